@@ -85,6 +85,41 @@ EVIDENCE = {
         '[submodule "third_party/ax"]\n\tpath = third_party/axolotl\n\turl = git@github.com:lab/ax.git\n',
         "`github.com/lab/ax` is a submodule (.gitmodules:4)",
     ),
+    "patch": (
+        "patches/clip.patch",
+        "--- a/src/axolotl/core/builder.py\n+++ b/src/axolotl/core/builder.py\n@@ -1 +1,2 @@\n x = 1\n+y = 2\n",
+        "`patches/clip.patch` changes `axolotl/core/builder.py` of the installed package",
+    ),
+    "patch inside a script": (
+        "setup.sh",
+        "cd axolotl && git apply <<'EOF'\n--- a/src/axolotl/train.py\n+++ b/src/axolotl/train.py\n@@ -1 +1 @@\n+b\n",
+        "`setup.sh` changes `axolotl/train.py` of the installed package",
+    ),
+    "edit in place": (
+        "setup.sh",
+        "pip install axolotl\nsed -i 's/a/b/' \\\n  $SITE/axolotl/train.py\n",
+        "`setup.sh` changes `axolotl/train.py` of the installed package",
+    ),
+    "copied over": (
+        "setup.sh",
+        'cp fixes/train.py "$SITE/axolotl/train.py" && echo done\n',
+        "`setup.sh` changes `axolotl/train.py` of the installed package",
+    ),
+    "copied over in an image": (
+        "Dockerfile",
+        "FROM x\nCOPY fixes/train.py /opt/venv/lib/python3.11/site-packages/axolotl/train.py\n",
+        "`Dockerfile` changes `axolotl/train.py` of the installed package",
+    ),
+    "written by Python": (
+        "tools/fix.py",
+        'import axolotl, pathlib\np = pathlib.Path(axolotl.__file__).parent / "train.py"\np.write_text("")\n',
+        "`tools/fix.py` changes `axolotl` of the installed package",
+    ),
+    "whenever Python starts": (
+        "fixes/sitecustomize.py",
+        "import axolotl.train\naxolotl.train.train = None\n",
+        "`fixes/sitecustomize.py` changes `axolotl` of the installed package",
+    ),
 }
 NO_EVIDENCE = {
     "a release of upstream": ("requirements.txt", "axolotl @ git+https://github.com/axolotl-ai-cloud/axolotl@v0.21.0"),
@@ -95,6 +130,11 @@ NO_EVIDENCE = {
         'source = { git = "https://github.com/axolotl-ai-cloud/axolotl?tag=v0.21.0#4f1d2c3" }\n',
     ),
     "the newest upstream": ("Dockerfile", "RUN git clone https://github.com/axolotl-ai-cloud/axolotl.git\n"),
+    "a patch of another package": ("x.patch", "--- a/vllm/engine.py\n+++ b/vllm/engine.py\n@@ -1 +1 @@\n-a\n+b\n"),
+    "a file of its own": ("tools/axolotl/run.py", "sed = 'sed -i s/a/b/ tools/axolotl/run.py'\n"),
+    "a command that is a comment": ("setup.sh", "# sed -i s/a/b/ $SITE/axolotl/train.py\n"),
+    "a copy of the framework's file": ("setup.sh", "cp $SITE/axolotl/train.py reference/\n"),
+    "Python that finds it": ("find.py", "import axolotl\nprint(axolotl.__file__, open('found.txt', 'w'))\n"),
     "another submodule": (".gitmodules", '[submodule "x"]\n\tpath = evals\n\turl = https://github.com/lab/evals\n'),
 }
 
@@ -127,6 +167,21 @@ def test_what_is_no_evidence_changes_nothing(tmp_path: Path, name: str) -> None:
     path, text = NO_EVIDENCE[name]
     (finding,) = keys(written(tmp_path / "x", **{path: text, "config.yaml": AXOLOTL + "novelty_bonus: 1\n"}))
     assert (finding.code, finding.severity) == ("KEY001", "warning")
+
+
+def test_what_a_patch_adds_is_known(tmp_path: Path) -> None:
+    patch = """\
+        --- a/openrlhf/cli/train_sft.py
+        +++ b/openrlhf/cli/train_sft.py
+        @@ -1,2 +1,3 @@
+             parser.add_argument("--zpg", type=int, default=1)
+        +    parser.add_argument("--ours", action="store_true")
+             parser.add_argument("--bf16", action="store_true")
+        """
+    folder = written(tmp_path / "x", **{"fixes/ours.patch": dedent(patch), "a.sh": script("--ours --mine")})
+    ((code, severity, message),) = codes(folder)
+    assert (code, severity) == ("KEY001", "info")
+    assert "does not take `--mine`;" in message
 
 
 @pytest.mark.parametrize("folder", FIXTURES, ids=lambda folder: folder.parent.name)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final, Literal
 
-Evidence = Literal["pin", "submodule", "tree", "entry", "elsewhere", "plugin", "used", "written", "key"]
+Evidence = Literal["pin", "submodule", "tree", "entry", "elsewhere", "plugin", "used", "written", "key", "patch"]
 
 _SAID: Final[Mapping[Evidence, str]] = {
     "pin": "`{source}` is installed ({place})",
@@ -18,6 +18,7 @@ _SAID: Final[Mapping[Evidence, str]] = {
     "plugin": "`{source}` is not a plugin of upstream",
     "used": "{place} start it with `{source}`, which no release takes",
     "key": "`{place}` is a key of `{source}`",
+    "patch": "`{source}` changes {place} of the installed package",
     "written": "the file names `{source}` ({place})",
 }
 
@@ -29,17 +30,17 @@ class Doubt(Frozen):
     """A requirement that installs another repository or an unreleased revision, a git submodule, a copy of the
     framework that cannot be read, an entry point (of this run, or of another script of the repository) or a plugin
     that upstream does not have, a flag that no release takes and many scripts give, the address of a fork in the
-    file, or a key of a fork."""
+    file, a key of a fork, or a change of the installed package."""
     source: str
     """What is used instead: a repository, a folder, a program, a plugin, a flag."""
     place: str = ""
     """Where that stands (`requirements.txt:1`); of a copy, why it is not read; of a flag, how many scripts give it; of
-    a key of the file, its name.
+    a key of the file, its name; of a change, the module that is changed.
     """
     taken: tuple[str, ...] = ()
     """Flags, and words in the place of integers, that no release takes and many scripts give."""
     declared: frozenset[str] = frozenset()
-    """The settings that a copy declares which cannot be read as a whole."""
+    """The settings that a copy declares which cannot be read as a whole, or that a change brings."""
 
     def __str__(self) -> str:
         return _SAID[self.kind].format(source=self.source, place=self.place)

@@ -3,8 +3,8 @@
 A copy is read, and then is the vocabulary; of several the nearest one. Of a fork that cannot be read, upstream's
 vocabulary is uncertain. Evidence of one: a requirement that installs another repository or an unreleased
 revision, a git submodule, a copy that is no plain one or no whole one, an entry point or a plugin that upstream does
-not have, the address of a fork in the file itself, a flag that no release takes and many scripts give: what stops a run
-when it starts is not copied from script to script.
+not have, the address of a fork in the file itself, a flag that no release takes and many scripts give (what stops a run
+when it starts is not copied from script to script), a patch of the installed package.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Forks:
             config.doubt = Doubt("tree", copy.folder, f"has no {entry}")
         config.doubt = config.doubt or self._pinned(framework.listed, path, pins) or keys.doubt(config)
         config.doubt = config.doubt or self._launched(keys, config, scripts) or self._used(config, keys)
-        config.doubt = config.doubt or _written(framework.listed, config)
+        config.doubt = config.doubt or _written(framework.listed, config) or self._patched(framework.listed, path)
 
     def stated(self, listed: Listed, path: str, said: ReleaseStatements) -> ReleaseStatements:
         """The statements about releases around a file, and by the nearest copy of its framework: what is held in the
@@ -192,6 +192,19 @@ class Forks:
         giving = {flag: len({*index.scripts_naming(flag)} & {*index.scripts_naming(program)}) for flag in flags}
         taken = tuple(flag for flag in flags if giving[flag] >= _MANY)
         return Doubt("used", taken[0], f"{giving[taken[0]]} scripts", taken) if taken else None
+
+    def _patched(self, listed: Listed, path: str) -> Doubt | None:
+        """The evidence that the repository changes the installed package."""
+        index = self._repositories.index(path)
+        if listed.tree is None or not index.rooted:
+            return None
+        from cfglint_train.project.patches import changed
+
+        found = index.once(changed)
+        one = next((found[package] for package in listed.tree.packages if package in found), None)
+        if one is None:
+            return None
+        return Doubt("patch", self._named(one.path, path), f"`{one.module}`", declared=one.declared)
 
     def _submodules(self, path: str) -> tuple[Submodule, ...]:
         if path not in self._read:
