@@ -9,7 +9,7 @@ CATALOGUE: Final = (
     Rule("SYN001", "unreadable-file", "error", module="syntax.unreadable_file", scope="file"),
     Rule("SYN002", "unparsable", "error", module="syntax.unparsable", scope="file"),
     Rule("SYN003", "duplicate-key", "warning", module="syntax.duplicate_key", scope="config"),
-    Rule("SYN004", "not-strict-json", "error", module="syntax.not_strict_json", particular=True),
+    Rule("SYN004", "not-strict-json", "error", module="syntax.not_strict_json"),
     Rule("SYN005", "unused-suppression", "warning", module="syntax.unused_suppression", scope="file", fix="safe"),
     Rule("SYN006", "malformed-pragma", "warning", module="syntax.malformed_pragma", scope="file"),
     Rule("SYN007", "broken-command", "error", module="syntax.broken_command", scope="config", particular=True),

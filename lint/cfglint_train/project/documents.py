@@ -6,6 +6,7 @@ A file without any framework's clue is never parsed.
 from __future__ import annotations
 
 from collections.abc import Collection
+from json import loads
 
 from cfglint_train.documents.document import Document, DocumentError, NotText, Position
 from cfglint_train.documents.limits import BeyondLimits
@@ -74,6 +75,17 @@ class Documents:
         if path not in self._known:
             self._known[path] = self._open(path)
         return self._known[path]
+
+    def json(self, path: str) -> Document | None:
+        """The document of a file that is read as JSON, however it is called; None where it is none of a framework."""
+        if not path.endswith((".yaml", ".yml")):
+            return self.document(path)
+        try:
+            source = self.sources.read(path)
+            loads(source)
+            return files.parse(path, source, "json")
+        except (OSError, ValueError, RecursionError, DocumentError):
+            return None
 
     def skip(self, path: str, reason: str, source: bytes = b"") -> None:
         """Note a file that is no configuration. `source` is its text, where that may be another tool's."""

@@ -53,7 +53,7 @@ Made = TypeVar("Made")
 
 
 class Unresolved(Frozen):
-    """A file that a configuration or its launch names, and that is not there."""
+    """A file that a configuration or its launch names, and that is not there, or not in a syntax that is read."""
 
     framework: str
     path: str
@@ -62,6 +62,8 @@ class Unresolved(Frozen):
     """Where it is named."""
     similar: tuple[str, ...] = ()
     """Files of the repository whose paths end alike, where several do."""
+    refused: bool = False
+    """It is there as YAML, and its reader takes only JSON."""
 
 
 class Meant(Frozen):
@@ -330,7 +332,8 @@ def assemble(parts: Parts) -> Run:
         differing.pop(field, None)
     for one in parts.unresolved:
         # What it says of sharding is not known; it is not what holds where no file says anything.
-        origin = Origin("explicit", one.place, f"{one.path} is not there", framework=one.framework)
+        note = f"{one.path} is not {'JSON' if one.refused else 'there'}"
+        origin = Origin("explicit", one.place, note, framework=one.framework)
         for field in _SHARDING:
             if reading.origin(field) is None:
                 reading.put(field, None, origin)

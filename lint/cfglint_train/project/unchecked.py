@@ -57,6 +57,8 @@ def unchecked(run: Run) -> Unchecked | None:
             more = f" and {len(one.similar) - _NAMED} more" if len(one.similar) > _NAMED else ""
             told = f"`{one.path}`, which this run needs, may be any of {len(one.similar)} files: {names}{more}"
             return Unchecked(told, place, "name it by its path in the repository")
+        if one.refused:
+            return Unchecked(f"`{one.path}`, which this run needs, is not JSON", place, "write it as JSON")
         told = f"`{one.path}`, which this run needs, was not found"
         return Unchecked(told, place, "commit the file, or name it by its path in the repository")
     if MODEL in missing:

@@ -6,7 +6,7 @@ A companion that a configuration names is read although the command line does no
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from cfglint_train.documents.document import Document, Route
@@ -14,6 +14,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Reference
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.registry import listed
 from cfglint_train.hardware.catalogue import hardware_from
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Value
@@ -302,7 +303,8 @@ class Workspace:
             elif reference.path is not None and not (given is not None and given.assumed):
                 place = owner.origin(*reference.route).place if reference.route else given and given.place
                 similar = self._similar(reference.path, owner.document.path)
-                one = Unresolved(reference.framework, reference.path, place, similar)
+                is_refused = self._refused(owner, reference)
+                one = Unresolved(reference.framework, reference.path, place, similar, is_refused)
                 unresolved.setdefault(reference.framework, one)
         return companions, tuple(one for name, one in unresolved.items() if name not in companions)
 
@@ -331,8 +333,16 @@ class Workspace:
                 return self._shipped(owner, reference)
             path = self.sources.named(path, beside)
             assumed = f"`{stated}` is `{path}` of this repository; name it by that path to be sure"
-        document = None if path is None else self.documents.document(path)
+        read = self.documents.document if "yaml" in _syntaxes(reference) else self.documents.json
+        document = None if path is None else read(path)
         return None if document is None else self._config(owner, reference, document, (), assumed)
+
+    def _refused(self, owner: Config, reference: Reference) -> bool:
+        """Whether a file that is not read is there, as YAML, and its reader wants strict JSON."""
+        if "yaml" in _syntaxes(reference) or not frameworks.load(owner.framework).strict_json:
+            return False
+        path = self.sources.find(str(reference.path), owner.document.path)
+        return path is not None and path.endswith((".yaml", ".yml"))
 
     def _similar(self, stated: str, beside: str) -> tuple[str, ...]:
         found = self.repositories.index(beside).with_tail(stated, beside)
@@ -368,6 +378,11 @@ class Workspace:
         if not document.stands_in:
             self._settle(config, stated)
         return config
+
+
+def _syntaxes(reference: Reference) -> Collection[str]:
+    """The syntaxes of the files of a framework."""
+    return listed()[reference.framework].clues.keys()
 
 
 def _together(starts: list[Start]) -> Launch | None:

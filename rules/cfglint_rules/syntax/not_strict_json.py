@@ -1,12 +1,13 @@
-"""SYN004 not-strict-json: a DeepSpeed file uses what only DeepSpeed's own loader reads, but the Trainer opens it.
+"""SYN004 not-strict-json: a DeepSpeed file is no strict JSON, and the Trainer or accelerate opens it.
 
 ## What it does
 Reports comments, trailing and missing commas, unquoted keys and the like in a DeepSpeed JSON that a configuration
-for the Hugging Face Trainer (axolotl, LLaMA-Factory) or accelerate names.
+for the Hugging Face Trainer (axolotl, LLaMA-Factory, TRL) or accelerate names, and a YAML file in its place.
 
 ## Why is this bad?
 DeepSpeed opens its configuration with hjson, which takes all of that. The Trainer and accelerate open the same file
-with `json.load` and stop with a JSONDecodeError.
+with `json.load` and stop with a JSONDecodeError. A file of accelerate (`deepspeed_config: ...`) belongs to
+`accelerate launch --config_file`.
 
 ## Example
     {
@@ -14,10 +15,12 @@ with `json.load` and stop with a JSONDecodeError.
     }
 
 ## When it does not apply
-A DeepSpeed file that no such configuration names is read as DeepSpeed reads it. Duplicate keys are reported as SYN003.
+A DeepSpeed file that no such configuration names is read as DeepSpeed reads it. A file called `.yaml` whose text is
+JSON is read. Duplicate keys are reported as SYN003.
 
 ## References
-accelerate 1.11.0 `utils/deepspeed.py` (HfDeepSpeedConfig); deepspeed 0.19.8 `runtime/config.py` (hjson.load).
+accelerate 0.21.0 and 1.14.0 `utils/deepspeed.py` (HfDeepSpeedConfig); deepspeed 0.19.8 `runtime/config.py`
+(hjson.load).
 """
 
 from __future__ import annotations
@@ -34,12 +37,11 @@ RULE: Final = Rule(
     "SYN004",
     "not-strict-json",
     "error",
-    particular=True,
 )
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per place that strict JSON refuses."""
+    """One report per place that strict JSON refuses, and per YAML file."""
     if not run.framework.strict_json:
         return
     for companion in run.companions:
@@ -47,3 +49,10 @@ def check(run: Run) -> Iterator[Report]:
             for problem in companion.document.problems:
                 message = f"{problem.message}: {run.framework.title}, which reads this file with `json.load`, stops"
                 yield Report(message, Place(companion.document, problem.span))
+    for one in run.parts.unresolved:
+        if one.refused:
+            yield Report(
+                f"`{one.path}` is YAML: {run.framework.title}, which reads this file with `json.load`, stops",
+                one.place or run.main.top(),
+                help="write its settings as JSON; a file of accelerate goes to `accelerate launch --config_file`",
+            )
