@@ -1,11 +1,13 @@
 """XFL004 fp16-of-bf16-model: fp16 for a model whose weights were trained in bf16.
 
 ## What it does
-Reports training in fp16 where the published weights of the model are bf16 and the GPU has bf16.
+Reports training in fp16 where the published weights of the model are bf16 and the GPU has bf16. A warning for models
+whose activations are known to overflow (Gemma, Qwen2 and Qwen2.5), information for all others.
 
 ## Why is this bad?
-bf16 has the range of fp32; fp16 ends at 65,504. Activations of models that were trained in bf16 go beyond that (Gemma,
-T5, Qwen2): the loss can become NaN or 0 after a few steps, or the loss scaler skips one step after the other.
+bf16 has the range of fp32; fp16 ends at 65,504. Activations of some models that were trained in bf16 go beyond that:
+the loss can become NaN or 0 after a few steps, or the loss scaler skips one step after the other. Others (Llama 3,
+Mistral) are trained in fp16 without trouble, and bf16 is only the safer format.
 
 ## Example
     base_model: google/gemma-3-12b-it
@@ -19,19 +21,21 @@ Silent for models whose weights are fp16 or fp32 (Llama 2), and on GPUs without 
 format.
 
 ## References
-huggingface/transformers#14531, #36822, #37226; hiyouga/LLaMA-Factory#4278; transformers 5.23.0
-`models/t5/modeling_t5.py` (hidden states are clamped in fp16). The format of the weights is `torch_dtype` of the
-model's config.json.
+Gemma: huggingface/transformers#36822, #37226. Qwen2: QwenLM/Qwen3#670, #868, hiyouga/LLaMA-Factory#4278,
+huggingface/transformers#33294. LLaMA-Factory's own examples of mid-2024 train Llama 3 in fp16. The format of the
+weights is `torch_dtype` of the model's config.json.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.project.run import Run
+from cfglint_train.plan.certainty import Ground
+from cfglint_train.project.run import GPU, Run
 
 RULE: Final = Rule(
     "XFL004",
@@ -42,6 +46,8 @@ RULE: Final = Rule(
 )
 
 _HAS_BF16: Final = 8.0
+_OVERFLOWING: Final = re.compile(r"gemma|qwen2(?!\d)", re.I)
+"""Names of models whose activations go beyond the range of fp16. Qwen1.5 has Qwen2's architecture, and does not."""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -54,8 +60,21 @@ def check(run: Run) -> Iterator[Report]:
     if has is not None and has < _HAS_BF16:
         return
     key = run.spell("precision.compute")
+    told = f"`{key}` trains a bf16 model in fp16"
+    overflows = _OVERFLOWING.search(model.id) is not None
     yield Report(
-        f"`{key}` trains a bf16 model in fp16: activations above 65,504 overflow, and the loss can become NaN or 0",
+        f"{told}: activations above 65,504 overflow, and the loss can become NaN or 0"
+        if overflows
+        else f"{told}, whose range ends at 65,504; bf16 has that of fp32",
         run.place("precision.compute"),
+        None if overflows else "info",
         help="train in bf16",
+        grounds=_card(run),
     )
+
+
+def _card(run: Run) -> tuple[Ground, ...]:
+    """What the format needs of a GPU that no file names."""
+    if run.hardware.gpu_origin.kind != "assumed":
+        return ()
+    return (Ground(GPU, run.hardware.gpu, "assumed", "a GPU that has bf16 (Ampere or newer); set `gpu` to be sure"),)

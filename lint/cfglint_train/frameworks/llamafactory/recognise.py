@@ -25,12 +25,18 @@ def recognise(document: Document) -> list[Found]:
     own = len(keys & OWN)
     if keys & FOREIGN or own < (1 if "export_dir" in keys or "infer_backend" in keys else 2):
         return []
-    predicts = any(document.value((key,)) is True for key in ("do_predict", "do_eval")) or "infer_backend" in keys
-    trains = document.value(("do_train",)) is True or not predicts
+    predicts = any(_on(document, key) for key in ("do_predict", "do_eval")) or "infer_backend" in keys
+    trains = _on(document, "do_train") or not predicts
     if keys & TRAINS and trains and "export_dir" not in keys:
         return [Found((), 45 + 2 * own, f"model_name_or_path and {own} keys of LLaMA-Factory")]
     purpose = next((name for key, name in _PURPOSES if key in keys), "inference")
     return [Found((), 45 + 2 * own, f"a LLaMA-Factory file for {purpose}: it trains nothing", role="other")]
+
+
+def _on(document: Document, key: str) -> bool:
+    """Whether a switch is on; 1 and 0 are true and false as well."""
+    value = document.value((key,))
+    return isinstance(value, int) and bool(value)
 
 
 def prepare(document: Document) -> None:
