@@ -280,6 +280,10 @@ class Keys:
         """Whether something that the configuration loads may bring keys that are unknown here."""
         return False
 
+    def may_be_read(self, config: Config) -> bool:
+        """Whether a program of the user's own may read the configuration, and so has settings of its own there."""
+        return False
+
     def may_be_another(self, fact: Fact, config: Config, release: str) -> bool:
         """Whether a key that the release does not have yet may be one that the user's own program has by that name."""
         return False

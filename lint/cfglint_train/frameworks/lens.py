@@ -87,7 +87,8 @@ _UNASKED: Final = object()
 
 Handling = Literal["rewritten", "changed", "read", "named"]
 """How a script handles a setting before the framework sees it: stores it or takes it out in this file; also in a file
-whose path it is given; also where it only looks at it in this file; also where it looks at one of that name."""
+whose path it is given; also where it only looks at it in this file, or declares one of that name; also where it looks
+at one of that name."""
 
 
 def _unfilled(_: Route, __: Handling) -> bool:

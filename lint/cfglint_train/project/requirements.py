@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 # How the names of requirement files begin, and how they may end: most folders have none, and only then is
 # `project/pins` imported.
 _BEGINNINGS: Final = (
-    "requirements", "constraints", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pylock.", "environment",
-    "conda", "env.y", "dockerfile", "containerfile", "docker", "setup.py",
+    "requirement", "reqs.", "req.", "constraints", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pylock.",
+    "environment", "conda", "env.y", "dockerfile", "containerfile", "docker", "setup.py",
 )  # fmt: skip
-_ENDINGS: Final = ("requirements.txt", "requirements.in", ".dockerfile")
+_ENDINGS: Final = ("requirements.txt", "requirements.in", "requirement.txt", ".dockerfile")
 _SIGNS: Final = (b"git+", b"git clone", b"/tree/")
 
 

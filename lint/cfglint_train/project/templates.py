@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cfglint_train.documents.document import Document, Route, Scalar
 from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.frameworks.lens import Handling
@@ -14,15 +16,19 @@ if TYPE_CHECKING:
 class Template:
     """A mapping of a file that scripts of its repository may handle first; they are looked for when something is asked.
 
-    `root` is the route of the mapping. Answers are kept, since a companion is asked about in each run that names it.
+    `root` is the route of the mapping; `is_read`: whether a program of the repository itself may read it. Answers
+    are kept, since a companion is asked about in each run that names it.
     """
 
-    __slots__ = ("_answers", "_document", "_filled", "_named", "_repositories", "_root")
+    __slots__ = ("_answers", "_document", "_filled", "_is_read", "_named", "_repositories", "_root")
 
-    def __init__(self, document: Document, root: Route, repositories: Repositories) -> None:
+    def __init__(
+        self, document: Document, root: Route, repositories: Repositories, is_read: Callable[[], bool]
+    ) -> None:
         self._document = document
         self._root = root
         self._repositories = repositories
+        self._is_read = is_read
         self._filled: Filled | None = None
         self._named: dict[str, Filled] = {}
         self._answers: dict[tuple[Route, Handling], bool] = {}
@@ -52,7 +58,15 @@ class Template:
         if key not in self._named:
             self._named[key] = named(key, path, index)
         other = self._named[key]
-        return _touches(other, route) or (how == "named" and route in other.read)
+        if _touches(other, route) or (how == "named" and route in other.read):
+            return True
+        return how in ("read", "named") and len(route) == 1 and self._is_read() and self._declares(key)
+
+    def _declares(self, key: str) -> bool:
+        """Whether a class or a parser of the repository declares a setting."""
+        from cfglint_train.project.declared import Declarations
+
+        return self._repositories.index(self._document.path).once(Declarations).has(key)
 
     def _is_marked(self, route: Route, found: Filled) -> bool:
         """Whether the value holds a text that is replaced."""

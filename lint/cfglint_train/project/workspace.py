@@ -162,7 +162,9 @@ class Workspace:
         if config.document.syntax in ("yaml", "json"):
             place = config.document.path, config.root
             if place not in self._templates:
-                self._templates[place] = Template(config.document, config.root, self.repositories)
+                keys = frameworks.load(config.framework).keys
+                is_read = partial(keys.may_be_read, config) if keys is not None else bool
+                self._templates[place] = Template(config.document, config.root, self.repositories, is_read)
             config.filled = self._templates[place].handles
 
     def run(self, main: Config) -> Run:

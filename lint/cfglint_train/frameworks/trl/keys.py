@@ -21,6 +21,7 @@ _EVERY: Final = Context(entry=ANY)
 # Training arguments that are declared as text and turned into a member of an enumeration, which refuses other words
 # (transformers 4.41 to 5.23 training_args.py, __post_init__).
 _WORDS: Final = frozenset(("eval_strategy", "hub_strategy", "logging_strategy", "lr_scheduler_type", "save_strategy"))
+_SCRIPTS: Final = "ScriptArguments"
 _SCALARS: Final = frozenset(("boolean", "integer", "number"))
 
 
@@ -53,6 +54,11 @@ class TrlKeys(Keys):
 
         return [*found, *keyword_uses(document, root)]
 
+    def settles(self, route: Route) -> bool:
+        """Arguments of TRL's scripts do not: scripts of the user's own declare theirs by the same names."""
+        fact = self.vocabulary.fact(route[:1], self.vocabulary.newest, _EVERY)
+        return fact is None or not fact.definition.endswith(_SCRIPTS)
+
     def handed(self, config: Config) -> tuple[Handed, ...]:
         """What a script hands to its trainer that only older ones took."""
         if config.document.syntax != "python":
@@ -79,14 +85,16 @@ class TrlKeys(Keys):
         return "error" if _refuses(config, release) else "dropped"
 
     def may_be_foreign(self, config: Config, release: str) -> bool:
-        """Where nothing starts the recipe, a script may, which has settings of its own."""
-        if config.document.syntax == "python":
-            return False
-        return not ways(config)
+        """Where nothing of TRL's starts the recipe, a script may, which has settings of its own."""
+        return self.may_be_read(config)
+
+    def may_be_read(self, config: Config) -> bool:
+        """Where no command or script of TRL's is seen to start the recipe."""
+        return config.document.syntax != "python" and not ways(config)
 
     def may_be_another(self, fact: Fact, config: Config, release: str) -> bool:
         """Arguments of TRL's scripts: a script of the repository declares its own, `reward_funcs` before TRL had it."""
-        return fact.definition.endswith("ScriptArguments") and self.may_be_foreign(config, release)
+        return fact.definition.endswith(_SCRIPTS) and self.may_be_foreign(config, release)
 
     def part(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
         """Enumerations that the Trainer makes members of, and scalars that text is converted to."""

@@ -15,7 +15,7 @@ from cfglint_train.project.pins.readers import OPTIONAL, REQUIRED, Pin, Read, fo
 from cfglint_train.project.roots import Roots
 
 _NAME: Final = re.compile(
-    r"(?:.*requirements.*|constraints.*)\.(?:txt|in)|pyproject\.toml|(?:uv|poetry|pdm)\.lock|pylock(?:\..+)?\.toml"
+    r"(?:.*requirements?.*|reqs?|constraints.*)\.(?:txt|in)|pyproject\.toml|(?:uv|poetry|pdm)\.lock|pylock(?:\..+)?\.toml"
     r"|(?:environment|conda|env)\b.*\.ya?ml|(?:dockerfile|containerfile)(?:\..*)?|.*\.dockerfile"
     r"|setup\.py",
     re.IGNORECASE,
