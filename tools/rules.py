@@ -74,6 +74,8 @@ def _arguments(rule: Rule) -> Iterator[str]:
 
 
 def _literal(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_literal(key)}: {_literal(item)}' for key, item in value.items())}}}"
     if isinstance(value, tuple):
         return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
     return f'"{value}"' if isinstance(value, str) else repr(value)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cfglint_train.findings.finding import Applicability, Severity
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Literal
+from cfglint_train.foundation.typed import Any, Literal
 from cfglint_train.memory.budget import Resource
+from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.names import Field
 
 Scope = Literal["file", "config", "run"]
@@ -28,6 +31,9 @@ class Rule(Frozen):
     """The best applicability that its fixes can have; None: it has none."""
     refuses: bool = False
     """Its module has `refused(config)`: why the framework would not start, as far as one file shows."""
+    needs: Mapping[Field, tuple[Any, ...]] = {}
+    """The plan fields without whose values it reports nothing; no values: any that is known. Where a run has others,
+    its module is not imported."""
     reads: tuple[Field, ...] = ()
     """The plan fields that `check` looks at itself (those of the estimate come on top)."""
     writes: tuple[Field, ...] = ()
@@ -35,3 +41,11 @@ class Rule(Frozen):
     estimates: tuple[Resource, ...] = ()
     """What it judges the estimate of."""
     since: str = "0.1.0"
+
+    def may_report(self, plan: Plan) -> bool:
+        """Whether a plan has what it needs."""
+        for field, values in self.needs.items():
+            value = plan.get(field)
+            if value is None or (values and value not in values):
+                return False
+        return True

@@ -170,7 +170,7 @@ def test_what_an_example_gives_a_launcher_is_an_assumption(tmp_path: Path, comma
     assert (parallel.strategy, parallel.zero_stage, launch.gpus_per_node) == ("zero", 3, 4)
     note = f"accelerate is given {given}, as an example in `README.md` shows"
     for field in ("parallel.strategy", "parallel.zero_stage"):
-        assert note in " ".join(one.note for one in behind(run, (field,)))
+        assert note in " ".join(one.note for one in behind(run, {field}))
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ def test_the_catalogue_is_what_the_modules_say():
 def test_fields_are_fields(code):
     rule = registry.RULES[code]
     assert {*rule.reads, *rule.writes} <= {*FIELDS}
+    assert rule.needs.keys() <= {*rule.reads}
     assert bool(rule.writes) <= (rule.fix is not None)
     assert registry.module(rule).RULE._replace(module=rule.module) == rule
     assert hasattr(registry.module(rule), "refused") == rule.refuses

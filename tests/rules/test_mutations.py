@@ -68,6 +68,18 @@ def test_every_field_that_a_rule_reads_matters(rule, field):
     assert any(other != reports for run, reports in runs for other in neighbours(rule, run, (field,)))
 
 
+@pytest.mark.parametrize(("rule", "field"), [(rule, field) for rule in OF_A_PLAN for field in rule.needs],
+                         ids=lambda one: one.code if isinstance(one, Rule) else one)  # fmt: skip
+def test_a_rule_reports_nothing_without_what_it_needs(rule, field):
+    """Its module is not imported for such runs."""
+    runs = [run for run, reports in (*judged(rule.code, "fires"), *judged(rule.code, "silent")) if reports]
+    without = [{field: value} for value in (None, *legal(field))]
+    others = [other for run in runs for one in without if not rule.may_report((other := moved(run, one)).plan)]
+    assert all(rule.may_report(run.plan) for run in runs)
+    assert others
+    assert [other.plan.get(field) for other in others if said(rule, other)] == []
+
+
 @pytest.mark.parametrize("rule", OF_A_PLAN, ids=lambda rule: rule.code)
 def test_an_unchanged_plan_flips_nothing(rule):
     """What the tests above compare is the verdict, not how it was made."""

@@ -19,8 +19,6 @@ from cfglint_train.documents.document import (
     Set,
     apply,
 )
-from cfglint_train.findings import read_back
-from cfglint_train.findings.comments import check_comments
 from cfglint_train.findings.finding import FileEdit, Fix, Remedy
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
@@ -49,6 +47,8 @@ class Rewrite(Frozen):
 
 def rewrite(run: Run | None, fix: Fix) -> Rewrite:
     """The edits that make a fix, read back. Raises CannotEdit where a lens or a document cannot write it."""
+    from cfglint_train.findings import read_back  # only where a fix is written
+
     written = draft(run, fix)
     for document, changes, edits in written:
         read_back.check_tree(document, changes, edits)
@@ -71,6 +71,8 @@ def draft(run: Run | None, fix: Fix) -> Written:
     """The edits that make a fix, per document, not yet read back. Raises CannotEdit, also for a comment that they would
     make false.
     """
+    from cfglint_train.findings.comments import check_comments  # only where a fix is written
+
     written = edited(run, fix)
     for document, changes, edits in written:
         check_comments(document, changes, edits)
@@ -79,6 +81,8 @@ def draft(run: Run | None, fix: Fix) -> Written:
 
 def edited(run: Run | None, fix: Fix) -> Written:
     """The same, whatever comments say. What changes a field of a run with misspelt keys renames these, too."""
+    from cfglint_train.findings import read_back  # only where a fix is written
+
     wanted: dict[int, tuple[Document, list[Change]]] = {}
 
     def ask(document: Document, changes: Sequence[Change]) -> None:

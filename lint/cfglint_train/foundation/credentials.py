@@ -37,8 +37,8 @@ _AWS: Final = (
     r"((?=[^A-Z]{0,39}[A-Z])(?=[^a-z]{0,39}[a-z])[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/_=.-])"
 )
 _ADDRESS: Final = r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,200}:([^\s/@\"'<>]{3,200})@"
-# A text without any of the clues of a pattern holds none; asked first, since most texts are such and then the pattern
-# does not have to be compiled.
+# A text without any of the clues of a pattern holds none, nor one without such a value; asked first, since most texts
+# are such and then the pattern does not have to be compiled.
 _CLUES: Final = {
     _SHAPES: (
         "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "akia", "asia", "xox", "aiza",
@@ -49,6 +49,9 @@ _CLUES: Final = {
     _AWS: ("secret",),
     _ADDRESS: ("://",),
 }  # fmt: skip
+_VALUES: Final = {_WANDB: r"[0-9a-f]{40}", _NAMED: r"[A-Za-z0-9+/_=.-]{20,}", _AWS: r"[A-Za-z0-9+/]{40}"}
+_DIGITS: Final = 4
+"""What looks generated has as many."""
 PLACEHOLDER: Final = (
     r"(?i)x{4,}|\*{3,}|your|example|changeme|<|\$|\{|placeholder|token_here|^(?:pass(?:word)?|passwd|pwd|secret|token)$"
 )
@@ -59,6 +62,10 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
     lowered = text.lower()
     for pattern, clues in _CLUES.items():
         if not any(clue in lowered for clue in clues):
+            continue
+        if pattern in _VALUES and not any(
+            pattern is not _NAMED or _digits(value) >= _DIGITS for value in re.findall(_VALUES[pattern], text)
+        ):
             continue
         for match in re.finditer(pattern, text):
             found = match[match.lastindex or 0]
@@ -71,7 +78,11 @@ def is_opaque(text: str) -> bool:
     if text.startswith(("/", ".", "-")) or ("/" in text.strip("/") and "." in text):
         return False
     turns = sum(one.isdigit() != other.isdigit() for one, other in zip(text, text[1:], strict=False))
-    return turns >= 4 and sum(map(str.isdigit, text)) >= 4 and any(map(str.isalpha, text))
+    return turns >= 4 and _digits(text) >= _DIGITS and any(map(str.isalpha, text))
+
+
+def _digits(text: str) -> int:
+    return sum(map(str.isdigit, text))
 
 
 def masked(text: str) -> str:

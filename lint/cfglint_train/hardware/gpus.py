@@ -100,7 +100,7 @@ def key(name: str) -> str:
     text = name.lower()
     for word in DECORATION:
         text = text.replace(word, "")
-    return "".join(letter for letter in text if letter.isalnum())
+    return "".join(filter(str.isalnum, text))
 
 
 def _remedy(text: str) -> str:

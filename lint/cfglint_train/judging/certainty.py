@@ -21,7 +21,7 @@ from cfglint_train.memory.reader import MODEL
 from cfglint_train.plan.certainty import CERTAINTIES, Assumption, Certainty, Corner, Ground, grade, where, worst
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
-from cfglint_train.project.assumptions import FORK, behind, kindest, varying
+from cfglint_train.project.assumptions import FORK, facts_behind, kindest, releases_behind, varying
 from cfglint_train.project.other_releases import RELEASE
 from cfglint_train.project.run import GPU, Run
 
@@ -39,6 +39,9 @@ MOST_GENERATED: Final = 8192
 A margin: published runs with limits of 30,024 would need 116 GiB at the full length (RUCAIBox/R1-Searcher), and one
 with 2,048 did run out of memory on 80 GB (OpenRLHF/OpenRLHF#392).
 """
+
+_KNOWN: Final[tuple[Certainty, ...]] = ("stated", "followed")
+"""What rests on no assumption."""
 
 Check = Callable[[Any], Iterable[Report]]
 
@@ -62,8 +65,17 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
     `check` is the rule.
     """
     severity = report.severity or rule.severity
-    found = () if run is None else _relevant(rule, report, run)
-    assumed, corners = ((), ()) if run is None or not found else _assumed(rule, report, run, found, check)
+    found: tuple[Assumption, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
+    corners: tuple[Corner, ...] = ()
+    if run is not None:
+        fields, facts = _asked_for(rule, report, run)
+        found = facts_behind(run, fields, *facts)
+        if found and report.minimum in _KNOWN and _assumed(rule, report, run, found, check)[0]:
+            return None  # whatever the releases do: to find that, the configuration is read at every candidate
+        found = (*found, *releases_behind(run, fields))
+        if found:
+            assumed, corners = _assumed(rule, report, run, found, check)
     vocabulary = _vocabulary(rule, main)
     rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run))
     read = () if run is None or assumed or rewritten else _read(rule, report, run)
@@ -105,7 +117,7 @@ def _alone(corners: tuple[Corner, ...], assumed: tuple[Assumption, ...], run: Ru
 
 def capped(severity: Severity, certainty: Certainty) -> Severity:
     """A severity, or the gravest that a certainty allows."""
-    return severity if certainty in ("stated", "followed") else max(severity, "warning", key=SEVERITIES.index)
+    return severity if certainty in _KNOWN else max(severity, "warning", key=SEVERITIES.index)
 
 
 def _vocabulary(rule: Rule, main: Config) -> tuple[Ground, ...]:
@@ -136,7 +148,7 @@ def _assumed(
     the corners at which the rule was asked. Of a report that is made on known facts only, the first of them is enough.
     """
     untold = tuple(one for one in found if not one.others)
-    enough = 1 if report.minimum in ("stated", "followed") else len(found)
+    enough = 1 if report.minimum in _KNOWN else len(found)
     if len(untold) >= enough:
         return untold, ()
     corners: list[Corner] = []
@@ -165,12 +177,12 @@ def _assumed(
     return (*untold, *falling), tuple(corners)
 
 
-def _relevant(rule: Rule, report: Report, run: Run) -> tuple[Assumption, ...]:
-    """The assumptions about facts that the rule or its report reads, itself or through the estimate."""
+def _asked_for(rule: Rule, report: Report, run: Run) -> tuple[frozenset[Field], tuple[str, ...]]:
+    """The fields that the rule or its report reads, itself or through the estimate, and the further facts."""
     if not rule.estimates:
-        return behind(run, {*rule.reads, *report.reads, *_sources(run, report.reads)})
+        return frozenset((*rule.reads, *report.reads, *_sources(run, report.reads))), ()
     card = (GPU,) if "gpu" in rule.estimates else ()
-    return behind(run, {*rule.reads, *run.estimate.fields}, MODEL, *card)
+    return frozenset((*rule.reads, *run.estimate.fields)), (MODEL, *card)
 
 
 def _sources(run: Run, fields: Iterable[Field]) -> Iterable[Field]:

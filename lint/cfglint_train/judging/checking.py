@@ -53,13 +53,17 @@ def check(subject: Config | Run, selection: Selection) -> Check:
     secrets: set[str] = set()
     meant: Run | None = None
     for rule in selection.applying(main.document.path, "config" if run is None else "run", frameworks):
-        checker = registry.checker(rule)
         try:
+            judged = run
+            if run is not None and rule.estimates:
+                judged = meant = meant or as_meant(run, selection)
+            if judged is not None and not rule.may_report(judged.plan):
+                continue
+            checker = registry.checker(rule)
             found = islice(checker(subject), MAX_FINDINGS + 1)
             reports: Iterable[tuple[Report, Run | None]] = ((report, run) for report in found)
-            if run is not None and rule.estimates:
-                meant = meant or as_meant(run, selection)
-                reports = reports if meant is run else _of_meant(reports, meant, checker)
+            if judged is not None and judged is not run:
+                reports = _of_meant(reports, judged, checker)
             for report, asked in reports:
                 if len(findings) >= MAX_FINDINGS:
                     return Check(tuple(findings), tuple(troubles), frozenset(secrets), more=True)

@@ -5,7 +5,7 @@ One row for each kind of fact (design.md, section 7). A verdict that is the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.wording import some
@@ -128,16 +128,19 @@ def _shortest(length: int) -> int:
     return SHORT if length > SHORT else 1
 
 
-def behind(run: Run, fields: Iterable[str], *facts: str) -> tuple[Assumption, ...]:
+def behind(run: Run, fields: Set[str], *facts: str) -> tuple[Assumption, ...]:
     """The assumptions behind some plan fields, and about further facts (`gpu`, `model`, `fork`)."""
-    fields = set(fields)
+    return (*facts_behind(run, fields, *facts), *releases_behind(run, fields))
+
+
+def facts_behind(run: Run, fields: Set[str], *facts: str) -> tuple[Assumption, ...]:
+    """Those of them that are no releases."""
     read = {*fields, *facts}
     origins = [origin for field in fields if (origin := run.origin(named(field))) is not None]
     read.update(f"{COMPANION}{origin.framework}" for origin in origins)
     if any(origin.kind in ("default", "inferred") for origin in origins):
         read.add(FORK)
-    found = tuple(one for one in assumptions(run) if one.fact in read)
-    return (*found, *_releases(run, fields))
+    return tuple(one for one in assumptions(run) if one.fact in read)
 
 
 def varying(run: Run) -> frozenset[Field]:
@@ -156,14 +159,13 @@ def _differing(run: Run, one: Elsewhere) -> dict[Field, Any]:
     return {field: there.get(field) for field in fields if not same(run.reading.get(field), there.get(field))}
 
 
-def _releases(run: Run, fields: Iterable[str]) -> Iterator[Assumption]:
+def releases_behind(run: Run, fields: Set[str]) -> Iterator[Assumption]:
     """The releases whose defaults decide about some fields, each with the candidates at which these differ."""
-    read = set(fields)
-    if not read or read.isdisjoint(varying(run)):  # what varies is asked of every candidate
+    if not fields or fields.isdisjoint(varying(run)):  # what varies is asked of every candidate
         return
     others: dict[str, list[tuple[Elsewhere, Mapping[Field, Any]]]] = {}
     for one in run.elsewhere:
-        moved = {field: value for field, value in _differing(run, one).items() if field in read}
+        moved = {field: value for field, value in _differing(run, one).items() if field in fields}
         known = others.setdefault(one.fact, [])
         if moved and not any(moved == other for _, other in known):
             known.append((one, moved))

@@ -13,8 +13,8 @@ MAX_FILES: Final = 20_000
 """Files of a folder that are looked at; more are no checkpoint that can be counted."""
 
 # DeepSpeed's shards of states (checkpoint/constants.py), OLMo's of the local and the torch_legacy checkpointer.
-_SHARD: Final = re.compile(r"(?:(?:bf16|fp16)_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt|rank(\d+)\.pt")
-_NUMBERED: Final = re.compile(r"checkpoint-(\d+)")
+_SHARD: Final = r"(?:(?:bf16|fp16)_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt|rank(\d+)\.pt"
+_NUMBERED: Final = r"checkpoint-(\d+)"
 
 
 def written_ranks(reading: Reading, beside: str, inside: tuple[str, ...]) -> int | None:
@@ -39,7 +39,7 @@ def _newest(folder: str, inside: tuple[str, ...]) -> str:
     actor's folder (trainer/ray/ppo_actor.py); else the folder itself.
     """
     names = _names(folder, inside)
-    numbered = [(int(found[1]), name) for name in names if (found := _NUMBERED.fullmatch(name))]
+    numbered = [(int(found[1]), name) for name in names if (found := re.fullmatch(_NUMBERED, name))]
     if numbered:
         return os.path.join(folder, max(numbered)[1])
     return os.path.join(folder, "_actor") if "_actor" in names else folder
@@ -55,7 +55,7 @@ def _ranks(folder: str, inside: tuple[str, ...]) -> int | None:
 
 def _shards(names: list[str]) -> int:
     """How many ranks the shards among some files are of; 0 where one is missing."""
-    ranks = {int(found[1] or found[2]) for name in names if (found := _SHARD.fullmatch(name))}
+    ranks = {int(found[1] or found[2]) for name in names if (found := re.fullmatch(_SHARD, name))}
     return len(ranks) if ranks == set(range(len(ranks))) else 0
 
 

@@ -39,6 +39,7 @@ RULE: Final = Rule(
     "BAT003",
     "warmup-exceeds-run",
     "warning",
+    needs={"optimizer.warmup_steps": ()},
     reads=("optimizer.warmup_steps", "optimizer.scheduler", *LENGTH_FIELDS),
     since="0.2.0",
 )

@@ -41,6 +41,7 @@ RULE: Final = Rule(
     "CKP010",
     "resumed-at-another-size",
     "error",
+    needs={"checkpoint.load_ranks": ()},
     reads=(
         "checkpoint.load_checkpointer",
         "checkpoint.load_ranks",

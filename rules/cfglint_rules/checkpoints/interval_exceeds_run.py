@@ -40,6 +40,7 @@ RULE: Final = Rule(
     "CKP009",
     "interval-exceeds-run",
     "warning",
+    needs={"checkpoint.strategy": ("steps",)},
     reads=("checkpoint.final_path", "checkpoint.interval", "checkpoint.strategy", *_LENGTH),
     since="0.2.0",
 )

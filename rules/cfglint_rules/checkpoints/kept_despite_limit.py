@@ -48,6 +48,7 @@ RULE: Final = Rule(
     "kept-despite-limit",
     "warning",
     fix="unsafe",
+    needs={"checkpoint.strategy": ("steps",)},
     reads=(
         "checkpoint.deepspeed_checkpoint",
         "checkpoint.hf_export",

@@ -38,6 +38,7 @@ RULE: Final = Rule(
     "CKP005",
     "temporary-path",
     "warning",
+    needs={"launch.working_copy": (True,)},
     reads=("launch.working_copy", "checkpoint.final_path", "checkpoint.path", "checkpoint.strategy"),
 )
 

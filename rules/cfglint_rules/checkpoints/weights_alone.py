@@ -44,6 +44,7 @@ RULE: Final = Rule(
     "resumed-without-states",
     "warning",
     fix="unsafe",
+    needs={"checkpoint.model_only": (True,)},
     reads=(
         "checkpoint.model_only",
         "checkpoint.load_path",

@@ -41,6 +41,7 @@ RULE: Final = Rule(
     "XFL004",
     "fp16-of-bf16-model",
     "warning",
+    needs={"precision.compute": ("fp16",)},
     reads=("precision.compute", "model.from_scratch"),
     since="0.2.0",
 )

@@ -44,6 +44,7 @@ RULE: Final = Rule(
     "length-beyond-positions",
     "warning",
     fix="unsafe",
+    needs={"sequence.packing": (False,), "model.rope_scaling": ("none",)},
     reads=("sequence.length", "sequence.packing", "model.rope_scaling", "model.from_scratch"),
     writes=("sequence.length",),
     since="0.2.0",

@@ -41,6 +41,7 @@ RULE: Final = Rule(
     "template-of-another-model",
     "warning",
     fix="unsafe",
+    needs={"data.template": ()},
     reads=("data.template", "model.id"),
     writes=("data.template",),
     since="0.2.0",

@@ -42,6 +42,7 @@ RULE: Final = Rule(
     "token-files-too-narrow",
     "warning",
     fix="unsafe",
+    needs={"data.token_dtype": ("uint8", "uint16")},
     reads=("data.token_dtype", "model.architecture"),
     writes=("data.token_dtype",),
     since="0.2.0",

@@ -47,6 +47,7 @@ RULE: Final = Rule(
     "HST002",
     "too-many-loaders",
     "warning",
+    needs={"data.workers": ()},
     reads=("data.workers", "launch.gpus_per_node"),
     since="0.2.0",
 )

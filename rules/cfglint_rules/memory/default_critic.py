@@ -39,6 +39,7 @@ RULE: Final = Rule(
     "MEM009",
     "default-critic",
     "info",
+    needs={"model.roles": ()},
     reads=("model.id", "model.roles"),
     estimates=("gpu",),
     since="0.2.0",

@@ -37,6 +37,7 @@ RULE: Final = Rule(
     "MEM008",
     "engine-below-weights",
     "error",
+    needs={"rollout.engine": ("vllm",)},
     reads=("rollout.engine", "rollout.mode", "rollout.tensor", "rollout.utilization"),
     estimates=("gpu",),
     since="0.2.0",

@@ -38,6 +38,7 @@ RULE: Final = Rule(
     "MEM005",
     "group-exceeds-gpu",
     "error",
+    needs={"model.roles": ()},
     reads=("model.roles",),
     estimates=("gpu",),
     since="0.2.0",

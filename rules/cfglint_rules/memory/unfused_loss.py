@@ -55,6 +55,7 @@ RULE: Final = Rule(
     "unfused-loss",
     "warning",
     fix="safe",
+    needs={"activations.fused_loss": ("none", "chunked")},
     reads=("activations.fused_loss",),
     writes=CHANGED,
     estimates=("gpu",),

@@ -41,6 +41,7 @@ RULE: Final = Rule(
     "MEM010",
     "unused-reference",
     "warning",
+    needs={"model.roles": (), "rollout.kl_coefficient": ()},
     reads=("model.roles", "rollout.kl_coefficient"),
     since="0.2.0",
 )

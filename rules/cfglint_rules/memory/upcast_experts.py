@@ -43,6 +43,7 @@ RULE: Final = Rule(
     "MEM006",
     "upcast-experts",
     "error",
+    needs={"precision.experts": ("fp32",)},
     reads=("method.quantized_experts", "precision.experts"),
     estimates=("gpu",),
     since="0.2.0",

@@ -38,7 +38,14 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.project.run import Run
 
-RULE: Final = Rule("PAR003", "no-meeting-point", "error", reads=("launch.meets", "launch.nodes"), since="0.2.0")
+RULE: Final = Rule(
+    "PAR003",
+    "no-meeting-point",
+    "error",
+    needs={"launch.meets": (False,)},
+    reads=("launch.meets", "launch.nodes"),
+    since="0.2.0",
+)
 
 # What an address alone leaves open: without it every node takes itself for the first one (rank 0).
 _BESIDE: Final = {

@@ -36,6 +36,7 @@ RULE: Final = Rule(
     "PAR001",
     "placement-exceeds-cluster",
     "error",
+    needs={"launch.groups": ()},
     reads=("launch.groups",),
     since="0.2.0",
 )

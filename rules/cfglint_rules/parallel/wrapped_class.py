@@ -43,6 +43,7 @@ RULE: Final = Rule(
     "wrong-wrap-class",
     "error",
     fix="safe",
+    needs={"parallel.wrapped_classes": ()},
     reads=("parallel.wrapped_classes",),
     writes=("parallel.wrapped_classes",),
 )

@@ -44,6 +44,7 @@ RULE: Final = Rule(
     "trust-remote-code",
     "info",
     fix="unsafe",
+    needs={"model.trust_remote_code": (True,)},
     reads=("model.trust_remote_code", "model.revision", "method.lora_kernels"),
     writes=("model.trust_remote_code", "method.lora_kernels"),
 )

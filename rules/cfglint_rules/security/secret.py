@@ -126,6 +126,8 @@ def _search(document: Document, root: Route) -> Iterator[_Credential]:
             name, value = entry.name, follow(entry.value)
             if name is None or not isinstance(value, Scalar) or re.fullmatch(_OPAQUE, value.text) is None:
                 continue
+            if not credentials.is_opaque(value.text):  # first: few values are, and the patterns are costly to compile
+                continue
             if (
                 not re.search(_KEY, name)
                 or re.search(_SPECIAL_TOKEN, name)
@@ -133,8 +135,7 @@ def _search(document: Document, root: Route) -> Iterator[_Credential]:
             ):
                 continue
             span = value.span
-            overlaps = any(_overlap(span, known) for known in found)
-            if credentials.is_opaque(value.text) and not overlaps:
+            if not any(_overlap(span, known) for known in found):
                 yield _Credential(span, f"the value of {name}", value.text)
 
 

@@ -33,6 +33,7 @@ RULE: Final = Rule(
     "PRF004",
     "eager-attention",
     "warning",
+    needs={"activations.attention": ("eager",)},
     reads=("activations.attention", "sequence.length", "batch.micro"),
 )
 

@@ -42,6 +42,7 @@ RULE: Final = Rule(
     "eval-batch-default",
     "warning",
     fix="safe",
+    needs={"eval.enabled": (True,)},
     reads=("eval.enabled", "batch.eval_micro", "batch.micro"),
     writes=("batch.eval_micro",),
     estimates=("gpu",),

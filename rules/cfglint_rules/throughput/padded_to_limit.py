@@ -48,6 +48,7 @@ RULE: Final = Rule(
     "padded-to-limit",
     "info",
     fix="unsafe",
+    needs={"sequence.padding": ("max_length",), "sequence.packing": (False,)},
     reads=(
         "activations.compile",
         "method.stage",

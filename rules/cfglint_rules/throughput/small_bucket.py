@@ -44,6 +44,7 @@ RULE: Final = Rule(
     "small-bucket",
     "info",
     fix="unsafe",
+    needs={"parallel.reduce_bucket": ()},
     reads=("parallel.reduce_bucket",),
     writes=("parallel.reduce_bucket",),
     estimates=("gpu",),
