@@ -14,7 +14,7 @@ from json import load as parse
 from cfglint_schemas.fact import Fact
 from cfglint_schemas.status import Context, Status
 from cfglint_schemas.vocabulary import Vocabulary, load
-from cfglint_train.documents.document import Change, Document, Entry, Route
+from cfglint_train.documents.document import MISSING, Change, Document, Entry, Route
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Literal
@@ -39,8 +39,13 @@ class Words(Frozen):
     gone: Mapping[str, str] = {}
     """A name that a release removed -> what took its place."""
     earlier: Mapping[str, str] = {}
-    """A name that only releases before the oldest known one have -> the last of these, by the tags of the source; none
-    to which upstream's later examples still give a value."""
+    """A name (dotted where nested) that only releases before the oldest known one have -> the last of these, by the
+    tags of the source; none to which upstream's later examples still give a value."""
+    formerly: tuple[str, ...] | None = None
+    """Further names that those releases read or show, by the tags of the source; None where that is not known."""
+    dated: Mapping[str, str] = {}
+    """A name that later releases take as well, but that upstream's examples lost before the oldest known one -> the
+    last release whose examples have it."""
     forks: Mapping[str, str] = {}
     """A name that no release has -> the distribution of the fork that has it."""
     idle: Mapping[str, tuple[str, ...]] = {}
@@ -217,11 +222,23 @@ class Keys:
 
     def is_earlier(self, document: Document, root: Route) -> bool:
         """Whether a configuration gives a value to what only releases before the oldest known one took."""
+        return self._gives(document, root, self.words.earlier)
+
+    def may_be_former(self, route: Route) -> bool:
+        """Whether a release before the oldest known one may have a setting."""
+        known = self.words.formerly
+        return known is None or len(route) > 1 or route[0] in known or route[0] in self.words.earlier
+
+    def is_dated(self, document: Document, root: Route) -> bool:
+        """Whether it gives a value to what only examples of releases before the oldest known one had."""
+        return self._gives(document, root, self.words.dated)
+
+    def _gives(self, document: Document, root: Route, names: Iterable[str]) -> bool:
         node = document.node(root)
         if not isinstance(node, MappingNode):
             return False
-        named = (name for name in self.words.earlier if name in node.index)
-        return any(document.value((*root, name)) is not None for name in named)
+        routes = [tuple(name.split(".")) for name in names if name.partition(".")[0] in node.index]
+        return any(document.value((*root, *route)) not in (None, MISSING) for route in routes)
 
     def outdated(self, config: Config) -> Outdated | None:
         """Where the configuration as a whole is for other releases than the one it is checked against."""

@@ -45,6 +45,8 @@ class Window(Frozen):
     before: bool = False
     """It is stated, or a comment or a setting of the file says, that it is older than the oldest release that cfglint
     knows."""
+    outdated: bool = False
+    """A comment or a setting of the file itself says so."""
     earlier: bool = False
     """It may also be older than the oldest known release."""
     best: Best | None = None

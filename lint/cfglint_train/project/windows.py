@@ -129,20 +129,18 @@ def taking(releases: tuple[str, ...], uses: Iterable[Use]) -> Taken:
     return Taken(releases, Best(releases[most], counts[most], len(live)))
 
 
-def _before(
-    framework: Framework, document: Document, root: Route, stated: ReleaseStatements, found: Candidates
-) -> bool:
-    """Whether a comment, a setting or the framework's address in a read-me file is of a release before the oldest known
-    one, and no requirement excludes it.
+def _outdated(framework: Framework, document: Document, root: Route, found: Candidates, left: tuple[str, ...]) -> bool:
+    """Whether a comment or a setting of a file is of a release before the oldest known one.
+
+    What only upstream's examples lost counts where no setting is of a later release than the oldest.
     """
-    package, keys = framework.listed.package, framework.keys
+    keys = framework.keys
     if keys is None:
         return False
-    first, allowed = keys.vocabulary.releases[0], stated.allowed(package)
-    if allowed is not None and allowed.constraint.at_least(first) is True:
-        return False
-    commented = any(constraint.at_least(first) is False for constraint, _ in found.commented)
-    return commented or stated.is_former(package) or keys.is_earlier(document, root)
+    first = keys.vocabulary.releases[0]
+    if any(constraint.at_least(first) is False for constraint, _ in found.commented):
+        return True
+    return keys.is_earlier(document, root) or (left[:1] == (first,) and keys.is_dated(document, root))
 
 
 def window(
@@ -152,8 +150,11 @@ def window(
     package = framework.listed.package
     uses = [] if framework.keys is None else framework.keys.in_use(document, root)
     taken = taking(found.releases, uses)
-    before = _before(framework, document, root, stated, found)
-    return _holding(package, taken, chosen, found.why, before or _earlier(framework, taken.releases, stated), before)
+    excluded = _excluded(framework, stated)
+    outdated = not excluded and _outdated(framework, document, root, found, taken.releases)
+    before = outdated or (not excluded and stated.is_former(package))
+    earlier = before or (not excluded and _earliest(framework, taken.releases))
+    return _holding(package, taken, chosen, found.why, earlier, before, outdated)
 
 
 def beside(
@@ -176,7 +177,7 @@ def beside(
     taken = taking(left.releases, keys.in_use(document, root, other) if keys is not None and decides else [])
     if chosen not in taken.releases:
         taken = Taken(left.releases, None)  # what the host installs is known better than what the file was written for
-    return _holding(package, taken, chosen, left.why, earlier=own.before, before=own.before)
+    return _holding(package, taken, chosen, left.why, own.before, own.before, own.outdated)
 
 
 @lru_cache(maxsize=256)
@@ -203,14 +204,21 @@ def _allowed(package: str, host: str, own: tuple[str, ...], releases: tuple[str,
     return frozenset([release for release in releases if any(one.allows(package, release) for one in asked)])
 
 
-def _holding(package: str, taken: Taken, chosen: str, why: tuple[str, ...], earlier: bool, before: bool) -> Window:
+def _holding(
+    package: str, taken: Taken, chosen: str, why: tuple[str, ...], earlier: bool, before: bool, outdated: bool
+) -> Window:
     releases = taken.releases if chosen in taken.releases else (chosen,)
-    return Window(package, releases, chosen, stated=False, why=why, before=before, earlier=earlier, best=taken.best)
+    return Window(package, releases, chosen, False, why, before, outdated, earlier, taken.best)
 
 
-def _earlier(framework: Framework, left: tuple[str, ...], stated: ReleaseStatements) -> bool:
-    """Whether a release before the oldest known one is a candidate."""
+def _excluded(framework: Framework, stated: ReleaseStatements) -> bool:
+    """Whether requirements exclude every release before the oldest known one."""
     if framework.keys is None:
-        return False
-    first, allowed = framework.keys.vocabulary.releases[0], stated.allowed(framework.listed.package)
-    return left[:1] == (first,) and (allowed is None or allowed.constraint.at_least(first) is not True)
+        return True
+    allowed = stated.allowed(framework.listed.package)
+    return allowed is not None and allowed.constraint.at_least(framework.keys.vocabulary.releases[0]) is True
+
+
+def _earliest(framework: Framework, left: tuple[str, ...]) -> bool:
+    """Whether the oldest known release is a candidate, so that those before it are as well."""
+    return framework.keys is not None and left[:1] == (framework.keys.vocabulary.releases[0],)

@@ -57,7 +57,12 @@ class Across(Frozen):
         return grounds(self.window, self.agreed and not self.window.before)
 
     def milder(self, severity: Severity) -> Severity:
-        """What is so grave at one release, by the most tolerant release."""
+        """What is so grave at one release, by the most tolerant release.
+
+        Of what a file for a release older than all that are known meets there, nothing is known.
+        """
+        if severity != "info" and self.window.outdated and self.effects & {REFUSED}:
+            return "info"
         if self.effects & {FINE, "mapped"} or (not self.agreed and "nothing" in self.effects):
             return "info"
         certain = self.effects == {REFUSED} and not self.window.before  # an older one may take it

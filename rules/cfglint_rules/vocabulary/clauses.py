@@ -143,6 +143,9 @@ def _coded(name: str, framework: str) -> Callable[[Lookup], bool]:
 def _reached(clause: Clause, config: Config) -> Reach | None:
     """The releases in question among the clause's own; None where the one that counts is not among them."""
     if clause.since is None and clause.before is None:
+        own = window_of(config)
+        if own.outdated and clause.severity == "error":  # what older ones refuse is not known
+            return Reach("info", grounds=grounds(own, agreed=False))
         return _ALL if config.doubt is None else Reach("info")  # a fork may have another way to give what is missing
     if clause.package is not None and clause.package not in config.releases.known:
         if clause.since is None or clause.before is not None:
@@ -163,7 +166,7 @@ def _reached(clause: Clause, config: Config) -> Reach | None:
         return Reach("info", f" ({when})", grounds(window, agreed=False))
     forked = config.doubt is not None and clause.since is not None  # it may come from an older release
     if window.earlier and clause.since is not None:
-        return Reach("info" if forked else "error", f" ({when})", grounds(window, agreed=False))
+        return Reach("info" if forked or window.outdated else "error", f" ({when})", grounds(window, agreed=False))
     return Reach("info" if forked else "error", "", grounds(window, agreed=True))
 
 

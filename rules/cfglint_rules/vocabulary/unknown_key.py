@@ -136,7 +136,7 @@ def _report(sighting: Sighting) -> Report | None:
     found = [] if _is_idle(sighting) or _is_of_another_kind(sighting) else proposals(sighting)
     if effect != REFUSED and not (found and found[0].sure) and _may_be_foreign(config):
         return None
-    older = effect != REFUSED and window_of(config).before  # whose keys are not known
+    older = effect != REFUSED and window_of(config).before and _may_be_former(sighting)
     severity: Severity = "error" if effect == REFUSED else "info" if older else "warning"
     fix = _fix(sighting, found[0]) if found else _removal(sighting)
     return Report(
@@ -146,6 +146,11 @@ def _report(sighting: Sighting) -> Report | None:
         fix,
         grounds=releases.grounds,
     )
+
+
+def _may_be_former(sighting: Sighting) -> bool:
+    keys = keys_of(sighting.config)
+    return keys is None or keys.may_be_former(sighting.route)
 
 
 def _under(sighting: Sighting) -> str:
