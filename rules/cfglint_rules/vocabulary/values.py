@@ -16,6 +16,8 @@ Schema = Mapping[str, Any]
 # (Compiled by `re` for a text that begins like one, or is in capitals: few are.)
 _PLACEHOLDER: Final = r"<.*>|\{.*\}|%.*%|@.*@|\$.*|__\w+__"
 _PLACEHOLDER_STARTS: Final = ("<", "{", "%", "@", "$", "__")
+_BRACKETED: Final = re.compile(r"(?:your|path to|name of|insert|enter) ", re.I)
+"""How a mark begins that YAML reads as a list: `[your output directory]`."""
 _NUMBERS_PLACEHOLDER: Final = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"
 
 # Enumerations of other packages, as all their releases have them together (transformers 4.41 to 5.23, torch 2.13).
@@ -70,7 +72,11 @@ def fits(schema: Schema, value: Any, loader: Loader) -> bool:
 
 
 def is_filled_in(value: Any) -> bool:
-    """Whether something fills the value in: OmegaConf when the configuration is loaded, or a script before."""
+    """Whether something fills the value in: OmegaConf when the configuration is loaded, or a script or a person before."""
+    if isinstance(value, list):
+        first = value[0] if value else None
+        words = next(iter(first), None) if isinstance(first, dict) else first  # [your folder. Example: saves/run]
+        return isinstance(words, str) and _BRACKETED.match(words) is not None
     if not isinstance(value, str):
         return False
     return "${" in value or (value.startswith(_PLACEHOLDER_STARTS) and bool(re.fullmatch(_PLACEHOLDER, value)))
