@@ -1,12 +1,13 @@
 """PRF003 host-sync-every-step: a setting makes the host wait for the GPU on every step.
 
 ## What it does
-Reports `include_num_input_tokens_seen` (the count is gathered from all ranks on every step), a cache that is
-emptied on every step (`torch_empty_cache_steps: 1`, `gc_steps: 1`), and ranks that agree on every step whether the run
-was cancelled (`canceled_check_interval: 1` of OLMo).
+Reports a cache that is emptied on every step (`torch_empty_cache_steps: 1`, `gc_steps: 1`), and ranks that agree on every
+step whether the run was cancelled (`canceled_check_interval: 1` of OLMo). `include_num_input_tokens_seen` (the count is
+gathered from all ranks for every micro batch) is information.
 
 ## Why is this bad?
-A GPU stays busy while the host runs ahead; each of these stops the host until the GPU has caught up. Emptying the
+A GPU stays busy while the host runs ahead; each of these stops the host until the GPU has caught up. The Trainer's own
+check for NaN does so for every micro batch as well, so that a count there adds little more than its exchange. Emptying the
 cache also makes the allocator ask the driver for everything again: transformers states about 10 % of the step. It gives
 back what no tensor uses, so it lowers the peak where that memory is in pieces too small to be used, and nowhere else.
 
@@ -19,12 +20,11 @@ back what no tensor uses, so it lowers the peak where that memory is in pieces t
 Or no such key, if the run fits without it.
 
 ## When it does not apply
-Silent for metrics that are logged on every step (`logging_steps: 1`): one number is read for each of them. The
-Trainer's own check for NaN reads one per micro batch whatever is logged. OLMo-core asks whether it was cancelled in a
-thread of its own.
+Silent for metrics that are logged on every step (`logging_steps: 1`): one number is read for each of them. OLMo-core
+asks whether it was cancelled in a thread of its own.
 
 ## References
-transformers 5.8.0 `trainer.py` (`include_num_input_tokens_seen`, `torch_empty_cache_steps`); ai2-olmo 0.6.0 `train.py`
+transformers 5.23.0 `trainer.py` (`_track_num_input_tokens`, `logging_nan_inf_filter`, `torch_empty_cache_steps`); ai2-olmo 0.6.0 `train.py`
 (check_if_cancelled: rank 0 asks W&B, and all ranks wait for its answer; every 50 steps by default). transformers 5.8.0
 `training_args.py` (torch_empty_cache_steps: "lowering peak VRAM usage at a cost of about 10% slower performance");
 torch 2.13 `cuda/memory.py` (empty_cache: no more memory for PyTorch, but less fragmentation in certain cases).
@@ -52,8 +52,9 @@ def check(run: Run) -> Iterator[Report]:
     logging = run.plan.logging
     if logging.count_tokens:
         yield Report(
-            "input tokens are counted over all ranks on every step: each step waits for the GPU",
+            "input tokens are counted over all ranks for every micro batch: the host waits for one exchange more",
             run.place("logging.count_tokens"),
+            "info",
             help=f"leave out `{run.spell('logging.count_tokens')}` unless the count is needed",
         )
     if logging.empty_cache_interval == 1:
