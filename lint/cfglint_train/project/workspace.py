@@ -13,7 +13,7 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Reference
-from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.lens import Config, Handling
 from cfglint_train.frameworks.registry import listed
 from cfglint_train.hardware.catalogue import hardware_from
 from cfglint_train.plan.names import Field
@@ -159,7 +159,9 @@ class Workspace:
         if not self.upstream:
             self.forks.settle(config, stated.pins, self.scripts)
         config.commands = partial(self.scripts.commands, config)
-        if config.document.syntax in ("yaml", "json"):
+        if config.document.syntax == "shell":
+            config.filled = partial(_probed, config.document, config.root)
+        elif config.document.syntax in ("yaml", "json"):
             place = config.document.path, config.root
             if place not in self._templates:
                 keys = frameworks.load(config.framework).keys
@@ -380,6 +382,16 @@ class Workspace:
         if not document.stands_in:
             self._settle(config, stated)
         return config
+
+
+def _probed(document: Document, root: Route, route: Route, how: Handling) -> bool:
+    """Whether a script starts a program with an option only if the program's help has it, or another one if not."""
+    from cfglint_train.documents.shell.script import ShellScript
+
+    if how not in ("read", "named") or not route or not isinstance(document, ShellScript):
+        return False
+    probed = document.probed(root)
+    return str(route[-1]).lstrip("-").replace("-", "_") in {one.lstrip("-").replace("-", "_") for one in probed}
 
 
 def _syntaxes(reference: Reference) -> Collection[str]:

@@ -1,9 +1,12 @@
-"""Which branch of an `if` or `case` a script takes, where the conditions rest on words that are known."""
+"""Which branch of an `if` or `case` a script takes, where the conditions rest on words that are known.
+
+Where they do not, a branch is an alternative: what its condition says of a variable holds inside it (`[ "$N" -eq 1 ]`).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.shell.words import Chain, Fragment, Step
 from cfglint_train.foundation.frozen import Frozen
@@ -12,7 +15,13 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
+    from cfglint_train.documents.document import Span
+    from cfglint_train.documents.shell.outline import Assignment
+
 _INTEGER: Final = re.compile(rb"-?[0-9]{1,18}")
+_NAMED: Final = re.compile(rb'"?\$\{?([A-Za-z_]\w*)\}?"?')
+_LITERAL: Final = re.compile(rb"([\"']?)([\w./:-]*)\1")
+_OPTION: Final = re.compile(rb"--[A-Za-z][\w.-]*")
 _PATTERN: Final = frozenset(b"*?[]()|+@!\\")
 
 
@@ -36,6 +45,11 @@ class Words(Protocol):
     """What deciding asks of the script."""
 
     text: bytes
+    choices: dict[Step, Choice]
+    assignments: dict[str, list[Assignment]]
+
+    def sites(self, start: int, end: int) -> tuple[Span, ...]:
+        """The places in the file of what is at `start` to `end` of the text."""
 
     def expand(self, start: int, end: int, mode: str, at: int, chain: Chain, depth: int) -> list[Fragment]:
         """What bash makes of the bytes `start` to `end`."""
@@ -74,9 +88,9 @@ def is_exhaustive(choice: Choice, text: bytes) -> bool:
     return any(text[pattern.start_byte : pattern.end_byte] == b"*" for pattern in conditions)
 
 
-def takes(script: Words, choice: Choice, step: Step, depth: int) -> bool | None:
-    """Whether a branch is taken; None where that cannot be determined."""
-    reading = _Conditions(script, choice, depth)
+def takes(script: Words, choice: Choice, step: Step, depth: int, lenient: bool = False) -> bool | None:
+    """Whether a branch is taken; None where that cannot be determined. `lenient`: assumed defaults count as known."""
+    reading = _Conditions(script, choice, depth, lenient)
     for other, conditions in choice.branches:
         holds = reading.matches(conditions) if choice.subject is not None else reading.all(conditions)
         if other == step or holds is None:
@@ -86,15 +100,96 @@ def takes(script: Words, choice: Choice, step: Step, depth: int) -> bool | None:
     return None
 
 
+def narrowed(
+    script: Words, name: str, value: tuple[Fragment, ...] | None, at: int, chain: Chain, depth: int
+) -> tuple[Fragment, ...] | None:
+    """A variable's uncertain value inside the branches around a place: what their conditions make it equal to; None
+    where they exclude the value that is assumed.
+    """
+    variable = name.encode()
+    since = max((one.start for one in script.assignments.get(name, ()) if one.start < at), default=-1)
+    for step in reversed(chain):
+        choice = script.choices.get(step)
+        if choice is None or choice.at < since:
+            continue
+        implied = _implied(script, choice, step)
+        if variable in implied:
+            return (Fragment(implied[variable], script.sites(at, at), exact=False),)
+        named = re.search(rb"\$\{?" + variable + rb"\b", _conditions_text(script, choice)) is not None
+        if named and takes(script, choice, step, depth, lenient=True) is False:
+            return None
+    return value
+
+
+def probed(script: Words, chain: Chain) -> frozenset[str]:
+    """The options for which the conditions around a place search the help of a program (`train --help | grep`)."""
+    texts = (_conditions_text(script, choice) for step in chain if (choice := script.choices.get(step)) is not None)
+    found = (option.decode() for text in texts if b"--help" in text for option in _OPTION.findall(text))
+    return frozenset(found) - {"--help"}
+
+
+def _conditions_text(script: Words, choice: Choice) -> bytes:
+    """The conditions of a choice as written."""
+    nodes = [node for _, conditions in choice.branches for node in conditions]
+    nodes += [] if choice.subject is None else [choice.subject]
+    return b"\n".join(script.text[node.start_byte : node.end_byte] for node in nodes)
+
+
+def _implied(script: Words, choice: Choice, step: Step) -> Mapping[bytes, bytes]:
+    """The texts of variables that follow from a branch being taken."""
+    found: dict[bytes, bytes] = {}
+    for other, conditions in choice.branches:
+        is_own = other == step
+        if choice.subject is None and len(conditions) == 1:
+            found.update(_equal(script.text, conditions[0], is_own))
+        elif choice.subject is not None and is_own and len(conditions) == 1:
+            found.update(_pair(script.text, choice.subject, conditions[0]))
+        if is_own:
+            break
+    return found
+
+
+def _equal(text: bytes, node: SyntaxNode, holds: bool) -> Iterator[tuple[bytes, bytes]]:
+    """The texts of variables that follow from a condition being true, or false."""
+    inside = [child for child in node.children if child.is_named]
+    if node.type == "negated_command" and len(inside) == 1:
+        yield from _equal(text, inside[0], not holds)
+    elif node.type in ("test_command", "parenthesized_expression") and len(inside) == 1:
+        yield from _equal(text, inside[0], holds)
+    elif node.type == "list" and any(child.type == ("&&" if holds else "||") for child in node.children):
+        for child in inside:
+            yield from _equal(text, child, holds)
+    elif node.type == "binary_expression":
+        left, right, operator = (node.child_by_field_name(name) for name in ("left", "right", "operator"))
+        if left is None or right is None or operator is None:
+            return
+        sign = text[operator.start_byte : operator.end_byte]
+        if sign in ((b"&&", b"-a") if holds else (b"||", b"-o")):
+            yield from _equal(text, left, holds)
+            yield from _equal(text, right, holds)
+        elif sign in ((b"=", b"==", b"-eq") if holds else (b"!=", b"-ne")):
+            yield from _pair(text, left, right)
+
+
+def _pair(text: bytes, left: SyntaxNode, right: SyntaxNode) -> Iterator[tuple[bytes, bytes]]:
+    """A variable and the plain text that it is equal to."""
+    one, other = (text[node.start_byte : node.end_byte] for node in (left, right))
+    for named, literal in ((one, other), (other, one)):
+        name, value = _NAMED.fullmatch(named), _LITERAL.fullmatch(literal)
+        if name is not None and value is not None:
+            yield name[1], value[2]
+
+
 class _Conditions:
     """Reads the conditions of one choice."""
 
-    __slots__ = ("choice", "depth", "script")
+    __slots__ = ("choice", "depth", "lenient", "script")
 
-    def __init__(self, script: Words, choice: Choice, depth: int) -> None:
+    def __init__(self, script: Words, choice: Choice, depth: int, lenient: bool) -> None:
         self.script = script
         self.choice = choice
         self.depth = depth
+        self.lenient = lenient
 
     def all(self, conditions: tuple[SyntaxNode, ...]) -> bool | None:
         """Whether the one command of a condition succeeds; True for `else`."""
@@ -123,7 +218,7 @@ class _Conditions:
         """The text of one word; None where it is not certain."""
         start, end, choice = node.start_byte, node.end_byte, self.choice
         fragments = self.script.expand(start, end, "plain", choice.at, choice.chain, self.depth + 1)
-        if not all(fragment.certain for fragment in fragments):
+        if not all(fragment.certain or (self.lenient and fragment.told) for fragment in fragments):
             return None
         return b"".join(fragment.text for fragment in fragments)
 

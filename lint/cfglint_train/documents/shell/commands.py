@@ -20,7 +20,7 @@ from itertools import islice
 from cfglint_train.documents.document import DocumentError, Position, Span
 from cfglint_train.documents.limits import MAX_WORDS, BeyondLimits
 from cfglint_train.documents.shell import slurm
-from cfglint_train.documents.shell.branches import is_exhaustive, takes
+from cfglint_train.documents.shell.branches import is_exhaustive, narrowed, takes
 from cfglint_train.documents.shell.expansion import MAX_DEPTH, Expansion
 from cfglint_train.documents.shell.functions import uncalled
 from cfglint_train.documents.shell.given import Given, Under
@@ -193,9 +193,11 @@ class Script(Outline):
     def variable(self, name: str, at: int, chain: Chain, depth: int = 0) -> tuple[Fragment, ...] | None:
         """The value that a variable certainly has at a place; None where it cannot be determined."""
         value = self._value(name, at, chain, depth, array=False)
-        if value is None:
+        fragments = None if value is None else value[0] if value else ()
+        if self.choices and depth <= MAX_DEPTH and (fragments is None or not all(one.certain for one in fragments)):
+            fragments = narrowed(self, name, fragments, at, chain, depth + 1)
+        if fragments is None:
             return None
-        fragments = value[0] if value else ()
         is_blank = _CREDENTIAL.search(name) is not None and not any(one.text for one in fragments)
         return None if is_blank else fragments
 

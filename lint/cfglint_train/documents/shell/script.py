@@ -30,6 +30,7 @@ from cfglint_train.documents.document import (
     Unknown,
     decode,
 )
+from cfglint_train.documents.shell.branches import probed
 from cfglint_train.documents.shell.commands import MAX_NESTED, Command, ExpansionBudget, Script
 from cfglint_train.documents.shell.grammar import readable
 from cfglint_train.documents.shell.programs import Flag, Part, partition
@@ -220,6 +221,15 @@ class ShellScript(Document):
                 break
             invocation = one
         return invocation
+
+    def probed(self, route: Route) -> frozenset[str]:
+        """The options that the conditions around an invocation look for in the help of a program."""
+        number = route[0] if route else None
+        if not isinstance(number, int):
+            return frozenset()
+        one = self.invocations[number]
+        scopes = [each.scope for each in (one, *self.enclosing(one)) if each.scope is not None]
+        return frozenset().union(*(probed(scope.script, scope.chain) for scope in scopes))
 
     def uses(self, name: str) -> int:
         """How often a variable is used in the text; an exported one counts once more, for who may read it."""
