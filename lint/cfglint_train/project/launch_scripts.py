@@ -260,13 +260,16 @@ class LaunchScripts:
         return self._taking_arguments[key]
 
     def may_give(self, companion: Config, option: str) -> bool:
-        """Whether a script that names a companion has an option of its launcher, be it in a text put together."""
+        """Whether a launch may give a companion's launcher an option: a script that names it has the option, be it in a
+        text put together, or none names it and the launch is out of sight.
+        """
         if companion.role == "main":
             return False
         path, spellings = companion.document.path, (option, f"--{option[2:].replace('_', '-')}")
         repository = self.repositories.index(path)
+        naming = repository.scripts_naming(os.path.basename(path), path)
         having = {script for word in spellings for script in repository.scripts_naming(word)}
-        return bool(having) and not having.isdisjoint(repository.scripts_naming(os.path.basename(path), path))
+        return not naming or not having.isdisjoint(naming)
 
     def unread(self, config: Config) -> list[Unread]:
         """The places where launchers are given a configuration's file and do not read it."""

@@ -202,7 +202,7 @@ class Workspace:
         if launch is not None and launch.meets is not None:
             cluster["launch.meets"] = launch.meets
         elif launch is None and self.scripts.may_give(main, "--main_process_ip"):
-            note = f"a script that names `{os.path.basename(main.document.path)}` may give the address"
+            note = f"what starts `{os.path.basename(main.document.path)}` may give the address"
             cluster["launch.meets"] = Value(None, Origin("assumed", note=note))
         known = {name: stated[name] for name in user_facts.HARDWARE_FACTS if name in stated}
         hardware = hardware_from({name: fact for name, fact in known.items() if fact.value is not None})

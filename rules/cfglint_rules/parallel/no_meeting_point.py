@@ -18,9 +18,8 @@ accelerate hands the missing address on as the host name `None`. No step is trai
 DeepSpeed's launcher finds the first host of its hostfile by itself, also where accelerate starts it. Launches with
 options in a variable that cannot be read are left alone, and so are scripts that set `PET_MASTER_ADDR` or
 `PET_RDZV_ENDPOINT`, which torchrun reads. Where none does, the finding is a warning: a scheduler (Kubeflow) may
-set them. Where no script starts a file of accelerate's it is information: the address is known once a cluster
-assigned the nodes, and a launch out of sight may give `--main_process_ip`. Without `machine_rank` the rule is silent: such a file is the same on all nodes, and the launch gives each its rank, and the
-address.
+set them. The rule is silent on a file of accelerate's that no script names, as the address is known once a cluster has
+assigned the nodes, and the launch may give it; and on one without `machine_rank`, which is the same on all nodes.
 
 ## References
 torch 2.13 `distributed/run.py` (get_args_parser, config_from_args: the rendezvous is `static` by default, where every
@@ -69,7 +68,6 @@ def check(run: Run) -> Iterator[Report]:
     yield Report(
         f"{nodes} nodes start without `{origin.key}`: they never find each other",
         run.place("launch.meets", "launch.nodes"),
-        "info" if unseen else None,
         help=f"set `{origin.key}` to the address of the first node, {beside}",
         grounds=(Ground("launch.meets", False, "assumed", note),) if unseen else (),
     )

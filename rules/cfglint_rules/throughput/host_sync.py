@@ -1,13 +1,13 @@
 """PRF003 host-sync-every-step: a setting makes the host wait for the GPU on every step.
 
 ## What it does
-Reports a cache that is emptied on every step (`torch_empty_cache_steps: 1`, `gc_steps: 1`), and ranks that agree on every
-step whether the run was cancelled (`canceled_check_interval: 1` of OLMo). `include_num_input_tokens_seen` (the count is
-gathered from all ranks for every micro batch) is information.
+Reports a cache that is emptied on every step (`torch_empty_cache_steps: 1`, `gc_steps: 1`), and ranks that agree on
+every step whether the run was cancelled (`canceled_check_interval: 1` of OLMo). `include_num_input_tokens_seen` (the
+count is gathered from all ranks for every micro batch) is information.
 
 ## Why is this bad?
 A GPU stays busy while the host runs ahead; each of these stops the host until the GPU has caught up. The Trainer's own
-check for NaN does so for every micro batch as well, so that a count there adds little more than its exchange. Emptying the
+check for NaN does so for every micro batch as well, so that a count adds little more than its exchange. Emptying the
 cache also makes the allocator ask the driver for everything again: transformers states about 10 % of the step. It gives
 back what no tensor uses, so it lowers the peak where that memory is in pieces too small to be used, and nowhere else.
 
@@ -24,8 +24,8 @@ Silent for metrics that are logged on every step (`logging_steps: 1`): one numbe
 asks whether it was cancelled in a thread of its own.
 
 ## References
-transformers 5.23.0 `trainer.py` (`_track_num_input_tokens`, `logging_nan_inf_filter`, `torch_empty_cache_steps`); ai2-olmo 0.6.0 `train.py`
-(check_if_cancelled: rank 0 asks W&B, and all ranks wait for its answer; every 50 steps by default). transformers 5.8.0
+transformers 5.23.0 `trainer.py` (_track_num_input_tokens, logging_nan_inf_filter, torch_empty_cache_steps); ai2-olmo
+0.6.0 `train.py` (check_if_cancelled: rank 0 asks W&B, and all ranks wait; every 50 steps by default). transformers 5.8.0
 `training_args.py` (torch_empty_cache_steps: "lowering peak VRAM usage at a cost of about 10% slower performance");
 torch 2.13 `cuda/memory.py` (empty_cache: no more memory for PyTorch, but less fragmentation in certain cases).
 """

@@ -72,7 +72,7 @@ def fits(schema: Schema, value: Any, loader: Loader) -> bool:
 
 
 def is_filled_in(value: Any) -> bool:
-    """Whether something fills the value in: OmegaConf when the configuration is loaded, or a script or a person before."""
+    """Whether something fills the value in: OmegaConf when the configuration is loaded, a script or a person before."""
     if isinstance(value, list):
         first = value[0] if value else None
         words = next(iter(first), None) if isinstance(first, dict) else first  # [your folder. Example: saves/run]
