@@ -25,7 +25,7 @@ asks whether it was cancelled in a thread of its own.
 
 ## References
 transformers 5.23.0 `trainer.py` (_track_num_input_tokens, logging_nan_inf_filter, torch_empty_cache_steps); ai2-olmo
-0.6.0 `train.py` (check_if_cancelled: rank 0 asks W&B, and all ranks wait; every 50 steps by default). transformers 5.8.0
+0.6.0 `train.py` (check_if_cancelled: rank 0 asks W&B, all ranks wait; every 50 steps by default). transformers 5.8.0
 `training_args.py` (torch_empty_cache_steps: "lowering peak VRAM usage at a cost of about 10% slower performance");
 torch 2.13 `cuda/memory.py` (empty_cache: no more memory for PyTorch, but less fragmentation in certain cases).
 """
