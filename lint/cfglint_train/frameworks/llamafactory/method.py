@@ -132,6 +132,10 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
         yield "method.quantization", "none", granted(config, ("quantization_bit",))
         return
     origin = config.origin("quantization_bit")
+    if method == "bitsandbytes" != usual and config.releases.certain("llamafactory", "0.9.3") is None:
+        usual = method
+        note = "LLaMA-Factory before 0.9.3, whose word is `bitsandbytes`; set `llamafactory=RELEASE` to be sure"
+        origin = origin._replace(assumed=note)
     if method == usual and bits == 4 and not isinstance(bits, bool):
         kind = config.get("quantization_type", default="nf4")
         yield "method.quantization", kind if kind in ("nf4", "fp4") else None, origin
@@ -142,6 +146,8 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
         yield "method.quantization", "int8", origin
     else:
         known = isinstance(bits, int) and isinstance(method, str)
+        if known and method not in _METHODS:
+            origin = origin_of(config, "quantization_method")
         yield "method.quantization", _METHODS.get(method) if known else None, origin
 
 
