@@ -15,7 +15,7 @@ from importlib import import_module
 from cfglint_rules.vocabulary.across import grounds, window_of
 from cfglint_rules.vocabulary.operators import RELATIONS, passes, relations
 from cfglint_rules.vocabulary.settings import Settings
-from cfglint_rules.vocabulary.survey import Sighting, added, target
+from cfglint_rules.vocabulary.survey import Sighting, added, own, target
 from cfglint_rules.vocabulary.table import Clause, Kind, Row, Table, clause_of, table
 from cfglint_rules.vocabulary.values import shown
 from cfglint_train.documents.document import MISSING, Change, Delete, Set, Unknown
@@ -74,7 +74,7 @@ def _among(rows: Iterable[Row], settings: Settings) -> Iterator[tuple[Clause, Re
             clause = clause_of(row)
             reach = _reached(clause, settings.config)
             if reach is not None:
-                yield clause, reach
+                yield clause, _of_copy(clause, reach, row, settings)
 
 
 def _holds(row: Row, settings: Settings) -> bool:
@@ -168,6 +168,20 @@ def _reached(clause: Clause, config: Config) -> Reach | None:
     if window.earlier and clause.since is not None:
         return Reach("info" if forked or window.outdated else "error", f" ({when})", grounds(window, agreed=False))
     return Reach("info" if forked else "error", "", grounds(window, agreed=True))
+
+
+def _of_copy(clause: Clause, reach: Reach, row: Row, settings: Settings) -> Reach:
+    """The reach of a clause in a copy of the framework whose code is not upstream's: it need not do the same, and may
+    have another way to give what a run cannot do without.
+    """
+    name = own(settings.config)
+    copy = settings.config.vocabulary
+    if not name or copy is None:
+        return reach
+    note = f"the copy in `{copy.folder}`, which has a setting of its own (`{name}`), does what its release does"
+    lacks = clause.severity == "error" and any(settings.value(one) is MISSING for one in _named(row))
+    gravest = max("info" if lacks else "error", reach.gravest, key=SEVERITIES.index)
+    return reach._replace(gravest=gravest, grounds=(*reach.grounds, Ground("vocabulary", copy.folder, "assumed", note)))
 
 
 def _covers(clause: Clause, release: str) -> bool:

@@ -138,6 +138,23 @@ def added(config: Config) -> tuple[str, ...]:
     return config.once(_added)
 
 
+def own(config: Config) -> str:
+    """A setting that the copy of the framework in use has, and no upstream release: upstream's code is not its code.
+    Empty where it has none.
+    """
+    return config.once(_own)
+
+
+def _own(config: Config) -> str:
+    keys = keys_of(config)
+    if keys is None or config.vocabulary is None:
+        return ""
+    here = context(config)
+    names = config.vocabulary.names((), target(config).release, here)
+    upstream = (keys.vocabulary.fact((name,), keys.vocabulary.newest, here) for name in names)
+    return next((name for name, fact in zip(names, upstream, strict=True) if fact is None), "")
+
+
 def _added(config: Config) -> tuple[str, ...]:
     keys = keys_of(config)
     if keys is None or config.vocabulary is None:
