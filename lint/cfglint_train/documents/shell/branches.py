@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
     from cfglint_train.documents.document import Span
-    from cfglint_train.documents.shell.outline import Assignment
 
 _INTEGER: Final = re.compile(rb"-?[0-9]{1,18}")
 _NAMED: Final = re.compile(rb'"?\$\{?([A-Za-z_]\w*)\}?"?')
@@ -46,7 +45,9 @@ class Words(Protocol):
 
     text: bytes
     choices: dict[Step, Choice]
-    assignments: dict[str, list[Assignment]]
+
+    def assigned(self, name: str, at: int) -> int:
+        """Where a variable was last set before a place; -1 where it was not."""
 
     def sites(self, start: int, end: int) -> tuple[Span, ...]:
         """The places in the file of what is at `start` to `end` of the text."""
@@ -107,7 +108,7 @@ def narrowed(
     where they exclude the value that is assumed.
     """
     variable = name.encode()
-    since = max((one.start for one in script.assignments.get(name, ()) if one.start < at), default=-1)
+    since = script.assigned(name, at)
     for step in reversed(chain):
         choice = script.choices.get(step)
         if choice is None or choice.at < since:

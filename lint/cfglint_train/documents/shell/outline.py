@@ -75,6 +75,10 @@ class Outline:
         for assignments in self.assignments.values():
             assignments.sort(key=lambda one: one.start)
 
+    def assigned(self, name: str, at: int) -> int:
+        """Where a variable was last set before a place; -1 where it was not."""
+        return max((one.start for one in self.assignments.get(name, ()) if one.start < at), default=-1)
+
     def _walk(self) -> None:
         """Gather commands, assignments and comments, each with the conditions around it."""
         redirects: dict[int, tuple[SyntaxNode, ...]] = {}
