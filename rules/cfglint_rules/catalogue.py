@@ -773,4 +773,5 @@ CATALOGUE: Final = (
     ),
     Rule("CHK003", "keys-not-checked", "info", module="checked.keys_not_checked", scope="config"),
     Rule("CHK004", "file-not-found", "info", module="checked.file_not_found", scope="file"),
+    Rule("CHK005", "run-not-read", "info", module="checked.run_not_read", scope="file", since="0.2.0"),
 )

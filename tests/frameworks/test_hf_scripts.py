@@ -83,26 +83,31 @@ def test_what_the_trainer_refuses_is_reported_and_its_memory_is_not(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "reason", "role"),
     [
-        (f"Trainer({CAUSAL}, TrainingArguments('out'))", None),
-        (f"Seq2SeqTrainer(model={CAUSAL}, args=Seq2SeqTrainingArguments('out'))", None),
+        (f"Trainer({CAUSAL}, TrainingArguments('out'))", None, None),
+        (f"Seq2SeqTrainer(model={CAUSAL}, args=Seq2SeqTrainingArguments('out'))", None, None),
         (
             "a, = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\n"
             f"Trainer(model={CAUSAL}, args=a)",
             None,
+            None,
         ),
-        ("Trainer(AutoModelForSequenceClassification.from_pretrained('m'), TrainingArguments('out'))", "causal"),
-        ("Trainer(AutoModelForSeq2SeqLM.from_pretrained('m'), TrainingArguments('out'))", "causal"),
-        ("Trainer(WhisperForConditionalGeneration.from_pretrained('m'), TrainingArguments('out'))", "causal"),
-        ("Trainer(make(), TrainingArguments('out'))", "causal"),
-        (f"Trainer({CAUSAL}, TrainingArguments(**load()))", "without running it"),
-        (f"Trainer({CAUSAL}, make())", "without running it"),
+        (
+            "Trainer(AutoModelForSequenceClassification.from_pretrained('m'), TrainingArguments('out'))",
+            "causal",
+            "other",
+        ),
+        ("Trainer(AutoModelForSeq2SeqLM.from_pretrained('m'), TrainingArguments('out'))", "causal", "other"),
+        ("Trainer(WhisperForConditionalGeneration.from_pretrained('m'), TrainingArguments('out'))", "causal", "other"),
+        ("Trainer(make(), TrainingArguments('out'))", "causal", "unread"),
+        (f"Trainer({CAUSAL}, TrainingArguments(**load()))", "without running it", "unread"),
+        (f"Trainer({CAUSAL}, make())", "without running it", "unread"),
     ],
 )
-def test_a_run_is_read_or_named_with_the_reason(text: str, reason: str | None) -> None:
+def test_a_run_is_read_or_named_with_the_reason(text: str, reason: str | None, role: str | None) -> None:
     (found,) = recognise(PythonDocument("train.py", (IMPORTS + text).encode()))
-    assert found.role == (None if reason is None else "other")
+    assert found.role == role
     assert (reason or "Trainer of transformers") in found.why
 
 
@@ -112,7 +117,7 @@ def test_a_run_is_read_or_named_with_the_reason(text: str, reason: str | None) -
         "from transformers import TrainingArguments\nTrainingArguments('out')\n",
         "from lightning import Trainer\nfrom transformers import AutoModel\nTrainer(max_epochs=1)\n",
         "from trl import SFTTrainer\nfrom transformers import TrainingArguments\nSFTTrainer('m', TrainingArguments())",
-        "from trl import PPOTrainer\nfrom transformers import Trainer\nTrainer(make(), None)\n",
+        "from trl import SFTTrainer\nfrom transformers import Trainer\nSFTTrainer('m')\nTrainer(make(), None)\n",
     ],
 )
 def test_other_scripts_are_left_alone(text: str) -> None:

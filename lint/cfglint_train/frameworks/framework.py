@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from json import load as parse
 
-from cfglint_train.documents.document import MISSING, Document, DocumentError, Route
+from cfglint_train.documents.document import MISSING, Document, DocumentError, Route, Span
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Literal
 from cfglint_train.frameworks.codec import is_countable
@@ -29,7 +29,12 @@ class Found(Frozen):
     score: int
     why: str
     role: str | None = None
-    """other: a file of the framework that trains nothing (inference, export); None: what the framework's files are."""
+    """other: a file of the framework that trains nothing (inference, export); unread: it trains, and `why` says what
+    keeps its settings from being read; program: it trains with what a launch gives it; None: what the framework's files
+    are.
+    """
+    at: Span | None = None
+    """Where it trains; None: at its head."""
 
 
 class Reference(Frozen):

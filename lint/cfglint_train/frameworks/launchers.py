@@ -135,6 +135,12 @@ def _sharding(document: ShellDocument, around: list[Invocation]) -> Value | None
     return None
 
 
+def may_shard(launcher: Invocation) -> bool:
+    """Whether a launcher is that of DeepSpeed, or accelerate's with a file or a switch that may shard a model."""
+    given = launcher.program == "accelerate launch" and _by_name(launcher).keys() & (_USES | {"config_file"})
+    return bool(given) or launcher.program == "deepspeed"
+
+
 # Options by which `accelerate launch` is given settings -> the switch without which it reads none of them
 # (accelerate 1.15.0 commands/launch.py, launch_command). A configuration file may throw the switch, too.
 SWITCHED: Final = {"--deepspeed_config_file": "--use_deepspeed"}

@@ -19,9 +19,14 @@ _RULES: Final[Mapping[Cause, Rule]] = {
     "syntax": registry.RULES["SYN002"],
     "limit": registry.RULES["SYN008"],
     "absent": registry.RULES["CHK004"],
+    "run": registry.RULES["CHK005"],
 }
 
-_REMEDY: Final = "commit the file, or check it where it is: `cfglint FILE`"
+_REMEDIES: Final[Mapping[Cause, str]] = {
+    "absent": "commit the file, or check it where it is: `cfglint FILE`",
+    "run": "describe the run in a plan (`cfglint estimate --plan FILE.json`), or measure one step on your own GPU",
+}
+"""What a person can do where nothing is wrong with the file itself."""
 
 
 def note_unread(documents: Documents, selection: Selection, ledger: Ledger) -> None:
@@ -30,8 +35,9 @@ def note_unread(documents: Documents, selection: Selection, ledger: Ledger) -> N
         rule = _RULES[unread.cause]
         if selection.ignores(rule, unread.path):
             documents.ignore(unread.path, f"{unread.message} ({rule.code} is ignored here)")
-        elif unread.cause == "absent":
-            _report(rule, unread.path, unread.position, unread.message, selection, ledger, _REMEDY)
+        elif unread.cause in _REMEDIES:
+            remedy = _REMEDIES[unread.cause]
+            _report(rule, unread.path, unread.position, unread.message, selection, ledger, remedy)
         else:
             _enter(rule, unread.path, unread.position, unread.message, selection, ledger)
 

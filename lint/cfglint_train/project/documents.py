@@ -5,6 +5,7 @@ A file without any framework's clue is never parsed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from json import loads
 
@@ -17,8 +18,13 @@ from cfglint_train.frameworks import registry
 from cfglint_train.project import files
 from cfglint_train.project.sources import Sources
 
-Cause = Literal["file", "syntax", "limit", "absent"]
-"""Why a file is not read: it cannot be opened or decoded, it cannot be parsed, it is too large, or it is not there."""
+_STARTS: Final = re.compile(rb"\b(?:accelerate|deepspeed|python[\d.]*|torchrun|torch\.distributed)\b")
+"""Programs that start others which train."""
+
+Cause = Literal["file", "syntax", "limit", "absent", "run"]
+"""Why a file is not read: it cannot be opened or decoded, it cannot be parsed, it is too large, or it is not there.
+run: one that the file starts cannot be read.
+"""
 
 START: Final = Position(1, 1)
 
@@ -54,6 +60,8 @@ class Documents:
         """Path -> the frameworks whose keys occur in the text."""
         self.starting: set[str] = set()
         """Scripts without such keys that may start a framework with a file."""
+        self.launching: set[str] = set()
+        """Scripts that may start a program which trains."""
         self._known: dict[str, Document | None] = {}
 
     def updated(self, sources: Sources, changed: Collection[str]) -> Documents:
@@ -63,6 +71,7 @@ class Documents:
         after.unread = [unread for unread in self.unread if unread.path not in changed]
         after.candidates = dict(self.candidates)
         after.starting = self.starting.difference(changed)
+        after.launching = self.launching.difference(changed)
         after._known = {path: document for path, document in self._known.items() if path not in changed}
         return after
 
@@ -120,6 +129,8 @@ class Documents:
             self.unread.append(UnreadFile(path, START, "not UTF-8: the text is UTF-16 or UTF-32", "file"))
             return None
         self.candidates[path] = registry.candidates(source, syntax)
+        if syntax == "shell" and _STARTS.search(source):
+            self.launching.add(path)
         if not self.candidates[path]:
             started = self._started(path, source) if syntax == "shell" and path in self.sources.asked else ""
             if syntax == "shell" and registry.may_start(source):

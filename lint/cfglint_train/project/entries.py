@@ -41,10 +41,10 @@ def foreign(programs: Iterable[Program], own: Iterable[str]) -> str | None:
     found, patterns = list(programs), tuple(own)
     if any(re.fullmatch(pattern, one.name) for one in found for pattern in patterns):
         return None
-    return next((one.name for one in found if _trains(one)), None)
+    return next((one.name for one in found if trains(one)), None)
 
 
-def _trains(one: Program) -> bool:
+def trains(one: Program) -> bool:
     """Whether a program may train: a tool that only reads or copies the file does not."""
     last = one.name.removesuffix(".py").rpartition("/")[2]
     if _SCRIPT.search(one.name):

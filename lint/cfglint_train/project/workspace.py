@@ -19,7 +19,7 @@ from cfglint_train.hardware.catalogue import hardware_from
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.project import user_facts
-from cfglint_train.project.documents import Documents, UnreadFile
+from cfglint_train.project.documents import START, Documents, UnreadFile
 from cfglint_train.project.forks import Forks
 from cfglint_train.project.index import Repositories
 from cfglint_train.project.launch_scripts import LaunchScripts
@@ -87,6 +87,8 @@ class Workspace:
             self._configs[path] = [] if document is None else self._recognise(document)
             if path in self.documents.starting:
                 self._note_absent(path)
+            if path in self.documents.launching:
+                self._note_unread(path)
         return self._configs[path]
 
     def _note_absent(self, path: str) -> None:
@@ -96,6 +98,30 @@ class Workspace:
         script = self.scripts.script(path, path)
         for position, message in () if script is None else absent(script, self.sources, self.repositories.index(path)):
             self.documents.unread.append(UnreadFile(path, position, message, "absent"))
+
+    def _note_unread(self, path: str) -> None:
+        """Note the runs that a script starts and that no framework reads."""
+        from cfglint_train.project.lookalikes import looks_like
+        from cfglint_train.project.unread_launches import unread_launches
+
+        script = None if self._configs[path] else self.scripts.script(path, path)
+        if script is not None and not looks_like(path, script.source):
+            for position, message in unread_launches(script, self.sources, self.repositories.index(path), self._reads):
+                self.documents.unread.append(UnreadFile(path, position, message, "run"))
+
+    def _is_alone(self, document: Document) -> bool:
+        """Whether nothing in the repository shows how a program is started."""
+        from cfglint_train.project.unread_launches import is_started
+
+        return not is_started(document.path, self.repositories.index(document.path))
+
+    def _reads(self, path: str) -> bool:
+        """Whether a file is the main configuration of a run, or one that is named as not read."""
+        document = self.documents.document(path)
+        if document is None:
+            return False
+        names = (name for name in self.documents.candidates[path] if not frameworks.load(name).is_companion)
+        return any(one.role in (None, "unread") for name in names for one in frameworks.recognise(name, document))
 
     def _recognise(self, document: Document) -> list[Config]:
         best: tuple[int, str, list[frameworks.Found]] = (0, "", [])
@@ -110,9 +136,14 @@ class Workspace:
             return []
         framework = frameworks.load(name)
         all_count = self.idle and framework.keys is not None and framework.keys.idle_too
-        training = found if all_count else [one for one in found if one.role != "other"]
+        training = found if all_count else [one for one in found if one.role not in ("other", "unread", "program")]
+        unread = [one for one in found if one.role == "unread" or (one.role == "program" and self._is_alone(document))]
+        for one in unread:
+            place = START if one.at is None else document.position(one.at.start)
+            self.documents.unread.append(UnreadFile(document.path, place, f"run not checked: {one.why}", "run"))
         if not training:
-            self.documents.skip(document.path, found[0].why)
+            if not unread:
+                self.documents.skip(document.path, found[0].why, document.source)
             return []
         framework.prepare(document)
         role = "companion" if framework.is_companion else "main"

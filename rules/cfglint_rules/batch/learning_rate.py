@@ -19,7 +19,7 @@ lost exponent (`1e-5` that became `1.0`) is the usual cause.
 ## When it does not apply
 Silent for pretraining, models with new weights, optimizers whose rate has another meaning (SGD, Adafactor, Prodigy,
 Muon), adapters that are trained at high rates (prompt tuning, VeRA), and models below 1e9 parameters, which are tuned
-at higher rates.
+at higher rates. A model that is not known may be one of these: only a rate of 0.1 and more is reported then.
 
 ## References
 Kingma and Ba, arXiv:1412.6980, section 2.1 (the effective step is bounded by the learning rate); the initial standard
@@ -48,6 +48,9 @@ _USUAL: Final[Mapping[str, str]] = {"full": "1e-6 to 2e-5", "freeze": "1e-6 to 2
 _STAGES: Final = frozenset(("sft", "dpo", "ipo", "kto", "orpo", "simpo"))
 _ADAM: Final = frozenset(("adam", "adamw"))
 _SMALL: Final = 10**9
+_ANYWHERE: Final = 0.1
+"""More than small models, and those with new weights, are trained at (public recipes of 20M to 600M: 0.004 to 0.008).
+"""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -62,7 +65,9 @@ def check(run: Run) -> Iterator[Report]:
         or plan.method.stage not in _STAGES
     ):
         return
-    if plan.model.from_scratch or (model is not None and model.parameters < _SMALL) or rate < _LIMITS[tuning]:
+    if plan.model.from_scratch or (model is not None and model.parameters < _SMALL):
+        return
+    if rate < (_LIMITS[tuning] if model is not None else _ANYWHERE):
         return
     if not run.stated("optimizer.learning_rate"):
         return

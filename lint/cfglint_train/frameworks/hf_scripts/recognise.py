@@ -1,46 +1,113 @@
-"""Which Python scripts train a causal language model with the Trainer of transformers itself."""
+"""Which Python scripts train a causal language model, with the Trainer of transformers or in another way than TRL's."""
 
 from __future__ import annotations
 
+import ast
+import os
+import re
+
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.python.document import PythonDocument
+from cfglint_train.documents.python.script import callee
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.framework import Found
 
 if TYPE_CHECKING:
     from cfglint_train.frameworks.trl.script import Settings
 
+_SCORE: Final = 55
 _LIBRARIES: Final = frozenset(("transformers", "liger_kernel"))
 _CAUSAL: Final = ("ForCausalLM", "LMHeadModel")
 """Ends of the names of classes that load causal language models."""
-_OTHERS: Final = ("trl", "olmo_core")
+_CAUSAL_CLASS: Final = re.compile(rb"ForCausalLM|LMHeadModel|CAUSAL_LM")
+_LANGUAGE_MODEL: Final = re.compile(
+    _CAUSAL_CLASS.pattern
+    + rb"|\bmlm\s*=\s*False|(?i:deepseek|gemma|gpt-?(?:2|j|neo)|llama|mistral|mixtral|olmo|pythia|qwen)"
+)
+"""What shows that a model which something else makes is a language model."""
+_OTHERS: Final = ("olmo_core",)
 """Packages whose scripts other frameworks read, and which make trainers of their own."""
 
 
 def recognise(document: Document) -> list[Found]:
-    """Each Trainer that a script makes; one whose settings or model cannot be determined is named with the reason."""
+    """Each Trainer that a script makes. What trains a causal language model and cannot be read is named with the
+    reason.
+    """
     if not isinstance(document, PythonDocument):
         return []
-    from cfglint_train.frameworks.trl.script_names import HF_TRAINERS
-    from cfglint_train.frameworks.trl.script_runs import makes_trainer, packages, replaced_by
+    from cfglint_train.frameworks.trl.script_names import HF_TRAINERS, TRAINERS
+    from cfglint_train.frameworks.trl.script_runs import makes_trainer, packages, replaced_by, unreached
 
     modules = packages(document)
     if "transformers" not in modules or modules.intersection(_OTHERS):
         return []
-    if not makes_trainer(document, HF_TRAINERS):
+    if "trl" in modules and makes_trainer(document, TRAINERS):
         return []
     replacing = replaced_by(modules)
     if replacing is not None:
-        return [Found((), 55, f"{replacing} replaces the Trainer", "other")]
-    return [_found(number, one) for number, one in enumerate(_runs(document))]
+        return [Found((), _SCORE, f"{replacing} replaces the Trainer", "other")]
+    if not makes_trainer(document, HF_TRAINERS):
+        return _by_other_means(document)
+    runs = _runs(document)
+    if not runs and _CAUSAL_CLASS.search(document.source):
+        return unreached(document, HF_TRAINERS, _SCORE)
+    return [_found(document, number, one) for number, one in enumerate(runs)]
 
 
-def _found(number: int, run: Settings) -> Found:
+def _found(document: Document, number: int, run: Settings) -> Found:
+    from cfglint_train.frameworks.trl.script_runs import role_of
+
     module, _, name = run.model.rpartition(".")
     causal = module.partition(".")[0] in _LIBRARIES and name.endswith(_CAUSAL)
     other = "" if causal else "it cannot be determined that its Trainer gets a causal language model"
     reason = run.refused or other
-    return Found((number,), 55, reason or "it makes a Trainer of transformers", "other" if reason else None)
+    if not reason:
+        return Found((number,), _SCORE, "it makes a Trainer of transformers")
+    # A class of another kind is one of another kind of model.
+    trains = causal or (not run.model and _LANGUAGE_MODEL.search(document.source) is not None)
+    return Found((number,), _SCORE, reason, (role_of(run) or "unread") if trains else "other", run.span)
+
+
+def _by_other_means(document: PythonDocument) -> list[Found]:
+    """A run of a trainer from another module, or of a loop in the script, where a causal language model is in sight."""
+    if not _CAUSAL_CLASS.search(document.source) or os.path.basename(document.path).startswith("test_"):
+        return []
+    for call in _trainers(document):
+        why = f"its trainer (`{callee(call)}`) is of another module"
+        return [Found((), _SCORE, why, "unread", document.span(call))]
+    backward, stepping = document.calls("backward"), document.calls("step")
+    loads = any(callee(call).endswith(_CAUSAL) or _loads(call) for call in _calls(document))
+    if backward and stepping and loads:
+        why = f"its training loop is its own (`{document.cut(document.span(backward[0].func))}`)"
+        return [Found((), _SCORE, why, "unread", document.span(backward[0]))]
+    return []
+
+
+def _calls(document: PythonDocument) -> list[ast.Call]:
+    return [node for node in ast.walk(document.module) if isinstance(node, ast.Call)]
+
+
+def _loads(call: ast.Call) -> bool:
+    """Whether a call makes a causal language model of a class of transformers (`AutoModelForCausalLM.from_config`)."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr not in ("from_pretrained", "from_config"):
+        return False
+    owner = function.value
+    name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+    return str(name).endswith(_CAUSAL)
+
+
+def _trainers(document: PythonDocument) -> list[ast.Call]:
+    """The calls of trainers that the script imports, and that get arguments of training (`args`)."""
+    imported = {
+        one.asname or one.name
+        for node in ast.walk(document.module)
+        if isinstance(node, ast.ImportFrom)
+        for one in node.names
+        if "Trainer" in one.name
+    }
+    found = document.calls(*imported) if imported else []
+    return [call for call in found if any(keyword.arg == "args" for keyword in call.keywords)]
 
 
 def prepare(document: Document) -> None:

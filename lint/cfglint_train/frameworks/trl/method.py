@@ -114,7 +114,7 @@ def fills_bf16(config: Config) -> bool:
 
 def _read_precision(config: Config) -> Iterator[Triple]:
     bf16, fp16 = _half(config)
-    origin = origin_of(config, "bf16", "fp16")
+    origin = origin_of(config, *(("fp16", "bf16") if fp16 and not bf16 else ("bf16", "fp16")))
     if bf16 is None or fp16 is None:
         yield "precision.compute", None, origin
         yield "precision.autocast", None, origin

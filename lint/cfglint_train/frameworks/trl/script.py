@@ -22,6 +22,7 @@ from cfglint_train.documents.python.static.evaluator import Evaluator, SpentErro
 from cfglint_train.documents.python.tree import Part, Record, Value
 from cfglint_train.documents.python.values import Arguments, Class, External, Function, hedged, settled
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.trl.script_classes import config_of, trainer_of
 from cfglint_train.frameworks.trl.script_line import (
     HANDLERS,
     FromLine,
@@ -34,7 +35,6 @@ from cfglint_train.frameworks.trl.script_line import (
     parsed,
 )
 from cfglint_train.frameworks.trl.script_names import (
-    CONFIGS,
     DTYPES,
     ENUMERATIONS,
     FIELDS,
@@ -58,12 +58,14 @@ from cfglint_train.frameworks.trl.script_names import (
 class Settings(Record):
     """The settings of one run; `refused` says why they cannot be determined."""
 
-    __slots__ = ("defaults", "model", "plain", "refused", "trainer")
+    __slots__ = ("defaults", "launched", "model", "plain", "refused", "trainer")
 
     def __init__(self, span: Span, trainer: str) -> None:
         super().__init__(span, [])
         self.trainer = trainer
         self.refused = ""
+        self.launched = False
+        """All its settings come from its command line, in a way that is not read."""
         self.plain = False
         """It is a run of the Trainer of transformers itself."""
         self.model = ""
@@ -82,49 +84,38 @@ def runs(
     that count instead of their defaults; `line`: what a launch gives its parser of dataclasses. `plain`: those of the
     Trainer of transformers, else those of TRL's.
     """
-    evaluator = Launched(document, _HANDLERS, _METHODS, FIELDS, _constant)
-    evaluator.given = given or {}
-    evaluator.line = line or evaluator.line
-    evaluator.run()
     try:
-        made = _trainers(evaluator, plain)
-        if not made:
-            for function in _uncalled(evaluator, HF_TRAINERS if plain else TRAINERS):
-                evaluator.enter(function)
-            made = _trainers(evaluator, plain)
-        return [] if evaluator.spent else [_settings(evaluator, record, trainer) for record, trainer in made]
+        found = _walked(document, given or {}, line, plain, True)
+        # The defaults of its own settings may end it with an error that no launch meets.
+        return found if found or line is not None else _walked(document, given or {}, line, plain, False)
     except (SpentError, RecursionError):
         return []
+
+
+def _walked(
+    document: PythonDocument, given: Mapping[str, Value], line: Line | None, plain: bool, defaults: bool
+) -> list[Settings]:
+    """The runs that a walk over a script meets. `defaults`: what no launch gives has its default on the way."""
+    evaluator = Launched(document, _HANDLERS, _METHODS, FIELDS, _constant)
+    evaluator.given, evaluator.defaults = given, defaults
+    evaluator.line = line or evaluator.line
+    evaluator.run()
+    made = _trainers(evaluator, plain)
+    if not made:
+        for function in _uncalled(evaluator, HF_TRAINERS if plain else TRAINERS):
+            evaluator.enter(function)
+        made = _trainers(evaluator, plain)
+    return [] if evaluator.spent else [_settings(evaluator, record, trainer) for record, trainer in made]
 
 
 def _trainers(evaluator: Evaluator, plain: bool) -> list[tuple[Record, str]]:
     """The calls that make trainers, each once, with the trainer's name; those of classes of the script, too."""
     found: dict[int, tuple[Record, str]] = {}
     for record in evaluator.made:
-        trainer = _trainer_of(evaluator, class_of(record))
+        trainer = trainer_of(evaluator, class_of(record))
         if trainer and (trainer in HF_TRAINERS) is plain:
             found[id(record.call)] = record, trainer
     return list(found.values())
-
-
-_OF_PACKAGE: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
-
-
-def _trainer_of(evaluator: Evaluator, name: str, depth: int = 5) -> str:
-    """The trainer of TRL or transformers that a class is, or is made from; empty for other classes."""
-    module, _, last = name.rpartition(".")
-    if module:
-        return last if last in _OF_PACKAGE.get(module.partition(".")[0], ()) else ""
-    owner = evaluator.module.names.get(last)
-    if not isinstance(owner, Class) or not depth:
-        return ""
-    bases = (evaluator.value(base, owner.scope) for base in owner.node.bases)
-    names = (base.name if isinstance(base, External) else base.node.name for base in bases if _is_class(base))
-    return next((found for one in names if (found := _trainer_of(evaluator, one, depth - 1))), "")
-
-
-def _is_class(value: Any) -> bool:
-    return isinstance(value, (External, Class))
 
 
 def _uncalled(evaluator: Evaluator, trainers: Collection[str]) -> Iterator[Function]:
@@ -132,7 +123,7 @@ def _uncalled(evaluator: Evaluator, trainers: Collection[str]) -> Iterator[Funct
     for value in list(evaluator.module.names.values()):
         if isinstance(value, Function) and id(value.node) not in evaluator.called:
             calls = (inner for inner in ast.walk(value.node) if isinstance(inner, ast.Call))
-            if any(_trainer_of(evaluator, callee(one)) or callee(one) in trainers for one in calls):
+            if any(trainer_of(evaluator, callee(one)) or callee(one) in trainers for one in calls):
                 yield value
 
 
@@ -166,7 +157,8 @@ def _settings(evaluator: Launched, made: Record, trainer: str) -> Settings:
                 found.entries.append(entry)
         found.parts.update(own)
     found.refused = _refusal(evaluator, made, source, arguments)
-    if source is not None and _config_of(evaluator, class_of(source)) in HF_CONFIGS:
+    found.launched = found.refused == _BY_PARSER
+    if source is not None and config_of(evaluator, class_of(source)) in HF_CONFIGS:
         found.defaults.update(HF_DEFAULTS)  # SFTTrainer takes over all that they state
     _put_parts(found, made, _model(found, made))
     if made.get("_RESUMES_") is not None:
@@ -180,21 +172,23 @@ def _settings(evaluator: Launched, made: Record, trainer: str) -> Settings:
     return found
 
 
+_BY_PARSER: Final = "its settings come from its command line (TrlParser or HfArgumentParser)"
+
+
 def _refusal(evaluator: Evaluator, made: Record, source: Record | None, arguments: Node | None) -> str:
     """Why the settings of a run cannot be determined; empty where they can."""
     place = f"line {evaluator.document.position(made.span.start).line}"
-    parser = "its settings come from its command line (TrlParser or HfArgumentParser)"
     if made.open or made.implicit:
         return f"the arguments of its trainer ({place}) cannot be determined without running it"
     if source is None:
         stated = arguments is not None and not (isinstance(arguments, Value) and arguments.value is None)
         if stated and evaluator.document.calls(*PARSERS):
-            return parser
+            return _BY_PARSER
         return f"what its trainer ({place}) gets as `args` cannot be determined without running it" if stated else ""
     if source.open == PARSED:
-        return "" if _config_of(evaluator, class_of(source)) else parser
+        return "" if config_of(evaluator, class_of(source)) else _BY_PARSER
     by_position = "." not in class_of(source) and source.call is not None and source.call.args
-    if source.open or source.implicit or by_position or not _config_of(evaluator, class_of(source)):
+    if source.open or source.implicit or by_position or not config_of(evaluator, class_of(source)):
         return f"what its trainer ({place}) gets as `args` cannot be determined without running it"
     return ""
 
@@ -206,19 +200,6 @@ def _arguments(made: Record) -> Node | None:
         if entry is not None:
             return entry.value
     return None
-
-
-def _config_of(evaluator: Evaluator, name: str, depth: int = 5) -> str:
-    """The class of arguments of TRL or transformers that a class is, or is made from; empty for other classes."""
-    module, _, last = name.rpartition(".")
-    if module:
-        return last if last in CONFIGS and module.partition(".")[0] in ("trl", "transformers") else ""
-    owner = evaluator.module.names.get(last)
-    if not isinstance(owner, Class) or not depth:
-        return ""
-    bases = (evaluator.value(base, owner.scope) for base in owner.node.bases)
-    names = (base.name if isinstance(base, External) else base.node.name for base in bases if _is_class(base))
-    return next((found for one in names if (found := _config_of(evaluator, one, depth - 1))), "")
 
 
 def _own_fields(evaluator: Evaluator, source: Record) -> dict[str, Part]:
@@ -442,7 +423,7 @@ def _moved(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Argument
 
 def _trained(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
     """`trainer.train(resume_from_checkpoint=True)`, and `model.train()`, which is the same model."""
-    if not isinstance(owner, Record) or not _trainer_of(evaluator, class_of(owner)):
+    if not isinstance(owner, Record) or not trainer_of(evaluator, class_of(owner)):
         return _moved(evaluator, node, owner, arguments)
     place = evaluator.document.span(node.func)
     given = arguments.get("resume_from_checkpoint") or (arguments.positional[0] if arguments.positional else None)
@@ -484,5 +465,7 @@ _METHODS: Final = {
     "gradient_checkpointing_enable": _checkpoints,
     "train": _trained,
     **dict.fromkeys(("to", "cuda", "half", "bfloat16", "float"), _moved),
-    **dict.fromkeys(("parse_args_and_config", "parse_args_into_dataclasses", "parse_yaml_file"), parsed),
+    **dict.fromkeys(
+        ("parse_args_and_config", "parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file"), parsed
+    ),
 }

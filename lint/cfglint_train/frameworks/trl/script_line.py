@@ -64,6 +64,8 @@ class Launched(Walk):
 
     given: Mapping[str, Value] = {}
     line = Line({}, False)
+    defaults = True
+    """What no launch gives of the script's own settings has its default."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -93,7 +95,7 @@ class Launched(Walk):
         if name in self.line.values:
             return Value(owner.span, self.line.values[name])
         own = self.module.names.get(class_of(owner))
-        if isinstance(own, Class):
+        if isinstance(own, Class) and self.defaults:
             member = self.shape(own.node).members.get(name)
             default = self.value(member, own.scope) if isinstance(member, ast.expr) else None
             if isinstance(default, Record) and class_of(default) == "dataclasses.field":

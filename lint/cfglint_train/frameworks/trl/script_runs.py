@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from cfglint_train.documents.document import MISSING, Document, Node, Route, Sequence, Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
+from cfglint_train.documents.python.script import callee
 from cfglint_train.documents.python.tree import Record, Value
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.frameworks.framework import Found
@@ -27,14 +28,35 @@ def scripts(document: Document) -> list[Found]:
         return []
     if not makes_trainer(document, TRAINERS):
         other = _other_trainer(document)
-        return [Found((), 60, f"no rule covers TRL's {other}", "other")] if other else []
+        if not other:
+            return []
+        return [Found((), 60, f"no rule covers TRL's {other}", "unread", document.span(document.calls(other)[0]))]
     replacing = replaced_by(modules)
     if replacing is not None:
         return [Found((), 60, f"{replacing} replaces TRL's trainers", "other")]
+    found = prepare(document)
+    if not found:
+        return unreached(document, TRAINERS, 60)
     return [
-        Found((number,), 60, one.refused or "it makes a trainer of TRL", "other" if one.refused else None)
-        for number, one in enumerate(prepare(document))
+        Found((number,), 60, one.refused or "it makes a trainer of TRL", role_of(one), one.span)
+        for number, one in enumerate(found)
     ]
+
+
+def role_of(run: Settings) -> str | None:
+    """What a run of a script is to cfglint (`Found.role`)."""
+    return "program" if run.launched else "unread" if run.refused else None
+
+
+def unreached(document: PythonDocument, trainers: Collection[str], score: int) -> list[Found]:
+    """The first trainer that is made where no walk over the script comes by, as in a method of a class; none where the
+    script makes none itself.
+    """
+    calls = document.calls(*trainers)
+    if not calls:
+        return []
+    why = f"nothing in the script calls what makes its `{callee(calls[0])}`"
+    return [Found((), score, why, "unread", document.span(calls[0]))]
 
 
 def packages(document: PythonDocument) -> set[str]:

@@ -37,11 +37,9 @@ def computed(evaluator: Evaluator, name: str, arguments: Arguments, node: ast.Ca
     if not values or not all(isinstance(value, Value) for value in values) or arguments.keywords:
         return evaluator.unknown(node)
     how = tuple(step for value in values for step in value.how)
-    if any(isinstance(value.value, (Unknown, str)) and name != "str" for value in values):
-        unknown = next((value for value in values if isinstance(value.value, Unknown)), None)
-        if unknown is not None:
-            value = unknown.value
-            return Value(span, value.derived if isinstance(value, Several) else value, how)
+    unknown = next((value.value for value in values if isinstance(value.value, Unknown)), None)
+    if unknown is not None:
+        return Value(span, unknown.derived if isinstance(unknown, Several) else unknown, how)
     try:
         result = FUNCTIONS[name](*(value.value for value in values))
     except (TypeError, ValueError, ArithmeticError):

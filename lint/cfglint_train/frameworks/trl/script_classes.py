@@ -1,0 +1,49 @@
+"""Which class of TRL or transformers a class of a script is, or is made from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping
+
+from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.values import Class, External
+from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.trl.script_names import CONFIGS, HF_TRAINERS, TRAINERS
+
+_TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
+_CONFIGS: Final[Mapping[str, Collection[str]]] = {"trl": CONFIGS, "transformers": CONFIGS}
+_DEEPEST: Final = 5
+"""Classes between one of the script and the package's."""
+
+
+def trainer_of(evaluator: Evaluator, name: str) -> str:
+    """The trainer of TRL or transformers that a class is, or is made from; empty for other classes."""
+    return _original(evaluator, name, _TRAINERS, _DEEPEST)
+
+
+def config_of(evaluator: Evaluator, name: str) -> str:
+    """The class of arguments of TRL or transformers that a class is, or is made from; empty for other classes."""
+    return _original(evaluator, name, _CONFIGS, _DEEPEST)
+
+
+def _original(evaluator: Evaluator, name: str, known: Mapping[str, Collection[str]], depth: int) -> str:
+    module, _, last = name.rpartition(".")
+    if module:
+        return last if last in known.get(module.partition(".")[0], ()) else ""
+    owner = evaluator.module.names.get(last) or _inner(evaluator, last)
+    if not isinstance(owner, Class) or not depth:
+        return ""
+    bases = (evaluator.value(base, owner.scope) for base in owner.node.bases)
+    names = (_name(base) for base in bases if isinstance(base, (External, Class)))
+    return next((found for one in names if (found := _original(evaluator, one, known, depth - 1))), "")
+
+
+def _name(base: External | Class) -> str:
+    return base.name if isinstance(base, External) else base.node.name
+
+
+def _inner(evaluator: Evaluator, name: str) -> Class | None:
+    """The class of a name that a function of the script defines; None where there is none, or several."""
+    classes = (node for node in ast.walk(evaluator.document.module) if isinstance(node, ast.ClassDef))
+    found = [node for node in classes if node.name == name]
+    return Class(found[0], evaluator.module) if len(found) == 1 else None

@@ -1,0 +1,135 @@
+"""Commands that train a language model with a program that no framework reads: their runs are not checked.
+
+Only what a command itself shows counts: that it trains (an option such as `--learning_rate`, or the program's name),
+and that it trains a language model (an option that names one, or the files of DeepSpeed and accelerate).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+
+from cfglint_train.documents.document import Position
+from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.documents.shell.folders import folder_of
+from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.launchers import may_shard
+from cfglint_train.frameworks.registry import listed
+from cfglint_train.project.entries import program, trains
+from cfglint_train.project.examples import examples
+from cfglint_train.project.index import RepositoryIndex
+from cfglint_train.project.sources import Sources
+
+_MODEL: Final = re.compile(r"(?:\w+_)?(?:base_model|model_(?:id|name|name_or_id|name_or_path|path))")
+"""Options that name a model."""
+_TRAINING: Final = frozenset((
+    "deepspeed", "deepspeed_config", "epochs", "gradient_accumulation_steps", "learning_rate", "lr",
+    "lr_scheduler_type", "max_steps", "micro_batch_size", "num_epochs", "num_train_epochs",
+    "per_device_train_batch_size", "train_batch_size", "warmup_ratio", "warmup_steps", "weight_decay",
+))  # fmt: skip
+_OF_DEEPSPEED: Final = frozenset(("deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config"))
+_CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
+
+
+def unread_launches(
+    document: ShellDocument, sources: Sources, index: RepositoryIndex, reads: Callable[[str], bool]
+) -> Iterator[tuple[Position, str]]:
+    """Where a script trains with such a program, and what is not read; each program once.
+
+    `reads`: whether a file is a configuration, or is named as one that is not read.
+    """
+    launching = {one.parent for one in document.invocations}
+    met = set()
+    for one in document.invocations:
+        if one.number in launching or one.program in met or not _trains_a_model(document, one):
+            continue
+        if any(re.fullmatch(entry, one.program) for each in listed().values() for entry in each.entries):
+            continue
+        file = _file(document, one, sources, index)
+        given = [path for path in _given(document, one, sources) if path is not None]
+        if any(reads(path) for path in (*given, *_training(file, sources, index))):
+            continue
+        met.add(one.program)
+        place = document.position((one.head[-1].span if one.head else one.span).start)
+        if file is None:
+            yield place, f"run not checked: `{one.program}`, which it starts, was not found"
+        elif given:
+            name = os.path.relpath(given[0]) if os.path.isabs(given[0]) else given[0]
+            yield place, f"run not checked: `{one.program}` takes its settings from `{name}`, which no framework reads"
+        else:
+            yield place, f"run not checked: nothing that cfglint reads is in `{one.program}`"
+
+
+def _trains_a_model(document: ShellDocument, one: Invocation) -> bool:
+    """Whether an invocation shows that it trains a language model."""
+    if not one.head or not one.head[-1].known or not program(document, one).python:
+        return False
+    own = _options(one)
+    if not (own & _TRAINING or trains(program(document, one))):
+        return False
+    names_model = any(_MODEL.fullmatch(option) for option in own)
+    return bool(
+        own & _OF_DEEPSPEED or (names_model and own & _TRAINING) or any(map(may_shard, document.enclosing(one)))
+    )
+
+
+def _options(one: Invocation) -> frozenset[str]:
+    return frozenset((entry.name or "").lstrip("-").replace("-", "_") for entry in one.entries)
+
+
+def _file(document: ShellDocument, one: Invocation, sources: Sources, index: RepositoryIndex) -> str | None:
+    """The Python file that an invocation starts by its path or as a module; None where the repository has none."""
+    module = one.program.replace(".", "/")
+    names = (one.program,) if one.program.endswith(".py") else (f"{module}.py", f"{module}/__main__.py")
+    for name in names:
+        found = sources.find(os.path.join(folder_of(document, one), name), document.path)
+        if found is not None:
+            return found
+        others = index.named(os.path.basename(name)) if "__main__" not in name else ()
+        tail = index.by_tail(name, document.path) or (others[0] if len(others) == 1 else None)
+        if tail is not None:
+            return sources.named(tail, document.path)
+    return None
+
+
+_IMPORT: Final = re.compile(rb"(?m)^[ \t]*(?:from|import)[ \t]+([\w.]+)")
+_SMALL: Final = 4 * 2**10
+"""Bytes of a program that may do no more than call another one."""
+
+
+def _training(file: str | None, sources: Sources, index: RepositoryIndex) -> Iterator[str]:
+    """The Python files that may train where a program is started: itself, and what a small one imports."""
+    if file is None:
+        return
+    yield file
+    text = sources.read(file)
+    for module in _IMPORT.findall(text) if len(text) <= _SMALL else ():
+        path = index.by_tail(module.decode().replace(".", "/") + ".py", file)
+        if path is not None:
+            yield sources.named(path, file)
+
+
+def _given(document: ShellDocument, one: Invocation, sources: Sources) -> Iterator[str | None]:
+    """The files that an invocation is given as settings, but for those of DeepSpeed."""
+    flags = zip(one.flags, one.entries, strict=True)
+    of_deepspeed = {value for flag, entry in flags if _is_deepspeed(entry.name) for value in flag.values}
+    for index, word in enumerate(one.words):
+        if index not in of_deepspeed and word.known and _CONFIGURATION.search(word.text):
+            yield sources.find(os.path.join(folder_of(document, one), word.text.rpartition("=")[2]), document.path)
+
+
+def _is_deepspeed(option: str | None) -> bool:
+    return (option or "").lstrip("-").replace("-", "_") in _OF_DEEPSPEED
+
+
+def is_started(path: str, index: RepositoryIndex) -> bool:
+    """Whether a script starts a Python file, or a read-me file or Makefile with a file of settings: what it is given is
+    checked there.
+    """
+    name = os.path.basename(path)
+    if index.scripts_naming(name, path):
+        return True
+    with_file = re.compile(rb"\b" + re.escape(os.fsencode(name)) + rb"\b(?:[^\n\\]|\\.|\\\n)*\.(?:ya?ml|json)\b")
+    return index.rooted and any(with_file.search(text) for _, text in index.once(examples))

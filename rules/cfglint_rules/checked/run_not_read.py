@@ -1,0 +1,39 @@
+"""CHK005 run-not-read: a training run whose settings cannot be read, so that nothing of it is checked.
+
+## What it does
+Reports a Python script that trains a causal language model and that cfglint cannot read: its trainer or its arguments
+come from another module, no rule covers its trainer, or its training loop is its own. Reports a command that trains
+with a program which is not read either, once per program and script.
+
+## Why is this bad?
+Nothing is known of the run: the repository is green because its settings were not read.
+
+## Example
+    from my_trainer import LLaVATrainer
+
+    trainer = LLaVATrainer(model=model, args=training_args)
+
+## Use instead
+    cfglint estimate --plan run.json         # docs/plan-file.md
+
+## When it does not apply
+It never fails a run by itself; `require-checked = true` makes it count. It is silent on scripts and commands in which
+nothing shows that they train a causal language model: a class of such models; an option that names a model, or the file
+of DeepSpeed or accelerate.
+
+## References
+docs/plan-file.md; docs/frameworks/trl.md (Python scripts); docs/shell-scripts.md.
+"""
+
+from __future__ import annotations
+
+from cfglint_rules.rule import Rule
+from cfglint_train.foundation.typed import Final
+
+RULE: Final = Rule(
+    "CHK005",
+    "run-not-read",
+    "info",
+    scope="file",
+    since="0.2.0",
+)
