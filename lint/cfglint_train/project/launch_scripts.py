@@ -72,6 +72,7 @@ class LaunchScripts:
             found
             or list(self._elsewhere(main))
             or list(self._turns(main))
+            or list(self._by_variables(main))
             or list(self._taking(main))
             or list(self._described(main))
             or list(self._shown(main))
@@ -131,6 +132,19 @@ class LaunchScripts:
         )
         for document in self._read(scripts, path):
             yield from self._starts(main, document, turned(document, path, repository))
+
+    def _by_variables(self, main: Config) -> Iterator[Start]:
+        """The places in scripts that start files by names with variables, where a configuration may be one of them."""
+        path = main.document.path
+        repository = self.repositories.index(path)
+        if not repository.has_scripts:
+            return
+        from cfglint_train.project.agreement import supposed
+        from cfglint_train.project.named_by_variables import given, scripts_naming
+
+        for document in self._read(scripts_naming(repository, path), path):
+            for start in self._starts(main, document, given(document, path, repository)):
+                yield supposed(start, "which names its file by variables")
 
     def _taking(self, main: Config) -> Iterator[Start]:
         """The places in the nearest scripts that start a program of the framework with a file that they are handed."""
