@@ -33,6 +33,8 @@ def _told(config: Config, change: Change) -> str:
     if isinstance(change, Rename):
         return f"rename {key} to {change.key}"
     known = old is not None and not isinstance(old, (dict, list, Unknown))
+    if not known and change.value is True and key.startswith("--"):
+        return key
     return f"{key}: {_plain(old)} -> {_plain(change.value)}" if known else f"{key}: {_plain(change.value)}"
 
 

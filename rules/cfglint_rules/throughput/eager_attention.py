@@ -23,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
+from cfglint_train.documents.document import CannotEdit
+from cfglint_train.findings.draft import changes_of
 from cfglint_train.findings.finding import Report
 from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.sizes import gib
@@ -34,7 +36,7 @@ RULE: Final = Rule(
     "eager-attention",
     "warning",
     needs={"activations.attention": ("eager",)},
-    reads=("activations.attention", "sequence.length", "batch.micro"),
+    reads=("activations.attention", "sequence.length", "sequence.padding", "batch.micro"),
 )
 
 _FIELD: Final = "activations.attention"
@@ -51,12 +53,24 @@ def check(run: Run) -> Iterator[Report]:
     if length is None or micro is None or length < _LONG:
         return
     scores = 6 * model.heads * length * length * micro
+    most = "up to " if plan.sequence.padding == "longest" else ""
     yield Report(
-        f"eager attention holds {gib(scores)} of attention scores per layer ({length:,} tokens x {micro})",
+        f"eager attention holds {most}{gib(scores)} of attention scores per layer ({length:,} tokens x {micro})",
         run.place(_FIELD, "sequence.length"),
-        help=None if run.framework.unwritten(_FIELD) else f"use a fused kernel: {worded(run, {_FIELD: 'sdpa'})}",
+        help=_fused(run),
         notes=(
             f"estimated gain: {gib(scores * model.layers)} of scores are no longer written to the GPU's memory and "
             f"read again in each forward pass ({model.layers} layers)",
         ),
     )
+
+
+def _fused(run: Run) -> str | None:
+    """How the run's files switch a fused kernel on; None where they cannot."""
+    for kernel in ("sdpa", "flash"):
+        try:
+            changes_of(run, {_FIELD: kernel})
+        except CannotEdit:
+            continue
+        return f"use a fused kernel: {worded(run, {_FIELD: kernel})}"
+    return None
