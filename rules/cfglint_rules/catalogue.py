@@ -685,7 +685,7 @@ CATALOGUE: Final = (
         "warning",
         module="throughput.eager_attention",
         needs={"activations.attention": ("eager",)},
-        reads=("activations.attention", "sequence.length", "batch.micro"),
+        reads=("activations.attention", "sequence.length", "sequence.padding", "batch.micro"),
     ),
     Rule(
         "PRF005",

@@ -17,12 +17,13 @@ warm-up never starts. A number from another configuration, whose run was longer,
     max_steps: 200
 
 ## When it does not apply
-Silent for a constant schedule, which takes no warm-up (KEY005). Ignore it for a run that is stopped early on purpose
-and continued later.
+Silent for a constant schedule, which takes no warm-up (KEY005), for a trial of at most 20 steps, and where OLMo before
+0.6.0 counts the steps of the checkpoint that it loads (`restore_dataloader: false`). Ignore it for a run that is
+stopped early on purpose and continued later.
 
 ## References
 transformers 5.8.0 `optimization.py` (get_cosine_schedule_with_warmup); ai2-olmo 0.6.0 `olmo/optim.py`
-(CosWithWarmup).
+(CosWithWarmup), and 0.5.1 `olmo/train.py` (max_steps, load_trainer_state_dict).
 """
 
 from __future__ import annotations
@@ -44,11 +45,16 @@ RULE: Final = Rule(
     since="0.2.0",
 )
 
+_TRIAL: Final = 20
+"""Steps of a run that only shows that the job starts: tests in public repositories have 4 to 20, the shortest training
+there has 100.
+"""
+
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the warm-up outlasts the run."""
     warmup, steps = run.plan.optimizer.warmup_steps, most_steps(run.plan)
-    if warmup is None or not steps or warmup <= steps:
+    if warmup is None or not steps or warmup <= steps or steps <= _TRIAL:
         return
     limit = stated_by(run.plan)
     if not run.stated(limit):

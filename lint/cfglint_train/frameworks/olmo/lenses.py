@@ -234,7 +234,18 @@ def _read_warmup(config: Config) -> Iterator[Triple]:
     units, _ = value_of(config, "scheduler.units", OMEGACONF.string)
     if units == "steps":
         number, origin = value_of(config, "scheduler.t_warmup", OMEGACONF.number)
-        yield "optimizer.warmup_steps", int(number) if number is not None and math.isfinite(number) else None, origin
+        known = number is not None and math.isfinite(number) and not _counts_on(config)
+        yield "optimizer.warmup_steps", int(number) if known else None, origin
+
+
+def _counts_on(config: Config) -> bool:
+    """Whether an unknown number of steps before the run counts in the warm-up: with `restore_dataloader: false`,
+    releases before 0.6.0 reset the tokens seen and keep the global step of the checkpoint that is loaded
+    (`olmo/train.py`, load_trainer_state_dict).
+    """
+    loads = config.has("load_path") and config.get("load_path") is not None
+    restores, _ = value_of(config, "restore_dataloader", OMEGACONF.boolean)
+    return loads and restores is not True and config.releases.at_least("olmo", "0.6.0") is not True
 
 
 def _write_warmup(config: Config, changes: Changes) -> list[Change]:
