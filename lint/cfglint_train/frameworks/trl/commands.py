@@ -15,7 +15,10 @@ from cfglint_train.frameworks.trl.clues import ANY, FOREIGN, OWN, TRAINERS
 from cfglint_train.frameworks.trl.settings import mostly_known
 
 _NAMED: Final = "|".join((*TRAINERS, "reward_modeling"))
-_SCRIPT: Final = re.compile(rf"(?:.*/)?scripts/(?:{_NAMED})(?:_\w+)?\.py|trl\.scripts\.(?:{_NAMED})")
+_SCRIPT: Final = re.compile(rf"(?:.*/)?scripts/(?!dpo_online\.)(?:{_NAMED})(?:_\w+)?\.py|trl\.scripts\.(?:{_NAMED})")
+"""TRL's scripts by the name of their trainer (`sft_vlm.py`); `dpo_online.py` is the OnlineDPOTrainer's, which has other
+settings.
+"""
 
 
 def commands(document: Document) -> list[Found]:
