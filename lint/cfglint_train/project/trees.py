@@ -129,14 +129,17 @@ def _modules(root: str, parts: Iterable[str]) -> Iterator[str]:
 
 
 def _inside(root: str, parts: Iterable[str]) -> Iterator[str]:
-    """The Python files among some files and folders below a root."""
+    """The Python files among some files and folders below a root, without those that no import reaches (an editor's
+    copies in `.ipynb_checkpoints`).
+    """
     for part in parts:
         if os.path.isfile(f"{root}/{part}"):
             yield part
         for folder, folders, names in os.walk(f"{root}/{part}"):
-            folders.sort()
+            folders[:] = sorted(name for name in folders if "." not in name)
             inside = regular_files.tidy(os.path.relpath(folder, root))
-            yield from (f"{inside}/{name}" for name in sorted(names) if name.endswith(".py"))
+            modules = (name for name in sorted(names) if name.endswith(".py") and name.count(".") == 1)
+            yield from (f"{inside}/{name}" for name in modules)
 
 
 def vocabulary(copy: Copy, listed: Listed, shown: str, cache_folder: str | None) -> VendoredVocabulary:
