@@ -17,7 +17,7 @@ it and its cache (10 GB unless set) is full.
 
 ## When it does not apply
 Silent for jobs without `working_dir`, for paths that lead out of the copy (`../ckpt` stays beside it), and for paths
-that a variable gives or that have blanks in them (`Your path ...`).
+that a variable gives or that stand for one (`Your path ...`, `path_to_model/ckpt`, `SAVE_PATH/ckpt`).
 
 ## References
 ray 2.46.0 `_private/runtime_env/working_dir.py`; OpenRLHF/OpenRLHF#454, #638, #1006.
@@ -25,6 +25,7 @@ ray 2.46.0 `_private/runtime_env/working_dir.py`; OpenRLHF/OpenRLHF#454, #638, #
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from os.path import normpath
 
@@ -64,9 +65,13 @@ def check(run: Run) -> Iterator[Report]:
     )
 
 
+_STANDS_FOR: Final = re.compile(r".*\s|(?i:path[_/-]to|your)[_/-]|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:/|$)")
+"""How a text begins in whose place a path is meant to be written."""
+
+
 def _is_relative(path: object) -> bool:
-    """Whether a path is known and stays below the working directory; a text with blanks stands for one."""
-    if not isinstance(path, str) or not path or " " in path or normpath(path).startswith(".."):
+    """Whether a path is known and stays below the working directory."""
+    if not isinstance(path, str) or not path or _STANDS_FOR.match(path) or normpath(path).startswith(".."):
         return False
     return not path.startswith(("/", "~", "$")) and "://" not in path
 
