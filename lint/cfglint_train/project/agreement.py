@@ -90,7 +90,9 @@ def _one_of(name: str, given: list[Value], places: int) -> Value:
         return first
     other = next((one for one in given if one.value != first.value), None)
     if other is not None:
-        names = tuple(dict.fromkeys((_where(first), _where(other))))
+        names = dict.fromkeys((_where(first), _where(other)))
+        if len(names) == 1:  # scripts of one name in two folders
+            names = dict.fromkeys((_where(first, folder=True), _where(other, folder=True)))
         return Value(None, first.origin._replace(note=f"{' and '.join(names)} differ", assumed=""))
     certain = next((one for one in given if not one.origin.assumed), first)
     if len(given) < places and not certain.origin.assumed:
@@ -160,12 +162,13 @@ _THINGS: Final[Mapping[str, str]] = {
 }
 
 
-def _where(value: Value) -> str:
-    """The script and the line of a fact."""
+def _where(value: Value, folder: bool = False) -> str:
+    """The script and the line of a fact, if asked for with the script's folder."""
     place = value.origin.place
     if place is None:
         return value.origin.note
-    return f"{value.origin.note}:{place.document.position(place.span.start).line}"
+    above = os.path.basename(os.path.dirname(place.document.path)) if folder else ""
+    return f"{os.path.join(above, value.origin.note)}:{place.document.position(place.span.start).line}"
 
 
 def _differing(overrides: list[Override]) -> Override:
