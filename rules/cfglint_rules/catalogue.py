@@ -658,7 +658,7 @@ CATALOGUE: Final = (
         module="throughput.metrics_every_step",
         particular=True,
         fix="safe",
-        reads=("logging.metrics_interval", "logging.metrics_enabled"),
+        reads=("logging.metrics_interval", "logging.metrics_enabled", "optimizer.name"),
         writes=("logging.metrics_interval",),
     ),
     Rule(

@@ -103,8 +103,8 @@ class Metrics(Frozen):
     """Steps between two collections from which on it does not count."""
     better: int
     """The interval to set where it is shorter."""
-    statistics: int | None = None
-    """Host-device synchronisations for each tensor of the model; None: one in all."""
+    statistics: Mapping[str, int] | None = None
+    """Host-device synchronisations for each tensor of the model, by the optimizer's name; None: one in all."""
 
 
 class Framework(Frozen):

@@ -64,5 +64,6 @@ FRAMEWORK: Final = Framework(
     batch_divides="ranks",
     waits_for_cancel=True,
     # optim.py get_metrics: parameter, gradient and two Adam moments, each with min, max, average and norm.
-    metrics=Metrics(enough=2, better=10, statistics=16),
+    # Four of the parameter, of its gradient and of each state that get_state_for_param returns (LionW: none).
+    metrics=Metrics(enough=2, better=10, statistics={"adamw": 16, "lion": 8}),
 )
