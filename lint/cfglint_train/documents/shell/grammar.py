@@ -18,6 +18,10 @@ _SECONDS_PER_BYTE: Final = 1e-5
 
 # The one defect of the grammar: a backslash before an empty line (or the end) makes an empty ERROR node.
 _DANGLING: Final = re.compile(rb"\\(\r?\n)(?=[ \t]*(?:\r?\n|\Z))|\\(?=\Z)")
+# A mark that people write to be replaced. Bash takes it for redirections, and the second swallows the next command.
+# In quotation marks it is a text.
+_MARK: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|=<([A-Za-z][^<>\n\"'`$|&;()]{0,80})(?<![ \t])>(?=[ \t\r\n]|\Z)")
+_NO_NAME: Final = re.compile(rb"\W")
 _CRLF: Final = re.compile(rb"(\\?)\r\n")
 
 _GRAMMAR: Final[list[Any]] = []
@@ -60,4 +64,12 @@ def readable(source: bytes) -> bytes:
         source = b"   " + source[3:]
     if b"\r\n" in source:
         source = _CRLF.sub(lambda match: b" " + match.group(1) + b"\n", source)
+    if b"=<" in source:
+        source = _MARK.sub(_unset, source)
     return _DANGLING.sub(lambda match: b" " + (match.group(1) or b""), source)
+
+
+def _unset(found: re.Match[bytes]) -> bytes:
+    """A mark as a variable that nothing sets; a text as it is."""
+    words = found.group(1)
+    return found.group() if words is None else b"=$" + _NO_NAME.sub(b"_", words) + b"_"
