@@ -31,13 +31,12 @@ GUESSES: Final = 2
 On public configurations, none of 21 such warnings could be confirmed, and both that rest on the card alone
 were.
 """
-_STATED_LIMITS: Final = frozenset((named("sequence.length"),))
-"""What a file states the most of, and so is no guess."""
-MOST_GENERATED: Final = 8192
-"""Tokens of a sample that a run generates: a longer limit is no statement of what its samples need.
+MOST_REACHED: Final = 4096
+"""Tokens of a limit (`cutoff_len` of unpacked data) that the longest sample is taken to reach: a longer one is a guess.
 
-A margin: published runs with limits of 30,024 would need 116 GiB at the full length (RUCAIBox/R1-Searcher), and one
-with 2,048 did run out of memory on 80 GB (OpenRLHF/OpenRLHF#392).
+A margin. A run with 2,048 did run out of memory on 80 GB (OpenRLHF/OpenRLHF#392). Published runs with 30,024 would need
+116 GiB at the full length (RUCAIBox/R1-Searcher), and of 122 warnings on public files with limits of 8,192 and 65,536
+tokens none could be confirmed.
 """
 
 _KNOWN: Final[tuple[Certainty, ...]] = ("stated", "followed")
@@ -106,13 +105,13 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
 def _alone(corners: tuple[Corner, ...], assumed: tuple[Assumption, ...], run: Run) -> int:
     """How many facts that no file states make a report fall by themselves, all others being as assumed.
 
-    What a fork does is one of them where the report rests on it.
+    What a fork does is one of them where the report rests on it; a limit of the length is, unless it is short.
     """
     falling = {corner.facts[0][0] for corner in corners if len(corner.facts) == 1 and not corner.holds}
     falling.update(one.fact for one in assumed if one.fact == FORK)
-    plan = run.plan
-    is_long = plan.rollout.new_tokens is not None and (plan.sequence.length or 0) > MOST_GENERATED
-    return len(falling if is_long else falling - _STATED_LIMITS)
+    if (run.plan.sequence.length or 0) <= MOST_REACHED:
+        falling.discard(named("sequence.length"))
+    return len(falling)
 
 
 def capped(severity: Severity, certainty: Certainty) -> Severity:
