@@ -97,6 +97,9 @@ def _model(run: Run) -> Unchecked:
     origin = run.origin("model.id")
     if not model and origin is not None and origin.kind == "inferred" and origin.note:
         return Unchecked(origin.note, place, f"pass `--set {key}=NAME`")
+    if not model and origin is not None and origin.kind == "user" and origin.note:
+        told = f"the value of `{key}` in the launch ({origin.note}) cannot be determined"
+        return Unchecked(told, place, "write a plain value there, or pass `--model-config FILE`")
     if not model or _is_replaced(model):
         stated = f" ({model})" if model else _written(run, place)
         remedy = f"state `{key}` with a plain value, or pass `--model-config FILE` with the model's `config.json`"

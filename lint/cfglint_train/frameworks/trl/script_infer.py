@@ -59,6 +59,8 @@ def _infer_line(job: Job) -> None:
     if not isinstance(config.get("model_name_or_path"), FromLine):
         return
     note = "the command line of the script gives its settings, and no launch with the model is known"
+    if job.launch_known is not None:
+        note = "the command line of the script gives its settings, and not every launch names a model"
     if isinstance(recipe, str):
         note = f"its settings are those of `{recipe}`, with which it is started; check that file"
     place = config.origin("model_name_or_path").place
