@@ -54,6 +54,7 @@ class PythonScript(Document):
         super().__init__(path, source)
         self._starts: list[int] | None = None
         self._uses: dict[str, int] | None = None
+        self._classes: dict[str, list[ast.ClassDef]] | None = None
         self.remedy: Remedy = _no_remedy
         self._doubts: Doubts = _no_doubts
         text = decode(source)
@@ -176,6 +177,15 @@ class PythonScript(Document):
         """The calls in the text whose callee ends in one of these names, in order."""
         found = [node for node in ast.walk(self.module) if isinstance(node, ast.Call) and callee(node) in names]
         return sorted(found, key=self.span)
+
+    def classes(self, name: str) -> list[ast.ClassDef]:
+        """The classes of a name that the text defines, be it in a function."""
+        if self._classes is None:
+            self._classes = {}
+            for node in ast.walk(self.module):
+                if isinstance(node, ast.ClassDef):
+                    self._classes.setdefault(node.name, []).append(node)
+        return self._classes.get(name, [])
 
     def keyword_groups(self) -> Iterator[frozenset[str]]:
         """The names of the keyword arguments of every call."""

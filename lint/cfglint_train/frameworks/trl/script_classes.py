@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Mapping
 
 from cfglint_train.documents.python.static.evaluator import Evaluator
@@ -44,6 +43,5 @@ def _name(base: External | Class) -> str:
 
 def _inner(evaluator: Evaluator, name: str) -> Class | None:
     """The class of a name that a function of the script defines; None where there is none, or several."""
-    classes = (node for node in ast.walk(evaluator.document.module) if isinstance(node, ast.ClassDef))
-    found = [node for node in classes if node.name == name]
+    found = evaluator.document.classes(name)
     return Class(found[0], evaluator.module) if len(found) == 1 else None
