@@ -210,5 +210,8 @@ def fixed(field: Field, value: Any, applies: Callable[[Config], bool] | None = N
 
 
 def has_reward_model(config: Config) -> bool:
-    """Rewards come from a model of the job, not over the network or out of a program."""
-    return value_of(config, flag.REMOTE) is MISSING and value_of(config, flag.AGENT) is MISSING
+    """Rewards come from a model of the job, not over the network or out of a program, or, in a copy whose parser has no
+    flag for that model, from the copy's own code.
+    """
+    remote = value_of(config, flag.REMOTE) is not MISSING or value_of(config, flag.AGENT) is not MISSING
+    return not remote and name_at(config, flag.REWARD_MODEL) is not None
