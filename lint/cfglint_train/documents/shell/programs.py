@@ -2,7 +2,8 @@
 
 A launcher takes options and then the program that it starts, so that separating the two requires knowing which of its
 options take a value. Sources: torch 2.13 `distributed/run.py`, DeepSpeed 0.19.8 `launcher/runner.py`, accelerate 1.11.0
-`commands/launch.py`, Ray 2.55.0 `dashboard/modules/job/cli.py`, the manuals of srun, sbatch, mpirun, env, uv and bash.
+`commands/launch.py`, Ray 2.55.0 `dashboard/modules/job/` (cli.py, job_supervisor.py), the manuals of srun, sbatch,
+mpirun, env, uv and bash.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class Launcher(Frozen):
     other words together are a script: `eval`, `ssh`)."""
     skips: int = 0
     """Words between the options and the program: `timeout 10m`, `singularity exec IMAGE`."""
+    assigns: bool = False
+    """Words `NAME=value` in front of the program set its environment (`env`; Ray hands the words to a shell)."""
 
 
 def _set(text: str) -> frozenset[str]:
@@ -59,7 +62,7 @@ LAUNCHERS: Final[Mapping[str, Launcher]] = {
         starts="script",
     ),
     "python": Launcher(valued=_set("-W -X --check-hash-based-pycs"), module=_set("-m"), starts="script"),
-    "ray job submit": Launcher(_set("--no-wait -v --verbose --help")),
+    "ray job submit": Launcher(_set("--no-wait -v --verbose --help"), assigns=True),
     "uv run": Launcher(
         valued=_set("--with --with-requirements --with-editable --extra --no-extra --group --no-group --only-group "
                     "--python -p --project --package --directory --env-file --index --index-url --default-index -i "
@@ -88,8 +91,8 @@ LAUNCHERS: Final[Mapping[str, Launcher]] = {
                     "--output-filename -x -env -envlist -genvlist"),
         pairs=_set("--mca -mca --gmca -gmca --prtemca --pmixmca -genv"),
     ),
-    "env": Launcher(valued=_set("-u --unset -C --chdir")),
-    "sudo": Launcher(valued=_set("-u --user -g --group -h --host -p --prompt -C -D --chdir -R -T -U")),
+    "env": Launcher(valued=_set("-u --unset -C --chdir"), assigns=True),
+    "sudo": Launcher(valued=_set("-u --user -g --group -h --host -p --prompt -C -D --chdir -R -T -U"), assigns=True),
     "nice": Launcher(valued=_set("-n --adjustment")),
     "ionice": Launcher(valued=_set("-c --class -n --classdata -p -P -u")),
     "stdbuf": Launcher(valued=_set("-i -o -e --input --output --error")),
@@ -281,10 +284,8 @@ def _launch(
             flags.append(flag)
             at += 1 + len(flag.values)
             continue
-        assignment = _ASSIGNMENT.fullmatch(text) if program == "env" else None
-        if assignment is not None:
-            given = assignment.group(2) if word.known else None
-            environment.append(Setting(assignment.group(1), given, word.assumed))
+        if launcher.assigns and (setting := _assigned(word)) is not None:
+            environment.append(setting)
             at += 1
             continue
         if word.loose and at + 1 < len(words):
@@ -305,6 +306,11 @@ def _launch(
             continue
         following = at
         break
+    while launcher.assigns and following is not None and following < len(words):
+        if (setting := _assigned(words[following])) is None:
+            break
+        environment.append(setting)
+        following += 1
     if launcher.starts == "text":
         script, following = tuple(range(len(words) if following is None else following, len(words))) or None, None
     elif launcher.starts == "shell":
@@ -318,6 +324,14 @@ def _launch(
     arguments = tuple(index for index in range(behind, end) if index not in used and words[index].text != "--")
     part = Part(program, head, range(behind, end), tuple(flags), arguments, tuple(environment), script, depends)
     return part, following, is_module
+
+
+def _assigned(word: Word) -> Setting | None:
+    """What a word `NAME=value` sets; None for another one."""
+    assignment = _ASSIGNMENT.fullmatch(word.text)
+    if assignment is None:
+        return None
+    return Setting(assignment.group(1), assignment.group(2) if word.known else None, word.assumed)
 
 
 def _option(launcher: Launcher, words: Sequence[Word], at: int) -> Flag:

@@ -9,26 +9,29 @@ from cfglint_train.frameworks.framework import Found, Reference
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.llamafactory.clues import FOREIGN, OWN, TRAINS
 
+_METHOD: Final = frozenset(("stage", "finetuning_type"))
 _PURPOSES: Final = (("export_dir", "export"), ("do_predict", "prediction"), ("task", "evaluation"))
 
 
 def recognise(document: Document) -> list[Found]:
-    """A mapping with `model_name_or_path` and two keys that only LLaMA-Factory has beside it."""
+    """A mapping with `model_name_or_path` and two keys that only LLaMA-Factory has beside it. The launch may give the
+    model; then both words for how it is trained are there.
+    """
     if document.syntax == "shell":
         from cfglint_train.frameworks.llamafactory.commands import commands  # most of its files are YAML
 
         return commands(document)
     root = document.root
-    if not isinstance(root, MappingNode) or "model_name_or_path" not in root.index:
+    keys = root.index.keys() if isinstance(root, MappingNode) else set[str]()
+    if "model_name_or_path" not in keys and not keys >= _METHOD:
         return []
-    keys = root.index.keys()
     own = len(keys & OWN)
     if keys & FOREIGN or own < (1 if "export_dir" in keys or "infer_backend" in keys else 2):
         return []
     predicts = any(_on(document, key) for key in ("do_predict", "do_eval")) or "infer_backend" in keys
     trains = _on(document, "do_train") or not predicts
     if keys & TRAINS and trains and "export_dir" not in keys:
-        return [Found((), 45 + 2 * own, f"model_name_or_path and {own} keys of LLaMA-Factory")]
+        return [Found((), 45 + 2 * own, f"{own} keys of LLaMA-Factory")]
     purpose = next((name for key, name in _PURPOSES if key in keys), "inference")
     return [Found((), 45 + 2 * own, f"a LLaMA-Factory file for {purpose}: it trains nothing", role="other")]
 
