@@ -45,6 +45,8 @@ ENTRIES: Final[Mapping[str, str]] = {
     "batch_inference": "",
     "interactive_chat": "",
 }
+_SETTINGS: Final = re.compile(r"^--(?:\w+[._-])?(?:config|cfg)(?:[._-]\w+)?$")
+"""An unknown flag whose file may give other flags."""
 
 
 class Usage(Frozen):
@@ -224,6 +226,7 @@ def _usage(invocation: Invocation, entry: str, stated: str | None, copy: Vocabul
             spelled.append(name)
         else:
             unknown.append(name)
+            unclear = unclear or _SETTINGS.search(name) is not None
         # A switch takes no value: what follows it and cannot be determined may be further flags.
         trailing = [invocation.words[index] for index in flag.values]
         if any(word.loose for word in trailing) and is_switch(entry, name):
