@@ -200,6 +200,24 @@ def may_start(source: bytes) -> bool:
     return _commands().search(source) is not None
 
 
+_PROGRAM: Final = re.compile(rb"[\w./-]+\.py\b|(?<=-m )[\w.]+|(?<=--module )[\w.]+")
+
+
+def may_start_others(source: bytes) -> bool:
+    """Whether a text may name a Python program that no framework has."""
+    return any(not _entries().fullmatch(one) for one in _PROGRAM.findall(source))
+
+
+def is_entry(program: str) -> bool:
+    """Whether a program is one of a framework."""
+    return _entries().fullmatch(program.encode()) is not None
+
+
+@cache
+def _entries() -> re.Pattern[bytes]:
+    return re.compile("|".join(entry for one in listed().values() for entry in one.entries).encode())
+
+
 @cache
 def _commands() -> re.Pattern[bytes]:
     """The words with which commands and modules begin; paths of scripts are no evidence."""

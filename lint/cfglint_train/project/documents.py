@@ -5,7 +5,6 @@ A file without any framework's clue is never parsed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from json import loads
 
@@ -17,9 +16,6 @@ from cfglint_train.foundation.typed import Final, Literal
 from cfglint_train.frameworks import registry
 from cfglint_train.project import files
 from cfglint_train.project.sources import Sources
-
-_STARTS: Final = re.compile(rb"\b(?:accelerate|deepspeed|python[\d.]*|torchrun|torch\.distributed)\b")
-"""Programs that start others which train."""
 
 Cause = Literal["file", "syntax", "limit", "absent", "run"]
 """Why a file is not read: it cannot be opened or decoded, it cannot be parsed, it is too large, or it is not there.
@@ -129,7 +125,7 @@ class Documents:
             self.unread.append(UnreadFile(path, START, "not UTF-8: the text is UTF-16 or UTF-32", "file"))
             return None
         self.candidates[path] = registry.candidates(source, syntax)
-        if syntax == "shell" and _STARTS.search(source):
+        if syntax == "shell" and registry.may_start_others(source):
             self.launching.add(path)
         if not self.candidates[path]:
             started = self._started(path, source) if syntax == "shell" and path in self.sources.asked else ""
