@@ -456,6 +456,7 @@ def test_layers_of_a_frozen_language_model_are_not_checkpointed():
     job = job_of(config(source))
     assert job.reading.get("activations.checkpointing") == "none"
     assert job.reading.origin("activations.checkpointing").key == "freeze_language_model"
+    assert job.reading.get("activations.tower") is True  # its blocks are trained
     assert plan(finetuning_type="full", freeze_language_model=True).activations.checkpointing == "full"
     assert plan(freeze_language_model=True, freeze_vision_tower=False).activations.checkpointing == "full"
 

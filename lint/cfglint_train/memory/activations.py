@@ -124,7 +124,8 @@ class Activations(Frozen):
 def activations(setup: Setup) -> Activations | None:
     """The decoder's activations; None for a family without a formula."""
     checkpointed = setup.checkpointing != "none"
-    costs = stack(setup.architecture, setup.mode, setup.mode.trained or checkpointed)
+    follows = setup.mode.trained or checkpointed or not setup.trains_decoder  # then from the projector on
+    costs = stack(setup.architecture, setup.mode, follows)
     if costs is None:
         return None
     tokens = setup.tokens
@@ -237,6 +238,7 @@ def _tower(setup: Setup) -> Seen | None:
     patches = int(setup.image_tokens * tower.patches)
     eager = setup.mode.attention == "eager"
     mode = setup.mode._replace(
+        weight=4 if setup.gathered == 4 else 2,
         trained=setup.trains_tower,
         attention="eager" if eager else "flash",
         sequence=patches // setup.sequences if eager else 0,
@@ -246,7 +248,7 @@ def _tower(setup: Setup) -> Seen | None:
         quantized=False,
         keeps_inputs=False,
     )
-    return seen(tower, mode, patches, setup.checkpointing != "none")
+    return seen(tower, mode, patches, setup.recomputes_tower)
 
 
 def _embedded(setup: Setup) -> float:

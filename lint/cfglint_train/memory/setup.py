@@ -133,6 +133,10 @@ class Setup(Frozen):
     image_tokens: int
     """Of one micro batch on one GPU, among `tokens`."""
     trains_tower: bool
+    recomputes_tower: bool
+    """Blocks of the tower are checkpointed."""
+    trains_decoder: bool
+    """The decoder's own weights get gradients, or an adapter beside them."""
     policy: bool
     """Log-probabilities of reinforcement learning rather than a mean loss."""
     trained_layers: int
@@ -277,6 +281,7 @@ def _setup(
     frozen = frozen_weights(reader, architecture, trained.frozen, ranks.zero_stage)
     share, active = shares(reader, architecture, tuning, trained, zero)
     checkpointing, recomputed, kept = _checkpointing(reader)
+    tower = get("activations.tower")
     return Setup(
         architecture=architecture,
         whole=whole,
@@ -338,11 +343,13 @@ def _setup(
         scores=stage in SCORING_STAGES,
         image_tokens=_image_tokens(reader, architecture, tuning) * batch.sequences,
         trains_tower=_trains_tower(reader, tuning),
+        recomputes_tower=checkpointing != "none" if tower is None else tower,
+        trains_decoder=not _freezes_decoder(reader),
         policy=stage in RL_STAGES,
         trained_layers=trained.layers,
         trained_share=share,
         active=active,
-        head_trained=tuning == "full" and optimizer.updates != "block" and part.ends,
+        head_trained=tuning == "full" and not _freezes_decoder(reader) and optimizer.updates != "block" and part.ends,
         compile=flag("activations.compile"),
         reduce_bucket=assume("parallel.reduce_bucket", _BUCKET) if zero else 0,
         overlap=flag("parallel.overlap_comm"),
@@ -398,6 +405,7 @@ def _mode(reader: Reader, ranks: Ranks, formats: Formats, batch: _Batch, trained
     get = reader.get
     quantization = get("method.quantization") or "none"
     adapter = bool(trained.leaves) or get("method.tuning") not in ("full", "freeze")
+    frozen = _freezes_decoder(reader)
     attention = reader.assume("activations.attention", "sdpa")
     kernel = "eager" if attention == "eager" else "flash"
     masked = (
@@ -405,8 +413,8 @@ def _mode(reader: Reader, ranks: Ranks, formats: Formats, batch: _Batch, trained
     )
     masked = masked and get("sequence.padding") != "none"
     return Mode(
-        weight=4 if formats.gathered == 4 else 2,
-        trained=not adapter,
+        weight=4 if (formats.plain if frozen else formats.gathered) == 4 else 2,
+        trained=not adapter and not frozen,
         autocast=formats.autocast and (get("precision.compute") or "bf16") != "fp32",
         attention="efficient" if masked else kernel,
         sequence=batch.length if masked or kernel == "eager" else 0,
@@ -434,6 +442,11 @@ def _kernels(reader: Reader) -> frozenset[str]:
         return frozenset()
     parts = reader.get("method.lora_kernel_parts")
     return frozenset(("mlp", "qkv", "o") if parts is None else parts)
+
+
+def _freezes_decoder(reader: Reader) -> bool:
+    """Whether only the tower or the projector is trained; the gradient passes through the decoder all the same."""
+    return reader.get("method.tuning") == "full" and bool(reader.get("model.frozen_language"))
 
 
 def _trains_tower(reader: Reader, tuning: str) -> bool:

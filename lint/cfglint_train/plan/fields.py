@@ -243,6 +243,8 @@ class Activations(Frozen):
     of: int | None = None
     budget: float | None = None
     """For `budget`: the share of activation memory that is kept."""
+    tower: bool | None = None
+    """Blocks of the vision tower are checkpointed; unknown: if decoder layers are."""
     reentrant: bool | None = None
     offload: ActivationOffload | None = None
     attention: str | None = None

@@ -90,6 +90,7 @@ Field = Literal[
     "activations.every",
     "activations.of",
     "activations.budget",
+    "activations.tower",
     "activations.reentrant",
     "activations.offload",
     "activations.attention",

@@ -46,7 +46,7 @@ class Window(Frozen):
     """It is stated, or a comment or a setting of the file says, that it is older than the oldest release that cfglint
     knows."""
     outdated: bool = False
-    """A comment or a setting of the file itself says so."""
+    """A comment or a setting of the file itself is of such a release."""
     earlier: bool = False
     """It may also be older than the oldest known release."""
     best: Best | None = None

@@ -85,6 +85,9 @@ def _infer_checkpointing(job: Job) -> None:
         # Layers without a trained weight are not checkpointed, but the gradient of the parts behind passes through.
         origin = config.origin("freeze_language_model")
         note = "layers of the frozen language model are not checkpointed and keep their activations"
+        if reading.get("activations.checkpointing") not in (None, "none"):  # trained blocks of the tower are
+            tower = reading.get("model.frozen_vision") is False
+            reading.put("activations.tower", tower, Origin("inferred", origin.place, note, origin.key))
         reading.put("activations.checkpointing", "none", Origin("inferred", origin.place, note, origin.key))
 
 
