@@ -27,9 +27,9 @@ _IMAGES: Final = ("Dockerfile", "Containerfile")
 _CUSTOMIZED: Final = ("sitecustomize.py", "usercustomize.py")
 """Modules that Python imports whenever it starts: what they change of a package is changed in every run."""
 
-_PACKAGES: Final = "|".join(
-    sorted({package for one in listed().values() if one.tree is not None for package in one.tree.packages})
-)
+_NAMES: Final = sorted({package for one in listed().values() if one.tree is not None for package in one.tree.packages})
+_FOLDERS: Final = tuple(f"{package}/" for package in _NAMES)
+_PACKAGES: Final = "|".join(_NAMES)
 _MODULE: Final = re.compile(rf"(?:^|[\s\"'=/])({_PACKAGES})/([\w./-]*\.py)\b")
 _INSTALLED: Final = re.compile(
     rf"(?:site|dist)-packages/({_PACKAGES})/[\w./-]*\.py\b|\b({_PACKAGES})(?:\.\w+)*\.__file__"
@@ -90,6 +90,8 @@ _Change = tuple[str, str, str]
 
 def _changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
     name = os.path.basename(path)
+    if not name.endswith(".py") and not (any(folder in text for folder in _FOLDERS) and _MODULE.search(text)):
+        return  # nearly every script of a repository
     for match in _PATCHED.finditer(text):
         yield from _of(match[1], _added(text, match.end()), index)
     if name in _CUSTOMIZED:
