@@ -14,12 +14,14 @@ from cfglint_train.project.index import RepositoryIndex
 
 _ENDINGS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 _SIGNS: Final = (b".yaml", b".yml")
-_PATH: Final = re.compile(r"(?m)(?<![\w./${}-])[\w./${}-]*\$[\w./${}-]*\.ya?ml\b")
+_PATH: Final = re.compile(r"(?m)(?<![\w./${}-])[\w./${}-]{0,200}\$[\w./${}-]{0,200}\.ya?ml\b")
 _VARIABLE: Final = re.compile(r"\$(?:\{\w+\}|\w+)")
 _NAMED: Final = re.compile(r"\$\{?(\w+)\}?")
 _ASSIGNED: Final = re.compile(r"(?m)^[ \t]*(?:export[ \t]+)?(\w+)=([^\s;#]+)")
 _LEAST: Final = 3
 """Characters of a path that are no variable's, beside the ending: `$1.yaml` may be any file."""
+_FOLDERS: Final = 3
+"""Folders of one path that are variables: each may be any number of folders."""
 _MOST: Final = 100
 """Paths of one script that are looked at."""
 
@@ -66,7 +68,7 @@ def _pattern(text: str) -> re.Pattern[str] | None:
     while len(steps) > 1 and _VARIABLE.fullmatch(steps[0]):  # `$ROOT/configs/...`
         steps = steps[1:]
     literal = _VARIABLE.sub("", "".join(steps)).removesuffix(".yaml").removesuffix(".yml")
-    if len(re.sub(r"\W", "", literal)) < _LEAST:
+    if len(re.sub(r"\W", "", literal)) < _LEAST or sum("$" in step for step in steps[:-1]) > _FOLDERS:
         return None
     parts = [[re.escape(part) for part in _VARIABLE.split(step)] for step in steps]
     inner = "[^/]+(?:/[^/]+)*?".join

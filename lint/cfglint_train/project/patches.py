@@ -30,9 +30,9 @@ _CUSTOMIZED: Final = ("sitecustomize.py", "usercustomize.py")
 _NAMES: Final = sorted({package for one in listed().values() if one.tree is not None for package in one.tree.packages})
 _FOLDERS: Final = tuple(f"{package}/" for package in _NAMES)
 _PACKAGES: Final = "|".join(_NAMES)
-_MODULE: Final = re.compile(rf"(?:^|[\s\"'=/])({_PACKAGES})/([\w./-]*\.py)\b")
+_MODULE: Final = re.compile(rf"(?:^|[\s\"'=/])({_PACKAGES})/([\w./-]{{0,200}}\.py)\b")
 _INSTALLED: Final = re.compile(
-    rf"(?:site|dist)-packages/({_PACKAGES})/[\w./-]*\.py\b|\b({_PACKAGES})(?:\.\w+)*\.__file__"
+    rf"(?:site|dist)-packages/({_PACKAGES})/[\w./-]{{0,200}}\.py\b|\b({_PACKAGES})(?:\.\w{{1,60}}){{0,9}}\.__file__"
 )
 """How Python files name an installed module."""
 _QUOTES: Final = "\"'"
@@ -49,7 +49,7 @@ _WRITES: Final = re.compile(
 """What a Python file that changes others contains."""
 _PYTHON: Final = re.compile(r"\w\.py[\"']")
 _DECLARED: Final = re.compile(
-    r"[\"']-{0,2}([A-Za-z_][\w.-]*)[\"']|(?:^|\s)--([A-Za-z_][\w.-]*)|([A-Za-z_]\w*)\s*:\s*\w"
+    r"[\"']-{0,2}([A-Za-z_][\w.-]{0,80})[\"']|(?:^|\s)--([A-Za-z_][\w.-]*)|\b([A-Za-z_]\w{0,80})\s?:\s{0,4}\w"
 )
 """What may be the name of a setting in a changed line: a text, an option, an annotated name."""
 
