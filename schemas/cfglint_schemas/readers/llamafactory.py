@@ -50,6 +50,7 @@ def read(package: str, source: Source) -> Table:
         if names:
             entries[command] = tuple(names)
     _name_templates(source, definitions)
+    _add_stages(source, definitions)
     newer = _v1(source, models)
     if newer:
         entries["v1"] = tuple(newer)
@@ -96,6 +97,27 @@ def _name_templates(source: Source, definitions: dict[str, Definition]) -> None:
         schema = {"enum": [*sorted(dict.fromkeys(names)), None], "x-registry": True, "default": None}
         keys = {**data.keys, "template": data.keys["template"]._replace(schema=schema)}
         definitions["DataArguments"] = data._replace(keys=keys)
+
+
+def _add_stages(source: Source, definitions: dict[str, Definition]) -> None:
+    """Add the stages that `run_exp` compares with to those that are declared: no `Literal` refuses any."""
+    tuner, arguments = source.module("llamafactory.train.tuner"), definitions.get("FinetuningArguments")
+    stage = None if arguments is None else arguments.keys.get("stage")
+    if tuner is None or arguments is None or stage is None or "enum" not in stage.schema:
+        return
+    schema = stage.schema
+    compared = [
+        node.comparators[0].value
+        for node in ast.walk(tuner.tree)
+        if isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Attribute)
+        and node.left.attr == "stage"
+        and isinstance(node.ops[0], ast.Eq)
+        and isinstance(node.comparators[0], ast.Constant)
+    ]
+    enum = [*dict.fromkeys((*schema["enum"], *compared))]
+    keys = {**arguments.keys, "stage": stage._replace(schema={**schema, "enum": enum})}
+    definitions["FinetuningArguments"] = arguments._replace(keys=keys)
 
 
 def _listed(parser: Module, listed: str) -> list[Class | External]:
