@@ -7,15 +7,16 @@ import json
 import pytest
 
 from tests.support.command import cfglint
-from tests.support.corpus import REPOSITORY
+from tests.support.linting import FIXTURES, alone
 
-CONFIG = "fixtures/rules/MEM001/fires/axolotl.yaml"
+HERE = FIXTURES / "rules" / "MEM001" / "fires"
+CONFIG = "axolotl.yaml"
 
 
 def test_the_gpu_is_an_axis_and_the_file_may_stand_behind_it():
     cells = {}
     for arguments in (("--what-if", "gpu=A100-40GB,H200", CONFIG), (CONFIG, "--what-if", "gpu=A100-40GB,H200")):
-        outcome = cfglint("estimate", "--format", "json", *arguments, cwd=REPOSITORY)
+        outcome = cfglint("estimate", "--format", "json", *arguments, cwd=alone(HERE))
         assert outcome.code == 0, outcome.err
         (run,) = json.loads(outcome.out)["runs"]
         cells[arguments] = run["what_if"]
@@ -23,8 +24,8 @@ def test_the_gpu_is_an_axis_and_the_file_may_stand_behind_it():
     assert first == second
     assert [cell["changes"] for cell in first] == [{"gpu": "A100-40GB"}, {"gpu": "H200"}]
     for cell in first:
-        alone = cfglint("estimate", "--format", "json", "--gpu", cell["changes"]["gpu"], CONFIG, cwd=REPOSITORY)
-        phases = json.loads(alone.out)["runs"][0]["phases"]
+        stated = cfglint("estimate", "--format", "json", "--gpu", cell["changes"]["gpu"], CONFIG, cwd=alone(HERE))
+        phases = json.loads(stated.out)["runs"][0]["phases"]
         (phase,) = (phase for phase in phases if phase["name"] == cell["phase"])
         assert (phase["gpu"]["expected"], phase["gpu"]["verdict"]) == (cell["expected"], cell["verdict"])
 
@@ -46,20 +47,20 @@ def test_the_gpu_is_an_axis_and_the_file_may_stand_behind_it():
     ],
 )
 def test_an_axis_that_is_none(word, said):
-    outcome = cfglint("estimate", CONFIG, "--what-if", word, cwd=REPOSITORY)
+    outcome = cfglint("estimate", CONFIG, "--what-if", word, cwd=alone(HERE))
     assert outcome.code == 2
     assert said in outcome.err
 
 
 def test_words_of_text_fields_that_an_estimate_knows():
-    outcome = cfglint("estimate", CONFIG, "--what-if", "attention=eager,flash", "method.stage=sft,dpo", cwd=REPOSITORY)
+    outcome = cfglint("estimate", CONFIG, "--what-if", "attention=eager,flash", "method.stage=sft,dpo", cwd=alone(HERE))
     assert outcome.code == 0, outcome.err
     assert "has no effect" not in outcome.out
 
 
 def test_an_axis_without_effect_is_named_in_the_page():
     axes = ("data.workers=0,8", "micro_batch=1,2")
-    outcome = cfglint("estimate", "--format", "html", "--what-if", *axes, CONFIG, cwd=REPOSITORY)
+    outcome = cfglint("estimate", "--format", "html", "--what-if", *axes, CONFIG, cwd=alone(HERE))
     assert outcome.code == 0, outcome.err
     assert "<p><code>data.workers</code> has no effect on this estimate.</p>" in outcome.out
     assert "<code>micro_batch</code> has no effect" not in outcome.out
@@ -67,6 +68,6 @@ def test_an_axis_without_effect_is_named_in_the_page():
 
 def test_a_page_has_the_gpu_axis():
     outcome = cfglint(
-        "estimate", "--format", "html", "--what-if", "gpu=80GB,H200", "micro_batch=1,2", CONFIG, cwd=REPOSITORY
+        "estimate", "--format", "html", "--what-if", "gpu=80GB,H200", "micro_batch=1,2", CONFIG, cwd=alone(HERE)
     )
     assert outcome.code == 0, outcome.err

@@ -22,7 +22,7 @@ from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.reading import SPELLINGS
 from tests.support.corpus import REPOSITORY
 from tests.support.laws import lens_of, read, written
-from tests.support.linting import runs_in
+from tests.support.linting import runs_in, runs_of_fixtures
 
 KINDS = {
     f"{group}.{name}": kind.removesuffix(" | None")
@@ -85,7 +85,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Confi
     for name, text in MORE.items():
         (more / name).write_text(text)
     found = defaultdict(list)
-    for run in [*runs_in(more), *runs_in(REPOSITORY / "fixtures")]:
+    for run in [*runs_in(more), *runs_of_fixtures()]:
         for config in run.configs:
             found[config.framework].append(config)
     return found

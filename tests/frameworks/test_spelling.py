@@ -16,10 +16,10 @@ from cfglint_train.plan.enumerations import choices
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.reading import same
 from cfglint_train.project.run import Run
-from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
-from tests.support.linting import lint, runs_in
+from tests.support.corpus import CORPUS, needs_corpus
+from tests.support.linting import FIXTURES, lint, runs_in, runs_of_fixtures
 
-FOLDERS = [REPOSITORY / "fixtures", *(CORPUS / name for name in ("axolotl", "llamafactory", "olmo", "deepspeed"))]
+FOLDERS = [FIXTURES, *(CORPUS / name for name in ("axolotl", "llamafactory", "olmo", "deepspeed"))]
 MANY = 6
 # The new value decides which of two sections is switched on, or which of two keys can say it.
 BY_VALUE = {("deepspeed", "precision.compute"), ("olmo", "logging.metrics_interval"), ("trl", "precision.compute")}
@@ -85,7 +85,7 @@ def tried(run: Run, pool: dict[Field, list[Any]]) -> Iterator[tuple[Field, str, 
 @needs_corpus
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_the_key_that_is_named_is_written(folder: Path) -> None:
-    runs = runs_in(folder)
+    runs = runs_of_fixtures() if folder == FIXTURES else runs_in(folder)
     pool: dict[Field, list[Any]] = defaultdict(list)
     for run in runs:
         for field, value in run.base:

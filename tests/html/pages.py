@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html.parser import HTMLParser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cfglint_train import api
 from cfglint_train.reports import html
+from tests.support.linting import alone, working_in
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VOID = frozenset(("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"))
@@ -85,8 +87,13 @@ def hostile_page(number: int = 0) -> str:
     quoted = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in quoted)
     path = f"{attack.replace(chr(0), '')}.yaml"
     options = api.Options(isolated=True, gpu="H100", nodes=1)
-    return page(html.report(api.lint(sources={path: HOSTILE % (quoted, quoted)}, options=options).raw))
+    with TemporaryDirectory() as empty, working_in(Path(empty)):
+        return page(html.report(api.lint(sources={path: HOSTILE % (quoted, quoted)}, options=options).raw))
 
 
-def of_folder(folder: str, **options: str) -> str:
-    return page(html.report(api.lint(REPOSITORY / folder, api.Options(isolated=True, **options)).raw))
+def of_folder(folder: Path) -> str:
+    return of_file(alone(folder))
+
+
+def of_file(path: Path) -> str:
+    return page(html.report(api.lint(path, api.Options(isolated=True)).raw))

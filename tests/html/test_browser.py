@@ -11,6 +11,7 @@ import pytest
 
 from tests.html.pages import ATTACKS, hostile_page, of_folder
 from tests.html.test_page import data_of
+from tests.support.linting import FIXTURES
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -64,7 +65,7 @@ def opened(browser, tmp_path) -> Iterator:
 
 @pytest.fixture(scope="module")
 def report() -> str:
-    return of_folder("fixtures/rules/MEM001/fires")
+    return of_folder(FIXTURES / "rules" / "MEM001" / "fires")
 
 
 def test_every_chart_is_drawn_and_nothing_is_asked_for(opened, report):
@@ -147,7 +148,7 @@ def test_everything_can_be_reached_with_the_tabulator(opened, report):
 
 
 def test_findings_are_filtered(opened):
-    one = opened(of_folder("fixtures/cases"))
+    one = opened(of_folder(FIXTURES / "cases"))
     articles, shown = one.page.locator("article.finding:visible"), one.page.locator(".shown")
     total = articles.count()
     errors = one.page.locator("article.error").count()

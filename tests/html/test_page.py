@@ -10,6 +10,7 @@ import subprocess
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -23,15 +24,16 @@ from cfglint_train.reports.html import markup, runs
 from cfglint_train.reports.html.grid import tried
 from cfglint_train.reports.html.summary import summarised
 from cfglint_train.reports.style import Style
-from tests.html.pages import ATTACKS, REPOSITORY, Reader, hostile_page, of_folder, page
+from tests.html.pages import ATTACKS, REPOSITORY, Reader, hostile_page, of_file, of_folder, page
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, REMOTE_CODE
 from tests.support.hostile import PIECES, RESULTS
-from tests.support.linting import working_in
+from tests.support.linting import FIXTURES, alone, working_in
 
 ASSETS = REPOSITORY / "lint" / "cfglint_train" / "reports" / "html"
 TOOLS = REPOSITORY / "tools" / "plot"
-CASES = "fixtures/cases"
+CASES = FIXTURES / "cases"
+FIRES = FIXTURES / "rules" / "MEM001" / "fires"
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,7 @@ def test_the_page_is_the_same_every_time(cases):
 
 
 def test_every_number_of_the_estimate_stands_in_the_page(cases, reader):
-    result = api.estimate(REPOSITORY / CASES, api.Options(isolated=True)).raw
+    result = api.estimate(alone(CASES), api.Options(isolated=True)).raw
     charts, components = data_of(cases)["charts"], data_of(cases)["components"]
     shown = reader.text("main")
     seen = 0
@@ -119,9 +121,9 @@ def test_every_number_of_the_estimate_stands_in_the_page(cases, reader):
 
 
 def test_the_grid_says_what_would_fit():
-    config = "fixtures/rules/MEM001/fires/axolotl.yaml"
-    (run,) = api.estimate(REPOSITORY / config, api.Options(isolated=True)).raw.runs
-    chart = data_of(of_folder(config))["charts"]["run-0-grid"]
+    config = alone(FIRES) / "axolotl.yaml"
+    (run,) = api.estimate(config, api.Options(isolated=True)).raw.runs
+    chart = data_of(of_file(config))["charts"]["run-0-grid"]
     micros, lengths = [int(one) for one in chart["rows"]], [int(one.replace(",", "")) for one in chart["columns"]]
     assert chart["own"] == [micros.index(run.plan.batch.micro), lengths.index(run.plan.sequence.length)]
     assert (chart["rowTitle"], chart["columnTitle"]) == ("micro batch", "sequence length")
@@ -134,7 +136,8 @@ def test_the_grid_says_what_would_fit():
 
 def run_of(micro: int, length: int):
     text = AXOLOTL.replace("micro_batch_size: 1", f"micro_batch_size: {micro}") + f"sequence_len: {length}\n"
-    (run,) = api.estimate(None, api.Options(isolated=True), {"config.yaml": text}).raw.runs
+    with TemporaryDirectory() as empty, working_in(Path(empty)):
+        (run,) = api.estimate(None, api.Options(isolated=True), {"config.yaml": text}).raw.runs
     return run
 
 
@@ -159,21 +162,20 @@ def test_the_usual_combinations_lie_around_the_runs_own(micro, length, micros, l
 
 
 def test_unknown_lengths_have_no_combinations():
-    (run, *_) = api.estimate(REPOSITORY / "fixtures" / "deepspeed" / "zero3_crlf.json").raw.runs
+    (run, *_) = api.estimate(alone(FIXTURES / "deepspeed") / "zero3_crlf.json").raw.runs
     assert summarised(run).axes == ()
 
 
 def test_what_if_decides_the_grid():
     words = ["checkpointing=none,full", "micro_batch=1,16", "sequence=1024,2048,8192"]
-    config = "fixtures/rules/MEM001/fires/axolotl.yaml"
-    done = cfglint("estimate", config, "--format", "html", "--what-if", *words, cwd=REPOSITORY)
+    done = cfglint("estimate", "axolotl.yaml", "--format", "html", "--what-if", *words, cwd=alone(FIRES))
     assert done.code == 0
     chart = data_of(done.out)["charts"]["run-0-grid"]
     assert chart["columns"] == ["1,024", "2,048", "8,192"]
     assert chart["rows"] == ["none, 1", "none, 16", "full, 1", "full, 16"]
     assert chart["rowNames"][1] == "checkpointing none, micro_batch 16"
     assert chart["own"] == [3, 2]
-    as_json = cfglint("estimate", config, "--format", "json", "--what-if", *words, cwd=REPOSITORY)
+    as_json = cfglint("estimate", "axolotl.yaml", "--format", "json", "--what-if", *words, cwd=alone(FIRES))
     told_there = [
         [one["expected"], one["low"], one["high"], one["verdict"], one["phase"]]
         for one in json.loads(as_json.out)["runs"][0]["what_if"]
@@ -182,8 +184,7 @@ def test_what_if_decides_the_grid():
 
 
 def test_a_single_axis_is_one_row():
-    config = "fixtures/rules/MEM001/fires/axolotl.yaml"
-    done = cfglint("estimate", config, "--format", "html", "--what-if", "micro_batch=1,2", cwd=REPOSITORY)
+    done = cfglint("estimate", "axolotl.yaml", "--format", "html", "--what-if", "micro_batch=1,2", cwd=alone(FIRES))
     chart = data_of(done.out)["charts"]["run-0-grid"]
     assert (chart["rows"], chart["rowTitle"], len(chart["cells"])) == ([""], "", 1)
     Reader(done.out)
@@ -210,8 +211,8 @@ def test_a_stated_plan_makes_a_page(tmp_path):
 
 
 def test_every_finding_stands_in_the_page_with_its_fix_as_a_diff():
-    folder = "fixtures/rules/XFL001/fires"
-    result = api.lint(REPOSITORY / folder, api.Options(isolated=True))
+    folder = FIXTURES / "rules" / "XFL001" / "fires"
+    result = api.lint(alone(folder), api.Options(isolated=True))
     text = of_folder(folder)
     reader = Reader(text)
     assert [one["data-severity"] for one in reader.named("article")] == [
@@ -221,21 +222,20 @@ def test_every_finding_stands_in_the_page_with_its_fix_as_a_diff():
     for finding in result.findings:
         assert finding.message in body
         assert finding.fix.message in body
-    diff = api.fix(REPOSITORY / folder, api.Options(isolated=True)).diff()
+    diff = api.fix(alone(folder), api.Options(isolated=True)).diff()
     removed = {line[1:].strip() for line in diff if line.startswith("-") and not line.startswith("---")}
     assert removed <= {line.strip() for line in reader.text("del").replace("- ", "\n").split("\n")}
     assert '"gradient_clipping": "auto",' in reader.text("ins")
 
 
 def test_findings_come_first_in_a_lint_and_runs_in_an_estimate(tmp_path):
-    folder = "fixtures/rules/MEM001/fires"
-    lint = cfglint("--output-format", "html", folder, cwd=REPOSITORY)
-    estimate = cfglint("estimate", "--format", "html", folder, cwd=REPOSITORY)
+    lint = cfglint("--output-format", "html", cwd=alone(FIRES))
+    estimate = cfglint("estimate", "--format", "html", ".", cwd=alone(FIRES))
     assert (lint.code, estimate.code) == (1, 0)
     assert lint.out.index('id="findings"') < lint.out.index('id="runs"')
     assert estimate.out.index('id="findings"') > estimate.out.index('id="runs"')
     target = tmp_path / "page.html"
-    done = cfglint("estimate", "--output-format", "html", "--output-file", target, folder, cwd=REPOSITORY)
+    done = cfglint("estimate", "--output-format", "html", "--output-file", target, ".", cwd=alone(FIRES))
     assert (done.code, done.out) == (0, "")
     assert target.read_text() == estimate.out
 
@@ -262,7 +262,7 @@ def test_many_files_are_shared_among_processes(tmp_path):
 
 
 def test_what_is_kept_of_a_run_can_be_exchanged():
-    for run in api.estimate(REPOSITORY / CASES).raw.runs:
+    for run in api.estimate(alone(CASES)).raw.runs:
         kept = summarised(run)
         assert pickle.loads(pickle.dumps(kept)) == kept
 

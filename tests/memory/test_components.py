@@ -17,6 +17,7 @@ from cfglint_train.memory.formulas import formula, value
 from tests.memory.generated import budgets, estimates
 from tests.memory.jobs import LLAMA_8B, gpu, zero
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
+from tests.support.linting import runs_of_fixtures
 
 # Words that are names of components, too, in other senses: file -> literals.
 OTHER_SENSES = {"lint/cfglint_train/reports/estimate.py": {"parameters"}}
@@ -50,9 +51,10 @@ def test_shown_arithmetic_comes_to_the_bytes():
                 check(part)
 
 
-@pytest.mark.parametrize("folder", ["fixtures", pytest.param(CORPUS, marks=[needs_corpus, pytest.mark.slow])])
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["fixtures", pytest.param(CORPUS, marks=needs_corpus)])
 def test_shown_arithmetic_of_configurations_comes_to_the_bytes(folder):
-    runs = estimate_files(str(REPOSITORY / folder)).raw.runs
+    runs = runs_of_fixtures() if folder == "fixtures" else estimate_files(str(folder)).raw.runs
     assert runs
     for run in runs:
         for budget in budgets(run.estimate):

@@ -7,15 +7,13 @@ import pytest
 from cfglint_train.models import lookup
 from cfglint_train.models.blocks import blocks_of, is_layer
 
-transformers = pytest.importorskip("transformers")
-
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("model_type", ["llama", "qwen2", "mistral", "mixtral", "qwen3_moe", "gemma2", "phi3", "olmo2"])
 def test_a_built_model_has_its_layers_and_no_other_familys(model_type):
-    torch = pytest.importorskip("torch")
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     config = transformers.AutoConfig.for_model(
         model_type, **SMALL, intermediate_size=16, vocab_size=32, pad_token_id=0, head_dim=8
     )

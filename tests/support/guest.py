@@ -21,6 +21,8 @@ _CACHED = (
     registry.spellings,
     registry.naming,
     registry._clues,
+    registry._entries,
+    registry.of_program,
     table.table,
 )
 

@@ -11,6 +11,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.origin import Origin
+from cfglint_train.plan.reading import Reading
 
 
 def job_of(
@@ -24,10 +25,9 @@ def job_of(
     of = frameworks.load(main.framework)
     job = Job(main, companions or {}, main.releases)
     job.architecture = architecture
-    job.reading = frameworks.read(main, of)
+    job.reading = Reading(frameworks.read(main).values)
     for name, companion in job.companions.items():
-        framework = frameworks.load(name)
-        frameworks.adopt(job, frameworks.read(companion, framework), framework, of)
+        frameworks.adopt(job, frameworks.read(companion), frameworks.load(name), of)
     for field, value in (("launch.nodes", nodes), ("launch.gpus_per_node", gpus)):
         if value is not None:
             job.reading.put(field, value, Origin("user", note="test"))

@@ -65,7 +65,7 @@ def config_of(
 
 
 def read(config: Config) -> Reading:
-    return frameworks.read(config, frameworks.load(config.framework))
+    return frameworks.read(config)
 
 
 def lens_of(config: Config, field: str) -> Lens:

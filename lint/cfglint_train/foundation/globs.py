@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import lru_cache
 
 from cfglint_train.foundation import automaton
 from cfglint_train.foundation.automaton import Automaton, Part
@@ -55,6 +56,19 @@ def meets(place: Spot, glob: Glob) -> bool:
         folder, below = _anchored(pattern, glob.root)
         return place.full.startswith(folder) and _automaton(below).fullmatch(place.full[len(folder) :])
     return _named(place.names[-1], pattern)
+
+
+def meets_any(place: Spot, globs: tuple[Glob, ...]) -> bool:
+    """Whether one of some patterns means exactly this path. Most are plain names, which are looked up at once."""
+    names, others = _by_kind(globs)
+    return place.names[-1] in names or any(meets(place, one) for one in others)
+
+
+@lru_cache(maxsize=64)
+def _by_kind(globs: tuple[Glob, ...]) -> tuple[frozenset[str], tuple[Glob, ...]]:
+    """The patterns that are plain names, and the others."""
+    plain = [one for one in globs if _PLAIN.issuperset(one.text.rstrip("/"))]
+    return frozenset([one.text.rstrip("/") for one in plain]), tuple([one for one in globs if one not in plain])
 
 
 def _named(name: str, pattern: str) -> bool:

@@ -229,9 +229,13 @@ def keys_of(config: Config) -> Keys | None:
     return load(config.framework).keys
 
 
-def read(config: Config, framework: Framework) -> Reading:
-    """What one configuration says, field by field."""
-    return read_by(framework.lenses, config)
+def read(config: Config) -> Reading:
+    """What one configuration says, field by field. A companion is read once for all runs that it shapes."""
+    return config.once(_read)
+
+
+def _read(config: Config) -> Reading:
+    return read_by(load(config.framework).lenses, config)
 
 
 def read_fields(config: Config, framework: Framework, *fields: Field) -> Reading:

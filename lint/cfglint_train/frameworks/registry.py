@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from json import load, loads
 
 from cfglint_train import frameworks
@@ -190,6 +190,13 @@ def _clues(syntax: str) -> tuple[tuple[str, tuple[bytes, ...]], ...]:
     return tuple((one.name, one.clues[syntax]) for one in listed().values() if syntax in one.clues)
 
 
+@lru_cache(maxsize=4096)
+def of_program(program: str) -> Listed | None:
+    """The framework that a program (command, module or script) is an entry point of."""
+    of_entry = (one for one in listed().values() for entry in one.entries if re.fullmatch(entry, program))
+    return next(of_entry, None)
+
+
 def candidates(source: bytes, syntax: str) -> list[str]:
     """The frameworks whose clues occur in a text."""
     return [name for name, clues in _clues(syntax) if any(clue in source for clue in clues)]
@@ -206,11 +213,6 @@ _PROGRAM: Final = re.compile(rb"[\w./-]+\.py\b|(?<=-m )[\w.]+|(?<=--module )[\w.
 def may_start_others(source: bytes) -> bool:
     """Whether a text may name a Python program that no framework has."""
     return any(not _entries().fullmatch(one) for one in _PROGRAM.findall(source))
-
-
-def is_entry(program: str) -> bool:
-    """Whether a program is one of a framework."""
-    return _entries().fullmatch(program.encode()) is not None
 
 
 @cache

@@ -12,7 +12,7 @@ from cfglint_train.documents.shell.folders import folder_of
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import of_program
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.sources import Sources
 
@@ -49,6 +49,5 @@ def _title(invocation: Invocation) -> str | None:
         return None
     if "train" not in (first if _SUBCOMMAND.fullmatch(first) else program):
         return None
-    return next(
-        (one.title for one in listed().values() if any(re.fullmatch(entry, program) for entry in one.entries)), None
-    )
+    framework = of_program(program)
+    return None if framework is None else framework.title

@@ -49,7 +49,7 @@ def _packages(config: Config) -> Iterator[str]:
 def _each(config: Config, package: str, base: Reading) -> Iterator[Elsewhere]:
     window = config.releases.window(package)
     framework = frameworks.load(config.framework)
-    here = frameworks.read(config, framework) if len(window.releases) > 1 else Reading()
+    here = frameworks.read(config) if len(window.releases) > 1 else Reading()
     # A lens all of whose fields are stated has no default that could be another.
     moving = {field for lens in framework.lenses if not is_fixed(lens) for field in lens.fields}
     lenses = tuple(

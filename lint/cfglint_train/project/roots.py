@@ -13,10 +13,11 @@ _PROJECT: Final = ("pyproject.toml", "cfglint.toml")
 class Roots:
     """The folders above those that were asked for, each looked at once."""
 
-    __slots__ = ("_above", "_held")
+    __slots__ = ("_above", "_around", "_held")
 
     def __init__(self) -> None:
         self._above: dict[str, tuple[tuple[str, ...], bool]] = {}
+        self._around: dict[str, tuple[str, bool]] = {}
         self._held: dict[tuple[str, tuple[str, ...]], bool] = {}
 
     def above(self, folder: str) -> tuple[tuple[str, ...], bool]:
@@ -38,8 +39,10 @@ class Roots:
 
     def around(self, path: str) -> tuple[str, bool]:
         """The root of the repository that a file is in; without one its folder, and False."""
-        folders, rooted = self.above(os.path.dirname(os.path.abspath(path)))
-        return (folders[-1], True) if rooted else (folders[0], False)
+        if path not in self._around:
+            folders, rooted = self.above(os.path.dirname(os.path.abspath(path)))
+            self._around[path] = (folders[-1], True) if rooted else (folders[0], False)
+        return self._around[path]
 
     def inside(self, path: str) -> tuple[str, ...]:
         """The folders that what a file names is in: the root of its repository, else its own and the working one."""

@@ -320,8 +320,7 @@ _ALONG: Final[Mapping[tuple[str, Any], Mapping[Field, Any]]] = {
 
 def assemble(parts: Parts) -> Run:
     """Make the run of its parts."""
-    framework = frameworks.load(parts.main.framework)
-    own = frameworks.read(parts.main, framework)
+    own = frameworks.read(parts.main)
     architecture, problem = _model(parts, own)
     readings = [_adopted(parts, companions, own, architecture) for companions in (parts.companions, *parts.variants)]
     reading, differing = merged(readings)
@@ -357,7 +356,7 @@ def _adopted(
     job.architecture = architecture
     for name, companion in companions.items():
         of = frameworks.load(name)
-        frameworks.adopt(job, frameworks.read(companion, of), of, frameworks.load(parts.main.framework))
+        frameworks.adopt(job, frameworks.read(companion), of, frameworks.load(parts.main.framework))
     return job.reading
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.globs import Glob, Spot, lies_in, meets, spot
+from cfglint_train.foundation.globs import Glob, Spot, lies_in, meets_any, spot
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.project import user_facts
 from cfglint_train.project.roots import Roots
@@ -169,8 +169,7 @@ class Settings(Frozen):
 
     def passed_over(self, path: str) -> bool:
         """Whether a walk leaves out a file or folder, the folders above it having been asked before."""
-        place = spot(path, self.root)
-        return any(meets(place, glob) for glob in self.exclude)
+        return meets_any(spot(path, self.root), self.exclude)
 
 
 def _speaks_of(glob: Glob, place: Spot) -> bool:

@@ -8,7 +8,7 @@ import re
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import folder_of
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import of_program
 from cfglint_train.project.sources import Sources
 
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
@@ -21,15 +21,12 @@ def started(document: ShellDocument, sources: Sources) -> str:
     """
     found = ""
     for one in document.invocations:
-        title = next((each.title for each in listed().values() if _is_entry(one.program, each.entries)), None)
-        file = next((word.text for word in one.words if word.known and _CONFIGURATION.search(word.text)), None)
-        if title is None or file is None:
+        framework = of_program(one.program)
+        words = () if framework is None else one.words
+        file = next((word.text for word in words if word.known and _CONFIGURATION.search(word.text)), None)
+        if framework is None or file is None:
             continue
         if sources.find(os.path.join(folder_of(document, one), file), document.path) is None:
-            return f"it starts {title} with `{file}`, which was not found"
-        found = found or f"it starts {title} with `{file}`; check that file"
+            return f"it starts {framework.title} with `{file}`, which was not found"
+        found = found or f"it starts {framework.title} with `{file}`; check that file"
     return found
-
-
-def _is_entry(program: str, entries: tuple[str, ...]) -> bool:
-    return any(re.fullmatch(pattern, program) for pattern in entries)

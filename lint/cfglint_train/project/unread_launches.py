@@ -16,7 +16,7 @@ from cfglint_train.documents.shell.folders import folder_of
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.launchers import may_shard
-from cfglint_train.frameworks.registry import is_entry
+from cfglint_train.frameworks.registry import of_program
 from cfglint_train.project.entries import program, trains
 from cfglint_train.project.examples import examples
 from cfglint_train.project.index import RepositoryIndex
@@ -45,7 +45,7 @@ def unread_launches(
     for one in document.invocations:
         if one.number in launching or one.program in met or not _trains_a_model(document, one):
             continue
-        if is_entry(one.program):
+        if of_program(one.program) is not None:
             continue
         file = _file(document, one, sources, index)
         given = [path for path in _given(document, one, sources) if path is not None]

@@ -90,7 +90,7 @@ def _scheduler(run: Run, companion: Config) -> Iterator[Report]:
 
 
 def _optimizer(run: Run, companion: Config) -> Iterator[Report]:
-    kind, own = companion.get("optimizer", "type"), read(run.main, run.framework)
+    kind, own = companion.get("optimizer", "type"), read(run.main)
     asked, name = own.get("optimizer.stated_name"), own.get("optimizer.name")
     if not isinstance(kind, str) or asked is None or name is None or not own.stated("optimizer.stated_name"):
         return

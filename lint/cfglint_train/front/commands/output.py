@@ -53,8 +53,7 @@ def _masked(lines: Iterable[str]) -> str:
     """The text of a report. What looks like a credential is masked, wherever it comes from."""
     from cfglint_train.foundation.redact import redaction
 
-    redact = redaction(())
-    return "".join(f"{redact(line)}\n" for line in lines)
+    return redaction(())("".join([f"{line}\n" for line in lines]))
 
 
 def shown(text: str) -> str:
