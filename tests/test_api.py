@@ -20,7 +20,7 @@ from cfglint_train.reports import estimate as estimate_report
 from cfglint_train.reports import json as json_report
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, BROKEN, CONTRADICTED, REMOTE_CODE, TWICE
-from tests.support.linting import NEEDED, contents, copied, working_in
+from tests.support.linting import NEEDED, alone, contents, copied, working_in
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RULES = REPOSITORY / "fixtures" / "rules"
@@ -47,7 +47,7 @@ def here(tmp_path):
 
 @pytest.mark.parametrize("code", CODES)
 def test_the_json_report_is_the_result_of_lint(code):
-    folder = RULES / code / "fires"
+    folder = alone(RULES / code / "fires")
     told = json.loads(cfglint("--isolated", "--output-format", "json", cwd=folder).out)
     with working_in(folder):
         result = api.lint(options=ALONE)
@@ -81,13 +81,13 @@ def test_fixing_writes_what_fix_says(code, tmp_path):
 
 @pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)
 def test_the_estimate_report_is_the_result_of_estimate(folder):
-    told = json.loads(cfglint("estimate", "--isolated", "--output-format", "json", ".", cwd=folder).out)
-    with working_in(folder):
+    told = json.loads(cfglint("estimate", "--isolated", "--output-format", "json", ".", cwd=alone(folder)).out)
+    with working_in(alone(folder)):
         assert [plain(run) for run in api.estimate(".", ALONE).runs] == told["runs"]
 
 
 def test_records_have_every_field_of_the_reports():
-    with working_in(RULES / "MEM001" / "fires"):
+    with working_in(alone(RULES / "MEM001" / "fires")):
         raw = api.lint(options=ALONE).raw
     document = json_report.document(raw)
     run = estimate_report.document([raw.runs[0]])["runs"][0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from cfglint_train import api
@@ -13,6 +14,7 @@ from cfglint_train.fitting.ladder import ladder
 from cfglint_train.memory.components import WORKSPACES
 from cfglint_train.plan.fields import Plan
 from cfglint_train.project.run import Run
+from tests.support.linting import working_in
 
 TRACED = Path(__file__).with_name("fixes.jsonl")
 
@@ -81,7 +83,8 @@ def changes() -> Iterator[Change]:
         for number, (text, more) in enumerate(_RUNS):
             source = text.format(model=model, micro=micro, length=length, **more)
             path = f"{number}.yaml"
-            [one] = api.fit(path, api.Options(isolated=True), {path: source}).ladders
+            with TemporaryDirectory() as empty, working_in(Path(empty)):
+                [one] = api.fit(path, api.Options(isolated=True), {path: source}).ladders
             assert ladder(one.run).judgement is not None
             for rung in one.rungs:
                 if TRACEABLE.issuperset(rung.move.changes):

@@ -23,7 +23,7 @@ from cfglint_train.project.settings import Settings
 from tests.support import laws
 from tests.support.configs import AXOLOTL
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
-from tests.support.linting import working_in
+from tests.support.linting import alone, working_in
 
 OPENRLHF = sorted((REPOSITORY / "fixtures" / "openrlhf").glob("*.sh"))
 
@@ -162,7 +162,7 @@ def test_every_invocation_of_a_script_is_rewritten(here: Path) -> None:
 
 @pytest.mark.parametrize("path", OPENRLHF, ids=lambda path: path.name)
 def test_shell_scripts_keep_what_is_no_flag(path: Path) -> None:
-    outcome = migrated(path.parent, path.name, "openrlhf=0.11.2")
+    outcome = migrated(alone(path.parent), path.name, "openrlhf=0.11.2")
     for file in outcome.files:
         after = parse(file.path, file.source, "shell")
         assert isinstance(after, ShellDocument)
