@@ -55,6 +55,7 @@ def test_generated_pages_are_not_committed(generated):
     assert not {f"docs/{path}" for path in generated} & set(tracked.stdout.split("\n"))
 
 
+@pytest.mark.slow
 def test_generated_pages_are_the_same_every_time(build, generated):
     for module in PAGES:
         for path, text in build[module].pages().items():

@@ -252,6 +252,7 @@ _SCRIPT = st.lists(st.recursive(_SET, _around, max_leaves=4), min_size=1, max_si
 _USE = '\npython $X --x "$Y" "${A[@]}" --z ${E:-3} end\n'
 
 
+@pytest.mark.slow
 @bash.needs_bash
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=_SCRIPT, sourced=st.lists(_SET, max_size=2).map("\n".join))

@@ -136,6 +136,7 @@ def test_a_reason_is_given_for_a_field_that_is_read(name):
     assert all(reasons(name).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", listed())
 def test_every_other_field_is_written(name, samples):
     """Some value of it, into some fixture."""
@@ -148,6 +149,7 @@ def test_every_other_field_is_written(name, samples):
     assert unwritten == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", listed())
 def test_a_reason_is_given_only_for_what_is_never_written(name, samples):
     known = reasons(name)

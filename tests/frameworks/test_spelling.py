@@ -19,7 +19,10 @@ from cfglint_train.project.run import Run
 from tests.support.corpus import CORPUS, needs_corpus
 from tests.support.linting import FIXTURES, lint, runs_in, runs_of_fixtures
 
-FOLDERS = [FIXTURES, *(CORPUS / name for name in ("axolotl", "llamafactory", "olmo", "deepspeed"))]
+FOLDERS = [
+    pytest.param(FIXTURES, marks=pytest.mark.slow),
+    *(CORPUS / name for name in ("axolotl", "llamafactory", "olmo", "deepspeed")),
+]
 MANY = 6
 # The new value decides which of two sections is switched on, or which of two keys can say it.
 BY_VALUE = {("deepspeed", "precision.compute"), ("olmo", "logging.metrics_interval"), ("trl", "precision.compute")}

@@ -25,6 +25,7 @@ REGEXES = ALTERNATIVES | st.tuples(PIECES, PIECES).map("({0[0]})+{0[1]}".format)
 TEXTS = st.text("ab0_.\n", max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
 @given(REGEXES, TEXTS)
 def test_what_matches_is_what_re_matches(pattern: str, text: str) -> None:

@@ -212,6 +212,7 @@ def test_which_layers_of_peft_cast(quantization: str, as_given: bool, clones: bo
     assert (setup.mode.as_given, setup.mode.clones) == (as_given, clones)
 
 
+@pytest.mark.slow
 def test_peft_counts_as_it_did() -> None:
     out = subprocess.run(
         [PYTHON, "-W", "ignore", str(COUNTS)], capture_output=True, text=True, timeout=300, check=False

@@ -392,6 +392,7 @@ def test_measured_rows_are_stated_as_published_ones() -> None:
     assert varying.skipped == "expandable segments have no formula"
 
 
+@pytest.mark.slow
 def test_documentation_states_the_report() -> None:
     """The memory model's page has the table that the command prints, the README lines of it."""
     root = Path(__file__).parents[2]
