@@ -18,36 +18,13 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import subprocess
 import sys
 import time
 
+from .alone import alone
 from .cases import Case, cases
 from .engines import start_distributed
-from .rows import SCHEMA, append, done, row_of
-
-
-def alone(options: argparse.Namespace, wanted: list[Case], path: str) -> None:
-    """One GPU: every case in a process of its own, so that none inherits another's cache."""
-    deadline = time.monotonic() + options.minutes * 60
-    for case in wanted:
-        left = deadline - time.monotonic()
-        if left < case.seconds and not options.dry_run:
-            print(f"{case.id}: no time left")
-            continue
-        words = [sys.executable, "-m", __package__, "--out", options.out, "--case", case.id]
-        environment = dict(os.environ)
-        if case.expandable:
-            environment["PYTORCH_ALLOC_CONF"] = environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-        limit = max(60.0, min(left + 30, 5 * case.seconds + 60)) if not options.dry_run else 600
-        try:
-            words += ["--dry-run"] * options.dry_run
-            code = subprocess.run(words, env=environment, timeout=limit, check=False).returncode
-        except subprocess.TimeoutExpired:
-            code = -1
-        if case.id not in done(path) and code not in (0,):
-            append(path, {"schema": SCHEMA, "id": case.id, "outcome": "crash", "error": f"exit status {code}",
-                          "config": case._asdict(), "dry": options.dry_run, "rank": 0, "world": 1})  # fmt: skip
+from .rows import append, done, row_of
 
 
 def together(options: argparse.Namespace, wanted: list[Case], path: str) -> None:
@@ -81,7 +58,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], metavar="WORD", help="only cases whose id contains it")
     parser.add_argument("--list", action="store_true", help="print the cases")
     parser.add_argument("--dry-run", action="store_true", help="tiny shapes on a CPU, without figures")
-    parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--local_rank", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     world = int(os.environ.get("WORLD_SIZE", "1"))
@@ -96,6 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.dry_run:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     else:
+        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asks the driver without starting CUDA in this process
         import torch
 
         if not torch.cuda.is_available():
@@ -103,14 +80,12 @@ def main(arguments: list[str] | None = None) -> int:
     os.makedirs(options.out, exist_ok=True)
     rank = os.environ.get("RANK", "0")
     path = os.path.join(options.out, "rows.jsonl" if world == 1 else f"rows-{rank}.jsonl")
-    if options.case:
-        row = row_of(next(case for case in cases(world) if case.id == options.case), options.dry_run)
-        append(path, row)
-        print(f"{row['id']}: {row['outcome']}", flush=True)
-        return 0
     known = done(path)
     wanted = [case for case in wanted if case.id not in known]
-    (alone if world == 1 else together)(options, wanted, path)
+    if world == 1:
+        alone(wanted, path, options.minutes, options.dry_run)
+    else:
+        together(options, wanted, path)
     return 0
 
 

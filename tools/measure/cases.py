@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-# Vocabulary, hidden, intermediate, layers, heads, key heads, head width, tied, class of transformers' configuration.
-MODELS: dict[str, tuple[int, int, int, int, int, int, int, bool, str]] = {
-    "meta-llama/Llama-3.2-1B": (128256, 2048, 8192, 16, 32, 8, 64, True, "LlamaConfig"),
-    "meta-llama/Llama-3.2-3B": (128256, 3072, 8192, 28, 24, 8, 128, True, "LlamaConfig"),
-    "meta-llama/Llama-3.1-8B": (128256, 4096, 14336, 32, 32, 8, 128, False, "LlamaConfig"),
-    "Qwen/Qwen2.5-7B": (152064, 3584, 18944, 28, 28, 4, 128, False, "Qwen2Config"),
-    "Qwen/Qwen3-8B": (151936, 4096, 12288, 36, 32, 8, 128, False, "Qwen3Config"),
-    "google/gemma-2-9b": (256000, 3584, 14336, 42, 16, 8, 256, True, "Gemma2Config"),
-    "microsoft/Phi-3-mini-4k-instruct": (32064, 3072, 8192, 32, 32, 32, 96, False, "Phi3Config"),
-}
+
+def _dense(name: str, vocab: int, hidden: int, width: int, layers: int, heads: int, keys: int, head: int,
+           tied: bool = False, **more: Any) -> tuple[str, dict[str, Any]]:  # fmt: skip
+    """Class of transformers' configuration and its arguments."""
+    return name, {
+        "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": width, "num_hidden_layers": layers,
+        "num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": head, "tie_word_embeddings": tied,
+        "max_position_embeddings": 131072, **more,
+    }  # fmt: skip
+
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "meta-llama/Llama-3.2-1B": _dense("LlamaConfig", 128256, 2048, 8192, 16, 32, 8, 64, True),
+    "meta-llama/Llama-3.2-3B": _dense("LlamaConfig", 128256, 3072, 8192, 28, 24, 8, 128, True),
+    "meta-llama/Llama-3.1-8B": _dense("LlamaConfig", 128256, 4096, 14336, 32, 32, 8, 128),
+    "Qwen/Qwen2.5-7B": _dense("Qwen2Config", 152064, 3584, 18944, 28, 28, 4, 128),
+    "Qwen/Qwen3-0.6B": _dense("Qwen3Config", 151936, 1024, 3072, 28, 16, 8, 128, True),
+    "Qwen/Qwen3-8B": _dense("Qwen3Config", 151936, 4096, 12288, 36, 32, 8, 128),
+    "google/gemma-2-9b": _dense("Gemma2Config", 256000, 3584, 14336, 42, 16, 8, 256, True),
+    "google/gemma-3-1b-pt": _dense("Gemma3TextConfig", 262144, 1152, 6912, 26, 4, 1, 256, True),
+    "microsoft/Phi-3-mini-4k-instruct": _dense("Phi3Config", 32064, 3072, 8192, 32, 32, 32, 96, pad_token_id=0),
+    "mistralai/Mistral-7B-v0.1": _dense("MistralConfig", 32000, 4096, 14336, 32, 32, 8, 128),
+    "allenai/OLMo-2-1124-7B": _dense("Olmo2Config", 100352, 4096, 11008, 32, 32, 32, 128),
+    "Qwen/Qwen3-30B-A3B": _dense(
+        "Qwen3MoeConfig", 151936, 2048, 6144, 48, 32, 4, 128, moe_intermediate_size=768, num_experts=128,
+        num_experts_per_tok=8, norm_topk_prob=True,
+    ),
+    "deepseek-ai/DeepSeek-V2-Lite": _dense(
+        "DeepseekV2Config", 102400, 2048, 10944, 27, 16, 16, 64, moe_intermediate_size=1408, n_routed_experts=64,
+        n_shared_experts=2, num_experts_per_tok=6, kv_lora_rank=512, q_lora_rank=None, qk_nope_head_dim=128,
+        qk_rope_head_dim=64, v_head_dim=128, first_k_dense_replace=1,
+    ),
+}  # fmt: skip
 
 
 class Case(NamedTuple):
@@ -31,8 +54,12 @@ class Case(NamedTuple):
     attention: str = "sdpa"
     checkpointing: bool = False
     lora: int = 0
+    targets: str = "all-linear"
+    """Matrices with adapters: all-linear, or names with commas."""
     quantization: str = "none"
     """none, nf4."""
+    prepared: bool = False
+    """PEFT's `prepare_model_for_kbit_training` ran: what is not quantised is held in fp32."""
     accumulation: int = 1
     padding: bool = False
     liger: bool = False
@@ -43,48 +70,129 @@ class Case(NamedTuple):
     """A length for each step, where they differ."""
     expandable: bool = False
     save: bool = False
-    seconds: int = 30
+    layers: int = 0
+    """The first so many layers of the model; 0: all."""
+    trainer: str = ""
+    """The loop: our own, transformers' Trainer (hf), or TRL's (sft, dpo)."""
+    compiled: bool = False
+    seconds: int = 25
     """An upper guess of its duration."""
 
 
+B1, B3, B8 = "meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B", "meta-llama/Llama-3.1-8B"
+
+
 def _grid() -> Iterator[Case]:
-    """The cases, most valuable first: the loss, activations, the update, adapters, the reserve, saving, engines."""
-    b1, b3, b8 = "meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B", "meta-llama/Llama-3.1-8B"
+    """The cases, most valuable first."""
+    yield from _losses()
+    yield from _activations()
+    yield from _trainers()
+    yield from _reserve()
+    yield from _updates()
+    yield from _families()
+    yield from _saving()
+    yield from _engines()
+    yield from _compiled()
+
+
+def _losses() -> Iterator[Case]:
     yield Case("loss-1b-2048x8", micro=8)
-    yield Case("loss-8b-ac-8192x4", b8, 8192, checkpointing=True, seconds=60)
-    yield Case("loss-1b-ac-8192x2", b1, 8192, 2, checkpointing=True)
+    yield Case("loss-1b-ac-8192x2", B1, 8192, 2, checkpointing=True)
+    yield Case("loss-1b-512x1", sequence=512, micro=1)
+    yield Case("liger-1b", liger=True)
+    yield Case("liger-1b-ac", liger=True, checkpointing=True)
+    yield Case("loss-8b-ac-8192x4", B8, 8192, checkpointing=True)
+
+
+def _activations() -> Iterator[Case]:
     for attention in ("sdpa", "flash_attention_2", "eager"):
         yield Case(f"activations-1b-{attention}", attention=attention)
         yield Case(f"activations-1b-{attention}-ac", attention=attention, checkpointing=True)
     yield Case("activations-1b-padded", padding=True)
-    for model in MODELS:
-        name = model.rsplit("/", 1)[-1].lower()
-        eager = "eager" if "gemma-2" in name else "sdpa"
-        yield Case(f"family-{name}-ac", model, 4096, 1, attention=eager, checkpointing=True, seconds=60)
+    yield Case("activations-1b-padded-ac", padding=True, checkpointing=True)
+    yield Case("activations-3b", B3, 4096, 1)
     for precision in ("amp", "amp_bf16w", "fp32"):
         yield Case(f"precision-1b-{precision}", precision=precision)
         yield Case(f"precision-1b-{precision}-ac", precision=precision, checkpointing=True)
-    for optimizer in ("fused", "foreach", "8bit"):
-        yield Case(f"update-3b-{optimizer}", b3, 512, 1, optimizer=optimizer)
-    yield Case("update-1b-accumulating", accumulation=4)
-    yield Case("lora-8b", b8, 2048, 2, lora=16)
-    yield Case("lora-8b-autocast-ac", b8, 4096, 4, "amp_bf16w", lora=16, checkpointing=True)
-    yield Case("qlora-8b-ac", b8, 4096, 2, "amp_bf16w", lora=16, quantization="nf4", checkpointing=True, seconds=60)
-    yield Case("liger-1b", liger=True)
+    yield Case("lora-8b", B8, 2048, 2, lora=16)
+    yield Case("lora-8b-ac", B8, 4096, 2, lora=16, checkpointing=True)
+    yield Case("lora-8b-autocast-ac", B8, 4096, 4, "amp_bf16w", lora=16, checkpointing=True)
+    yield Case("lora-8b-queries-values", B8, 2048, 2, lora=16, targets="q_proj,v_proj")
+    yield Case("lora-1b-r256", lora=256, precision="amp_bf16w")
+    yield Case("qlora-8b", B8, 2048, 2, "amp_bf16w", lora=16, quantization="nf4")
+    yield Case("qlora-8b-ac", B8, 4096, 2, "amp_bf16w", lora=16, quantization="nf4", checkpointing=True)
+    yield Case("qlora-8b-prepared-ac", B8, 4096, 2, "amp_bf16w", lora=16, quantization="nf4", prepared=True,
+               checkpointing=True)  # fmt: skip
+
+
+def _trainers() -> Iterator[Case]:
+    for trainer in ("hf", "sft"):
+        yield Case(f"{trainer}-1b-amp", trainer=trainer, precision="amp")
+        yield Case(f"{trainer}-1b-amp-ac", trainer=trainer, precision="amp", checkpointing=True)
+        yield Case(f"{trainer}-1b-16-bit-weights", trainer=trainer, precision="amp_bf16w")
+        yield Case(f"{trainer}-1b-accumulating", trainer=trainer, precision="amp", accumulation=4)
+        yield Case(f"{trainer}-1b-liger-ac", trainer=trainer, precision="amp", liger=True, checkpointing=True)
+        yield Case(f"{trainer}-8b-lora-ac", B8, 2048, 4, "amp_bf16w", trainer=trainer, lora=16, checkpointing=True)
+        yield Case(f"{trainer}-8b-qlora-ac", B8, 2048, 4, "amp_bf16w", trainer=trainer, lora=16, quantization="nf4",
+                   prepared=True, checkpointing=True)  # fmt: skip
+    yield Case("hf-1b-pure", trainer="hf")
+    yield Case("hf-1b-foreach", trainer="hf", precision="amp", optimizer="foreach")
+    yield Case("hf-1b-8bit-ac", trainer="hf", precision="amp", optimizer="8bit", checkpointing=True)
+    yield Case("hf-1b-adafactor-ac", trainer="hf", precision="amp", optimizer="adafactor", checkpointing=True)
+    yield Case("dpo-1b-ac", sequence=1024, precision="amp", trainer="dpo", checkpointing=True)
+    yield Case("dpo-1b-lora-ac", sequence=1024, precision="amp_bf16w", trainer="dpo", lora=16, checkpointing=True)
+    yield Case("dpo-8b-qlora-ac", B8, 1024, 2, "amp_bf16w", trainer="dpo", lora=16, quantization="nf4", prepared=True,
+               checkpointing=True)  # fmt: skip
+
+
+def _reserve() -> Iterator[Case]:
     varying = (512, 2048, 900, 1500, 2048, 1111, 1800, 300, 1700, 2000)
     for expandable in (False, True):
         tag = "expandable" if expandable else "default"
         yield Case(f"reserve-1b-varying-{tag}", lengths=varying, expandable=expandable)
+        yield Case(f"reserve-1b-varying-ac-{tag}", lengths=varying, checkpointing=True, expandable=expandable)
         yield Case(f"reserve-1b-ac-{tag}", checkpointing=True, expandable=expandable)
-        yield Case(f"reserve-8b-lora-ac-{tag}", b8, 4096, 4, "amp_bf16w", lora=16, checkpointing=True,
+        yield Case(f"reserve-8b-lora-ac-{tag}", B8, 4096, 4, "amp_bf16w", lora=16, checkpointing=True,
                    expandable=expandable)  # fmt: skip
+        yield Case(f"reserve-8b-lora-varying-ac-{tag}", B8, micro=4, precision="amp_bf16w", lora=16, lengths=varying,
+                   checkpointing=True, expandable=expandable)  # fmt: skip
+
+
+def _updates() -> Iterator[Case]:
+    for optimizer in ("fused", "foreach", "8bit"):
+        yield Case(f"update-3b-{optimizer}", B3, 512, 1, optimizer=optimizer)
+    yield Case("update-1b-accumulating", accumulation=4)
+    yield Case("update-1b-amp-foreach", sequence=512, micro=1, precision="amp", optimizer="foreach")
+
+
+def _families() -> Iterator[Case]:
+    """Each family with and without recomputation; of large models the first layers."""
+    for model in MODELS:
+        name = model.rsplit("/", 1)[-1].lower()
+        eager = "eager" if "gemma-2" in name else "sdpa"
+        first = 0 if any(size in name for size in ("-0.6b", "-1b", "-3b", "-mini")) else 8
+        yield Case(f"family-{name}-ac", model, 4096, 1, attention=eager, checkpointing=True, layers=first)
+        yield Case(f"family-{name}", model, 2048, 1, attention=eager, layers=first)
+
+
+def _saving() -> Iterator[Case]:
     yield Case("save-1b-bf16", sequence=512, micro=1, save=True)
-    yield Case("save-3b-amp", b3, 512, 1, "amp", save=True, seconds=60)
+    yield Case("save-1b-amp", sequence=512, micro=1, precision="amp", save=True)
+    yield Case("save-3b-bf16", B3, 512, 1, save=True)
+
+
+def _engines() -> Iterator[Case]:
     for strategy in ("ddp", "fsdp2", "zero1", "zero2", "zero3"):
         yield Case(f"{strategy}-1b", sequence=2048, micro=2, checkpointing=True, strategy=strategy, save=True)
-        yield Case(f"{strategy}-8b-ac", b8, 4096, 1, checkpointing=True, strategy=strategy, save=True, seconds=120)
     yield Case("zero2-1b-offload", sequence=2048, micro=2, checkpointing=True, strategy="zero2", offload=True)
     yield Case("zero3-1b-offload", sequence=2048, micro=2, checkpointing=True, strategy="zero3", offload=True)
+    for strategy in ("ddp", "fsdp2", "zero1", "zero2", "zero3"):
+        yield Case(f"{strategy}-3b-ac", B3, 4096, 1, checkpointing=True, strategy=strategy)
+
+
+def _compiled() -> Iterator[Case]:
+    yield Case("compiled-1b", compiled=True, seconds=60)
+    yield Case("compiled-1b-ac", compiled=True, checkpointing=True, seconds=60)
 
 
 def cases(world: int) -> list[Case]:

@@ -6,25 +6,25 @@ from typing import Any
 
 from .cases import MODELS, Case
 
-TINY = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}  # fmt: skip
+TINY = {
+    "vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "moe_intermediate_size": 32, "num_experts": 4, "n_routed_experts": 4,
+    "num_experts_per_tok": 2, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+}  # fmt: skip
 
 
 def configuration(case: Case, dry: bool) -> tuple[str, dict[str, Any]]:
     """Transformers' configuration class and its arguments."""
-    vocab, hidden, width, layers, heads, keys, head, tied, name = MODELS[case.model]
-    arguments: dict[str, Any] = {
-        "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": width, "num_hidden_layers": layers,
-        "num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": head, "tie_word_embeddings": tied,
-        "max_position_embeddings": 131072,
-    }  # fmt: skip
-    if name == "Phi3Config":
-        arguments.pop("head_dim")
-        arguments["pad_token_id"] = 0
+    name, stated = MODELS[case.model]
+    arguments = dict(stated)
     if dry:
         arguments.update({key: value for key, value in TINY.items() if key in arguments})
-        if keys == heads:
+        if stated["num_key_value_heads"] == stated["num_attention_heads"]:
             arguments["num_key_value_heads"] = arguments["num_attention_heads"]
+    elif case.layers:
+        arguments["num_hidden_layers"] = case.layers
+    if name == "Phi3Config":  # derives the width of a head
+        arguments.pop("head_dim")
     return name, arguments
 
 
@@ -33,7 +33,7 @@ def build(case: Case, device: str, dry: bool) -> Any:
     import torch
     import transformers
 
-    if case.liger:
+    if case.liger and not case.trainer:
         from liger_kernel.transformers import apply_liger_kernel_to_llama
 
         apply_liger_kernel_to_llama()
@@ -45,13 +45,19 @@ def build(case: Case, device: str, dry: bool) -> Any:
         model = made.from_config(config, dtype=held, attn_implementation=case.attention)
     if case.quantization == "nf4":
         quantise(model, device)
+    if case.prepared:
+        from peft import prepare_model_for_kbit_training
+
+        model.is_loaded_in_4bit = True
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     if case.lora:
         from peft import LoraConfig, get_peft_model
 
+        targets = case.targets if case.targets == "all-linear" else case.targets.split(",")
         model = get_peft_model(
-            model, LoraConfig(r=case.lora, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
+            model, LoraConfig(r=case.lora, lora_alpha=16, target_modules=targets, task_type="CAUSAL_LM")
         )
-    if case.checkpointing:
+    if case.checkpointing and not case.trainer:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         if case.lora:
             model.enable_input_require_grads()
@@ -68,10 +74,10 @@ def quantise(model: Any, device: str) -> None:
             parent = model.get_submodule(path.rpartition(".")[0])
             four = bnb.nn.Linear4bit(
                 module.in_features, module.out_features, bias=module.bias is not None,
-                compute_dtype=torch.bfloat16, quant_type="nf4", compress_statistics=True,
+                compute_dtype=torch.bfloat16, quant_type="nf4", compress_statistics=True, device="meta",
             )  # fmt: skip
             four.weight = bnb.nn.Params4bit(
-                module.weight.data.cpu(), requires_grad=False, quant_type="nf4", compress_statistics=True
+                module.weight.data, requires_grad=False, quant_type="nf4", compress_statistics=True
             )
             setattr(parent, path.rpartition(".")[2], four.to(device))
 

@@ -18,11 +18,13 @@ from .cases import Case
 from .engines import engine, start_distributed
 from .models import batch, build
 from .readings import Readings, host_peak
+from .trainers import trained
 
 SCHEMA = 1
 SEED = 1234
 STEPS = 3
-PACKAGES = ("torch", "transformers", "peft", "accelerate", "safetensors", "bitsandbytes", "liger_kernel", "deepspeed")
+PACKAGES = ("torch", "transformers", "peft", "accelerate", "safetensors", "bitsandbytes", "liger_kernel", "deepspeed",
+            "trl")  # fmt: skip
 
 
 def measure(case: Case, dry: bool) -> dict[str, Any]:
@@ -35,6 +37,8 @@ def measure(case: Case, dry: bool) -> dict[str, Any]:
         start_distributed(dry)
     readings = Readings(dry)
     row: dict[str, Any] = {"context": readings.driver()}
+    if case.trainer:
+        return {**row, **trained(case, build(case, device, dry), readings, dry)}
     made = engine(case, build(case, device, dry), dry)
     readings.mark("init")
     started = time.monotonic()
@@ -92,6 +96,7 @@ def needs(case: Case) -> str:
     wanted += ["bitsandbytes"] if case.quantization != "none" or case.optimizer == "8bit" else []
     wanted += ["liger_kernel"] if case.liger else []
     wanted += ["deepspeed"] if case.strategy.startswith("zero") else []
+    wanted += ["trl"] if case.trainer in ("sft", "dpo") else []
     wanted += ["flash_attn"] if case.attention == "flash_attention_2" else []
     return next((name for name in wanted if importlib.util.find_spec(name) is None), "")
 

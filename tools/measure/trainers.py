@@ -1,0 +1,101 @@
+"""A case under transformers' Trainer or TRL's trainers, as their users run them: their collators, autocast, clipping
+and optimizers. Data are random tokens of the case's length.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+from .cases import Case
+from .models import build
+from .readings import Readings
+
+STEPS = 3
+ROWS = 64
+
+
+def trained(case: Case, model: Any, readings: Readings, dry: bool) -> dict[str, Any]:
+    """Train a few steps: phases and peak of the row."""
+    readings.mark("init")
+    with tempfile.TemporaryDirectory() as folder:
+        made = {"hf": _plain, "sft": _sft, "dpo": _dpo}[case.trainer](case, model, _settings(case, folder, dry), dry)
+        readings.mark("trainer")
+        made.train()
+        readings.mark("training")
+        found: dict[str, Any] = {"driver": readings.driver(), "snapshot": readings.categories()}
+        if case.save:
+            made._save_checkpoint(made.model, trial=None)
+            readings.mark("save")
+    return {**found, "phases": readings.phases, "peak": readings.peak()}
+
+
+def _settings(case: Case, folder: str, dry: bool) -> dict[str, Any]:
+    """The arguments that all trainers share."""
+    names = {"fused": "adamw_torch_fused", "foreach": "adamw_torch", "8bit": "adamw_bnb_8bit"}
+    return {
+        "output_dir": folder, "max_steps": STEPS, "per_device_train_batch_size": case.micro,
+        "gradient_accumulation_steps": case.accumulation, "bf16": case.precision.startswith("amp"),
+        "optim": "adamw_torch" if dry else names.get(case.optimizer, case.optimizer), "report_to": [],
+        "save_strategy": "no", "logging_steps": 1, "use_liger_kernel": case.liger,
+        "gradient_checkpointing": case.checkpointing, "disable_tqdm": True, "use_cpu": dry,
+        "gradient_checkpointing_kwargs": {"use_reentrant": False},
+    }  # fmt: skip
+
+
+def _length(case: Case, dry: bool) -> int:
+    return 32 if dry else case.sequence
+
+
+def _plain(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
+    import torch
+    import transformers
+
+    rows = [{"input_ids": ids, "labels": ids.clone()} for ids in torch.randint(0, 500, (ROWS, _length(case, dry)))]
+    settings = transformers.TrainingArguments(**settings)
+    return transformers.Trainer(model=model, args=settings, train_dataset=rows)
+
+
+def _tokenizer() -> Any:
+    """Words 0 to 499, without a text that must be downloaded."""
+    import tokenizers
+    import transformers
+
+    words = {f"w{number}": number for number in range(500)} | {"<unk>": 500, "<eos>": 501, "<pad>": 502}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, unk_token="<unk>", eos_token="<eos>", pad_token="<pad>"
+    )
+
+
+def _sft(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
+    import datasets
+    import torch
+    import trl
+
+    length = _length(case, dry)
+    rows = datasets.Dataset.from_dict({"input_ids": torch.randint(0, 500, (ROWS, length)).tolist()})
+    settings = trl.SFTConfig(**settings, max_length=length)
+    return trl.SFTTrainer(model=model, args=settings, train_dataset=rows, processing_class=_tokenizer())
+
+
+def _dpo(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
+    """Pairs whose prompts are a quarter of the length."""
+    import datasets
+    import torch
+    import trl
+
+    length = _length(case, dry)
+    prompt = length // 4
+
+    def text(size: int) -> list[str]:
+        return ["".join(f"w{number} " for number in row) for row in torch.randint(0, 500, (16, size)).tolist()]
+
+    rows = datasets.Dataset.from_dict(
+        {"prompt": text(prompt), "chosen": text(length - prompt - 1), "rejected": text(length - prompt - 1)}
+    )
+    settings = trl.DPOConfig(**settings, max_length=length)
+    reference = None if case.lora else build(case, "cpu" if dry else "cuda", dry).requires_grad_(False)
+    return trl.DPOTrainer(model=model, ref_model=reference, args=settings, train_dataset=rows,
+                          processing_class=_tokenizer())  # fmt: skip
