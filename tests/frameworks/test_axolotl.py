@@ -115,10 +115,10 @@ def test_defaults(field, release, expected):
     [
         ({"rl": "dpo"}, "method.stage", "dpo"),
         ({"rl": "gdpo"}, "method.stage", "grpo"),
-        ({"rl": "dpo", "plugins": [axolotl.CCE_PLUGIN]}, "activations.fused_loss", "rows"),
-        ({"rl": "dpo", "dpo_use_liger_kernel": True}, "activations.fused_loss", "liger_pairs"),
-        ({"rl": "grpo", "trl": {"use_liger_loss": True}}, "activations.fused_loss", "liger_policy"),
-        ({"rl": "kto", "dpo_use_liger_kernel": True}, "activations.fused_loss", "none"),
+        ({"rl": "dpo", "plugins": [axolotl.CCE_PLUGIN]}, "activations.fused_loss", "row_kernel"),
+        ({"rl": "dpo", "dpo_use_liger_kernel": True}, "activations.fused_loss", "tiles"),
+        ({"rl": "grpo", "trl": {"use_liger_loss": True}}, "activations.fused_loss", "tiles"),
+        ({"rl": "kto", "dpo_use_liger_kernel": True}, "activations.fused_loss", "row_kernel"),
         (
             {"kd_trainer": True, "plugins": ["axolotl.integrations.kd.KDPlugin"]},
             "activations.fused_loss",

@@ -62,7 +62,7 @@ def test_the_plan_of_a_script_that_is_started(tmp_path: Path, field: str, expect
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 4 train.py --batch-size 2\n")
     (run,) = runs_in(tmp_path)
-    assert (run.main.framework, run.framework.title) == ("hf_scripts", "HF Trainer")
+    assert (run.main.framework, run.framework.title) == ("hf_scripts", "transformers")
     assert run.reading.get(field) == expected  # type: ignore[arg-type]
 
 
@@ -73,13 +73,128 @@ def test_the_release_is_that_of_transformers(tmp_path: Path) -> None:
     assert (run.main.release, "trl" in run.releases.known) == ("4.57.1", False)
 
 
-def test_what_the_trainer_refuses_is_reported_and_its_memory_is_not(tmp_path: Path) -> None:
+def test_what_the_trainer_refuses_is_reported(tmp_path: Path) -> None:
     text = f"Trainer({CAUSAL}, TrainingArguments('out', load_best_model_at_end=True, eval_strategy='epoch', foo=1))\n"
     (tmp_path / "train.py").write_text(IMPORTS + text)
     found = lint(tmp_path).findings
-    assert [one.code for one in found if one.severity in ("error", "warning")] == ["KEY006"]
+    assert [one.code for one in found if one.severity in ("error", "warning")] == ["KEY006", "KEY001"]
     assert {one.code for one in found} >= {"CHK001"}
     assert not [one for one in found if "TRL" in one.message]
+
+
+@pytest.mark.parametrize(
+    ("text", "release", "codes"),
+    [
+        ("TrainingArguments('out', evaluation_strategy='steps')", "4.40.0", []),
+        ("TrainingArguments('out', evaluation_strategy='steps')", "5.8.0", ["KEY002"]),
+        ("TrainingArguments('out', eval_strategy='steps')", "4.38.0", ["KEY002"]),
+        ("TrainingArguments('out', loging_steps=5)", "4.40.0", ["KEY001"]),
+        ("TrainingArguments('out', predict_with_generate=True)", "4.40.0", ["KEY001"]),
+        ("Seq2SeqTrainingArguments('out', predict_with_generate=True)", "4.40.0", []),
+        ("TrainingArguments('out', save_strategy='often')", "4.40.0", ["KEY004"]),
+    ],
+)
+def test_names_are_those_of_the_release(tmp_path: Path, text: str, release: str, codes: list[str]) -> None:
+    (tmp_path / "train.py").write_text(f"{IMPORTS}Trainer(model={CAUSAL}, args={text})\n")
+    (tmp_path / "requirements.txt").write_text(f"transformers=={release}\n")
+    found = lint(tmp_path).findings
+    assert [one.code for one in found if one.severity in ("error", "warning") and one.code.startswith("KEY")] == codes
+
+
+@pytest.mark.parametrize(("release", "refused"), [("4.57.1", False), ("5.0.0", True)])
+def test_a_keyword_that_newer_trainers_refuse(tmp_path: Path, release: str, refused: bool) -> None:
+    (tmp_path / "train.py").write_text(f"{IMPORTS}Trainer({CAUSAL}, TrainingArguments('out'), tokenizer=tokenizer)\n")
+    (tmp_path / "requirements.txt").write_text(f"transformers=={release}\n")
+    found = [one for one in lint(tmp_path).findings if one.code == "KEY002"]
+    assert [one.severity for one in found] == (["error"] if refused else [])
+    if refused:
+        assert "`processing_class`" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "def cut(b): return tokenizer(b['t'], truncation=True, max_length=512)\n"
+            "data.map(cut)",
+            (512, False, "longest"),
+        ),
+        (
+            "def cut(b): return tokenizer(b['t'], truncation=True, max_length=SIZE, padding='max_length')\n"
+            "data.map(cut)",
+            (256, False, "max_length"),
+        ),
+        ("data.map(lambda b: tokenizer(b['t'], truncation=True, max_length=64))", (64, False, "longest")),
+        (
+            "def cut(b, size=32): return tokenizer(b['t'], truncation=True, max_length=size)\n"
+            "data.map(cut, fn_kwargs={'size': 128})",
+            (128, False, "longest"),
+        ),
+        ("def cut(b, size=32): return tokenizer(b['t'], truncation=True, max_length=size)\ndata.map(cut)",
+         (32, False, "longest")),
+        ("def cut(b): return tokenizer(b['t'], truncation=True)\ndata.map(cut)", (1024, False, "longest")),
+        (
+            "def group(b):\n"
+            "    return {k: [v[i : i + SIZE] for i in range(0, len(v), SIZE)] for k, v in b.items()}\n"
+            "data.map(lambda b: tokenizer(b['t'])).map(group, batched=True)",
+            (256, True, "max_length"),
+        ),
+        (
+            "class Data:\n"
+            "    def __init__(self, texts, tokenizer, size=16):\n"
+            "        self.tokenizer = tokenizer\n"
+            "        self.size = size\n"
+            "    def __getitem__(self, index):\n"
+            "        return self.tokenizer(self.texts[index], truncation=True, max_length=self.size)\n"
+            "Data(texts, tokenizer, size=2048)",
+            (2048, False, "longest"),
+        ),
+        ("data.map(lambda b: tokenizer(b['t'], max_length=64))", (None, None, None)),
+        ("data.map(lambda b: tokenizer(b['t'], truncation=False, max_length=64))", (None, None, None)),
+        ("data.map(lambda b: tokenizer(b['t'], truncation=True, max_length=unheard()))", (None, None, None)),
+        (
+            "def cut(b):\n"
+            "    left = tokenizer(b['q'], truncation=True, max_length=64)\n"
+            "    return join(left, tokenizer(b['a'], truncation=True, max_length=64))\n"
+            "data.map(cut)",
+            (None, None, None),
+        ),
+    ],
+)  # fmt: skip
+def test_the_length_of_samples_is_what_the_script_cuts_them_to(tmp_path: Path, text: str, expected: object) -> None:
+    before = "tokenizer = AutoTokenizer.from_pretrained('Qwen/Qwen2.5-7B', model_max_length=1024)\nSIZE = 256\n"
+    after = f"Trainer(model={CAUSAL}, args=TrainingArguments('out', bf16=True))\n"
+    (tmp_path / "train.py").write_text(f"from transformers import AutoTokenizer\n{IMPORTS}{before}{text}\n{after}")
+    (run,) = runs_in(tmp_path)
+    sequence = run.plan.sequence
+    assert (sequence.length, sequence.packing, sequence.padding) == expected
+    assert bool(run.estimate.phases) is (sequence.length is not None)
+
+
+@pytest.mark.parametrize(
+    ("before", "arguments", "loss"),
+    [
+        ("", "", "none"),
+        ("", ", use_liger_kernel=True", "liger"),
+        ("", ", label_smoothing_factor=0.1", None),
+        ("class Own(Trainer):\n    def compute_loss(self, model, inputs): return 0\n", "", None),
+        ("class Own(Trainer):\n    def log(self, logs): pass\n", "", "none"),
+    ],
+)
+def test_the_loss_is_the_models_own_unless_the_script_replaces_it(
+    tmp_path: Path, before: str, arguments: str, loss: str | None
+) -> None:
+    text = f"(model={CAUSAL}, args=TrainingArguments('out'{arguments}))\n"
+    (tmp_path / "train.py").write_text(f"{IMPORTS}{before}{'Own' if before else 'Trainer'}{text}")
+    (run,) = runs_in(tmp_path)
+    assert run.plan.activations.fused_loss == loss
+
+
+@pytest.mark.parametrize(("release", "attention"), [("4.31.0", "eager"), ("4.40.0", "sdpa")])
+def test_what_models_attended_with(tmp_path: Path, release: str, attention: str) -> None:
+    (tmp_path / "train.py").write_text(f"{IMPORTS}Trainer(model={CAUSAL}, args=TrainingArguments('out'))\n")
+    (run,) = runs_in(tmp_path, transformers=release)
+    assert run.plan.activations.attention == attention
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,14 @@ def reason(run: Run) -> str:
         ("max_length: 2048\npacking: true\nloss_type: nll", "1.12.0", "none"),
         ("max_length: 2048\nprecompute_ref_log_probs: false", "0.24.0", "rows"),
         ("max_length: 2048\nprecompute_ref_log_probs: false", "1.16.0", "tiles"),
-        ("max_length: 2048\nprecompute_ref_log_probs: false", "0.14.0", "none"),
+        ("max_length: 2048\nprecompute_ref_log_probs: false", "0.14.0", "log_softmax"),
+        ("max_length: 2048\nprecompute_ref_log_probs: false", "1.13.0", "rows"),
+        ("max_length: 2048\nprecompute_ref_log_probs: false", "1.14.0", "row_kernel"),
+        ("max_length: 2048\nprecompute_ref_log_probs: false\nuse_liger_kernel: true", "1.13.0", "liger_pairs"),
+        ("max_length: 2048\nprecompute_ref_log_probs: false\nuse_liger_kernel: true", "1.14.0", "tiles"),
+        ("max_length: 2048\ndesirable_weight: 1.0", "0.24.0", "rows"),
+        ("max_length: 2048\ndesirable_weight: 1.0", "1.15.0", "tiles"),
+        ("scale_rewards: false\nmax_prompt_length: 512", "1.9.0", "rows_in_place"),
         ("scale_rewards: false\nmax_prompt_length: 512", "0.24.0", "rows"),
         ("center_rewards_coefficient: 0.01\nmax_length: 512", "1.16.0", "none"),
     ],
@@ -60,8 +67,9 @@ def test_the_loss_by_trainer_and_release(tmp_path: Path, keys: str, release: str
     [
         ("precompute_ref_log_probs: false", "0.14.0", 12),
         ("precompute_ref_log_probs: false", "0.24.0", 10),
-        ("precompute_ref_log_probs: true", "0.24.0", 8),
-        ("precompute_ref_log_probs: false", "1.0.0", 16),
+        ("precompute_ref_log_probs: true", "0.24.0", 6),
+        ("precompute_ref_log_probs: false", "1.0.0", 18),
+        ("desirable_weight: 1.0", "0.24.0", 16),
         ("precompute_ref_log_probs: false", "1.16.0", None),
     ],
 )
@@ -80,13 +88,25 @@ def test_only_completions_are_scored(tmp_path: Path) -> None:
     ("keys", "release", "told"),
     [
         ("packing: true\nmax_length: 512\nloss_type: dft", "0.24.0", "loss_type: dft"),
-        ("precompute_ref_log_probs: false\nmax_length: 512", "1.14.0", "chunked loss"),
+        ("scale_rewards: false\nmax_prompt_length: 512", "0.14.0", "groups that GRPO makes"),
         ("rpo_alpha: 1.0\nmax_length: 512", "0.24.0", "`rpo_alpha`"),
-        ("desirable_weight: 1.0\nmax_length: 512", "0.24.0", "KTO"),
     ],
 )
 def test_what_is_not_derived_is_named(tmp_path: Path, keys: str, release: str, told: str) -> None:
     assert told in reason(run_of(tmp_path, f"{RECIPE}{keys}\n", release))
+
+
+RLOO = """\
+from transformers import AutoModelForCausalLM
+from trl import RLOOConfig, RLOOTrainer
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+RLOOTrainer(config=RLOOConfig("out", rloo_k=2), policy=model, ref_policy=model, reward_model=model)
+"""
+
+
+def test_the_older_loop_of_rloo_is_named(tmp_path: Path) -> None:
+    run = run_of(tmp_path, RLOO, "0.19.1", "train.py")
+    assert "loop of RLOO" in run.origin("activations.fused_loss").note  # type: ignore[union-attr]
 
 
 def test_a_prompt_without_a_limit_is_counted(tmp_path: Path) -> None:

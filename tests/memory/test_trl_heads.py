@@ -1,9 +1,9 @@
-"""The heads of TRL's trainers: log-probabilities row by row, and by tiles of the output matrix.
+"""The heads of TRL's trainers: whole logits, and tiles and chunks of the output matrix.
 
-The expected bytes are those of a run on the CPU with the code of the wheels: `selective_log_softmax` of 0.24.0 and
-1.0.0 (4,096 tokens, 3,000 words: 8.0, 4.0 and 16.0 bytes per token and word of fp32 logits; 4.0, 2.0 and 4.0 of 16-bit
-ones), the tiles of 1.16.0 (8,192 tokens, 65,536 words, width 512), and the chunks of 1.9.0 (512 to 1,024 tokens, 2,048
-to 8,192 words, widths 128 to 3,072: the two moments of each format within 6 %).
+The expected bytes are those of a run on the CPU with the code of the wheels: the tiles of 1.16.0 (8,192 tokens, 65,536
+words, width 512), and the chunks of 1.9.0 (512 to 1,024 tokens, 2,048 to 8,192 words, widths 128 to 3,072: the two
+moments of each format within 6 %). Whole logits are held to the rows of `trl_losses.jsonl` by
+`tests/frameworks/test_trl_losses.py`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,6 @@ def head(**changes: Any) -> tuple[setup.Setup, logits.Head]:
     made, reader = setup.read(plan(**changes), LLAMA_3B)
     assert made is not None, reader.missing
     return made, logits.head(made)
-
-
-@pytest.mark.parametrize(
-    ("formats", "expected"),
-    [
-        ({"precision__params": "fp32", "precision__autocast": True}, (8, 4, 16)),
-        ({"precision__params": "bf16", "precision__autocast": False, "precision__master": "fp32"}, (4, 2, 4)),
-    ],
-)
-def test_whole_logits_row_by_row(formats: dict[str, Any], expected: tuple[int, int, int]) -> None:
-    made, found = head(activations__fused_loss="rows", method__stage="dpo", **formats)
-    words = made.tokens * LLAMA_3B.vocab
-    assert (found.saved / words, found.backward / words) == expected[1:]
-    assert found.loss.forward == expected[0]
 
 
 def test_only_completions_have_logits() -> None:

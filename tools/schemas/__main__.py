@@ -51,6 +51,7 @@ FRAMEWORKS: Final[dict[str, tuple[Package, ...]]] = {
         Package("trl", "trl", "0.9.2"),
         Package("transformers", "transformers", "4.41.0", minors=True),
     ),
+    "transformers": (Package("transformers", "transformers", "4.26.0", minors=True),),
 }
 
 

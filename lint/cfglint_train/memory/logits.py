@@ -50,16 +50,24 @@ TRITON: Final = Loss(4, 4, 8)
 # Only the fp32 upcast is chunked (8 chunks): 16-bit logits, the log-softmax of all chunks, two gradients of one chunk,
 # and the 16-bit gradient.
 CHUNKED: Final = Loss(7, 6, 9)
-# Log-probabilities of one sequence after another (trl 0.15.0 to 1.12.0 trainer/utils.py, selective_log_softmax, run on
-# a CPU): fp32 logits, a copy of them (shifted, or divided by the temperature); then gradients of the two, of one row
-# and of all rows together. Of 16-bit logits, log-softmax of a row.
-ROWS: Final = Loss(4, 2, 4)
-ROWS_FP32: Final = Loss(8, 4, 16)
 NOTHING: Final = Loss(0, 0, 0)
 OTHER_LOSSES: Final[dict[str, Loss]] = {}
 """Losses of other code, by the name that a plan gives them (`evidence/foreign.py`)."""
 
 _UPCAST_CHUNKS: Final = 8
+
+# Log-probabilities of answers, of fp32 and of 16-bit logits, as a CPU runs the functions of trl's wheels
+# (`tests/memory/trl_losses.jsonl`): fp32 logits, those cut to the answers or divided by the temperature, and their
+# gradients; log-softmax where it is not of one row at a time.
+ANSWERS: Final[dict[str, tuple[Loss, Loss]]] = {
+    "log_softmax": (Loss(10, 4, 12), Loss(7, 2, 8)),
+    "rows": (Loss(6, 4, 12), Loss(4, 2, 4)),
+    "rows_in_place": (Loss(8, 4, 16), Loss(6, 2, 8)),
+    "row_kernel": (Loss(6, 4, 8), Loss(2, 2, 4)),
+    "odds": (Loss(14, 6, 14), Loss(7, 3, 9)),
+    "odds_rows": (Loss(8, 6, 14), Loss(7, 3, 5)),
+    "odds_kernel": (Loss(8, 6, 10), Loss(5, 3, 5)),
+}
 
 # trl 1.16.0 kernels/chunked_logprob.py: logits of a tile at a time, in the format of the computation, forward and again
 # backward; eight numbers of each token; the gradients are summed in fp32 and cast at the end.
@@ -166,8 +174,8 @@ def loss_of(setup: Setup) -> Loss:
         return CHUNKED
     if setup.loss == "triton":
         return TRITON
-    if setup.loss == "rows":
-        return ROWS_FP32 if setup.mode.autocast or setup.mode.weight == 4 else ROWS
+    if setup.loss in ANSWERS:
+        return ANSWERS[setup.loss][0 if setup.mode.autocast or setup.mode.weight == 4 else 1]
     if setup.loss in OTHER_LOSSES:
         return OTHER_LOSSES[setup.loss]
     if setup.policy:

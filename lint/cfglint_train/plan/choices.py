@@ -30,11 +30,14 @@ ActivationOffload = Literal["none", "cpu", "disk"]
 
 FusedLoss = Literal[
     "none", "liger", "cce", "chunked", "chunked_logits", "liger_pairs", "liger_unpaired", "liger_policy",
-    "liger_distilled", "triton", "rows", "tiles", "checkpointed", "checkpointed_half",
+    "liger_distilled", "triton", "log_softmax", "rows", "rows_in_place", "row_kernel", "odds", "odds_rows",
+    "odds_kernel", "tiles", "checkpointed", "checkpointed_half",
 ]  # fmt: skip
 """cce: cut cross-entropy; chunked: only the fp32 upcast; triton: flash-attn's. Liger's losses of preferences, one pair
-(DPO, ORPO) or one answer (KTO) at a time, of a policy (GRPO), and of a teacher's student (JSD). rows: log-probabilities
-of one sequence at a time, of whole logits; tiles: log-probabilities without logits, by tiles of the output matrix.
+(DPO, ORPO) or one answer (KTO) at a time, of a policy (GRPO), and of a teacher's student (JSD). log_softmax:
+log-probabilities of whole logits at once, or (rows) of one sequence at a time; rows_in_place: of logits that are
+divided by the temperature where they are; row_kernel: by a kernel. odds: log-probabilities and the cross-entropy of the
+chosen answers. tiles: log-probabilities without logits, by tiles of the output matrix.
 checkpointed: chunks of 256 tokens, each recomputed, with an fp32 copy of the output matrix, or (half) without one.
 """
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_train.documents.document import Append, CannotEdit, Change, Set
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Final
+from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.axolotl.settings import (
     LIGER_PLUGIN,
     before,
@@ -19,6 +20,9 @@ from cfglint_train.frameworks.axolotl.settings import (
 from cfglint_train.frameworks.key import Custom
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, refuse_override
 from cfglint_train.plan.origin import Origin
+
+if TYPE_CHECKING:
+    from cfglint_train.frameworks.hf_trainer.trl_losses import Made
 
 
 def _read_checkpointing(config: Config) -> Iterator[Triple]:
@@ -135,16 +139,46 @@ def _read_attention(config: Config) -> Iterator[Triple]:
 
 
 def _preference_loss(config: Config) -> tuple[str, str]:
-    """The loss of a trainer of trl, and the key that chooses it (0.18.0, core/trainers/dpo and grpo).
-
-    Since 0.7.0, which pins trl 0.15.1, log-probabilities of DPO are made row by row (trl, selective_log_softmax).
-    """
+    """The loss of a trainer of trl, and the key that chooses it (0.18.0, core/trainers/dpo and grpo)."""
+    plain, tiles = made_by_trl(config).loss, not before(config, "0.21.0")  # trl 1.14 has tiles where Liger is asked for
     if config.get("rl") in ("dpo", "ipo"):
-        plain = "none" if before(config, "0.7.0") else "rows"
-        return ("liger_pairs" if read_bool(config, "dpo_use_liger_kernel") else plain), "dpo_use_liger_kernel"
+        liger = "tiles" if tiles else "liger_pairs"
+        return (liger if read_bool(config, "dpo_use_liger_kernel") else plain), "dpo_use_liger_kernel"
     if config.get("rl") in ("grpo", "gdpo"):
-        return ("liger_policy" if read_bool(config, "trl", "use_liger_loss") else "none"), "trl.use_liger_loss"
-    return "none", "rl"
+        liger = "tiles" if tiles else "liger_policy"
+        return (liger if read_bool(config, "trl", "use_liger_loss") else plain), "trl.use_liger_loss"
+    return plain, "rl"
+
+
+# The trl that a release pins (`requires.json`).
+_TRL: Final = Since(
+    (
+        ("", "0.12.0"),
+        ("0.7.0", "0.15.0"),
+        ("0.8.0", "0.16.0"),
+        ("0.9.0", "0.17.0"),
+        ("0.10.0", "0.18.1"),
+        ("0.12.0", "0.21.0"),
+        ("0.13.0", "0.25.0"),
+        ("0.13.2", "0.27.0"),
+        ("0.15.0", "0.29.0"),
+        ("0.17.0", "1.5.1"),
+        ("0.18.0", "1.8.0"),
+        ("0.19.0", "1.9.0"),
+        ("0.20.0", "1.13.0"),
+        ("0.21.0", "1.14.1"),
+    )
+)
+_TRAINERS: Final = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "cpo", "grpo": "grpo",
+                    "gdpo": "grpo"}  # fmt: skip
+"""`rl` -> the trainer of trl that trains (core/builders/rl.py)."""
+
+
+def made_by_trl(config: Config) -> Made:
+    """How the trainer of the trl that axolotl pins makes its loss."""
+    from cfglint_train.frameworks.hf_trainer.trl_losses import made_at  # only for `rl`
+
+    return made_at(_TRAINERS.get(config.get("rl"), ""), _TRL.at(config.release))
 
 
 def _read_loss(config: Config) -> Iterator[Triple]:

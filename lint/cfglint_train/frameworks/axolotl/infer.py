@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cfglint_train.frameworks.axolotl.activations import made_by_trl
 from cfglint_train.frameworks.axolotl.settings import before, read_bool
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
@@ -56,23 +57,19 @@ def infer(job: Job) -> None:
         reading.infer("method.reference_model", "full" if full else "adapter-off", "train.py setup_reference_model")
     elif stage is not None:
         reading.infer("method.reference_model", "none", "this stage has no reference model")
-    if stage in ("dpo", "ipo"):
+    if config.get("rl") is not None:
         _infer_logits(job)
 
 
 def _infer_logits(job: Job) -> None:
-    """Logits of DPO while those of the reference model are made, by the release of trl that axolotl pins: 0.12 until
-    0.6, 0.15 to 0.27 until 0.14, then 0.29 to 1.8 (`frameworks/trl/losses.py` has the runs).
-    """
+    """Logits and copies of them beside those of the loss, by the trl that axolotl pins."""
     config, reading = job.main, job.reading
-    if reading.get("activations.fused_loss") not in ("none", "rows"):
-        return
-    half = reading.get("parallel.strategy") == "zero" and reading.get("precision.compute") != "fp32"
-    wide = (12, None) if before(config, "0.7.0") else (10, 6) if before(config, "0.15.0") else (16, 12)
-    held = wide[1 if half else 0]
-    if held is not None:
-        note = "the policy's logits stay while those of the reference model are made"
-        reading.infer("activations.passing_logits", held, note)
+    made = made_by_trl(config)
+    held = made.alone if reading.get("method.reference_model") == "none" else made.both or made.alone
+    if held is not None and reading.get("activations.fused_loss") == made.loss:
+        half = reading.get("parallel.strategy") == "zero" and reading.get("precision.compute") != "fp32"
+        note = "further logits and copies of them exist beside those of the loss"
+        reading.infer("activations.passing_logits", held[1 if half else 0], note)
 
 
 def _infer_completions(job: Job) -> None:

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
 from cfglint_train.frameworks.hf_trainer.infer import (
-    infer_batch,
-    infer_experts,
-    infer_kept_inputs,
     infer_loops,
-    infer_mixed_precision,
-    infer_plain_strategy,
-    infer_zero,
 )
-from cfglint_train.frameworks.trl.dtype import dtype_of
 from cfglint_train.frameworks.trl.losses import infer_loss
 from cfglint_train.frameworks.trl.method import fills_bf16
 from cfglint_train.frameworks.trl.rollout import generates
 from cfglint_train.frameworks.trl.sequence import length_key
 from cfglint_train.frameworks.trl.settings import before, stated, trainer_of
-from cfglint_train.plan.choices import FSDP
+from cfglint_train.frameworks.trl.weights import infer_placement, infer_weights
 from cfglint_train.plan.origin import Origin
 
 
@@ -28,23 +20,10 @@ def infer(job: Job) -> None:
     """Strategy, number formats, reference models, and what TRL and the Trainer do by themselves."""
     config, reading = job.main, job.reading
     half = any(config.get(key) is not None for key in ("bf16", "fp16"))
-    infer_mixed_precision(job, stated=half or fills_bf16(config))
-    infer_plain_strategy(job)
+    infer_placement(job, stated=half or fills_bf16(config))
     _infer_launch(job)
     _infer_sequences(job)
-    loaded, origin = dtype_of(job)
-    reading.infer("model.dtype", loaded, f"`{origin.key or 'dtype'}`, or what TRL and transformers take without it")
-    if reading.get("parallel.strategy") == "zero":
-        infer_zero(job)
-    elif reading.get("parallel.strategy") is not None:
-        _infer_formats(job)
-    _infer_loaded(job)
-    infer_experts(job)
-    infer_kept_inputs(job)
-    fsdp.infer_fsdp(job)
-    fsdp.infer_deferred_reduction(job)
-    optimizers.infer_optimizer_state(job)
-    infer_batch(job)
+    infer_weights(job)
     _infer_completions(job)
     _infer_models(job)
     infer_loss(job)
@@ -96,71 +75,6 @@ def _infer_sequences(job: Job) -> None:
         note = "packed sequences are filled up, others to the longest of their batch"
         reading.infer("sequence.padding", "max_length" if packing else "longest", note)
     reading.infer("sequence.block_mask", False, "TRL hands the positions to the attention kernel and builds no mask")
-
-
-def _infer_formats(job: Job) -> None:
-    """Number formats without DeepSpeed."""
-    reading = job.reading
-    strategy, compute = reading.get("parallel.strategy"), reading.get("precision.compute")
-    autocast = reading.get("precision.autocast")
-    loaded, origin = dtype_of(job)
-    key = origin.key or "dtype"
-    if compute is None and autocast is False:
-        reading.infer("precision.compute", loaded, "no mixed precision: the format of the weights")
-    sharded = strategy in FSDP and bool(autocast)
-    trained = "fp32" if sharded else loaded
-    note = "accelerate casts what FSDP trains to fp32" if sharded else f"`{key}`, in which the weights are loaded"
-    quantised = reading.get("method.quantization") not in (None, "none")
-    reading.infer("precision.params", trained, note)
-    reading.infer("precision.grads", trained, note)
-    whole = strategy == "fsdp2" and bool(autocast) and fsdp.upcasts_frozen(job)
-    if whole and not quantised:
-        reading.infer("precision.frozen", "fp32", "accelerate casts the whole model to fp32 for FSDP2")
-    else:
-        reading.infer("precision.frozen", loaded, f"`{key}`, in which the weights are loaded")
-    reading.infer("precision.master", "none", "no copy beside the trained weights")
-    if quantised and _prepares(job):
-        note = "prepare_model_for_kbit_training casts what is not quantised to fp32"
-        reading.infer("model.embeddings_fp32", True, note)
-    if reading.trains_adapter:
-        # PEFT makes adapters of 16-bit models in fp32; TRL casts those of quantised models to bf16.
-        half = quantised and autocast and compute == "bf16"
-        note = "TRL casts adapters of quantised models to bf16" if half else "PEFT keeps adapters in fp32"
-        reading.infer("precision.adapter", "bf16" if half else "fp32", note)
-
-
-def _prepares(job: Job) -> bool:
-    """Whether the trainer prepares quantised models as PEFT does: SFT and reward up to 0.21, preferences up to 0.28."""
-    config = job.main
-    trainer = trainer_of(config)
-    return before(config, {"sft": "0.22", "reward": "0.22", "dpo": "0.29", "kto": "0.28"}.get(trainer or "", "0"))
-
-
-def _infer_loaded(job: Job) -> None:
-    """What stands on every GPU before DeepSpeed or FSDP shards it."""
-    reading = job.reading
-    strategy = reading.get("parallel.strategy")
-    if strategy is None or (strategy == "zero" and reading.get("parallel.zero_stage") is None):
-        return
-    sharded = reading.get("parallel.zero_stage") == 3 or (
-        strategy in FSDP and reading.get("parallel.cpu_efficient_loading") is True
-    )
-    quantization = reading.get("method.quantization")
-    if sharded and strategy == "zero" and quantization not in (None, "none"):
-        # transformers leaves zero.Init to models that are not quantised (modeling_utils.py; huggingface/trl#4100).
-        reading.infer("precision.loaded", quantization, "ZeRO-3 shards a quantised model after it was loaded whole")
-    elif sharded:
-        launcher = job.companions.get("accelerate")
-        published = job.architecture.dtype if job.architecture is not None else None
-        whole = launcher is not None and launcher.get("deepspeed_config", "zero3_init_flag") is False
-        if whole and dtype_of(job)[0] == "fp32" and published in ("bf16", "fp16"):
-            # accelerate 1.15.0 utils/dataclasses.py (set_deepspeed_weakref): from_pretrained does not know of ZeRO-3,
-            # and each rank holds fp32 copies. Weights in the files' own format may stay mapped, which ranks share.
-            note = "`zero3_init_flag: false`: each rank loads the model on its host"
-            reading.infer("model.init_device", "cpu", note)
-        reading.infer("precision.loaded", "none", "weights are sharded as they are read, or wait on the host")
-    else:
-        reading.infer("precision.loaded", dtype_of(job)[0], "the weights are moved to the GPU as they are loaded")
 
 
 def _infer_completions(job: Job) -> None:

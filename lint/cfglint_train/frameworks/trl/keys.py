@@ -25,16 +25,12 @@ _SCRIPTS: Final = "ScriptArguments"
 _SCALARS: Final = frozenset(("boolean", "integer", "number"))
 
 
-class TrlKeys(Keys):
-    """TRL 0.9.2 to 1.16.0."""
+class ArgumentKeys(Keys):
+    """Classes of training arguments, as TRL and scripts of the HF Trainer have them."""
 
     library = True
     # Which optimizers there are depends on transformers' release, which is seldom stated.
     handed_on = {"optim": ("transformers.training_args.OptimizerNames", ())}
-
-    def entry(self, document: Document, root: Route) -> str | None:
-        """The trainer that the keys show."""
-        return by_keys(document, root) or ANY
 
     def told(self, document: Document, root: Route, release: str, package: str | None = None) -> Told | None:
         """As in the base class, and what a script hands to its trainer that only older ones took."""
@@ -67,13 +63,36 @@ class TrlKeys(Keys):
 
         return handed(config)
 
-    def context(self, config: Config) -> Context:
-        """The trainer that is started, or that the keys show."""
-        return context_of(config)
-
     def routes(self, name: str) -> tuple[Route, ...]:
         """Keys of `fsdp_config` stand there with or without their prefix."""
         return fsdp_routes(name)
+
+    def part(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+        """Enumerations that the Trainer makes members of, and scalars that text is converted to."""
+        if "x-unchecked" in schema:
+            return super().part(schema, name)
+        if name in _WORDS:
+            words = [part for part in schema.get("anyOf", ()) if "enum" in part]
+            return words[0] if words else None
+        kinds = schema.get("type", ())
+        plain = {kinds} if isinstance(kinds, str) else set(kinds) - {"null"}
+        return schema if plain and plain <= _SCALARS else None
+
+    def takes(self, schema: Mapping[str, Any], value: Any) -> bool | None:
+        """Only text is converted, and may be refused; what it is checked against is the loader's."""
+        return None if "enum" in schema or isinstance(value, str) else True
+
+
+class TrlKeys(ArgumentKeys):
+    """TRL 0.9.2 to 1.16.0."""
+
+    def entry(self, document: Document, root: Route) -> str | None:
+        """The trainer that the keys show."""
+        return by_keys(document, root) or ANY
+
+    def context(self, config: Config) -> Context:
+        """The trainer that is started, or that the keys show."""
+        return context_of(config)
 
     def effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
         """What the parser and the command make of a key that they do not know."""
@@ -95,21 +114,6 @@ class TrlKeys(Keys):
     def may_be_another(self, fact: Fact, config: Config, release: str) -> bool:
         """Arguments of TRL's scripts: a script of the repository declares its own, `reward_funcs` before TRL had it."""
         return fact.definition.endswith(_SCRIPTS) and self.may_be_foreign(config, release)
-
-    def part(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-        """Enumerations that the Trainer makes members of, and scalars that text is converted to."""
-        if "x-unchecked" in schema:
-            return super().part(schema, name)
-        if name in _WORDS:
-            words = [part for part in schema.get("anyOf", ()) if "enum" in part]
-            return words[0] if words else None
-        kinds = schema.get("type", ())
-        plain = {kinds} if isinstance(kinds, str) else set(kinds) - {"null"}
-        return schema if plain and plain <= _SCALARS else None
-
-    def takes(self, schema: Mapping[str, Any], value: Any) -> bool | None:
-        """Only text is converted, and may be refused; what it is checked against is the loader's."""
-        return None if "enum" in schema or isinstance(value, str) else True
 
 
 def _refuses(config: Config, release: str) -> bool:

@@ -17,7 +17,7 @@ from cfglint_train.frameworks.hf_trainer.fsdp import FSDP_LENS, wraps_blocks
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
 from cfglint_train.frameworks.key import ABSENT, PLAIN, Custom, Key
-from cfglint_train.frameworks.lens import Config, Triple, granted
+from cfglint_train.frameworks.lens import Config, Triple, default_at, granted
 from cfglint_train.frameworks.trl import activations, method, rollout
 from cfglint_train.frameworks.trl.dtype import DTYPE
 from cfglint_train.frameworks.trl.optimizer import OPTIMIZER
@@ -33,7 +33,7 @@ def _take_default(config: Config, key: Key, route: Route | None) -> Iterator[Tri
     if default is not None:
         yield key.field, key.codec.readable(default), granted(config, (name,))
     elif key.default is not ABSENT:
-        yield key.field, key.default, granted(config, (name,))
+        yield key.field, default_at(config, key.default), granted(config, (name,))
 
 
 ACCESS: Final = PLAIN._replace(default=_take_default)

@@ -53,12 +53,13 @@ from cfglint_train.frameworks.trl.script_names import (
     TRAINER,
     TRAINERS,
 )
+from cfglint_train.frameworks.trl.script_samples import Sampled, follow, mapped, put_samples
 
 
 class Settings(Record):
     """The settings of one run; `refused` says why they cannot be determined."""
 
-    __slots__ = ("defaults", "launched", "model", "plain", "refused", "trainer")
+    __slots__ = ("computes", "defaults", "entry", "launched", "model", "plain", "refused", "trainer")
 
     def __init__(self, span: Span, trainer: str) -> None:
         super().__init__(span, [])
@@ -68,6 +69,10 @@ class Settings(Record):
         """All its settings come from its command line, in a way that is not read."""
         self.plain = False
         """It is a run of the Trainer of transformers itself."""
+        self.entry = "trainer"
+        """The class of transformers that its arguments are made of, as the vocabulary calls it."""
+        self.computes = False
+        """The script's own class of its trainer computes the loss."""
         self.model = ""
         """The class that loads its model by `from_pretrained`; empty where something else makes it."""
         self.defaults: dict[str, Any] = {}
@@ -96,7 +101,7 @@ def _walked(
     document: PythonDocument, given: Mapping[str, Value], line: Line | None, plain: bool, defaults: bool
 ) -> list[Settings]:
     """The runs that a walk over a script meets. `defaults`: what no launch gives has its default on the way."""
-    evaluator = Launched(document, _HANDLERS, _METHODS, FIELDS, _constant)
+    evaluator = (Sampled if plain else Launched)(document, _HANDLERS, _METHODS, FIELDS, _constant)
     evaluator.given, evaluator.defaults = given, defaults
     evaluator.line = line or evaluator.line
     evaluator.run()
@@ -105,6 +110,8 @@ def _walked(
         for function in _uncalled(evaluator, HF_TRAINERS if plain else TRAINERS):
             evaluator.enter(function)
         made = _trainers(evaluator, plain)
+    if isinstance(evaluator, Sampled):
+        follow(evaluator)
     return [] if evaluator.spent else [_settings(evaluator, record, trainer) for record, trainer in made]
 
 
@@ -116,6 +123,17 @@ def _trainers(evaluator: Evaluator, plain: bool) -> list[tuple[Record, str]]:
         if trainer and (trainer in HF_TRAINERS) is plain:
             found[id(record.call)] = record, trainer
     return list(found.values())
+
+
+def _computes_loss(evaluator: Evaluator, name: str, depth: int = 5) -> bool:
+    """Whether a class of the script, or one that it is made from, replaces how the Trainer computes its loss."""
+    owner = evaluator.module.names.get(name)
+    if not isinstance(owner, Class) or not depth:
+        return False
+    bases = (evaluator.value(base, owner.scope) for base in owner.node.bases)
+    return not evaluator.shape(owner.node).members.keys().isdisjoint(("compute_loss", "training_step")) or any(
+        _computes_loss(evaluator, base.node.name, depth - 1) for base in bases if isinstance(base, Class)
+    )
 
 
 def _uncalled(evaluator: Evaluator, trainers: Collection[str]) -> Iterator[Function]:
@@ -148,7 +166,7 @@ def _settings(evaluator: Launched, made: Record, trainer: str) -> Settings:
             if source.open == PARSED:
                 if entry.name is not None and entry.name != "_CLASS_":
                     found.parts[entry.name] = Part(None, entry.name, entry)
-            elif not found.trainer and entry.name is not None:
+            elif not found.trainer and not found.plain and entry.name is not None:
                 if entry.name in of_hf_trainer():
                     found.parts[entry.name] = Part(source, entry.name, entry)
             elif entry.name in source.assigned and not inside:  # an attribute may have any name
@@ -158,11 +176,17 @@ def _settings(evaluator: Launched, made: Record, trainer: str) -> Settings:
         found.parts.update(own)
     found.refused = _refusal(evaluator, made, source, arguments)
     found.launched = found.refused == _BY_PARSER
-    if source is not None and config_of(evaluator, class_of(source)) in HF_CONFIGS:
+    made_of = "" if source is None else config_of(evaluator, class_of(source))
+    if made_of == "Seq2SeqTrainingArguments":
+        found.entry = "seq2seq"
+    if made_of in HF_CONFIGS and not found.plain:
         found.defaults.update(HF_DEFAULTS)  # SFTTrainer takes over all that they state
     _put_parts(found, made, _model(found, made))
     if made.get("_RESUMES_") is not None:
         found.parts["_RESUMES_"] = Part(None, "", made.get("_RESUMES_"))
+    if isinstance(evaluator, Sampled):
+        put_samples(evaluator, found)
+        found.computes = _computes_loss(evaluator, class_of(made))
     if source is not None and source.open == PARSED:
         lay_in(found, source, evaluator.line, bool(found.trainer))
     whole = settled(found)
@@ -252,10 +276,12 @@ def _model(found: Settings, made: Record) -> Record | None:
 def _put_parts(found: Settings, made: Record, model: Record | None) -> None:
     """What other calls of the script state, by the names of `ModelConfig`."""
     module = class_of(made).rpartition(".")[0].split(".")
-    if found.trainer and "trl" in module and "experimental" not in module:  # a class of the script may take more
+    package = "transformers" if found.plain else "trl"
+    if (found.trainer or found.plain) and package in module and "experimental" not in module:
+        # A class of the script may take more.
         place = made.span
         found.parts[TRAINER] = Part(None, "", Entry(Scalar(place, TRAINER, value=TRAINER), made))
-        for name in OLD_KEYWORDS:
+        for name in OLD_KEYWORDS[package]:
             entry = made.get(name)
             if entry is not None:
                 found.parts[name] = Part(None, KEYWORD + name, entry)
@@ -464,6 +490,7 @@ _HANDLERS: Final = {
 _METHODS: Final = {
     "gradient_checkpointing_enable": _checkpoints,
     "train": _trained,
+    "map": mapped,
     **dict.fromkeys(("to", "cuda", "half", "bfloat16", "float"), _moved),
     **dict.fromkeys(
         ("parse_args_and_config", "parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file"), parsed

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from cfglint_schemas.status import PRESENT, Status
 from cfglint_schemas.vocabulary import load
-from cfglint_train.documents.document import Delete, Document, Rename, Route, Set, Unknown
+from cfglint_train.documents.document import Delete, Document, Node, Rename, Route, Set, Unknown
 from cfglint_train.documents.python.script import callee
 from cfglint_train.documents.python.tree import Record, Value
 from cfglint_train.foundation.typed import Final
@@ -14,6 +15,7 @@ from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.keys import Handed, Rewrite
 from cfglint_train.frameworks.keys_in_use import Refused, Told, Use
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.trl.script import Settings
 from cfglint_train.frameworks.trl.script_names import HF_CONFIGS, KEYWORD, OLD_KEYWORDS, TRAINER
 from cfglint_train.frameworks.trl.settings import context_of
 from cfglint_train.plan.origin import Place
@@ -34,12 +36,17 @@ def handed(config: Config) -> tuple[Handed, ...]:
             name = str(use.route[0])
             where = Place(config.document, use.entry.key.span)
             rewrite, advice = _rewrite(config, name, trainer)
-            found.append(Handed(name, callee(trainer.call), where, partial(_status, name), rewrite, advice))
+            status = partial(_status, name, _old(node)[name])
+            found.append(Handed(name, callee(trainer.call), where, status, rewrite, advice))
     return tuple(found)
 
 
-def _status(name: str, release: str) -> Status:
-    since = OLD_KEYWORDS[name]
+def _old(node: Node | None) -> Mapping[str, str]:
+    """The keywords that older trainers took of the package that the run's trainer is from."""
+    return OLD_KEYWORDS["transformers" if isinstance(node, Settings) and node.plain else "trl"]
+
+
+def _status(name: str, since: str, release: str) -> Status:
     if release_key(release) < release_key(since):
         return Status(PRESENT)
     new = _RENAMED.get(name)
@@ -82,10 +89,10 @@ def keyword_uses(document: Document, root: Route) -> list[Use]:
     node = document.node(root)
     if not isinstance(node, Record):
         return []
-    given = ((name, node.parts.get(name)) for name in OLD_KEYWORDS)
+    given = ((name, since, node.parts.get(name)) for name, since in _old(node).items())
     return [
-        Use((name,), part.entry, partial(_earlier, OLD_KEYWORDS[name]))
-        for name, part in given
+        Use((name,), part.entry, partial(_earlier, since))
+        for name, since, part in given
         if part is not None and part.name == KEYWORD + name
     ]
 
@@ -100,8 +107,11 @@ def with_keywords(found: Told | None, document: Document, root: Route, release: 
     refused = [use for use in uses if not use.takes(release)]
     if not refused:
         return found
+    old = _old(document.node(root))
     gone = tuple(
-        Refused(use.route, use.entry, _status(str(use.route[0]), release)) for use in refused if use.entry is not None
+        Refused(use.route, use.entry, _status(name, old[name], release))
+        for use in refused
+        if use.entry is not None and (name := str(use.route[0]))
     )
     before = found.refused if found is not None else ()
 

@@ -9,8 +9,7 @@ from cfglint_train.foundation.typed import Any, Final
 _OTHERS: Final = tuple(
     f"{name}Trainer"
     for name in (
-        "BCO", "CPO", "Distillation", "GKD", "GOLD", "NashMD", "ORPO", "OnlineDPO", "PRM", "SDFT", "SDPO", "SSD", "TPO",
-        "XPO",
+        "BCO", "Distillation", "GKD", "GOLD", "NashMD", "OnlineDPO", "PRM", "SDFT", "SDPO", "SSD", "TPO", "XPO",
     )
 )  # fmt: skip
 """Trainers with the Trainer's arguments of which neither the keys nor the memory are known."""
@@ -23,6 +22,8 @@ TRAINERS: Final[Mapping[str, str]] = {
     "RewardTrainer": "reward",
     "GRPOTrainer": "grpo",
     "RLOOTrainer": "rloo",
+    "ORPOTrainer": "orpo",
+    "CPOTrainer": "cpo",
 }
 """Trainers -> the command of `trl` that runs them; empty for those of which only the Trainer's arguments are read."""
 
@@ -41,6 +42,8 @@ CONFIGS: Final = frozenset(
         "RewardConfig",
         "GRPOConfig",
         "RLOOConfig",
+        "ORPOConfig",
+        "CPOConfig",
         *(name.replace("Trainer", "Config") for name in _OTHERS),
         *HF_CONFIGS,
     )
@@ -52,7 +55,7 @@ PARSED: Final = "the command line gives it"
 
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(CONFIGS, ("output_dir",)),
-    **dict.fromkeys(("SFTTrainer", "RewardTrainer"), ("model", "args")),
+    **dict.fromkeys(("SFTTrainer", "RewardTrainer", "ORPOTrainer", "CPOTrainer"), ("model", "args")),
     **dict.fromkeys(("DPOTrainer", "KTOTrainer"), ("model", "ref_model", "args")),
     **dict.fromkeys(("GRPOTrainer", "RLOOTrainer"), ("model", "reward_funcs", "args")),
     **dict.fromkeys(HF_TRAINERS, ("model", "args")),
@@ -68,15 +71,20 @@ KEYWORD: Final = "trainer."
 TRAINER: Final = "_TRAINER_"
 """The call that makes the trainer, as a part of its run."""
 
-OLD_KEYWORDS: Final[Mapping[str, str]] = {
-    "tokenizer": "0.16",
-    **dict.fromkeys((
-        "max_seq_length", "packing", "dataset_num_proc", "dataset_text_field", "dataset_kwargs", "dataset_batch_size",
-        "neftune_noise_alpha", "model_init_kwargs", "max_length", "max_prompt_length", "max_target_length", "beta",
-        "loss_type", "label_smoothing", "precompute_ref_log_probs", "generate_during_eval", "truncation_mode",
-    ), "0.13"),
+OLD_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "trl": {
+        "tokenizer": "0.16",
+        **dict.fromkeys((
+            "max_seq_length", "packing", "dataset_num_proc", "dataset_text_field", "dataset_kwargs",
+            "dataset_batch_size", "neftune_noise_alpha", "model_init_kwargs", "max_length", "max_prompt_length",
+            "max_target_length", "beta", "loss_type", "label_smoothing", "precompute_ref_log_probs",
+            "generate_during_eval", "truncation_mode",
+        ), "0.13"),
+    },
+    "transformers": {"tokenizer": "5.0"},
 }  # fmt: skip
-"""Settings that trainers took themselves -> the first release that refuses them (trainer/*_trainer.py)."""
+"""Settings that the trainers of a package took themselves -> the first release that refuses them (trl
+trainer/*_trainer.py; transformers trainer.py)."""
 
 MODEL: Final[Mapping[str, str]] = {
     "pretrained_model_name_or_path": "model_name_or_path",

@@ -50,9 +50,18 @@ def _read_length(config: Config) -> Iterator[Triple]:
         yield "sequence.length", value, granted(config, (name,))
 
 
+_ALL: Final = "999"
+"""Beyond every release."""
 # Trainer -> the tokens to which it cuts where no limit is set, and the first release that cuts no more. SFT asks the
-# tokenizer as well, which seldom has fewer (trl 0.9.6 to 0.24.0 trainer/*_trainer.py, __init__).
-_UNSET: Final = {"sft": ("0.15", 1024), "dpo": ("0.13", 512), "kto": ("0.25", 512), "reward": ("0.14", 512)}
+# tokenizer as well, which seldom has fewer (`__init__` of trl 0.9.6 to 0.24.0 trainer/*_trainer.py; of 1.16.0
+# experimental/orpo/orpo_trainer.py and experimental/cpo/cpo_trainer.py).
+_UNSET: Final = {
+    "sft": ("0.15", 1024),
+    "dpo": ("0.13", 512),
+    "kto": ("0.25", 512),
+    "reward": ("0.14", 512),
+    **dict.fromkeys(("orpo", "cpo"), (_ALL, 512)),
+}
 
 
 def _unset(config: Config) -> int | None:

@@ -120,8 +120,11 @@ def default_of(config: Config, name: str) -> Any:
         from cfglint_train.frameworks.trl.script import Settings
 
         node = config.node()
-        if isinstance(node, Settings) and (node.plain or name in node.defaults):
+        if isinstance(node, Settings) and name in node.defaults:
             return node.defaults.get(name)
+        if isinstance(node, Settings) and node.plain:
+            plain = load("transformers").fact((name,), config.release, Context(entry=node.entry))
+            return plain.schema().get("default") if plain is not None and plain.status().kind == PRESENT else None
     known = config.vocabulary or load("trl")
     transformers = config.releases.get("transformers")
     context = context_of(config)

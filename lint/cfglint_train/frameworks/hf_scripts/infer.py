@@ -1,0 +1,44 @@
+"""What a script of the HF Trainer leaves to the Trainer, and what its own code makes unknown."""
+
+from __future__ import annotations
+
+from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.framework import Job
+from cfglint_train.frameworks.hf_trainer.infer import infer_loops
+from cfglint_train.frameworks.trl.script_infer import infer_script
+from cfglint_train.frameworks.trl.settings import stated
+from cfglint_train.frameworks.trl.weights import infer_placement, infer_weights
+from cfglint_train.plan.names import Field
+from cfglint_train.plan.origin import Origin
+
+_LOSS: Final[Field] = "activations.fused_loss"
+
+
+def infer(job: Job) -> None:
+    """Strategy, number formats, loops; how long samples are, and how the loss is made, where the script shows it."""
+    config, reading = job.main, job.reading
+    infer_placement(job, stated=any(config.get(key) is not None for key in ("bf16", "fp16")))
+    infer_weights(job)
+    reading.infer("batch.pairs", False, "one sample is one sequence")
+    reading.infer("method.reference_model", "none", "the Trainer has none")
+    infer_loops(job)
+    infer_script(job)
+    if reading.get("sequence.length") is None and reading.origin("sequence.length") is None:
+        note = "no call of a tokenizer shows to what the script cuts its samples (`truncation=True, max_length=...`)"
+        reading.put("sequence.length", None, Origin("inferred", config.top(), note))
+    _infer_loss(job)
+
+
+def _infer_loss(job: Job) -> None:
+    """Whether the loss is the model's own."""
+    from cfglint_train.frameworks.trl.script import Settings
+
+    config = job.main
+    node = config.node()
+    if isinstance(node, Settings) and node.computes:
+        note = "the script's own class of trainer computes the loss"
+        job.reading.put(_LOSS, None, Origin("explicit", config.top(), note))
+    elif stated(config, "label_smoothing_factor", "number"):
+        place = config.origin("label_smoothing_factor").place
+        note = "no formula covers the logits of `label_smoothing_factor`"
+        job.reading.put(_LOSS, None, Origin("explicit", place, note, "label_smoothing_factor"))
