@@ -43,7 +43,7 @@ def templates() -> list[str]:
                 found += _lines(path, _of_python(ast.parse(path.read_bytes())))
     for folder in TABLES:
         for path in sorted((ROOT / folder).rglob("*.json")):
-            found += _lines(path, _of_table(json.loads(path.read_bytes()), path.stem == "read_only"))
+            found += _lines(path, _of_table(json.loads(path.read_bytes()), path.stem.endswith("read_only")))
     return found
 
 
@@ -142,7 +142,7 @@ def _of_table(value: Any, all_of_it: bool, field: str = "") -> Iterator[str]:
     """Yield the texts of a table."""
     if isinstance(value, dict):
         for name, item in value.items():
-            if name != "about":
+            if name not in ("about", "include"):
                 yield from _of_table(item, all_of_it or name in FIELDS, name)
     elif isinstance(value, list):
         for item in value:

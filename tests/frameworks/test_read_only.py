@@ -64,7 +64,7 @@ MORE = {
 # Values of a lens's fields that only come together, and that no sample has.
 TOGETHER: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "olmo_core": ({"activations.checkpointing": "every_n", "activations.every": 2, "activations.of": 1},),
-    "trl": ({"activations.fused_loss": "liger", "activations.liger_layers": True},),
+    **dict.fromkeys(("trl", "hf_scripts"), ({"activations.fused_loss": "liger", "activations.liger_layers": True},)),
 }
 
 
@@ -182,6 +182,8 @@ CANNOT = {
     ("axolotl", "rollout.samples_per_prompt"),
     ("hf_scripts", "parallel.offload_optimizer"),
     ("hf_scripts", "parallel.sharding"),
+    ("hf_scripts", "sequence.length"),
+    ("hf_scripts", "sequence.padding"),
     ("llamafactory", "parallel.offload_optimizer"),
     ("llamafactory", "parallel.sharding"),
     ("llamafactory_v1", "activations.fused_loss"),

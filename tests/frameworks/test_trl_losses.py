@@ -35,7 +35,9 @@ bf16: true
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(map(str, list(row.values())[:4])))
 def test_logits_of_a_trainer_at_a_release(row: dict[str, Any], tmp_path: Path) -> None:
-    keys = KEYS.get(row["trainer"], "max_length: 1024").format(str(not row["reference"]).lower())
+    keys = KEYS.get(row["trainer"], "max_length: 1024\nmax_prompt_length: 128").format(
+        str(not row["reference"]).lower()
+    )
     half = row["logits"] != "fp32"
     if half:
         (tmp_path / "z.json").write_text('{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}')

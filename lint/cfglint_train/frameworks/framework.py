@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from json import load as parse
@@ -199,10 +199,16 @@ class Framework(Frozen):
 def _read_only(folder: str) -> Mapping[Field, str]:
     """The fields that have keys and are never written, each with the reason: `read_only.json` of a folder."""
     path = os.path.join(folder, "read_only.json")
-    if not os.path.exists(path):
-        return {}
+    return dict(_reasons(path)) if os.path.exists(path) else {}
+
+
+def _reasons(path: str) -> Iterator[tuple[Field, str]]:
+    """The fields of a file and of those that it includes."""
     with open(path, encoding="utf-8") as file:
-        return {field: reason for reason, fields in parse(file).items() for field in fields}
+        content = parse(file)
+    for shared in content.pop("include", ()):
+        yield from _reasons(os.path.join(os.path.dirname(path), shared))
+    yield from ((field, reason) for reason, fields in content.items() for field in fields)
 
 
 _keys: dict[str, Keys | None] = {}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_train.documents.document import Unknown
+from cfglint_train.documents.document import CannotEdit, Change, Set, Unknown
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.key import Custom, Key
-from cfglint_train.frameworks.lens import Config, Triple
+from cfglint_train.frameworks.lens import Changes, Config, Triple, refuse_override
 from cfglint_train.frameworks.trl.lenses import LENSES as OF_TRL
 from cfglint_train.frameworks.trl.script_samples import LENGTH, PACKED, PADDED
-from cfglint_train.frameworks.trl.settings import names, on, origin_of
+from cfglint_train.frameworks.trl.settings import default_of, names, on, origin_of
 from cfglint_train.plan.origin import Origin
 
 _OF_TRL_ALONE: Final = frozenset((
@@ -46,6 +46,15 @@ def _read_loss(config: Config) -> Iterator[Triple]:
     yield "activations.liger_layers", liger, origin
 
 
+def _write_loss(config: Config, changes: Changes) -> list[Change]:
+    if dict(changes) != {"activations.fused_loss": "liger", "activations.liger_layers": True}:
+        raise CannotEdit("one key switches Liger's loss and its layers on")
+    if default_of(config, "use_liger_kernel") is None:
+        raise CannotEdit("transformers has no use_liger_kernel before 4.45")
+    refuse_override(config, ("use_liger_kernel",))
+    return [Set((*config.root, "use_liger_kernel"), True, ("gradient_checkpointing", "bf16"))]
+
+
 _ATTENTION: Final = Since((("", "eager"), ("4.36.0", "sdpa")))
 """What models attend with by default (transformers 4.36.0 modeling_utils.py, _autoset_attn_implementation)."""
 
@@ -61,6 +70,8 @@ LENSES: Final = (
         also=names(LENGTH, PACKED, PADDED),
     ),
     Custom(
-        dict.fromkeys(("activations.fused_loss", "activations.liger_layers"), names("use_liger_kernel")), _read_loss
+        dict.fromkeys(("activations.fused_loss", "activations.liger_layers"), names("use_liger_kernel")),
+        _read_loss,
+        _write_loss,
     ),
 )
