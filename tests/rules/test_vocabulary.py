@@ -172,7 +172,7 @@ def release_of(framework: str, clause: Clause) -> dict[str, str]:
         return {**stated, framework: frameworks.load(framework).newest}
     if registry.listed()[framework].vocabulary is None:
         return {registry.listed()[framework].package: frameworks.load(framework).newest}
-    known = load(framework).releases
+    known = load(registry.listed()[framework].vocabulary).releases
     fits = [
         release
         for release in known
@@ -180,7 +180,7 @@ def release_of(framework: str, clause: Clause) -> dict[str, str]:
         and (clause.before is None or release_key(release) < release_key(clause.before))
         and "dev" not in release
     ]
-    return {framework: fits[-1]}
+    return {registry.listed()[framework].package if framework == "hf_scripts" else framework: fits[-1]}
 
 
 def gpu_of(clause: Clause) -> str:

@@ -10,7 +10,7 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
-from cfglint_train.frameworks.keys import Handed, Keys
+from cfglint_train.frameworks.keys import Handed, Keys, words_of
 from cfglint_train.frameworks.keys_in_use import Told, Use
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY
@@ -22,6 +22,8 @@ _EVERY: Final = Context(entry=ANY)
 # (transformers 4.41 to 5.23 training_args.py, __post_init__).
 _WORDS: Final = frozenset(("eval_strategy", "hub_strategy", "logging_strategy", "lr_scheduler_type", "save_strategy"))
 _SCRIPTS: Final = "ScriptArguments"
+# What the trainers themselves refuse, one word of it; several are not looked at.
+_LOSS: Final = "loss_type"
 _SCALARS: Final = frozenset(("boolean", "integer", "number"))
 
 
@@ -71,6 +73,8 @@ class ArgumentKeys(Keys):
         """Enumerations that the Trainer makes members of, and scalars that text is converted to."""
         if "x-unchecked" in schema:
             return super().part(schema, name)
+        if name == _LOSS:
+            return words_of(schema)
         if name in _WORDS:
             words = [part for part in schema.get("anyOf", ()) if "enum" in part]
             return words[0] if words else None
@@ -80,7 +84,7 @@ class ArgumentKeys(Keys):
 
     def takes(self, schema: Mapping[str, Any], value: Any) -> bool | None:
         """Only text is converted, and may be refused; what it is checked against is the loader's."""
-        return None if "enum" in schema or isinstance(value, str) else True
+        return None if isinstance(value, str) or ("enum" in schema and not isinstance(value, list)) else True
 
 
 class TrlKeys(ArgumentKeys):

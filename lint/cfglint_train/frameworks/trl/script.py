@@ -281,6 +281,10 @@ def _put_parts(found: Settings, made: Record, model: Record | None) -> None:
         # A class of the script may take more.
         place = made.span
         found.parts[TRAINER] = Part(None, "", Entry(Scalar(place, TRAINER, value=TRAINER), made))
+        known = FIELDS.get(class_of(made).rpartition(".")[2], ())
+        if not made.open and made.get("eval_dataset") is None and made.call and len(made.call.args) <= len(known):
+            key = Scalar(place, "eval_dataset", value="eval_dataset")
+            found.parts["_WITHOUT_EVAL_"] = Part(None, "", Entry(key, Value(place, True)))
         for name in OLD_KEYWORDS[package]:
             entry = made.get(name)
             if entry is not None:

@@ -66,7 +66,7 @@ def _trainer(config: Config) -> str | None:
     return by_keys(config.document, config.root)
 
 
-# Keys that say which trainer a file is for; the first row of which there is one decides.
+# Keys that say which trainer a file is for. KTO has some of DPO's, beside its own.
 _TELLING: Final = (
     ("sft", ("packing", "packing_strategy", "assistant_only_loss", "completion_only_loss", "dataset_text_field",
              "max_seq_length", "eval_packing")),
@@ -90,6 +90,7 @@ def by_keys(document: Document, root: Route) -> str | None:
     if not isinstance(node, MappingNode):
         return None
     found = [trainer for trainer, telling in _TELLING if not node.index.keys().isdisjoint(telling)]
+    found = [trainer for trainer in found if trainer != "dpo" or "kto" not in found]
     if not found and document.syntax == "yaml":
         folder, name = os.path.split(os.path.abspath(document.path))
         words = {
