@@ -283,8 +283,8 @@ def _put_parts(found: Settings, made: Record, model: Record | None) -> None:
         found.parts[TRAINER] = Part(None, "", Entry(Scalar(place, TRAINER, value=TRAINER), made))
         known = FIELDS.get(class_of(made).rpartition(".")[2], ())
         if not made.open and made.get("eval_dataset") is None and made.call and len(made.call.args) <= len(known):
-            key = Scalar(place, "eval_dataset", value="eval_dataset")
-            found.parts["_WITHOUT_EVAL_"] = Part(None, "", Entry(key, Value(place, True)))
+            absent = Scalar(place, "eval_dataset", value="eval_dataset")
+            found.parts["_WITHOUT_EVAL_"] = Part(None, "", Entry(absent, Value(place, True)))
         for name in OLD_KEYWORDS[package]:
             entry = made.get(name)
             if entry is not None:
