@@ -1,7 +1,7 @@
 """The end of TRL's models, by trainer and release: where there are logits, and how many at once.
 
-Sources: trl 0.9.6 to 1.16.0 (`trainer/*_trainer.py`, `trainer/utils.py`); what the losses hold stands in
-`hf_trainer/trl_losses.py`.
+Sources: trl 0.9.6 to 1.16.0 (`trainer/*_trainer.py`, `trainer/utils.py`); `hf_trainer/trl_losses.py` has what the
+losses hold.
 """
 
 from __future__ import annotations

@@ -1,0 +1,122 @@
+"""What calls of transformers, PEFT and Python do to what a script has made: an adapter, a cast, a resumption."""
+
+from __future__ import annotations
+
+import ast
+
+from cfglint_train.documents.document import MISSING, Node, Unknown
+from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.tree import Record, Value
+from cfglint_train.documents.python.values import Arguments, External
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.trl.script_classes import trainer_of
+from cfglint_train.frameworks.trl.script_line import HANDLERS as FROM_LINE
+from cfglint_train.frameworks.trl.script_line import class_of, parsed
+from cfglint_train.frameworks.trl.script_names import DTYPES, ENUMERATIONS
+from cfglint_train.frameworks.trl.script_samples import mapped
+
+
+def constant(name: str) -> Any:
+    """The value of a constant: a number format of torch, a member of an enumeration of transformers."""
+    owner, _, member = name.rpartition(".")
+    if owner == "torch":
+        return DTYPES.get(member, MISSING)
+    return member.lower() if owner.rpartition(".")[2] in ENUMERATIONS else MISSING
+
+
+def _with_adapter(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """`get_peft_model(model, config)`."""
+    given = dict(zip(("model", "peft_config"), arguments.positional))
+    given.update({name: argument.value for name, argument in arguments.keywords.items()})
+    model, config = given.get("model"), given.get("peft_config")
+    if not isinstance(model, Record) or not isinstance(config, Node):
+        return None
+    evaluator.set_key(model, "_ADAPTER_", config, evaluator.document.span(node.func), node)
+    return model
+
+
+def _prepared(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """`prepare_model_for_kbit_training(model, use_gradient_checkpointing=True)`."""
+    model = arguments.get("model") or (arguments.positional[0] if arguments.positional else None)
+    if not isinstance(model, Record):
+        return None
+    place = evaluator.document.span(node)
+    evaluator.set_key(model, "_KBIT_", Value(place, True), place, node)
+    switch = arguments.get("use_gradient_checkpointing")
+    if switch is None and len(arguments.positional) > 1:
+        switch = arguments.positional[1]
+    checkpoints = Value(place, True) if switch is None else switch
+    if isinstance(checkpoints, Value):
+        evaluator.set_key(model, "_CHECKPOINTING_", checkpoints, place, node)
+    return model
+
+
+def _checkpoints(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+    """`model.gradient_checkpointing_enable()`."""
+    if isinstance(owner, Record):
+        place = evaluator.document.span(node)
+        evaluator.set_key(owner, "_CHECKPOINTING_", Value(place, True), place, node)
+    return None
+
+
+def _moved(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+    """`model.to("cuda")`, `model.half()`: the same model, maybe in another number format."""
+    if not isinstance(owner, Record) or owner.get("_FACTORY_") is None or not isinstance(node.func, ast.Attribute):
+        return None
+    place = evaluator.document.span(node)
+    given: list[Any] = [*arguments.positional, *(argument.value for argument in arguments.keywords.values())]
+    formats = [one for one in given if isinstance(one, External) and one.name.startswith("torch.")]
+    if formats or node.func.attr in ("half", "bfloat16", "float"):
+        evaluator.set_key(owner, "_CAST_", Value(place, True), place, node)
+    return owner
+
+
+def _trained(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+    """`trainer.train(resume_from_checkpoint=True)`, and `model.train()`, which is the same model."""
+    if not isinstance(owner, Record) or not trainer_of(evaluator, class_of(owner)):
+        return _moved(evaluator, node, owner, arguments)
+    place = evaluator.document.span(node.func)
+    given = arguments.get("resume_from_checkpoint") or (arguments.positional[0] if arguments.positional else None)
+    resumes = Value(place, False) if given is None else given
+    present = owner.get("_RESUMES_")
+    if present is not None and not (isinstance(present.value, Value) and isinstance(resumes, Value)
+                                    and present.value.value == resumes.value):  # fmt: skip
+        resumes = Value(place, Unknown("it is trained more than once"))
+    evaluator.set_key(owner, "_RESUMES_", resumes, place, node)
+    return None
+
+
+def _field(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """`field(default=512)` of a class of arguments."""
+    return evaluator.record(node, "dataclasses.field", arguments)
+
+
+def _set(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """`setattr(arguments, "max_length", 512)`."""
+    if len(arguments.positional) != 3 or not isinstance(arguments.positional[0], Record):
+        return None
+    owner, name, value = arguments.positional
+    if isinstance(name, Value) and isinstance(name.value, str):
+        evaluator.set_key(owner, name.value, value, evaluator.document.span(node.args[1]), node.args[2])
+    else:
+        owner.open = "some of its attributes are set by a computed name"
+    return None
+
+
+HANDLERS: Final = {
+    **FROM_LINE,
+    "setattr": _set,
+    "dataclasses.field": _field,
+    "peft.get_peft_model": _with_adapter,
+    "peft.prepare_model_for_kbit_training": _prepared,
+    "peft.prepare_model_for_int8_training": _prepared,
+}
+METHODS: Final = {
+    "gradient_checkpointing_enable": _checkpoints,
+    "train": _trained,
+    "map": mapped,
+    **dict.fromkeys(("to", "cuda", "half", "bfloat16", "float"), _moved),
+    **dict.fromkeys(
+        ("parse_args_and_config", "parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file"), parsed
+    ),
+}
