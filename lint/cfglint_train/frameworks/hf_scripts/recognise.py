@@ -7,6 +7,7 @@ import os
 import re
 
 from cfglint_train.documents.document import Document
+from cfglint_train.documents.python.class_variables import calls_by_variable
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.script import callee
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
@@ -72,9 +73,14 @@ def _by_other_means(document: PythonDocument) -> list[Found]:
     """A run of a trainer from another module, or of a loop in the script, where a causal language model is in sight."""
     if not _CAUSAL_CLASS.search(document.source) or os.path.basename(document.path).startswith("test_"):
         return []
-    for call in _trainers(document):
+    from cfglint_train.frameworks.trl.script_runs import undetermined
+
+    imported = _imported(document)
+    for call in _with_arguments(document.calls(*imported) if imported else []):
         why = f"its trainer (`{callee(call)}`) is of another module"
         return [Found((), _SCORE, why, "unread", document.span(call))]
+    for call in _with_arguments(calls_by_variable(document, imported)):
+        return [Found((), _SCORE, undetermined(document, call), "unread", document.span(call))]
     backward, stepping = document.calls("backward"), document.calls("step")
     loads = any(callee(call).endswith(_CAUSAL) or _loads(call) for call in _calls(document))
     if backward and stepping and loads:
@@ -97,17 +103,20 @@ def _loads(call: ast.Call) -> bool:
     return str(name).endswith(_CAUSAL)
 
 
-def _trainers(document: PythonDocument) -> list[ast.Call]:
-    """The calls of trainers that the script imports, and that get arguments of training (`args`)."""
-    imported = {
+def _imported(document: PythonDocument) -> set[str]:
+    """The trainers that the script imports."""
+    return {
         one.asname or one.name
         for node in ast.walk(document.module)
         if isinstance(node, ast.ImportFrom)
         for one in node.names
         if "Trainer" in one.name
     }
-    found = document.calls(*imported) if imported else []
-    return [call for call in found if any(keyword.arg == "args" for keyword in call.keywords)]
+
+
+def _with_arguments(calls: list[ast.Call]) -> list[ast.Call]:
+    """The calls that get arguments of training (`args`)."""
+    return [call for call in calls if any(keyword.arg == "args" for keyword in call.keywords)]
 
 
 def prepare(document: Document) -> None:

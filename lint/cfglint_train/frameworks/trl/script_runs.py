@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from cfglint_train.documents.document import MISSING, Document, Node, Route, Sequence, Span, Unknown
+from cfglint_train.documents.python.class_variables import calls_by_variable
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.script import callee
 from cfglint_train.documents.python.tree import Record, Value
@@ -14,6 +15,8 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.script_names import TRAINERS
 
 if TYPE_CHECKING:
+    import ast
+
     from cfglint_train.frameworks.trl.script import Settings
 
 _REPLACING: Final = ("unsloth",)
@@ -53,10 +56,16 @@ def unreached(document: PythonDocument, trainers: Collection[str], score: int) -
     script makes none itself.
     """
     calls = document.calls(*trainers)
-    if not calls:
-        return []
-    why = f"nothing in the script calls what makes its `{callee(calls[0])}`"
-    return [Found((), score, why, "unread", document.span(calls[0]))]
+    if calls:
+        why = f"nothing in the script calls what makes its `{callee(calls[0])}`"
+        return [Found((), score, why, "unread", document.span(calls[0]))]
+    calls = calls_by_variable(document, trainers)[:1]
+    return [Found((), score, undetermined(document, call), "unread", document.span(call)) for call in calls]
+
+
+def undetermined(document: PythonDocument, call: ast.Call) -> str:
+    """Why the run of a trainer is not read that is called by a variable."""
+    return f"which trainer its `{document.cut(document.span(call.func))}` is cannot be determined without running it"
 
 
 def packages(document: PythonDocument) -> set[str]:
@@ -93,10 +102,10 @@ def _other_trainer(document: PythonDocument) -> str:
 
 
 def makes_trainer(document: PythonDocument, trainers: Collection[str]) -> bool:
-    """Whether a class of one of these names is called, or a class is made from one."""
+    """Whether a class of one of these names is called, by itself or by a variable, or a class is made from one."""
     import ast
 
-    if document.calls(*trainers):
+    if document.calls(*trainers) or calls_by_variable(document, trainers):
         return True
     bases = (base for node in ast.walk(document.module) if isinstance(node, ast.ClassDef) for base in node.bases)
     return any(

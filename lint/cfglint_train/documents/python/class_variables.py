@@ -1,0 +1,39 @@
+"""Calls of a class by a variable: `cls = DPOTrainer if pairs else SFTTrainer`, `cls(model)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+
+from cfglint_train.documents.python.script import PythonScript
+
+
+def calls_by_variable(script: PythonScript, classes: Collection[str]) -> list[ast.Call]:
+    """The calls of variables, or of items of them, that may be one of some classes, in the order of the text."""
+    assigned = [
+        (target.id, node)
+        for node in ast.walk(script.module)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    variables: set[str] = set()
+    for name, node in sorted(assigned, key=lambda one: one[1].lineno):
+        if _is_one(node.value, classes) or _is_one(node.value, variables):
+            variables.add(name)
+    calls = script.calls(*variables, "") if variables else []
+    return [call for call in calls if _name(_without_item(call.func)) in variables]
+
+
+def _is_one(value: ast.expr, names: Collection[str]) -> bool:
+    """Whether a value may be one of some names, or has one among its items, and is not what a call of it gives."""
+    called = {id(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)}
+    return any(_name(node) in names and id(node) not in called for node in ast.walk(value))
+
+
+def _without_item(node: ast.expr) -> ast.expr:
+    return node.value if isinstance(node, ast.Subscript) else node
+
+
+def _name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
