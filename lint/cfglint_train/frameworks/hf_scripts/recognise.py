@@ -48,7 +48,7 @@ def recognise(document: Document) -> list[Found]:
     if replacing is not None:
         return [Found((), _SCORE, f"{replacing} replaces the Trainer", "other")]
     if not makes_trainer(document, HF_TRAINERS):
-        return _by_other_means(document)
+        return _by_other_means(document, modules)
     runs = _runs(document)
     if not runs and _CAUSAL_CLASS.search(document.source):
         return unreached(document, HF_TRAINERS, _SCORE)
@@ -69,9 +69,12 @@ def _found(document: Document, number: int, run: Settings) -> Found:
     return Found((number,), _SCORE, reason, (role_of(run) or "unread") if trains else "other", run.span)
 
 
-def _by_other_means(document: PythonDocument) -> list[Found]:
-    """A run of a trainer from another module, or of a loop in the script, where a causal language model is in sight."""
-    if not _CAUSAL_CLASS.search(document.source) or os.path.basename(document.path).startswith("test_"):
+def _by_other_means(document: PythonDocument, modules: set[str]) -> list[Found]:
+    """A run of a trainer from another module, or of a loop in the script, where a causal language model is in sight: by
+    its class, or by a part of TRL, which trains hardly anything else.
+    """
+    in_sight = "trl" in modules or _CAUSAL_CLASS.search(document.source) is not None
+    if not in_sight or os.path.basename(document.path).startswith("test_"):
         return []
     from cfglint_train.frameworks.trl.script_runs import undetermined
 
