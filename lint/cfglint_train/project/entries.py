@@ -51,3 +51,9 @@ def trains(one: Program) -> bool:
         return False
     step = last.rpartition(".")[2] if one.python else last
     return bool(_TRAINS.search(step)) or (one.python and _OTHER.search(step) is None)
+
+
+def only_reads(document: ShellDocument, invocation: Invocation) -> bool:
+    """Whether a Python program trains nothing with the file that it is given, by its name (`download_data.py`)."""
+    one = program(document, invocation)
+    return one.python and not trains(one)

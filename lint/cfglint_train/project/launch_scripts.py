@@ -90,7 +90,8 @@ class LaunchScripts:
         return argued(main, self._calls(document))
 
     def _starts(self, main: Config, document: ShellDocument, given: Iterable[Given]) -> list[Start]:
-        """What the invocations of a script come to that are given a configuration."""
+        """What the invocations of a script come to that are given a configuration, and may train with it."""
+        from cfglint_train.project.entries import only_reads
         from cfglint_train.project.launches import starts
 
         repository, framework = self.repositories.index(main.document.path), frameworks.load(main.framework)
@@ -101,6 +102,8 @@ class LaunchScripts:
         def job(script: str | None) -> ShellDocument | None:
             return None if script is None else self.script(script, document.path)
 
+        if main.document.syntax != "python":
+            given = [(one, words) for one, words in given if not only_reads(document, one)]
         return starts(document, given, main, framework, repository, calls, job)
 
     def _elsewhere(self, main: Config) -> Iterator[Start]:
