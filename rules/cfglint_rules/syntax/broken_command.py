@@ -72,7 +72,7 @@ def check(config: Config) -> Iterator[Report]:
         yield _stray(document, word, title)
     if not blank:  # else the cut is reported where it happens
         yield from _cuts(document, invocation)
-    if not invocation.nests:
+    if not invocation.nests and not any(one.nests for one in document.enclosing(invocation)):
         yield from _quotes(config, document, invocation)
 
 
