@@ -193,6 +193,10 @@ class Keys:
         """Words of a command line that no flag takes."""
         return ()
 
+    def given_to_switches(self, config: Config) -> tuple[Word, ...]:
+        """Those of them that are given to flags without a value as their value: KEY004 reports these flags."""
+        return ()
+
     def launched(self, config: Config, route: Route) -> Launched | None:
         """Where the vocabulary has a setting that the launch gives; None where that is not checked."""
         return None

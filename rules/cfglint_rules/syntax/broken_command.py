@@ -89,10 +89,11 @@ def _strays(config: Config, invocation: Invocation) -> Iterator[Word]:
     """The first of each row of words that the framework's parser refuses."""
     keys = frameworks.keys_of(config)
     refused = set() if keys is None else {id(word) for word in keys.strays(config)}
+    told = {id(word) for word in keys.given_to_switches(config)} if keys is not None and refused else set()
     before = False
     for word in invocation.words:
         stray = id(word) in refused
-        if stray and not before:
+        if stray and not before and id(word) not in told:
             yield word
         before = stray
 

@@ -133,6 +133,8 @@ def _unfit(config: Config) -> Iterator[tuple[Sighting, Schema]]:
         schemas = [_checked(config, one.schema(release), fact.name) for one in (fact, *fact.others)]
         if config.document.syntax == "shell" and isinstance(value, list) and not any(map(_takes_several, schemas)):
             value = value[0]  # the words behind it belong to no flag, which SYN007 says
+        if isinstance(value, str) and value.isspace() and config.document.syntax == "shell":
+            continue  # a line that is cut, which SYN007 says
         if all(schema is not None and not _fits(config, schema, value) for schema in schemas):
             # What is left empty in a file that a script names is a blank of a form.
             blank = value is None and config.filled((), "read")

@@ -20,6 +20,7 @@ from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import MISSING, Document, Route
 from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.documents.shell.programs import Flag
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.frozen import Frozen
@@ -294,15 +295,29 @@ def strays(config: Config) -> tuple[Word, ...]:
     told, invocation = usage(config), invocation_of(config.document, config.root)
     if invocation is None:
         return ()
-    meanings = {spelling: flag for flag, spellings in told.given.items() for spelling in spellings}
     taken: set[int] = set()
-    for flag, item in zip(invocation.flags, invocation.entries):
+    for flag, most in _taking(config, told, invocation):
         taken.add(flag.word)
-        fact = fact_of(config, meanings.get(item.name or "", ""))
-        most = len(flag.values) if fact is None else _takes(fact.schema(told.release)) - bool(flag.joined)
-        taken.update(flag.values[: max(0, most)])
+        taken.update(flag.values[: max(0, most - bool(flag.joined))])
     words = invocation.words
     return tuple(word for index, word in enumerate(words) if index not in taken and word.known and word.text)
+
+
+def given_to_switches(config: Config) -> tuple[Word, ...]:
+    """The first of the words behind each flag that takes none, but for white space."""
+    told, invocation = usage(config), invocation_of(config.document, config.root)
+    if invocation is None:
+        return ()
+    behind = (flag.values[0] for flag, most in _taking(config, told, invocation) if not most and flag.values)
+    return tuple(word for index in behind if not (word := invocation.words[index]).text.isspace())
+
+
+def _taking(config: Config, told: Usage, invocation: Invocation) -> Iterator[tuple[Flag, int]]:
+    """The flags of an invocation, each with how many words it may take."""
+    meanings = {spelling: flag for flag, spellings in told.given.items() for spelling in spellings}
+    for flag, item in zip(invocation.flags, invocation.entries):
+        fact = fact_of(config, meanings.get(item.name or "", ""))
+        yield flag, len(flag.values) + bool(flag.joined) if fact is None else _takes(fact.schema(told.release))
 
 
 def _takes(schema: Mapping[str, Any]) -> int:

@@ -21,6 +21,7 @@ from cfglint_train.frameworks.openrlhf.flags import (
     default_of,
     entry_of,
     facts_of,
+    given_to_switches,
     invocation_of,
     is_own,
     lifetime,
@@ -97,6 +98,10 @@ class OpenRLHFKeys(Keys):
     def strays(self, config: Config) -> tuple[Word, ...]:
         """Words that argparse refuses."""
         return strays(config)
+
+    def given_to_switches(self, config: Config) -> tuple[Word, ...]:
+        """The first word behind a switch, but for white space."""
+        return given_to_switches(config)
 
     def told(self, document: Document, root: Route, release: str, package: str | None = None) -> Told | None:
         """Every flag counts, whatever its value."""
