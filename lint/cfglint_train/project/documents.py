@@ -92,11 +92,13 @@ class Documents:
         except (OSError, ValueError, RecursionError, DocumentError):
             return None
 
-    def skip(self, path: str, reason: str, source: bytes = b"") -> None:
-        """Note a file that is no configuration. `source` is its text, where that may be another tool's."""
+    def skip(self, path: str, reason: str, source: bytes = b"", tool: str = "") -> None:
+        """Note a file that is no configuration. `source` is its text, where that may be another tool's; `tool` is that
+        tool, where it is known.
+        """
         from cfglint_train.project.lookalikes import looks_like  # only where a file is left out
 
-        self.skipped.append(Skipped(path, reason, path in self.sources.asked, looks_like(path, source)))
+        self.skipped.append(Skipped(path, reason, path in self.sources.asked, tool or looks_like(path, source)))
 
     def ignore(self, path: str, reason: str) -> None:
         """Note a file that no report mentions."""

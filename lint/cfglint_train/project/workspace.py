@@ -134,6 +134,10 @@ class Workspace:
         if not found:
             self.documents.skip(document.path, "its keys belong to no known configuration", document.source)
             return []
+        replacing = self._replacing(document)
+        if replacing:
+            self.documents.skip(document.path, f"{replacing} replaces its trainers", tool=replacing)
+            return []
         framework = frameworks.load(name)
         all_count = self.idle and framework.keys is not None and framework.keys.idle_too
         training = found if all_count else [one for one in found if one.role not in ("other", "unread", "program")]
@@ -156,6 +160,14 @@ class Workspace:
         for config in configs:
             self._settle(config, stated)
         return configs
+
+    def _replacing(self, document: Document) -> str:
+        """The package that replaces what a Python file trains with; empty where there is none."""
+        if document.syntax != "python" or not self.sources.roots.around(document.path)[1]:
+            return ""
+        from cfglint_train.project.replaced import replacing
+
+        return replacing(document.path, self.repositories.index(document.path))
 
     def _stated(self, framework: frameworks.Framework, document: Document) -> ReleaseStatements:
         """The statements about releases around a main configuration: by flags, settings and requirement files, by a

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cfglint_train.frameworks.trl.script import Settings
 
-_REPLACING: Final = ("unsloth",)
+REPLACING: Final = ("unsloth",)
 """Packages that replace trainers and their arguments by others as they are imported."""
 
 
@@ -75,7 +75,7 @@ def packages(document: PythonDocument) -> set[str]:
 
 def replaced_by(modules: set[str]) -> str | None:
     """The package among some that replaces trainers."""
-    return next((name for name in _REPLACING if name in modules), None)
+    return next((name for name in REPLACING if name in modules), None)
 
 
 def prepare(document: Document, plain: bool = False) -> list[Settings]:

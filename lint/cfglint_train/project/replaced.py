@@ -1,0 +1,35 @@
+"""Packages that replace the trainers of a Python file: the program that imports the file imports them before it."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.trl.script_runs import REPLACING
+from cfglint_train.project.index import MAX_SCRIPT, RepositoryIndex
+
+_IMPORT: Final = rb"^[ \t]*(?:from[ \t]+(?:[\w.]*\.)?%s(?:\.\w+)*[ \t]+import\b|import[ \t]+(?:[\w.]*\.)?%s\b)"
+"""An import of a module, or from it; at the start of a line."""
+
+
+def replacing(path: str, index: RepositoryIndex) -> str:
+    """The package that the programs which import a Python file import before it; empty where there is none."""
+    module = os.path.splitext(os.path.basename(path))[0]
+    importing, own = _importing(module), regular_files.tidy(os.path.abspath(path))
+    for package in REPLACING:
+        first = _importing(package)
+        for program in index.pythons_having((package,), module):
+            if program == own:
+                continue
+            text = regular_files.read(program)[:MAX_SCRIPT]
+            ours, theirs = importing.search(text), first.search(text)
+            if ours is not None and theirs is not None and theirs.start() < ours.start():
+                return package
+    return ""
+
+
+def _importing(module: str) -> re.Pattern[bytes]:
+    name = re.escape(os.fsencode(module))
+    return re.compile(_IMPORT % (name, name), re.MULTILINE)
