@@ -7,7 +7,7 @@ those that no release declares, as code reads them from a plain mapping.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from cfglint_schemas import form
@@ -23,12 +23,14 @@ _BEHAVIOUR: Final = frozenset(("ignored", "requires", "deprecated"))
 class VendoredVocabulary(Vocabulary):
     """The vocabulary of a copy, for the releases that upstream's behaviour is known of."""
 
-    __slots__ = ("folder",)
+    __slots__ = ("asks", "folder")
 
-    def __init__(self, framework: str, text: str, folder: str) -> None:
+    def __init__(self, framework: str, text: str, folder: str, asks: Callable[[Collection[str], bool], bool]) -> None:
         super().__init__(framework, text)
         self.folder = folder
         """Where the copy lies, as messages name it."""
+        self.asks = asks
+        """Whether a condition of its code has all of some words; with True, one that ends the program."""
 
 
 def overlaid(upstream: Json, table: Table) -> str:

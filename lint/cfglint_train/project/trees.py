@@ -22,6 +22,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Constraint, is_final, release_key
 from cfglint_train.frameworks.registry import Listed
+from cfglint_train.project.copied_code import CopiedCode
 from cfglint_train.project.pins.readers import COPIED, Pin
 from cfglint_train.project.pins.search import Settled
 from cfglint_train.version import VERSION
@@ -150,7 +151,7 @@ def vocabulary(copy: Copy, listed: Listed, shown: str, cache_folder: str | None)
     if text is None or not text.endswith(END):  # it was cut off
         text = _read(copy, listed)
         cache.put(digest, text)
-    return VendoredVocabulary(listed.vocabulary, text, shown)
+    return VendoredVocabulary(listed.vocabulary, text, shown, CopiedCode(copy.folder).asks)
 
 
 def _declared(copy: Copy, known: Collection[str]) -> Iterator[str]:

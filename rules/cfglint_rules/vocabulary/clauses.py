@@ -172,16 +172,34 @@ def _reached(clause: Clause, config: Config) -> Reach | None:
 
 def _of_copy(clause: Clause, reach: Reach, row: Row, settings: Settings) -> Reach:
     """The reach of a clause in a copy of the framework whose code is not upstream's: it need not do the same, and may
-    have another way to give what a run cannot do without.
+    have another way to give what a run cannot do without. Where a condition of its code has all the settings and words
+    that the clause tests, it does what upstream does.
     """
     name = own(settings.config)
     copy = settings.config.vocabulary
     if not name or copy is None:
         return reach
+    refuses = clause.severity == "error"
+    if clause.severity != "info" and copy.asks(set(_words_tested(row, settings)), refuses):
+        return reach
     note = f"the copy in `{copy.folder}`, which has a setting of its own (`{name}`), does what its release does"
-    lacks = clause.severity == "error" and any(settings.value(one) is MISSING for one in _named(row))
-    gravest = max("info" if lacks else "error", reach.gravest, key=SEVERITIES.index)
+    lacks = refuses and any(settings.value(one) is MISSING for one in _named(row))
+    unlike = clause.severity == "warning" and clause.package is None
+    gravest = max("info" if lacks or unlike else "error", reach.gravest, key=SEVERITIES.index)
     return reach._replace(gravest=gravest, grounds=(*reach.grounds, Ground("vocabulary", copy.folder, "assumed", note)))
+
+
+def _words_tested(row: Row, settings: Settings) -> Iterator[str]:
+    """What a condition of code has that tests the same as a clause: the last names of its settings, as they are spelled
+    here, and those of their values that the clause lists. What makes a setting idle is tested without what is absent.
+    """
+    for name, test in row["when"].items():
+        value = settings.value(name)
+        if name.startswith("@") or ("severity" in row and (value is MISSING or value is None)):
+            continue
+        yield settings.shown(name).lstrip("-").rpartition(".")[2]
+        if isinstance(value, str) and not isinstance(test, str) and value in test.get("in", ()):
+            yield value
 
 
 def _covers(clause: Clause, release: str) -> bool:
