@@ -58,6 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], metavar="WORD", help="only cases whose id contains it")
     parser.add_argument("--list", action="store_true", help="print the cases")
     parser.add_argument("--dry-run", action="store_true", help="tiny shapes on a CPU, without figures")
+    parser.add_argument("--shared", action="store_true", help="other processes use the GPU: leave its driver out")
     parser.add_argument("--local_rank", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     world = int(os.environ.get("WORLD_SIZE", "1"))
@@ -83,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
     known = done(path)
     wanted = [case for case in wanted if case.id not in known]
     if world == 1:
-        alone(wanted, path, options.minutes, options.dry_run)
+        alone(wanted, path, options.minutes, options.dry_run, options.shared)
     else:
         together(options, wanted, path)
     return 0

@@ -56,6 +56,8 @@ class Case(NamedTuple):
     lora: int = 0
     targets: str = "all-linear"
     """Matrices with adapters: all-linear, or names with commas."""
+    dropout: float = 0.0
+    """Of the adapters' input."""
     quantization: str = "none"
     """none, nf4."""
     prepared: bool = False
@@ -101,6 +103,9 @@ def _losses() -> Iterator[Case]:
     yield Case("loss-1b-512x1", sequence=512, micro=1)
     yield Case("liger-1b", liger=True)
     yield Case("liger-1b-ac", liger=True, checkpointing=True)
+    yield Case("liger-1b-8192x2-ac", sequence=8192, micro=2, liger=True, checkpointing=True)
+    yield Case("liger-1b-512x2", sequence=512, micro=2, liger=True)
+    yield Case("liger-3b-ac", B3, 4096, 1, liger=True, checkpointing=True)
     yield Case("loss-8b-ac-8192x4", B8, 8192, checkpointing=True)
 
 
@@ -114,12 +119,20 @@ def _activations() -> Iterator[Case]:
     for precision in ("amp", "amp_bf16w", "fp32"):
         yield Case(f"precision-1b-{precision}", precision=precision)
         yield Case(f"precision-1b-{precision}-ac", precision=precision, checkpointing=True)
+    yield Case("precision-1b-fp32-1024x1", sequence=1024, micro=1, precision="fp32")
+    yield Case("precision-1b-fp32-padded", sequence=1024, micro=2, precision="fp32", padding=True)
+    yield Case("precision-phi-3-fp32-1024x1-8", "microsoft/Phi-3-mini-4k-instruct", 1024, 1, "fp32", layers=8)
     yield Case("lora-8b", B8, 2048, 2, lora=16)
     yield Case("lora-8b-ac", B8, 4096, 2, lora=16, checkpointing=True)
     yield Case("lora-8b-autocast-ac", B8, 4096, 4, "amp_bf16w", lora=16, checkpointing=True)
     yield Case("lora-8b-queries-values", B8, 2048, 2, lora=16, targets="q_proj,v_proj")
+    yield Case("lora-8b-dropout", B8, 2048, 1, "amp_bf16w", lora=16, dropout=0.05)
     yield Case("lora-1b-r256", lora=256, precision="amp_bf16w")
     yield Case("qlora-8b", B8, 2048, 2, "amp_bf16w", lora=16, quantization="nf4")
+    yield Case("qlora-8b-16-bit", B8, 2048, 1, lora=16, quantization="nf4")
+    yield Case("qlora-8b-queries-values", B8, 2048, 2, "amp_bf16w", lora=16, targets="q_proj,v_proj",
+               quantization="nf4")  # fmt: skip
+    yield Case("qlora-8b-prepared", B8, 2048, 1, "amp_bf16w", lora=16, quantization="nf4", prepared=True)
     yield Case("qlora-8b-ac", B8, 4096, 2, "amp_bf16w", lora=16, quantization="nf4", checkpointing=True)
     yield Case("qlora-8b-prepared-ac", B8, 4096, 2, "amp_bf16w", lora=16, quantization="nf4", prepared=True,
                checkpointing=True)  # fmt: skip
@@ -135,11 +148,23 @@ def _trainers() -> Iterator[Case]:
         yield Case(f"{trainer}-8b-lora-ac", B8, 2048, 4, "amp_bf16w", trainer=trainer, lora=16, checkpointing=True)
         yield Case(f"{trainer}-8b-qlora-ac", B8, 2048, 4, "amp_bf16w", trainer=trainer, lora=16, quantization="nf4",
                    prepared=True, checkpointing=True)  # fmt: skip
+    varying = tuple(200 + 331 * step % 1800 for step in range(40))
+    for trainer, case in (("hf", Case("")), ("sft", Case("")), ("sft", Case("", B8, lora=16))):
+        size = "8b-lora" if case.lora else "1b"
+        precision = "amp_bf16w" if case.lora else "amp"
+        yield case._replace(id=f"{trainer}-{size}-varying-ac", trainer=trainer, precision=precision, lengths=varying,
+                            checkpointing=True)  # fmt: skip
+    yield Case("sft-8b-lora-dropout-ac", B8, 2048, 4, "amp_bf16w", trainer="sft", lora=16, dropout=0.05,
+               checkpointing=True)  # fmt: skip
+    yield Case("sft-8b-pure-adafactor-ac", B8, 2048, 2, trainer="sft", optimizer="adafactor", checkpointing=True)
+    yield Case("hf-1b-pure-8bit", trainer="hf", optimizer="8bit")
     yield Case("hf-1b-pure", trainer="hf")
     yield Case("hf-1b-foreach", trainer="hf", precision="amp", optimizer="foreach")
     yield Case("hf-1b-8bit-ac", trainer="hf", precision="amp", optimizer="8bit", checkpointing=True)
     yield Case("hf-1b-adafactor-ac", trainer="hf", precision="amp", optimizer="adafactor", checkpointing=True)
     yield Case("dpo-1b-ac", sequence=1024, precision="amp", trainer="dpo", checkpointing=True)
+    yield Case("dpo-1b-pure-ac", sequence=1024, trainer="dpo", checkpointing=True)
+    yield Case("dpo-1b-512x2", sequence=512, micro=2, precision="amp", trainer="dpo")
     yield Case("dpo-1b-lora-ac", sequence=1024, precision="amp_bf16w", trainer="dpo", lora=16, checkpointing=True)
     yield Case("dpo-8b-qlora-ac", B8, 1024, 2, "amp_bf16w", trainer="dpo", lora=16, quantization="nf4", prepared=True,
                checkpointing=True)  # fmt: skip
@@ -170,7 +195,7 @@ def _families() -> Iterator[Case]:
     for model in MODELS:
         name = model.rsplit("/", 1)[-1].lower()
         eager = "eager" if "gemma-2" in name else "sdpa"
-        first = 0 if any(size in name for size in ("-0.6b", "-1b", "-3b", "-mini")) else 8
+    XX
         yield Case(f"family-{name}-ac", model, 4096, 1, attention=eager, checkpointing=True, layers=first)
         yield Case(f"family-{name}", model, 2048, 1, attention=eager, layers=first)
 

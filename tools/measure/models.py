@@ -55,7 +55,10 @@ def build(case: Case, device: str, dry: bool) -> Any:
 
         targets = case.targets if case.targets == "all-linear" else case.targets.split(",")
         model = get_peft_model(
-            model, LoraConfig(r=case.lora, lora_alpha=16, target_modules=targets, task_type="CAUSAL_LM")
+            model,
+            LoraConfig(
+                r=case.lora, lora_alpha=16, lora_dropout=case.dropout, target_modules=targets, task_type="CAUSAL_LM"
+            ),
         )
     if case.checkpointing and not case.trainer:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -80,6 +83,9 @@ def quantise(model: Any, device: str) -> None:
                 module.weight.data, requires_grad=False, quant_type="nf4", compress_statistics=True
             )
             setattr(parent, path.rpartition(".")[2], four.to(device))
+    del module, four
+    if device == "cuda":  # a loader quantises one matrix after the other, and no room of whole ones is left behind
+        torch.cuda.empty_cache()
 
 
 def optimizer_for(case: Case, parameters: list[Any], dry: bool) -> Any:

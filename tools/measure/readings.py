@@ -11,9 +11,11 @@ from collections.abc import Iterator
 class Readings:
     """Counters of torch's allocator and of the driver at named moments."""
 
-    def __init__(self, dry: bool) -> None:
+    def __init__(self, dry: bool, shared: bool = False) -> None:
         import torch
 
+        self.shared = shared
+        """Other processes use the card, so that the driver's figure is not this one's."""
         self.cuda = None if dry else torch.cuda
         self.phases: dict[str, dict[str, int | None]] = {}
         if self.cuda is not None:
@@ -51,7 +53,7 @@ class Readings:
 
     def driver(self) -> int | None:
         """What the card gives all processes beyond this one's reserve."""
-        if self.cuda is None:
+        if self.cuda is None or self.shared:
             return None
         free, total = self.cuda.mem_get_info()
         return int(total - free - self.cuda.memory_reserved())

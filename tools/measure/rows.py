@@ -27,7 +27,7 @@ PACKAGES = ("torch", "transformers", "peft", "accelerate", "safetensors", "bitsa
             "trl")  # fmt: skip
 
 
-def measure(case: Case, dry: bool) -> dict[str, Any]:
+def measure(case: Case, dry: bool, shared: bool) -> dict[str, Any]:
     """Run a case: the figures of its row. Raises whatever the step raises."""
     import torch
 
@@ -35,7 +35,7 @@ def measure(case: Case, dry: bool) -> dict[str, Any]:
     device = "cpu" if dry else "cuda"
     if case.strategy != "none":
         start_distributed(dry)
-    readings = Readings(dry)
+    readings = Readings(dry, shared)
     row: dict[str, Any] = {"context": readings.driver()}
     if case.trainer:
         return {**row, **trained(case, build(case, device, dry), readings, dry)}
@@ -101,7 +101,7 @@ def needs(case: Case) -> str:
     return next((name for name in wanted if importlib.util.find_spec(name) is None), "")
 
 
-def row_of(case: Case, dry: bool) -> dict[str, Any]:
+def row_of(case: Case, dry: bool, shared: bool = False) -> dict[str, Any]:
     """A case's row, whatever becomes of it."""
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     head = {"schema": SCHEMA, "id": case.id, "rank": rank, "world": world, "dry": dry, "config": case._asdict()}
@@ -111,7 +111,7 @@ def row_of(case: Case, dry: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     outcome, error = "ok", ""
     try:
-        found = measure(case, dry)
+        found = measure(case, dry, shared)
     except Exception as failure:  # a case that fails is a row, too
         text = f"{type(failure).__name__}: {failure}"
         outcome = "oom" if "out of memory" in text.lower() or "OutOfMemory" in text else "error"

@@ -34,7 +34,7 @@ def _settings(case: Case, folder: str, dry: bool) -> dict[str, Any]:
     """The arguments that all trainers share."""
     names = {"fused": "adamw_torch_fused", "foreach": "adamw_torch", "8bit": "adamw_bnb_8bit"}
     return {
-        "output_dir": folder, "max_steps": STEPS, "per_device_train_batch_size": case.micro,
+        "output_dir": folder, "max_steps": 10 if case.lengths else STEPS, "per_device_train_batch_size": case.micro,
         "gradient_accumulation_steps": case.accumulation, "bf16": case.precision.startswith("amp"),
         "optim": "adamw_torch" if dry else names.get(case.optimizer, case.optimizer), "report_to": [],
         "save_strategy": "no", "logging_steps": 1, "use_liger_kernel": case.liger,
@@ -43,17 +43,22 @@ def _settings(case: Case, folder: str, dry: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _length(case: Case, dry: bool) -> int:
-    return 32 if dry else case.sequence
+def _rows(case: Case, dry: bool) -> list[list[int]]:
+    """Sequences of random tokens, of the case's length or lengths."""
+    import torch
+
+    lengths = case.lengths or (case.sequence,) * ROWS
+    return [torch.randint(0, 500, (32 if dry else length,)).tolist() for length in lengths]
 
 
 def _plain(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
-    import torch
+    """Rows of several lengths are padded to the longest of their batch."""
     import transformers
 
-    rows = [{"input_ids": ids, "labels": ids.clone()} for ids in torch.randint(0, 500, (ROWS, _length(case, dry)))]
-    settings = transformers.TrainingArguments(**settings)
-    return transformers.Trainer(model=model, args=settings, train_dataset=rows)
+    rows = [{"input_ids": ids} for ids in _rows(case, dry)]
+    collator = transformers.DataCollatorForLanguageModeling(_tokenizer(), mlm=False)
+    return transformers.Trainer(model=model, args=transformers.TrainingArguments(**settings), train_dataset=rows,
+                                data_collator=collator)  # fmt: skip
 
 
 def _tokenizer() -> Any:
@@ -71,13 +76,11 @@ def _tokenizer() -> Any:
 
 def _sft(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
     import datasets
-    import torch
     import trl
 
-    length = _length(case, dry)
-    rows = datasets.Dataset.from_dict({"input_ids": torch.randint(0, 500, (ROWS, length)).tolist()})
-    settings = trl.SFTConfig(**settings, max_length=length)
-    return trl.SFTTrainer(model=model, args=settings, train_dataset=rows, processing_class=_tokenizer())
+    rows = datasets.Dataset.from_dict({"input_ids": _rows(case, dry)})
+    arguments = trl.SFTConfig(**settings, max_length=case.sequence)
+    return trl.SFTTrainer(model=model, args=arguments, train_dataset=rows, processing_class=_tokenizer())
 
 
 def _dpo(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
@@ -86,7 +89,7 @@ def _dpo(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
     import torch
     import trl
 
-    length = _length(case, dry)
+    length = 32 if dry else case.sequence
     prompt = length // 4
 
     def text(size: int) -> list[str]:
@@ -95,7 +98,7 @@ def _dpo(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
     rows = datasets.Dataset.from_dict(
         {"prompt": text(prompt), "chosen": text(length - prompt - 1), "rejected": text(length - prompt - 1)}
     )
-    settings = trl.DPOConfig(**settings, max_length=length)
+    arguments = trl.DPOConfig(**settings, max_length=length)
     reference = None if case.lora else build(case, "cpu" if dry else "cuda", dry).requires_grad_(False)
-    return trl.DPOTrainer(model=model, ref_model=reference, args=settings, train_dataset=rows,
+    return trl.DPOTrainer(model=model, ref_model=reference, args=arguments, train_dataset=rows,
                           processing_class=_tokenizer())  # fmt: skip

@@ -67,7 +67,25 @@ def as_published(row: Row) -> Row:
     }
     if config.get("lengths") and config.get("expandable"):
         return Row(name, {**head, "unmapped": "expandable segments have no formula"})
-    return Row(name, {**head, "plan": _plan(config, world)})
+    if config.get("layers"):
+        head["shape"] = {"layers": config["layers"]}
+    return Row(name, {**head, "plan": {**_plan(config, world), **_of_trainer(config)}})
+
+
+def _of_trainer(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What TRL 1.14's trainers add to a case: the chunked loss of its SFT, and a reference model of its DPO."""
+    trainer = config.get("trainer")
+    if trainer == "sft" and not config.get("liger"):
+        return {"activations.fused_loss": "checkpointed_half"}
+    if trainer == "dpo":
+        return {
+            "method.stage": "dpo",
+            "method.reference_model": "adapter-off" if config.get("lora") else "full",
+            "batch.pairs": True,
+            "activations.fused_loss": "row_kernel",
+            "activations.passing_logits": 10,
+        }
+    return {}
 
 
 def _plan(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
@@ -78,12 +96,12 @@ def _plan(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "method.tuning": "lora" if lora else "full",
         "precision.params": "fp32" if lora else held,
-        "precision.frozen": held,
+        "precision.frozen": "fp32" if config.get("prepared") else held,
         "precision.grads": "fp32" if lora else held,
         "precision.compute": "fp32" if precision == "fp32" else "bf16",
         "precision.autocast": precision.startswith("amp"),
         "precision.master": "none",
-        "optimizer.name": "adamw",
+        "optimizer.name": "adafactor" if config.get("optimizer") == "adafactor" else "adamw",
         "optimizer.implementation": _OPTIMIZERS.get(str(config.get("optimizer")), "fused"),
         "batch.micro": config.get("micro"),
         "batch.accumulation": config.get("accumulation") or 1,
@@ -95,6 +113,7 @@ def _plan(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
         "activations.checkpointing": "full" if config.get("checkpointing") else "none",
         "activations.fused_loss": "liger" if config.get("liger") else "none",
         "activations.liger_layers": bool(config.get("liger")),
+        "activations.compile": bool(config.get("compiled")),
         "launch.nodes": 1,
         "launch.gpus_per_node": world,
         "parallel.strategy": "none" if strategy == "none" else "zero" if strategy.startswith("zero") else strategy,
@@ -104,7 +123,7 @@ def _plan(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
     if lora:
         fields |= {
             "method.lora_rank": lora,
-            "method.lora_targets": ("all-linear",),
+            "method.lora_targets": tuple(str(config.get("targets") or "all-linear").split(",")),
             "method.quantization": config.get("quantization") or "none",
             "method.double_quantization": True,
             "precision.adapter": "fp32",
