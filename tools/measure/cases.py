@@ -195,7 +195,7 @@ def _families() -> Iterator[Case]:
     for model in MODELS:
         name = model.rsplit("/", 1)[-1].lower()
         eager = "eager" if "gemma-2" in name else "sdpa"
-    XX
+        first = 0 if any(size in name for size in ("-0.6b", "-1b", "-3b", "-mini")) else 4
         yield Case(f"family-{name}-ac", model, 4096, 1, attention=eager, checkpointing=True, layers=first)
         yield Case(f"family-{name}", model, 2048, 1, attention=eager, layers=first)
 
