@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-TRACED = Path(__file__).parents[2] / "lint" / "memory" / "calibration" / "traced.jsonl"
+TRACED = Path(__file__).parents[2] / "lint" / "cfglint_train" / "evidence" / "data" / "traced.jsonl"
 
 
 class Row(NamedTuple):
@@ -202,7 +202,9 @@ def model_rows() -> Iterator[Row]:
          (2048, 2, {"lora": 16}), (2048, 2, {"lora": 16, "precision": "amp_bf16w"}),
          (2048, 2, {"lora": 16, "lora_targets": "q_proj,v_proj"}),
          (4096, 4, {"lora": 16, "precision": "amp_bf16w", "checkpointing": True}),
-         (2048, 2, {"lora": 16, "precision": "amp_bf16w", "lora_dropout": 0.05})),
+         (2048, 2, {"lora": 16, "precision": "amp_bf16w", "lora_dropout": 0.05}),
+         (2048, 1, {"lora": 16, "precision": "amp"}),
+         (2048, 1, {"lora": 16, "precision": "amp", "checkpointing": True})),
         ("llama3.1-70b", (4096, 1, {"checkpointing": True})),
         ("llama2-7b", (4096, 1, {}), (1024, 1, {"precision": "amp"})),
         ("mistral-7b", (4096, 2, {}), (8192, 2, {"checkpointing": True}),

@@ -170,7 +170,7 @@ def activations(setup: Setup) -> Activations | None:
             rows.append((first, end, kept, 0.0, _again(cost, setup) + more, cost.weight_gradients, running))
         else:
             top = peak(cost.backward, tokens) + cost.saved_input * tokens
-            copies = cost.fixed_saved + cost.made
+            copies = cost.copies
             kept = (cost.saved - elsewhere) * tokens
             rows.append((first, end, kept, copies, top, cost.weight_gradients, running))
     kept_total = copies_total = gradients_total = 0.0

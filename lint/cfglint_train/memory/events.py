@@ -154,7 +154,7 @@ def _loss(step: _Step, flow: Activations, end: Head) -> Iterator[Event]:
     parts = {
         **step.base,
         ACTIVATIONS: flow.kept + end.cost.saved * tokens + step.kept_masks,
-        WEIGHT_COPIES: flow.copies + end.cost.fixed_saved,
+        WEIGHT_COPIES: flow.copies + end.cost.copies,
         GATHERED: step.gathered[1],
     }
     yield Event("forward", "the loss", step.lasting, {**parts, LOGITS: end.forward + end.fixed_forward})
@@ -168,10 +168,10 @@ def _loss(step: _Step, flow: Activations, end: Head) -> Iterator[Event]:
         buffers = {**step.base, GATHERED: 2 * (setup.gathered * root + setup.unit_bytes * unit)}
         yield Event("forward", "the first gather", step.lasting, buffers)
     if setup.checkpointing != "none":  # autocast's cache is dropped when the forward pass ends
-        parts[WEIGHT_COPIES] = end.cost.fixed_saved
+        parts[WEIGHT_COPIES] = end.cost.copies
     yield Event("backward", "the loss", step.lasting, {**parts, LOGITS: end.backward + end.fixed_backward})
     if end.loss is not NOTHING:
-        held = end.cost.saved * tokens + end.cost.fixed_saved
+        held = end.cost.saved * tokens + end.cost.copies
         parts[BACKWARD] = peak(end.cost.backward, tokens) - held + end.added
         if setup.head_trained:  # its gradient is there, and the weight is updated at once where that is so
             parts[BACKWARD] += transients.updating(setup, transients.head_elements(setup))

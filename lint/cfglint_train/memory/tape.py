@@ -89,6 +89,11 @@ class Cost(Frozen):
     operations: Selected
     """Kept where the outputs of attention and of every second matrix product are (torchtitan, OLMo-core)."""
 
+    @property
+    def copies(self) -> float:
+        """Bytes of weights, copied or made, that the forward pass leaves."""
+        return self.fixed_saved + self.made
+
 
 def peak(moments: tuple[Moment, ...], tokens: int) -> float:
     """The highest moment for `tokens` tokens, in bytes."""
@@ -196,7 +201,7 @@ class Tape:
         source_bytes = size[source] if source in holders else 0
         saved = sum(storage[item] for item in holders)
         forward, copies = self._forward(storage, holders)
-        made = sum(operation.made + operation.unpacked for operation in self.operations)
+        made = sum(operation.made + operation.unpacked for operation in self.operations if self.needs[operation.output])
         backward, gradients, waiting = self._backward(
             size, storage, saves, holders, (saved, copies + made, output, accumulates)
         )
@@ -253,7 +258,7 @@ class Tape:
             copies += operation.weight_copy
             new = operation.made + operation.unpacked
             moments.append((live, copies + made + new + operation.unpacking + operation.fixed_scratch))
-            made += new if holders else 0
+            made += new if holders and self.needs[operation.output] else 0
         return moments, copies
 
     def _backward(

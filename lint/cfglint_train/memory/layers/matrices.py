@@ -90,7 +90,8 @@ class Matrices:
         inner = self.cast(x, element)
         copied = mode.autocast and mode.weight == 4
         # Autocast makes a 16-bit copy of an fp32 weight. The backward pass drops the copy, then casts the 16-bit
-        # gradient to fp32: the gradient takes the copy's place.
+        # gradient to fp32: the gradient takes the copy's place. A frozen weight's copy is not cached (torch,
+        # autocast_mode.cpp, `cached_cast`): it stays where the input's gradient needs it.
         out = tape.apply(
             (inner,),
             width,
@@ -98,9 +99,9 @@ class Matrices:
             saves=(inner,) if mode.trained or mode.keeps_inputs else (),
             fixed_scratch=mode.dequantized * elements if mode.quantized and not mode.unpacks else 0,
             weight_gradient=elements * mode.weight if mode.trained else 0,
-            weight_copy=2 * elements if copied else 0,
+            weight_copy=2 * elements if copied and mode.trained else 0,
             mark="matrix",
-            unpacked=2 * elements if mode.quantized and mode.unpacks else 0,
+            unpacked=2 * elements if (mode.quantized and mode.unpacks) or (copied and not mode.trained) else 0,
             unpacking=3 * elements if mode.quantized and mode.unpacks else 0,
         )
         return self.adapt(x, out, leaf) if mode.rank and self.targeted(leaf) else out
@@ -186,13 +187,15 @@ class Matrices:
     def stacked(self, rows: int, width: float, elements: float) -> int:
         """A product for each expert, of stacked weights."""
         mode = self.mode
+        copied = 2 * elements if mode.autocast and mode.weight == 4 else 0
         return self.tape.apply(
             (rows,),
             width,
             self.tape.element[rows],
             saves=(rows,) if mode.trained else (),
             weight_gradient=elements * mode.weight if mode.trained else 0,
-            weight_copy=2 * elements if mode.autocast and mode.weight == 4 else 0,
+            weight_copy=copied if mode.trained else 0,
+            unpacked=0 if mode.trained else copied,
         )
 
     def add(self, x: int, y: int) -> int:
