@@ -449,6 +449,7 @@ def test_models_of_ppo():
     made = plan(stage="ppo", finetuning_type="full", reward_model="x/r", reward_model_type="full")
     assert [role.name for role in made.model.roles] == ["actor", "reference", "reward"]
     assert made.rollout.engine == "hf"
+    assert made.rollout.gathers
 
 
 def test_layers_of_a_frozen_language_model_are_not_checkpointed():

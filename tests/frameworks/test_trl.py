@@ -104,6 +104,8 @@ def test_the_trainer_by_the_launch(tmp_path, command):
         (GRPO + "use_vllm: true\n", "1.16.0", "rollout.mode", "colocate"),
         (GRPO + "use_vllm: true\n", "0.24.0", "rollout.mode", "server"),
         (GRPO + "use_vllm: true\n", "0.16.1", "rollout.mode", "server"),
+        (GRPO, "1.16.0", "rollout.gathers", True),
+        (GRPO + "ds3_gather_for_generation: false\n", "1.16.0", "rollout.gathers", False),
     ],
 )
 def test_defaults_are_those_of_the_release_and_the_trainer(text, release, field, value):

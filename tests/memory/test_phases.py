@@ -241,3 +241,23 @@ def test_a_quantised_model_may_wait_whole_on_every_gpu() -> None:
     whole = gpu(estimate(plan(**fields, model__init_device="cuda"), LLAMA_8B), "load")
     assert part(whole, "frozen parameters") == 2 * LLAMA_8B.parameters
     assert part(gpu(estimate(plan(**fields), LLAMA_8B), "load"), "frozen parameters") == 2 * LLAMA_8B.parameters // 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "gathered"),
+    [
+        ({}, 2),
+        ({"rollout.gathers": False}, 0),
+        ({"rollout.engine": "vllm", "rollout.mode": "server"}, 0),
+        ({"parallel.zero_stage": 2}, 0),
+    ],
+)
+def test_training_code_that_generates_gathers_what_zero_3_sharded(changes: dict[str, Any], gathered: int) -> None:
+    job = zero(3, 8, rollout__engine="hf", rollout__mode="colocate", rollout__gathers=True).with_(changes)
+    phase = estimate(job, LLAMA_8B).phase("rollout")
+    if not gathered:
+        assert phase is None
+        return
+    assert phase is not None
+    assert phase.gpu is not None
+    assert part(phase.gpu, "gathered parameters") == gathered * LLAMA_8B.parameters

@@ -170,6 +170,7 @@ GATHERED: Final = Component(
     "{gathered_ahead} elements x {gathered} B + {gathered_quantized} elements x {quantized_gather} B",
     # FSDP: all of it, units while a layer and while the loss runs, the first gather, the reduction of the root
     "{rank_elements} elements x {gathered} B",
+    "{trained} trained elements x {gathered} B + {frozen_bytes} B of frozen weights",
     "{root} elements outside the layers x {gathered} B + 2 layers x {unit} elements x {unit_bytes} B",
     "{root_or_head} elements outside the layers x {gathered} B + {unit} elements of a layer x {unit_bytes} B",
     "2 copies x {root} elements outside the layers x {gathered} B"

@@ -470,7 +470,8 @@ def _rollout(frame: _Frame, states: States, flow: Activations | None, missing: l
     size = rollout.pool(plan, frame.capacity)
     if size is None:
         missing.append("rollout.utilization")
-    if not size and not plan.model.roles:
+    gathered = rollout.whole(frame.setup, plan)
+    if not size and not gathered and not plan.model.roles:
         return None
     asleep = (MASTER, OPTIMIZER, PAGED) if plan.rollout.train_sleep else ()
     held = {component: size for component, size in frame.steady.items() if component not in asleep}
@@ -479,8 +480,9 @@ def _rollout(frame: _Frame, states: States, flow: Activations | None, missing: l
         if frame.setup.zero_stage == 3:
             held[GRADIENTS] = states.accumulated
     found = []
-    if size:
-        found.append(Phase("rollout", "generation", frame.gpu({**held, ENGINE: size}, ROLLOUT_FIELDS, steady=False)))
+    if size or gathered:
+        parts = {**held, ENGINE: size or 0.0, GATHERED: gathered}
+        found.append(Phase("rollout", "generation", frame.gpu(parts, ROLLOUT_FIELDS, steady=False)))
     if plan.model.roles and flow is not None:
         from cfglint_train.memory.groups import scored_tokens
 

@@ -36,6 +36,7 @@ EVAL_FIELDS: Final[frozenset[Field]] = frozenset(("eval.enabled", "eval.strategy
 ROLLOUT_FIELDS: Final[frozenset[Field]] = frozenset(
     (
         "rollout.engine",
+        "rollout.gathers",
         "rollout.mode",
         "rollout.sleep",
         "rollout.tensor",

@@ -20,6 +20,17 @@ def pool(plan: Plan, capacity: int | None) -> float | None:
     return rollout.utilization * capacity
 
 
+def whole(setup: Setup, plan: Plan) -> float:
+    """Bytes of the model that ZeRO-3 gathers on every GPU while the training code itself generates: trained weights and
+    frozen ones (trl 1.5.0 models/utils.py, unwrap_model_for_generation).
+    """
+    rollout = plan.rollout
+    if rollout.engine != "hf" or not rollout.gathers or setup.zero_stage != 3:
+        return 0.0
+    frozen = setup.frozen_bytes if setup.adapters else setup.frozen * setup.gathered
+    return setup.trained * setup.gathered + frozen
+
+
 def residue(setup: Setup, plan: Plan, woken: bool = False) -> float:
     """Bytes that a sleeping engine leaves. `woken`: its weights are back, because training has sent it new ones.
 

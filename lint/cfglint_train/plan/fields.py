@@ -424,6 +424,8 @@ class Rollout(Frozen):
     sleep: bool | None = None
     train_sleep: bool | None = None
     """Training states leave the GPU during generation."""
+    gathers: bool | None = None
+    """ZeRO-3: the training code generates with the whole model on every GPU (TRL's `ds3_gather_for_generation`)."""
     batch: int | None = None
     """Prompts per rollout."""
     samples_per_prompt: int | None = None

@@ -193,6 +193,7 @@ Field = Literal[
     "rollout.tensor",
     "rollout.sleep",
     "rollout.train_sleep",
+    "rollout.gathers",
     "rollout.batch",
     "rollout.samples_per_prompt",
     "rollout.completions",

@@ -17,6 +17,7 @@ _GENERATED: Final[dict[Field, tuple[str, str]]] = {
     "rollout.samples_per_prompt": ("num_generations", "integer"),
     "rollout.new_tokens": ("max_completion_length", "integer"),
     "rollout.kl_coefficient": ("beta", "number"),
+    "rollout.gathers": ("ds3_gather_for_generation", "boolean"),
 }
 _ENGINE: Final[dict[Field, tuple[str, str]]] = {
     "rollout.utilization": ("vllm_gpu_memory_utilization", "number"),
