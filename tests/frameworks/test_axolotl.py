@@ -377,3 +377,20 @@ def test_axolotl_accepts_what_is_written():
 def test_old_bitsandbytes_keeps_inputs(release, kept):
     main = config({**MINIMAL, "adapter": "qlora", "load_in_4bit": True}, axolotl="0.5.0", bitsandbytes=release)
     assert plan_of(main).method.keeps_inputs is kept
+
+
+@pytest.mark.parametrize(
+    ("keys", "device"),
+    [({"load_in_4bit": True}, "cuda"), ({"load_in_8bit": True}, "cuda"), ({}, None)],
+)
+def test_a_quantised_model_is_read_onto_every_gpu_under_fsdp(keys, device):
+    adapter = "qlora" if "load_in_4bit" in keys else "lora"
+    fsdp = {"fsdp_version": 2, "fsdp_config": {"cpu_ram_efficient_loading": False, "reshard_after_forward": True}}
+    main = config({**MINIMAL, "adapter": adapter, **keys, **fsdp}, axolotl="0.18.0")
+    assert plan_of(main, gpus=2).model.init_device == device
+
+
+@pytest.mark.parametrize(("release", "ahead"), [("5.2.0", True), ("5.4.0", None), ("4.57.0", None)])
+def test_transformers_reads_ahead_of_its_quantiser(release, ahead):
+    main = config({**MINIMAL, "adapter": "qlora", "load_in_4bit": True}, axolotl="0.15.0", transformers=release)
+    assert plan_of(main).method.reads_ahead is ahead

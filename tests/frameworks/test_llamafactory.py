@@ -452,6 +452,12 @@ def test_models_of_ppo():
     assert made.rollout.gathers
 
 
+@pytest.mark.parametrize(("release", "bits", "ahead"), [("5.2.0", 4, True), ("5.4.0", 4, None), ("5.2.0", None, None)])
+def test_transformers_reads_ahead_of_its_quantiser(release, bits, ahead):
+    main = config(minimal(finetuning_type="lora", quantization_bit=bits), transformers=release)
+    assert plan_of(main).method.reads_ahead is ahead
+
+
 def test_layers_of_a_frozen_language_model_are_not_checkpointed():
     source = (REPOSITORY / "fixtures/llamafactory/frozen_language.yaml").read_bytes()
     job = job_of(config(source))

@@ -61,6 +61,7 @@ CHOICES: dict[Field, tuple[Any, ...]] = {
     "method.lora_kernels": (None, None, True),
     "method.lora_kernel_parts": (None, ("mlp",), ("qkv", "o")),
     "method.keeps_inputs": (None, None, True),
+    "method.reads_ahead": (None, None, True),
     "method.reference_model": (None, "full"),
     "method.reference_offload": (None, True),
     "method.virtual_tokens": (16,),

@@ -238,9 +238,43 @@ def test_a_quantised_model_may_wait_whole_on_every_gpu() -> None:
         "precision__adapter": "bf16", "precision__frozen": "bf16", "parallel__strategy": "fsdp2",
         "launch__nodes": 1, "launch__gpus_per_node": 8,
     }  # fmt: skip
-    whole = gpu(estimate(plan(**fields, model__init_device="cuda"), LLAMA_8B), "load")
-    assert part(whole, "frozen parameters") == 2 * LLAMA_8B.parameters
-    assert part(gpu(estimate(plan(**fields), LLAMA_8B), "load"), "frozen parameters") == 2 * LLAMA_8B.parameters // 8
+    weights = 2 * LLAMA_8B.parameters
+
+    def frozen(**more: Any) -> int:
+        return part(gpu(estimate(plan(**{**fields, **more}), LLAMA_8B), "load"), "frozen parameters")
+
+    assert frozen() == weights // 8
+    # FSDP2's shards are made beside the state dict of the whole model, FSDP1's one unit after the other.
+    assert frozen(model__init_device="cuda") == weights + weights // 8
+    assert frozen(model__init_device="cuda", parallel__strategy="fsdp1") == weights
+
+
+def test_the_whole_model_stays_in_the_cache_where_fsdp2_sharded_it() -> None:
+    job = plan(
+        method__tuning="lora", method__lora_rank=8, method__lora_targets=("q_proj",), precision__adapter="bf16",
+        precision__frozen="bf16", parallel__strategy="fsdp2", launch__nodes=1, launch__gpus_per_node=8, batch__micro=1,
+        sequence__length=128,
+    )  # fmt: skip
+    weights = 2 * LLAMA_8B.parameters
+    apart = gpu(estimate(job, LLAMA_8B), "backward")
+    whole = gpu(estimate(job.with_({"model.init_device": "cuda"}), LLAMA_8B), "backward")
+    assert whole.allocated == apart.allocated
+    assert apart.reserved + apart.cached < weights <= whole.reserved + whole.cached < 1.3 * weights
+
+
+def test_weights_that_are_read_ahead_of_their_quantisation() -> None:
+    """All of them may wait in 16 bits; how many do depends on the disk."""
+    job = plan(
+        method__tuning="lora", method__lora_rank=8, method__lora_targets=("q_proj",), method__quantization="nf4",
+        precision__adapter="fp32", precision__frozen="bf16",
+    )  # fmt: skip
+    waits = gpu(estimate(job, LLAMA_8B), "load")
+    ahead = gpu(estimate(job.with_({"method.reads_ahead": True}), LLAMA_8B), "load")
+    quantised = LLAMA_8B.parameters - 2 * EMBEDDING
+    assert part(ahead, "frozen parameters") == pytest.approx(2 * LLAMA_8B.parameters, rel=0.001)
+    assert ahead.allocated - waits.allocated == pytest.approx(1.5 * quantised, rel=0.05)
+    assert ahead.low == pytest.approx(waits.low, rel=0.02)
+    assert ahead.high > ahead.allocated
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,8 @@ FROZEN: Final = Component(
     " + {frozen_quantized} quantised elements x {scale_bytes} B of scales, which no rank shards",
     "{frozen_quantized} quantised elements x {scale_bytes} B of scales, which no rank shards",
     "{frozen_bytes} B of frozen weights; whole on every GPU until they are sharded",
+    "{frozen_quantized} elements that are quantised later x 2 B + {frozen_plain} frozen elements x {plain_bytes} B",
+    "{frozen_bytes} B of frozen weights + {frozen_sharded} B / {parameter_shards} ranks; whole beside their shards",
     weights=True,
     spread=True,
 )

@@ -112,7 +112,10 @@ class _Frame:
         """What every event's bounds are made with, taken apart once."""
         self.cached = (known["cached"], known["cached-loss"]) if setup.varying else None
         self.elsewhere, self.stream_part = transients.streams(setup, self.gathered)
-        self.leftovers = transients.leftovers(setup)
+        self.whole = setup.parameter_shards > 1 and plan.model.init_device == "cuda"
+        self.leftovers = transients.leftovers(setup, self.whole)
+        self.ahead = transients.read_ahead(setup) if plan.method.reads_ahead else 0.0
+        self.pinned = transients.pinned(setup) if self.ahead else 0.0
         modern = hardware is None or (hardware.compute_capability or 9.0) >= 9.0
         # DeepSpeed makes a process group of one rank, too, and NCCL loads its kernels whatever the number of ranks.
         group = "nccl" if setup.world > 1 else "nccl-kernels" if setup.strategy == "zero" else ""
@@ -162,9 +165,9 @@ class _Frame:
             other = max(0.0, passing - loss - parts.get(UPDATE, 0.0))
             kept = other * self.cached[0].expected + loss * self.cached[1].expected
             kept_high = other * self.cached[0].high + loss * self.cached[1].high
-        if step and self.leftovers:  # what making the model left, where this moment does not need it
+        if step and (self.leftovers or self.pinned):  # what making the model left, where this moment does not need it
             rest = self.held[1] + self.leftovers + self.elsewhere - (lasting + flowing + passing * gaps + pools)
-            kept, kept_high = max(kept, rest), max(kept_high, rest)
+            kept, kept_high = max(kept, rest), max(kept_high, rest + self.pinned)
         reserve = (RESERVE, int(passing * gaps + pools))
         low = self.around_low + lasting - paged + flowing * (1 + flow_low)
         flowing_high, reserve_high = flowing * (1 + flow_high), passing * (1 + flow_high) * gaps_high + pools
@@ -345,21 +348,25 @@ def _load(frame: _Frame, held: States) -> Phase:
     parts, event = steady, "the weights on the GPU"
     if setup.loaded and setup.loaded * setup.trained > held.parameters:
         parts, event = {**steady, PARAMETERS: setup.loaded * setup.trained}, "the whole model is on every GPU"
-    elif setup.parameter_shards > 1 and frame.plan.model.init_device == "cuda":
+    elif frame.whole:
         parts, event = {**steady, FROZEN: setup.frozen_bytes}, "the whole model is on every GPU"
+        if setup.strategy == "fsdp2":
+            parts[FROZEN] += held.frozen - setup.frozen_weights.scales
+            event = "shards are made beside the whole model"
     if setup.zero_stage in (1, 2) and setup.trained:
         if setup.loaded > setup.gathered and setup.head_trained:
             parts[BACKWARD] = setup.gathered * transients.head_elements(setup)
         flat = {**steady, BACKWARD: _flattened(frame, held)}
         if sum(flat.values()) > sum(parts.values()):
             parts, event = flat, "DeepSpeed flattens the weights"
+    if frame.ahead:
+        parts, event = {**parts, FROZEN: setup.frozen_bytes + frame.ahead}, "16-bit weights wait to be quantised"
+    budget = frame.gpu(parts, LOAD_FIELDS if frame.whole or frame.ahead else NO_FIELDS, steady=False)
+    if frame.ahead:  # how far the threads run ahead depends on the disk
+        low, high, reserved, pools = budget.spans
+        budget = budget._replace(low=int(budget.low - frame.ahead), spans=(low - frame.ahead, high, reserved, pools))
     staged = host.loading(setup, frame.plan)
-    return Phase(
-        "load",
-        event,
-        frame.gpu(parts, steady=False),
-        None if staged is None else frame.host(staged, LOAD_FIELDS),
-    )
+    return Phase("load", event, budget, None if staged is None else frame.host(staged, LOAD_FIELDS))
 
 
 def _flattened(frame: _Frame, held: States) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
 
-LOAD_FIELDS: Final[frozenset[Field]] = frozenset(("model.init_device", "parallel.cpu_efficient_loading"))
+LOAD_FIELDS: Final[frozenset[Field]] = frozenset(
+    ("method.reads_ahead", "model.init_device", "parallel.cpu_efficient_loading")
+)
 HOST_FIELDS: Final[frozenset[Field]] = frozenset(
     ("data.prefetch", "data.workers", "rollout.mode", "rollout.sleep", "rollout.tensor", "rollout.train_sleep")
 )

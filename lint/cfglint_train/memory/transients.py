@@ -103,18 +103,41 @@ def staged(setup: Setup) -> float:
 _BROADCAST: Final = 250 * 2**20
 
 
-def leftovers(setup: Setup) -> float:
-    """Bytes of cached blocks that making FSDP1's units leaves in the pool of the main stream, which are not needed
-    later.
+def leftovers(setup: Setup, whole: bool) -> float:
+    """Bytes of cached blocks that sharding leaves in the pool of the main stream, which are not needed later.
 
-    A unit's weights come to the GPU one by one, through a buffer, are joined to a flat one, and its shard is copied out
-    of that. The root is the last unit and the largest; of the others the blocks are used again and again.
+    FSDP1: a unit's weights come to the GPU one by one, through a buffer, are joined to a flat one, and its shard is
+    copied out of that. The root is the last unit and the largest; of the others the blocks are used again and again.
+    FSDP2, where the `whole` model is on the GPU: accelerate's `fsdp2_prepare_model` holds its state dict until each
+    weight has a shard (accelerate 1.15.0, utils/fsdp_utils.py; axolotl 0.18.0, monkeypatch/accelerate/fsdp2.py).
     """
+    if setup.strategy == "fsdp2" and whole:
+        return setup.frozen_sharded
     if setup.strategy != "fsdp1" or setup.parameter_shards == 1:
         return 0.0
     root, unit = setup.gathered * root_elements(setup), setup.unit_bytes * unit_elements(setup)
     pieces = sum([2 * size + min(size, _BROADCAST) for size in (root, unit)])
     return pieces - root / setup.parameter_shards
+
+
+def read_ahead(setup: Setup) -> float:
+    """Bytes by which the weights in 16 bits are larger than the quantised ones, where all of them wait on the GPU."""
+    frozen = setup.frozen_weights
+    return frozen.quantized * max(0.0, 2.0 - frozen.quantized_bytes)
+
+
+# A page of the large pool with expandable segments (c10/cuda/CUDACachingAllocator.cpp, kLargeBuffer).
+_PAGE: Final = 20 * 2**20
+
+
+def pinned(setup: Setup) -> float:
+    """Bytes of the pages that reading ahead leaves in torch's cache, at most: each quantised matrix lies among 16-bit
+    ones that are gone, and its first and its last page stay mapped when the cache is given back.
+    """
+    experts = setup.architecture.experts
+    fused = experts is not None and experts.fused
+    inner = [item for item in setup.architecture.linears if item.part == "decoder" and (fused or not item.experts)]
+    return min(read_ahead(setup), 2.0 * _PAGE * sum([item.count for item in inner]))
 
 
 def leaf_elements(setup: Setup) -> float:

@@ -11,6 +11,7 @@ from cfglint_train.frameworks.hf_trainer.infer import (
     infer_experts,
     infer_kept_inputs,
     infer_plain_strategy,
+    infer_reads_ahead,
     infer_tensor_parallelism,
     infer_zero,
 )
@@ -38,6 +39,7 @@ def infer(job: Job) -> None:
     _infer_published_quantization(job)
     infer_experts(job)
     infer_kept_inputs(job)
+    infer_reads_ahead(job)
     _infer_cast_experts(job)
     _infer_loading(job)
     _infer_adapter(job)
@@ -128,11 +130,12 @@ def _infer_cast_experts(job: Job) -> None:
 
 
 def _infer_loading(job: Job) -> None:
-    """Under FSDP with QLoRA each rank reads the quantised model onto its own GPU before it is sharded (0.18.0,
-    loaders/model.py: device_map {"": LOCAL_RANK}), unless only rank 0 reads it.
+    """Under FSDP each rank reads a quantised model onto its own GPU before it is sharded, unless only rank 0 reads it
+    (0.18.0, loaders/model.py: device_map {"": LOCAL_RANK} in 4 bits, and none in 8, where transformers takes the
+    process's GPU: quantizers/quantizer_bnb_8bit.py, update_device_map).
     """
     reading = job.reading
-    if job.main.get("adapter") != "qlora" or reading.get("parallel.strategy") not in FSDP:
+    if reading.get("method.quantization") not in ("nf4", "fp4", "int8") or reading.get("parallel.strategy") not in FSDP:
         return
     if reading.get("parallel.cpu_efficient_loading") is False and not before(job.main, "0.18.0"):
         reading.infer("model.init_device", "cuda", "loaders/model.py puts a quantised model on the rank's GPU")

@@ -69,6 +69,17 @@ def infer_kept_inputs(job: Job) -> None:
         job.reading.infer("method.keeps_inputs", True, "MatMul4Bit of bitsandbytes before 0.43.1")
 
 
+def infer_reads_ahead(job: Job) -> None:
+    """Read 16-bit weights onto the GPU in threads that do not wait for the quantiser, as transformers 5.0 to 5.3 do
+    (core_model_loading.py; huggingface/transformers#44576 ended it in 5.4). A quantised checkpoint has none.
+    """
+    published = job.architecture.quantization if job.architecture is not None else None
+    if published or job.reading.get("method.quantization") not in ("nf4", "fp4", "int8"):
+        return
+    if job.releases.certain("transformers", "5.0") and job.releases.certain("transformers", "5.4") is False:
+        job.reading.infer("method.reads_ahead", True, "transformers 5.0 to 5.3 load in threads")
+
+
 def _is_older(job: Job) -> bool:
     """Whether the framework is older than all releases that are known: none of those had transformers 5."""
     package = listed()[job.main.framework].package

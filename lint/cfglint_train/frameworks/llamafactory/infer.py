@@ -13,6 +13,7 @@ from cfglint_train.frameworks.hf_trainer.infer import (
     infer_loops,
     infer_mixed_precision,
     infer_plain_strategy,
+    infer_reads_ahead,
     infer_zero,
 )
 from cfglint_train.frameworks.llamafactory.activations import liger_key
@@ -46,6 +47,7 @@ def infer(job: Job) -> None:
     _infer_loaded(job)
     infer_experts(job)
     infer_kept_inputs(job)
+    infer_reads_ahead(job)
     fsdp.infer_fsdp(job)
     fsdp.infer_deferred_reduction(job)
     optimizers.infer_optimizer_state(job)

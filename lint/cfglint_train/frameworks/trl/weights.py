@@ -14,6 +14,7 @@ from cfglint_train.frameworks.hf_trainer.infer import (
     infer_kept_inputs,
     infer_mixed_precision,
     infer_plain_strategy,
+    infer_reads_ahead,
     infer_zero,
 )
 from cfglint_train.frameworks.trl.dtype import dtype_of
@@ -39,6 +40,7 @@ def infer_weights(job: Job) -> None:
     _infer_loaded(job)
     infer_experts(job)
     infer_kept_inputs(job)
+    infer_reads_ahead(job)
     fsdp.infer_fsdp(job)
     fsdp.infer_deferred_reduction(job)
     optimizers.infer_optimizer_state(job)
