@@ -30,6 +30,8 @@ _NOT_BINARY: Final = "over_capacity_if_binary"
 # Flags of rows whose figure, or the batch that their plan states, is a bound rather than a value.
 _BOUNDS: Final = frozenset(("near_capacity", "seq_upper_bound_only", "mbs_unknown", "lower_bound_only", _NOT_BINARY))
 PEAK: Final = "train_peak"
+RUN: Final = "run_peak"
+"""Of a run from its start, where a source reports that: its model is made, too."""
 # The peak while the model is made, not while it trains.
 _START: Final = "init"
 # nvidia-smi's MiB, by the thousand.
@@ -185,6 +187,8 @@ def _compared(row: Row, found: Subject, residuals: Mapping[str, Residual]) -> Co
         counted = (*counted, "eval")
     if row.text("peak_scope") == _START:
         counted = ("load",)
+    elif row.text("peak_scope") == RUN:
+        counted = ("load", *counted)
     phases = [phase for phase in _phases(found, residuals) if phase.name in counted]
     phase = max(phases, key=lambda phase: _budget(phase).expected)
     counter = found.counter
@@ -236,11 +240,17 @@ def _phases(found: Subject, residuals: Mapping[str, Residual]) -> list[Phase]:
         assert first is not None
         other = of_setup(first._replace(mode=setup.mode, **found.setup), reader, None, compared)
         result = higher(result, other)
-    if MODEL in result.missing:
-        raise UnmappedError(f"no formula for {found.architecture.model_type}")
-    if result.missing:
+    if result.missing and result.missing != (MODEL,):
         raise UnmappedError(f"lacks {', '.join(result.missing)}")
-    return [phase for phase in result.phases if phase.gpu is not None]
+    phases = [phase for phase in result.phases if phase.gpu is not None]
+    if result.missing and not _too_much(phases, found.capacity):
+        raise UnmappedError(f"no formula for {found.architecture.model_type}")
+    return phases
+
+
+def _too_much(phases: list[Phase], capacity: int | None) -> bool:
+    """Whether a phase that needs no formula of the model's layers is too much for the card already."""
+    return capacity is not None and any(verdict(_budget(phase), capacity) == "does not fit" for phase in phases)
 
 
 def figure(budget: Budget, counter: str, capacity: int | None) -> float:

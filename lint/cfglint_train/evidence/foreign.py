@@ -255,14 +255,17 @@ _FAMILIES: Final = {
         names="vision",
         traced=False,
     ),
+    # Apertus with the kernel of its activation (nickjbrowning/XIELU), which keeps its input only.
+    "xielu:apertus": FAMILIES["apertus"]._replace(mlp="gelu"),
     "litgpt:phi": _LLAMA._replace(norm="layer", placement="parallel", mlp="gelu", names="litgpt_neox"),
 }
 
 
 _LOSSES: Final = {
     # Fabric's bf16-true casts the logits to fp32; the head and the loss run over 128 tokens at a time. The trainer
-    # holds the logits while the head runs backward, and its gradients have 16 bits.
-    "litgpt-chunked": Loss(8, 4, 8, 128, 2, 8, 6),
+    # holds the logits while the head runs backward, and its gradients have 16 bits. A head in pieces returns before
+    # the soft cap (lora.py, GPT.forward).
+    "litgpt-chunked": Loss(8, 4, 8, 128, 2, 8, 6, capped=False),
     # adapter_v2 scales the logits, too, and keeps them in 16 bits for that.
     "litgpt-scaled": Loss(10, 6, 10, 128, 2, 8, 8),
     # Without adapters the head is not chunked.
@@ -273,8 +276,13 @@ _LOSSES: Final = {
     "qwen-half": Loss(6, 2, 6),
     # The same where the caller holds the output during the backward pass.
     "upcast-kept": Loss(12, 8, 16),
+    # unsloth's kernel: the 16-bit logits become their gradient (unsloth 2024.8, kernels/cross_entropy_loss.py).
+    "unsloth": Loss(2, 2, 2),
     # Megatron's vocab_parallel_cross_entropy: the fp32 logits become the softmax, and that the gradient, in place.
     "megatron": Loss(6, 4, 6),
+    # Its fused form, which torch.compile's runs: the gradient is another fp32 tensor beside the softmax (megatron-core
+    # 0.13.1 fusions/fused_cross_entropy.py, run on a CPU).
+    "megatron-fused": Loss(6, 4, 10),
     # torch.compile over the loss of fp32 logits: they become their gradient.
     "compiled-upcast": Loss(6, 4, 8),
     # torch.compile over the loss: 16-bit logits and their gradient, nothing in fp32.

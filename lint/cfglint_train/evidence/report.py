@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cfglint_train.evidence.compare import PEAK, Comparison
+from cfglint_train.evidence.compare import PEAK, RUN, Comparison
 from cfglint_train.evidence.fit import counts, left_out
 from cfglint_train.evidence.rows import PACKAGED, read
 from cfglint_train.foundation.frozen import Frozen
@@ -113,7 +113,7 @@ BOUNDS: Final = "bounds (not averaged above)"
 def sections(rows: list[Comparison]) -> Iterator[tuple[str, Summary]]:
     """The lines of the table: by counter, grade and GPUs, then by method, parallelism and framework."""
     values = [row for row in rows if row.error is not None and not row.bound]
-    runs = [row for row in values if row.scope == PEAK]
+    runs = [row for row in values if row.scope in (PEAK, RUN)]
     for counter in (*_COUNTERS, *[f"{name}?" for name in _COUNTERS]):
         for grade in ("exact", "good", "rough"):
             for name, single in (("one GPU", True), ("many GPUs", False)):

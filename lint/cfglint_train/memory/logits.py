@@ -37,6 +37,8 @@ class Loss(Frozen):
     """Bytes per token and word while the chunks of the output matrix run backward."""
     pieces: int = 1
     """Pieces in which the output matrix runs: each makes a whole gradient, which is added to that of the others."""
+    capped: bool = True
+    """Logits pass the model's soft cap, where it has one."""
 
 
 # The logits in 16 bits, their fp32 copy and the log-softmax; then the log-softmax and two gradients in fp32.
@@ -312,7 +314,7 @@ def head(setup: Setup) -> Head:
     if family is not None and setup.mode.autocast:
         normed = {"layer": 4, "layer_1p": 2}.get(family.norm, normed)
     held = tokens * shape.hidden * normed if normed == 4 or not setup.head_trained else 0
-    capped = 2 if family is not None and family.softcap else 0
+    capped = 2 if family is not None and family.softcap and loss.capped else 0
     kept = 2 if setup.keeps_logits else 0
     chunk = min(loss.chunk, setup.length) * setup.sequences * shape.vocab if loss.chunk else 0
     backward = words * (loss.backward + capped + kept) + chunk * loss.chunk_backward
