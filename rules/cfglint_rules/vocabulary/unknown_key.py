@@ -22,10 +22,12 @@ its GPUs.
 ## Fix safety
 Renaming the key is safe where the key is an obvious misspelling of the other name or another framework's word for the
 same setting, and the other name is not in the file yet, and takes the value at every release in question; otherwise it
-is unsafe. Where the framework would refuse the effect that the key then has, the fix is only shown. What a job script
-lays over an OLMo-core script (`--trainer.xyz=1`) is only reported. There is no fix where the other name has a further
-word (`batch_size`, `eval_batch_size`), is given already or deprecated itself, and where the script has further flags
-that cannot be read.
+is unsafe. It is unsafe, too, where the run starts without the key and the rename switches something on or off that the
+run did not have (`gradient_checkpoint: true` of axolotl), rather than give a value to what it has anyway. Where the
+framework would refuse the effect that the key then has, the fix is only shown. What a job script lays over an OLMo-
+core script (`--trainer.xyz=1`) is only reported. There is no fix where the other name has a further word
+(`batch_size`, `eval_batch_size`), is given already or deprecated itself, and where the script has further flags that
+cannot be read.
 
 ## When it does not apply
 Where some releases in question refuse the key and others drop it, it is a warning that names them. A key that a script
@@ -51,6 +53,7 @@ from cfglint_rules.vocabulary.clauses import dotted, refusals_of
 from cfglint_rules.vocabulary.forked import folded
 from cfglint_rules.vocabulary.launched import given
 from cfglint_rules.vocabulary.moves import may_move, moved
+from cfglint_rules.vocabulary.operators import is_on
 from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, vocabulary
 from cfglint_rules.vocabulary.unknown import outcome, unknown
 from cfglint_rules.vocabulary.values import fits
@@ -193,11 +196,30 @@ def _fix(sighting: Sighting, proposal: Proposal) -> Fix | None:
     if not _takes(sighting, route, target(config).release):
         return None
     sure = proposal.sure and everywhere(sighting, lambda release: _takes(sighting, route, release))
+    switches = _switches(sighting, route)
     return Fix(
-        "safe" if sure else "unsafe",
-        f"rename {sighting.name} to {spelled(route)}",
+        "safe" if sure and switches is None else "unsafe",
+        f"rename {sighting.name} to {spelled(route)}" + (f", which is {switches} now" if switches else ""),
         keys=((config, moved(config, sighting.route, route, sighting.value)),),
     )
+
+
+def _switches(sighting: Sighting, route: Route) -> str | None:
+    """What a setting is in a run that starts without the key, where a rename would switch it on or off (`not set`,
+    `on`); None where it gives a value to what the run has anyway, or where the run cannot start.
+    """
+    given = is_on(sighting.value)
+    same = fate(sighting).effects == {REFUSED} or everywhere(
+        sighting, lambda release: _is_on_without(sighting, route, release) is given
+    )
+    return None if same else "not set" if given else "on"
+
+
+def _is_on_without(sighting: Sighting, route: Route, release: str) -> bool:
+    """Whether a release has a setting on where the file does not state it."""
+    fact = fact_at(sighting, release, route)
+    schema = {} if fact is None else fact.schema()
+    return bool(schema.get("x-required")) or is_on(schema.get("default"))
 
 
 def _takes(sighting: Sighting, route: Route, release: str) -> bool:
