@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SCORE: Final = 55
 _LIBRARIES: Final = frozenset(("transformers", "liger_kernel"))
-_CAUSAL: Final = ("ForCausalLM", "LMHeadModel")
+_CAUSAL: Final = ("ForCausalLM", "LMHeadModel", "ForCausalLMWithValueHead")
 """Ends of the names of classes that load causal language models."""
 _CAUSAL_CLASS: Final = re.compile(rb"ForCausalLM|LMHeadModel|CAUSAL_LM")
 _LANGUAGE_MODEL: Final = re.compile(
@@ -89,6 +89,11 @@ def _by_other_means(document: PythonDocument, modules: set[str]) -> list[Found]:
     if backward and stepping and loads:
         why = f"its training loop is its own (`{document.cut(document.span(backward[0].func))}`)"
         return [Found((), _SCORE, why, "unread", document.span(backward[0]))]
+    for call in document.calls("train") if loads else ():
+        trainer = document.cut(document.span(call.func))
+        if "trainer" in trainer.lower():
+            why = f"what trains it (`{trainer}`) is of another module"
+            return [Found((), _SCORE, why, "unread", document.span(call))]
     return []
 
 

@@ -55,9 +55,9 @@ def unreached(document: PythonDocument, trainers: Collection[str], score: int) -
     """The first trainer that is made where no walk over the script comes by, as in a method of a class; none where the
     script makes none itself.
     """
-    calls = document.calls(*trainers)
+    calls = document.calls(*trainers, *_classes_from(document, trainers))
     if calls:
-        why = f"nothing in the script calls what makes its `{callee(calls[0])}`"
+        why = f"no call that can be followed makes its `{callee(calls[0])}`"
         return [Found((), score, why, "unread", document.span(calls[0]))]
     calls = calls_by_variable(document, trainers)[:1]
     return [Found((), score, undetermined(document, call), "unread", document.span(call)) for call in calls]
@@ -103,14 +103,22 @@ def _other_trainer(document: PythonDocument) -> str:
 
 def makes_trainer(document: PythonDocument, trainers: Collection[str]) -> bool:
     """Whether a class of one of these names is called, by itself or by a variable, or a class is made from one."""
-    import ast
-
     if document.calls(*trainers) or calls_by_variable(document, trainers):
         return True
-    bases = (base for node in ast.walk(document.module) if isinstance(node, ast.ClassDef) for base in node.bases)
-    return any(
-        (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")) in trainers for base in bases
-    )
+    return bool(_classes_from(document, trainers))
+
+
+def _classes_from(document: PythonDocument, trainers: Collection[str]) -> list[str]:
+    """The classes that the script makes from one of some names."""
+    import ast
+
+    return [
+        node.name
+        for node in ast.walk(document.module)
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+        if (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")) in trainers
+    ]
 
 
 def _doubts(document: Document, node: Node) -> str:
