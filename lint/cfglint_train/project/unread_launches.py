@@ -29,7 +29,10 @@ _TRAINING: Final = frozenset((
     "lr_scheduler_type", "max_steps", "micro_batch_size", "num_epochs", "num_train_epochs",
     "per_device_train_batch_size", "train_batch_size", "warmup_ratio", "warmup_steps", "weight_decay",
 ))  # fmt: skip
-_OF_DEEPSPEED: Final = frozenset(("deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config"))
+_OF_DEEPSPEED: Final = frozenset((
+    "deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config", "micro_train_batch_size", "zero_stage",
+))  # fmt: skip
+"""Options that name DeepSpeed's file, or that programs built around it have (DeepSpeed-Chat, OpenRLHF)."""
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
 
 
