@@ -309,6 +309,10 @@ class Keys:
         """Whether a key that the release does not have yet may be one that the user's own program has by that name."""
         return False
 
+    def may_take_more(self, name: str, config: Config) -> bool:
+        """Whether a program of the user's own may take other values of a setting than the framework."""
+        return False
+
     def loading(self, config: Config, route: Route, plugins: tuple[str, ...]) -> Rewrite | None:
         """The change that loads one of some plugins, for the sake of a key."""
         return None

@@ -128,7 +128,7 @@ def _unfit(config: Config) -> Iterator[tuple[Sighting, Schema]]:
         if spelling in fact.fitting or sighting.overridden:
             continue
         value = _sample(sighting)
-        if isinstance(value, str) and value in keys.filled_in:
+        if isinstance(value, str) and (value in keys.filled_in or keys.may_take_more(fact.name, config)):
             continue
         schemas = [_checked(config, one.schema(release), fact.name) for one in (fact, *fact.others)]
         if config.document.syntax == "shell" and isinstance(value, list) and not any(map(_takes_several, schemas)):

@@ -119,6 +119,10 @@ class TrlKeys(ArgumentKeys):
         """Arguments of TRL's scripts: a script of the repository declares its own, `reward_funcs` before TRL had it."""
         return fact.definition.endswith(_SCRIPTS) and self.may_be_foreign(config, release)
 
+    def may_take_more(self, name: str, config: Config) -> bool:
+        """Loss types: the trainer refuses them, and a script of the repository may have a trainer of its own."""
+        return name == _LOSS and self.may_be_read(config)
+
 
 def _refuses(config: Config, release: str) -> bool:
     """Whether an unknown key of a recipe stops the run, by the ways in which scripts start it.
