@@ -597,7 +597,7 @@ def test_requirements_count_before_a_read_me_file(tmp_path: Path) -> None:
 
 def test_what_later_releases_refuse_a_fork_may_take(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
-    (tmp_path / "train.yaml").write_text(AXOLOTL.replace("type: alpaca", "type: sharegpt"))
-    assert [one.severity for one in lint(tmp_path).findings if one.code == "KEY006"] == ["warning"]
+    (tmp_path / "train.yaml").write_text(AXOLOTL + "streaming: true\n")  # without max_steps, since 0.13.1
+    assert [one.severity for one in lint(tmp_path).findings if one.code == "KEY006"] == ["error"]
     (tmp_path / "README.md").write_text(READMES["commit"])
     assert [one.severity for one in lint(tmp_path).findings if one.code == "KEY006"] == ["info"]
