@@ -31,6 +31,7 @@ class Fact:
         "open",
         "others",
         "route",
+        "spans",
         "vocabulary",
     )
 
@@ -55,6 +56,8 @@ class Fact:
         """What other definitions say of the same name, where a place follows several (the kinds of data sets)."""
         self.fitting: set[tuple[Any, ...]] = set()
         """Spellings of values that were found to fit: many configurations give the same ones."""
+        self.spans: list[Mapping[str, Any]] = data.get("x-releases", [])
+        """The stretches of releases in which the setting exists, oldest first."""
         self._data = data
         self._release = release
         self._context = context
@@ -64,12 +67,6 @@ class Fact:
 
     def __repr__(self) -> str:
         return f"<{self.vocabulary.framework} {'.'.join(map(str, self.route))} {self.status().kind}>"
-
-    @property
-    def spans(self) -> list[Mapping[str, Any]]:
-        """The stretches of releases in which the setting exists, oldest first."""
-        spans: list[Mapping[str, Any]] = self._data.get("x-releases", [])
-        return spans
 
     @property
     def deprecated(self) -> bool:

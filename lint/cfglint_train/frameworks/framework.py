@@ -246,7 +246,8 @@ def _read(config: Config) -> Reading:
 
 def read_fields(config: Config, framework: Framework, *fields: Field) -> Reading:
     """What one configuration says of some fields, and of those that are read with them."""
-    return read_by((lens for lens in framework.lenses if not set(fields).isdisjoint(lens.fields)), config)
+    wanted = set(fields)
+    return read_by((lens for lens in framework.lenses if not wanted.isdisjoint(lens.fields)), config)
 
 
 def read_by(lenses: Iterable[Lens], config: Config) -> Reading:

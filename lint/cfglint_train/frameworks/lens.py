@@ -108,6 +108,7 @@ class Config:
     """
 
     __slots__ = (
+        "_given",
         "_made",
         "_top",
         "_values",
@@ -141,6 +142,7 @@ class Config:
         self.root = root
         self.role = role
         self.overrides = dict(overrides or {})
+        self._given = {route[0] for route in self.overrides}
         self.launched: tuple[tuple[Route, Override], ...] = ()
         """What each of its launches gives, whether or not the others give it, too."""
         self.commands: Callable[[], tuple[str, ...]] = _not_started
@@ -163,8 +165,8 @@ class Config:
 
     def altered(self, document: Document | None = None, overrides: Mapping[Route, Override] | None = None) -> Config:
         """The same configuration with another text, or with other overrides."""
-        config = Config(self.framework, document or self.document, self.releases, self.root, self.role)
-        config.overrides = dict(self.overrides if overrides is None else overrides)
+        laid = self.overrides if overrides is None else overrides
+        config = Config(self.framework, document or self.document, self.releases, self.root, self.role, laid)
         config.vocabulary, config.doubt, config.filled = self.vocabulary, self.doubt, self.filled
         config.assumed, config.launched, config.commands = self.assumed, self.launched, self.commands
         return config
@@ -186,22 +188,22 @@ class Config:
         """The plain value of a setting, MISSING where it is not stated."""
         if self._top is None:
             self._top = self._index()
-        if self._top is not NO_TOP and route and route[0] not in self._top:
+        if self._top is not NO_TOP and route and route[0] not in self._top and route[0] not in self._given:
             return MISSING  # most settings of a framework are not stated
         known = self._values.get(route, _UNASKED)
         if known is _UNASKED:
-            if len(route) == 1 and self._top is not NO_TOP:
-                known = self.document.plain(self._top[route[0]].value)  # type: ignore[index]
-            elif self.overrides:
+            if self.overrides:
                 known = self._overlaid(route)
+            elif len(route) == 1 and self._top is not NO_TOP:
+                known = self.document.plain(self._top[route[0]].value)  # type: ignore[index]
             else:
                 known = self.document.value(self.root + route)
             self._values[route] = known
         return known
 
     def _index(self) -> dict[str, Entry]:
-        """The entries at the top; NO_TOP where more is stated than they show."""
-        if self.overrides or type(self.document).node is not Document.node:
+        """The entries at the top of the document; NO_TOP where it states more than they show."""
+        if type(self.document).node is not Document.node:
             return NO_TOP
         node = self.document.node(self.root)
         return node.index if isinstance(node, MappingNode) else NO_TOP

@@ -36,14 +36,18 @@ class Job(Frozen):
 def asked_for(index: RepositoryIndex, path: str) -> Mapping[str, Value]:
     """What the nearest file that names a configuration asks for, as facts about the cluster."""
     name, own = os.path.basename(path), os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
-    word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
-    naming = [job for job in index.once(_jobs) if name in job.text and word.search(job.text) is not None]
+    naming = [job for job in index.once(_jobs) if name in job.text and _is_word(name, job.text)]
     distances = {job.path: distance(own, os.path.dirname(job.path)) for job in naming}
     nearest = [job for job in naming if distances[job.path] == min(distances.values())]
     if len({tuple((fact, value) for fact, (value, _) in job.facts.items()) for job in nearest}) != 1:
         return {}
     job = nearest[0]
     return {fact: _assumed(fact, value, job.path, line) for fact, (value, line) in job.facts.items()}
+
+
+def _is_word(name: str, text: str) -> bool:
+    """Whether a text holds a file's name, and not only a longer one with it."""
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text) is not None
 
 
 def _assumed(fact: str, value: str | int, path: str, line: int) -> Value:

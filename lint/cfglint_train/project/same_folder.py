@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 
 from cfglint_train.documents.shell.document import ShellDocument
@@ -116,13 +117,11 @@ class _Launch:
     def __init__(self, config: Config, script: ShellDocument, invocation: Invocation, words: tuple[Word, ...]) -> None:
         self.config, self.script, self.invocation, self.words = config, script, invocation, words
         self.is_own = config.document is script
-        framework = frameworks.load(config.framework)
-        reading = frameworks.read_fields(config, framework, *_OUTPUT, "model.id")
-        keys = {field: {_last(route[-1]) for lens in framework.lenses if field in lens.fields
-                        for route in lens.keys[field]} for field in (*_OUTPUT, *_RESUMING)}  # fmt: skip
-        self._outputs = {name for field in _OUTPUT for name in keys[field]}
-        self._resuming = {name for field in _RESUMING for name in keys[field]}
-        path = reading.get(next((field for field in _OUTPUT if keys[field]), _OUTPUT[-1]))
+        reading = frameworks.read_fields(config, frameworks.load(config.framework), *_OUTPUT, "model.id")
+        outputs = _names(config.framework, _OUTPUT)
+        self._outputs = frozenset[str]().union(*outputs.values())
+        self._resuming = frozenset[str]().union(*_names(config.framework, _RESUMING).values())
+        path = reading.get(next((field for field in _OUTPUT if outputs[field]), _OUTPUT[-1]))
         self.folder = ""
         """Where it writes; empty where that is unknown."""
         if isinstance(path, str) and path:
@@ -160,7 +159,7 @@ class _Launch:
             return True
         texts = ["", *(word.text for word in self.words)]
         loose = (word.loose and not before.startswith("-") for before, word in zip(texts, self.words))
-        names = self._resuming | (set() if self.is_own else self._outputs)
+        names = self._resuming | (frozenset() if self.is_own else self._outputs)
         return any(loose) or any(word.spreads or _named(word) in names for word in self.words)
 
     @property
@@ -170,6 +169,16 @@ class _Launch:
         others = (word for before, word in behind if not {_last(before), _named(word)} & self._outputs)
         paths = (self._model, *(word.text.rpartition("=")[2] for word in others))
         return any(os.path.normpath(path).startswith(self.folder) for path in paths)
+
+
+@cache
+def _names(framework: str, fields: tuple[Field, ...]) -> Mapping[Field, frozenset[str]]:
+    """The last parts of the keys of a framework that state some fields."""
+    lenses = frameworks.load(framework).lenses
+    return {
+        field: frozenset(_last(route[-1]) for lens in lenses if field in lens.fields for route in lens.keys[field])
+        for field in fields
+    }
 
 
 def _is_run(invocation: Invocation) -> bool:
