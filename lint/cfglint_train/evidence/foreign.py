@@ -185,6 +185,35 @@ class NativeMixture(Native):
         return tape.apply((total, self.mlp(x, experts.shared_intermediate)), hidden, element, alias=True)
 
 
+class ScoredFirst(Native):
+    """torchtitan's mixture of August 2025 on ranks that hold all experts: rows are multiplied by their scores in fp32
+    before the experts (experiments/llama4/model/moe.py, infra/expert_parallel.py at #1517).
+    """
+
+    __slots__ = ()
+
+    def experts(self, x: int, experts: Experts) -> int:
+        """Rows in the order of their experts, copied behind a row of zeros, padded by another copy, and put back."""
+        tape, mode, hidden = self.tape, self.mode, self.architecture.hidden
+        chosen, width, element = experts.per_token, experts.intermediate, tape.element[x]
+        count = experts.count * hidden * width
+        indices = tape.tensor(chosen, 8 * 4, needs=False)
+        gate = tape.apply(
+            (x,), experts.count, element, saves=(x,), weight_gradient=experts.count * hidden * mode.weight
+        )
+        scores = tape.apply((self.cast(gate, 4),), experts.count, 4, saves_output=True)
+        weights = tape.apply((scores,), chosen, 4, saves=(indices,))
+        rows = self.cast(tape.apply((x,), chosen * hidden, element), 4)
+        scaled = self.cast(tape.apply((rows, weights), chosen * hidden, 4, saves=(rows, weights)), element)
+        joined = tape.apply((scaled,), chosen * hidden, element)
+        padded = tape.apply((joined,), chosen * hidden, element)
+        first = self.activate(self.grouped(padded, chosen * width, count, 0))
+        inner = self.gated(first, self.grouped(padded, chosen * width, count, 0))
+        back = tape.apply((self.grouped(inner, chosen * hidden, count, 0),), chosen * hidden, element)
+        shared = self.mlp(x, experts.shared_intermediate)
+        return tape.apply((shared, back), hidden, element)
+
+
 class HybridMixture(NativeMixture):
     """The same over HybridEP with `non_blocking_capacity_factor` 1.0 (distributed/deepep/hybridep.py).
 
@@ -243,6 +272,7 @@ _FAMILIES: Final = {
     "torchtitan:deepseek": Family(
         rotary="fp32", latent=True, experts="softmax_group", program="native-mixture", traced=False
     ),
+    "torchtitan:llama4": Family(rotary="fp32", experts="softmax_top", program="native-scored", traced=False),
     "torchtitan:qwen3": Family(rotary="fp32", query_norm="head", program="native"),
     "composer:mpt": Family(norm="layer", rotary="none", fused_query="views", mlp="gelu", names="composer"),
     # DINOv2's blocks, whose LayerScale trains what others hold constant; one image is a sequence of patches.
@@ -301,6 +331,7 @@ def install() -> None:
             "litgpt": LitGpt,
             "native": Native,
             "native-mixture": NativeMixture,
+            "native-scored": ScoredFirst,
             "native-graph": Traced,
             "native-hybrid": HybridMixture,
             "native-absolute": Absolute,

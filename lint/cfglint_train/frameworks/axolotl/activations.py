@@ -178,7 +178,8 @@ def made_by_trl(config: Config) -> Made:
     """How the trainer of the trl that axolotl pins makes its loss."""
     from cfglint_train.frameworks.hf_trainer.trl_losses import made_at  # only for `rl`
 
-    return made_at(_TRAINERS.get(config.get("rl"), ""), _TRL.at(config.release))
+    rl = config.get("rl")
+    return made_at(_TRAINERS.get(rl, "") if isinstance(rl, str) else "", _TRL.at(config.release))
 
 
 def _read_loss(config: Config) -> Iterator[Triple]:
