@@ -70,7 +70,7 @@ def main() -> int:
     parser.add_argument("ids", nargs="*")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers.logging.set_verbosity_error()
     if arguments.ids:
         entries = {model: entry for models in sources().values() for model, entry in models.items()}
         for model in arguments.ids:

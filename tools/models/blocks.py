@@ -92,7 +92,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.models.blocks", description=__doc__)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers.logging.set_verbosity_error()
     made = text(classes())
     stale = not PATH.exists() or PATH.read_text(encoding="utf-8") != made
     if stale and not arguments.check:
