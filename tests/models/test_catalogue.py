@@ -125,10 +125,12 @@ def test_a_model_that_tiles_its_images_has_no_fixed_tokens():
     assert lookup.find("llava-hf/llava-v1.6-mistral-7b-hf").tower.tokens is None
 
 
-def test_a_variant_outside_its_familys_formulas_has_no_activations():
+def test_a_variant_has_a_formula_of_its_own():
     model = lookup.find("stabilityai/stablelm-2-12b")
     assert model.parameters == 12_143_185_920
-    assert model.model_type not in LAYERS
+    assert model.model_type == "stablelm"
+    assert model.formula == "stablelm_qk_norm"
+    assert LAYERS[model.formula] != LAYERS[model.model_type]
 
 
 @pytest.mark.parametrize("name", UNRESOLVED)

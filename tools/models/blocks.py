@@ -50,14 +50,14 @@ def classes() -> Classes:
 def _smallest() -> Iterator[Mapping[str, Any]]:
     """The configuration with the fewest layers of each `model_type`.
 
-    Left out: what needs a repository's own code, and what is catalogued under another family's class.
+    Left out: what needs a repository's own code.
     """
     chosen: dict[str, tuple[int, Mapping[str, Any]]] = {}
     for models in sources().values():
         for entry in models.values():
             config = entry["config"]
             family = FAMILIES.get(config["model_type"])
-            if "family" in entry or (family is not None and family.remote):
+            if family is not None and family.remote:
                 continue
             dimensions = read(complete(config))
             if dimensions is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models.architecture import Architecture, Linear, Tower
+from cfglint_train.models.attentions import attention, sparse_layers
 from cfglint_train.models.dimensions import Dimensions, decoder_config, read
 from cfglint_train.models.families import FAMILIES
 from cfglint_train.models.hf_config import active, architecture, from_config
@@ -76,13 +77,14 @@ def count(model: str, entry: Mapping[str, Any]) -> tuple[Architecture, Dimension
         expert_parameters=counts.expert_parameters,
         active_parameters=active(counts.parameters, counts.expert_parameters, dimensions),
         tower=_tower(counts, dimensions, full),
+        attention=attention(decoder_config(full)),
+        streams=decoder_config(full).get("altup_num_inputs") or 1,
+        sparse_layers=sparse_layers(decoder_config(full)),
         recurrent=recurrent(decoder_config(full)) if dimensions.recurrent_layers else None,
         gated=entry.get("gated", family.gated if family else _gated(counts)),
         linears=counts.linears,
         counted="formula" if rest else "built",
     )
-    if "family" in entry:  # a variant that the memory formulas of its `model_type` do not describe
-        known = known._replace(model_type=entry["family"])
     return (_unfused(known) if entry.get("split_experts") else known), dimensions
 
 

@@ -60,6 +60,40 @@ class Latent(Frozen):
     v_dim: int
 
 
+class Heads(Frozen):
+    """The heads of one layer. Widths are elements of one head."""
+
+    query: int
+    key: int
+    """Of keys and values."""
+    width: int
+    values_are_keys: bool = False
+    """Values are the keys before their norm (Gemma 4)."""
+
+
+class Attention(Frozen):
+    """What the attention of some models has beside `heads`, `kv_heads` and `head_dim`."""
+
+    layers: int = 0
+    """Layers with other heads than those: in Gemma 4 the ones that attend to the whole sequence."""
+    heads: int = 0
+    """Of those layers, as the next three."""
+    kv_heads: int = 0
+    head_dim: int = 0
+    values_are_keys: bool = False
+    """Those layers have no matrix for values."""
+    starts: bool = False
+    """The first layer is one of them."""
+    ends: bool = False
+    """The last layer is one of them."""
+    reusing_layers: int = 0
+    """Layers, from the last one back, that attend to keys and values of earlier ones."""
+    index_heads: int = 0
+    """Heads that choose the keys of a query (DeepSeek V3.2); 0 where every query has all keys."""
+    index_dim: int = 0
+    """Width of one of them."""
+
+
 class Tower(Frozen):
     """The vision and audio encoders of a model, in parameters."""
 
@@ -99,8 +133,7 @@ class Architecture(Frozen):
 
     id: str
     model_type: str
-    """The decoder's `model_type` in transformers' configuration (`gemma3_text`, not `gemma3`); decides which formula of
-    `memory/activations.py` holds."""
+    """The decoder's `model_type` in transformers' configuration (`gemma3_text`, not `gemma3`)."""
     layers: int
     hidden: int
     vocab: int
@@ -120,6 +153,11 @@ class Architecture(Frozen):
     experts: Experts | None = None
     latent: Latent | None = None
     tower: Tower | None = None
+    attention: Attention | None = None
+    streams: int = 1
+    """Copies of the residual stream, which the layers pass on side by side (Gemma 3n)."""
+    sparse_layers: int = 0
+    """Layers, from the first one on, whose MLP keeps a share of its gate only (Gemma 3n)."""
     window: int | None = None
     """Sliding attention window in tokens, where some layers have one."""
     full_attention_layers: int | None = None
@@ -146,12 +184,19 @@ class Architecture(Frozen):
     """Parameters that one token passes through; None where all are."""
     counted: Literal["built", "formula"] = "formula"
     """built: counted on the model class itself (meta device); formula: closed form over the dimensions."""
+    variant: str = ""
+    """The formula's name where models of one `model_type` have different layers (`falcon_new`)."""
     whole_type: str = ""
     """The whole model's `model_type` where that is not the decoder's: what a framework compares."""
     source: str = ""
     """Where the dimensions come from."""
     folder: str = ""
     """The folder by whose name it was found, where that is all that is known of the model."""
+
+    @property
+    def formula(self) -> str:
+        """The row of `memory/layers/families.py` that describes its layers."""
+        return self.variant or self.model_type
 
     @property
     def outer_type(self) -> str:
@@ -177,3 +222,11 @@ class Architecture(Frozen):
         if not embeddings:
             embeddings = heads = self.vocab * self.hidden
         return embeddings if self.tied else embeddings + heads
+
+
+def heads_of(architecture: Architecture, other: bool = False) -> Heads:
+    """The heads of a layer; `other`: of one that `Architecture.attention` counts among its layers."""
+    attention = architecture.attention
+    if other and attention is not None:
+        return Heads(attention.heads, attention.kv_heads, attention.head_dim, attention.values_are_keys)
+    return Heads(architecture.heads, architecture.kv_heads, architecture.head_dim)

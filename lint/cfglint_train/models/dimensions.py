@@ -46,6 +46,7 @@ SHARED_WIDTH: Final = (
     "shared_expert_intermediate_size",
     "moe_shared_expert_intermediate_size",
     "shared_intermediate_size",
+    "share_expert_dim",
 )
 SHARED_COUNT: Final = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 DENSE_FIRST: Final = ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
@@ -199,6 +200,8 @@ def _kv_heads(settings: Config, heads: int) -> int:
 def _intermediate(settings: Config, hidden: int) -> int:
     if settings.get("model_type") == "mpt":  # transformers' class ignores expansion_ratio
         return 4 * hidden
+    if settings.get("model_type") == "granitemoehybrid":
+        return _count(settings.get("shared_intermediate_size")) or 4 * hidden
     width = _count(settings.get("block_ff_dim")) or _count(first(settings, INTERMEDIATE))
     if width is None:
         return 4 * hidden

@@ -85,9 +85,24 @@ def architecture(dimensions: Dimensions, config: Config, name: str) -> Architect
         quantization=quantization(config),
         remote_code=family.remote if family else "auto_map" in config,
         context=dimensions.context,
+        variant=variant(decoder_config(config)),
         whole_type=whole_type(config, dimensions.model_type),
         source="config.json",
     )
+
+
+VARIANTS: Final[Mapping[tuple[str, str], str]] = {
+    ("falcon", "new_decoder_architecture"): "falcon_new",
+    ("falcon", "alibi"): "falcon_alibi",
+    ("stablelm", "qk_layernorm"): "stablelm_qk_norm",
+}
+"""(model type, setting that is on) -> the formula of models with that setting."""
+
+
+def variant(config: Config) -> str:
+    """The name of the formula of a decoder's layers, where its `model_type` has several; empty for the usual one."""
+    family = str(config.get("model_type") or "")
+    return next((name for (kind, key), name in VARIANTS.items() if kind == family and config.get(key)), "")
 
 
 def whole_type(config: Config, decoder: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
-from cfglint_train.models.architecture import Architecture, Experts, Latent, Linear, Recurrent, Tower
+from cfglint_train.models.architecture import Architecture, Attention, Experts, Latent, Linear, Recurrent, Tower
 from cfglint_train.models.names import parse
 
 if TYPE_CHECKING:
@@ -129,12 +129,17 @@ def entry(file: str, model: str) -> Architecture:
 def architecture(model: str, fields: dict[str, Any]) -> Architecture:
     """The record of a catalogue entry's fields."""
     fields = {name: value for name, value in fields.items() if name != "aliases"}
-    for name, kind in (("experts", Experts), ("latent", Latent), ("recurrent", Recurrent), ("tower", Tower)):
+    for name, kind in _PARTS:
         if name in fields:
             fields[name] = kind(*fields[name])
     fields["linears"] = tuple(Linear(*values) for values in fields["linears"])
     fields["source"] = "; ".join(fields["source"])
     return Architecture(id=model, **fields)
+
+
+_PARTS: Final = (
+    ("experts", Experts), ("latent", Latent), ("recurrent", Recurrent), ("tower", Tower), ("attention", Attention),
+)  # fmt: skip
 
 
 def _resized(linear: Linear, before: int, after: int) -> Linear:

@@ -23,6 +23,11 @@ def recurrent(config: Mapping[str, Any]) -> Recurrent | None:
     if family in _CONVOLUTIONS:
         return Recurrent("convolution", hidden, 0, 0, 0)
     expanded = _whole(config, "mamba_expand") * hidden
+    if family == "granitemoehybrid":
+        state = _whole(config, "mamba_d_state")
+        return Recurrent(
+            "mamba2", expanded, _whole(config, "mamba_n_groups") * state, _whole(config, "mamba_n_heads"), state
+        )
     if family == "falcon_h1":
         state = _whole(config, "mamba_d_state")
         inner, inputs = _whole(config, "mamba_d_ssm") or expanded, _whole(config, "mamba_n_groups") * state
