@@ -199,6 +199,10 @@ def attention_op(kind: str) -> Any:
             if attn_mask.dtype == torch.bool:
                 attn_mask = torch.where(attn_mask, 0.0, float("-inf")).to(query.dtype)
             attn_mask = attn_mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+        if key.shape[1] != query.shape[1]:  # no kernel broadcasts heads
+            op = torch.ops.aten._scaled_dot_product_attention_math
+            with torch.autocast(device, enabled=False):  # a kernel is chosen below autocast
+                return op(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
         op = torch.ops.aten._scaled_dot_product_efficient_attention
         needs = query.requires_grad or key.requires_grad
         return op(query, key, value, attn_mask, needs, dropout_p, is_causal, scale=scale)[0]
@@ -218,7 +222,6 @@ def flash_attention_2(module, query, key, value, attention_mask, dropout=0.0, sc
 
 
 def _build(case: Case, dtype: torch.dtype) -> Any:
-    import transformers
     import transformers.masking_utils as masking
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -227,16 +230,47 @@ def _build(case: Case, dtype: torch.dtype) -> Any:
     # transformers takes fake tensors for graph tracing and then makes masks that a real run does without.
     masking.find_packed_sequence_indices = lambda _: None
     masking._ignore_causal_mask_sdpa = lambda padding_mask, q, kv, *a, **k: _no_mask(case, kv, a, k)
-    config = transformers.AutoConfig.for_model(case.family, **case.config)
+    config = configuration(case.family, case.config)
     config.use_cache = False
     config._attn_implementation = {"eager": "eager", "fa2": "traced_fa2"}.get(case.attention, "sdpa")
-    mixture = any(hasattr(config, name) for name in ("num_experts", "n_routed_experts", "num_local_experts"))
-    if mixture and case.family != "llama4_text":  # Llama 4's experts have one implementation
-        config._experts_implementation = "grouped_mm"
+    names = ("num_experts", "n_routed_experts", "num_local_experts")
+    mixture = any(hasattr(config.get_text_config(), name) for name in names)
+    if mixture and case.family not in (
+        "llama4_text",
+        "longcat_flash",
+        "step3p5",
+    ):  # whose experts have one implementation
+        config.get_text_config()._experts_implementation = "grouped_mm"
     functional.scaled_dot_product_attention = attention_op("efficient" if case.attention == "efficient" else "flash")
     with torch.device("cuda"):
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
+        model = built(config, dtype)
     model.train()
+    return model
+
+
+WRAPPED = {"step3p5": "step3p7", "mistral4": "mistral3", "glm4v_text": "glm4v", "mllama_text_model": "mllama"}
+"""Decoders that transformers has only as a part of a model with a tower -> that model."""
+
+
+def configuration(family: str, arguments: dict[str, Any]) -> Any:
+    """The configuration of a decoder, in that of the model around it where it is found nowhere else."""
+    import transformers
+
+    if family not in WRAPPED:
+        return transformers.AutoConfig.for_model(family, **arguments)
+    return transformers.AutoConfig.for_model(WRAPPED[family], text_config={**arguments, "model_type": family})
+
+
+def built(config: Any, dtype: torch.dtype) -> Any:
+    """The model of a configuration, without a tower."""
+    import transformers
+
+    if config.model_type not in WRAPPED.values():
+        return transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
+    model = transformers.AutoModelForImageTextToText.from_config(config, dtype=dtype)
+    for name, _ in list(model.model.named_children()):
+        if any(word in name for word in ("vision", "visual", "projector", "embedding_projection")):
+            setattr(model.model, name, torch.nn.Identity())
     return model
 
 
@@ -324,7 +358,9 @@ def trace(case: Case, detail: bool = False) -> Trace:
                 del out
             after_forward, saved = live.bytes, live.alive("forward") if detail else {}
             live.phase = "backward"
-            loss.backward()
+            # In the caller's thread, where code that runs again may make tensors from numbers.
+            with torch.autograd.set_multithreading_enabled(False):
+                loss.backward()
             after_backward = live.bytes
             live.phase = "optimizer"
             torch.nn.utils.clip_grad_norm_(trained, 1.0, foreach=True)

@@ -37,6 +37,8 @@ EXPERTS: Final[dict[str, tuple[str, ...]]] = {
             "deepseek_v2",
             "deepseek_v3",
             "glm4_moe_lite",
+            "deepseek_v32",
+            "glm_moe_dsa",
             "afmoe",
             "qwen3_next",
         ),
@@ -53,11 +55,15 @@ PRECISION: Final = {"bf16": {}, "amp": {"precision": "amp"}, "lora": {"lora": 16
 def shape(family: str) -> dict[str, Any]:
     """The family's small shape, twice as wide, with a larger vocabulary."""
     small = SMALL.get(family) or SMALL_EAGER[family]
-    wide = {key: 2 * value if key in WIDTHS and value else value for key, value in small.items()}
+    wide = {key: _twice(value) if key in WIDTHS and value else value for key, value in small.items()}
     wide["vocab_size"] = VOCABULARY
     if "head_dim" in small:
         wide["head_dim"] = small["head_dim"] if family != "helium" else 64
     return wide
+
+
+def _twice(value: Any) -> Any:
+    return [2 * each for each in value] if isinstance(value, list) else 2 * value
 
 
 def rows() -> Iterator[Row]:

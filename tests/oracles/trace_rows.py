@@ -12,6 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cfglint_train.models.attentions import attention, sparse_layers
+from cfglint_train.models.dimensions import SHARED_WIDTH
+from cfglint_train.models.hf_config import variant
+
 TRACED = Path(__file__).parents[2] / "lint" / "cfglint_train" / "evidence" / "data" / "traced.jsonl"
 
 
@@ -244,16 +248,20 @@ def configuration(row: Row) -> tuple[str, dict[str, Any]]:
 
 def architecture(row: Row) -> dict[str, Any]:
     """The row's model in the words of `lint.models.architecture`, parameter counts from the model class itself."""
+    import step_trace
     import torch
-    import transformers
 
     family, arguments = configuration(row)
-    config = transformers.AutoConfig.for_model(family, **arguments)
+    whole = step_trace.configuration(family, arguments)
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        model = step_trace.built(whole, torch.bfloat16)
+    config = whole.get_text_config()
+
+    stated = config.to_dict()  # attributes that differ from layer to layer cannot be asked for
 
     def first(*names: str, default: Any = None) -> Any:
-        return next((value for name in names if (value := getattr(config, name, None)) is not None), default)
+        found = (stated[name] if name in stated else getattr(config, name, None) for name in names)
+        return next((value for value in found if value is not None), default)
 
     layers, hidden = first("num_hidden_layers", "n_layer"), first("hidden_size", "n_embd")
     heads = first("num_attention_heads", "n_head")
@@ -273,7 +281,7 @@ def architecture(row: Row) -> dict[str, Any]:
         "heads": heads,
         "kv_heads": 1 if getattr(config, "multi_query", False) else first("num_key_value_heads", default=heads),
         "head_dim": first("head_dim", default=hidden // heads),
-        "intermediate": first("intermediate_size", "n_inner", "ffn_dim", default=4 * hidden),
+        "intermediate": _widest(first("intermediate_size", "n_inner", "ffn_dim", default=4 * hidden)),
         "tied": bool(config.tie_word_embeddings),
         "parameters": sum(sizes.values()),
         "tensors": len(sizes),
@@ -293,8 +301,10 @@ def architecture(row: Row) -> dict[str, Any]:
             "count": experts,
             "per_token": first("num_experts_per_tok", "moe_k", "top_k_experts"),
             "intermediate": width,
-            "shared_intermediate": first("shared_expert_intermediate_size", default=shared),
-            "dense_layers": first("first_k_dense_replace", default=0),
+            "shared_intermediate": first(*SHARED_WIDTH, default=shared),
+            "dense_layers": max(
+                first("first_k_dense_replace", default=0), (first("mlp_layer_types") or []).count("dense")
+            ),
         }
     if first("kv_lora_rank"):
         result["latent"] = {
@@ -304,12 +314,22 @@ def architecture(row: Row) -> dict[str, Any]:
             "rope_dim": config.qk_rope_head_dim,
             "v_dim": config.v_head_dim,
         }
+    few = {"streams": first("altup_num_inputs"), "sparse_layers": sparse_layers(stated), "variant": variant(stated)}
+    result |= {name: value for name, value in few.items() if value}
+    uneven = attention(stated)
+    if uneven is not None:
+        result["attention"] = list(uneven)
     kinds = getattr(config, "layer_types", None) or []
     if "sliding_attention" in kinds and "full_attention" in kinds:
         result["window"], result["full_attention_layers"] = config.sliding_window, kinds.count("full_attention")
     if row.step.get("lora"):
         result["linears"] = linears(model)
     return result
+
+
+def _widest(widths: Any) -> int:
+    """The width of all layers, or the largest where each has its own."""
+    return int(max(widths) if isinstance(widths, list) else widths)
 
 
 def linears(model: Any) -> list[list[Any]]:
