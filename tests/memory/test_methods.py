@@ -180,7 +180,7 @@ def test_quantised_weights_are_those_of_bitsandbytes(row: dict[str, Any]) -> Non
 @pytest.mark.oracle
 def _adapted(**changes: Any) -> Cost:
     mode = Mode(trained=False, rank=8, targets=frozenset(("q_proj",)), dropout=True, quantized=True)._replace(**changes)
-    layer = Matrices(LLAMA_8B, FAMILIES["llama"], mode, mixture=False)
+    layer = Matrices(LLAMA_8B, FAMILIES["llama"], mode)
     source = layer.tape.tensor(256, 2)
     return layer.tape.cost(source, layer.linear(source, 384, "q_proj"), False)
 
@@ -232,7 +232,7 @@ def test_compiled_layers_keep_what_torchs_partitioner_keeps(row: dict[str, Any])
     """
     shape = Architecture("", row["family"], 2, 512, 64, 8, 8, 64, 1376, False, 10**7, 20, 10**6, 10**6)
     for liger, told in ((False, row["eager"]), (True, row["compiled"])):
-        found = layer_cost(shape, Mode(liger=liger), mixture=False)
+        found = layer_cost(shape, Mode(liger=liger))
         assert found is not None
         assert found.saved == pytest.approx(told, rel=0.06 if liger and row["family"] == "phi3" else 0.001)
 

@@ -14,6 +14,7 @@ from cfglint_train.evidence.traced import architecture_of, plan_of
 from cfglint_train.memory.activations import activations, stack
 from cfglint_train.memory.events import step_events
 from cfglint_train.memory.layers.families import FAMILIES, LEAVES, runs_traced_code
+from cfglint_train.memory.layers.kinds import Kind
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.layers.mixers import MIXERS
@@ -34,8 +35,11 @@ LINES = [
 def held(line: dict[str, Any], mode: str) -> bool:
     """Whether the formula covers it. A model without attention has no mask, which is what eager attention adds; of
     Llama 4's checkpointed layers under AMP the formula says 5.5 % too little, of Nemotron 3's experts below adapters
-    7 % too much where nothing is recomputed.
+    7 % too much where nothing is recomputed. Falcon's loop holds the scores of the layer before in the forward pass,
+    which is up to 18 % where layers are recomputed with eager attention.
     """
+    if line["name"] == "falcon" and mode.startswith("full-eager"):
+        return False
     if line["name"] == "nemotron_h mixture" and mode == "none-flash-lora":
         return False
     if line["family"] == "llama4_text" and mode.startswith("full") and mode.endswith("amp"):
@@ -79,8 +83,23 @@ def test_the_traces_are_there() -> None:
         "gemma4_text",
         "gemma4_text experts",
         "gemma4_text second embedding",
+        "gemma4_text two widths",
+        "gemma4_text shared keys",
+        "gemma4_unified_text",
+        "gemma3n_text",
+        "granitemoehybrid attention",
+        "deepseek_v32",
+        "glm_moe_dsa",
+        "mistral4",
+        "step3p5 dense",
+        "persimmon",
+        "stablelm_qk_norm",
+        "falcon",
+        "falcon_new",
+        "gptj",
+        "gpt_neo",
     }
-    assert len(CASES) >= 95
+    assert len(CASES) >= 225
 
 
 @pytest.mark.parametrize("name", HYBRIDS)
@@ -100,9 +119,9 @@ def test_the_weights_of_a_mixer_are_those_of_the_model() -> None:
         shape = lookup.find(name)
         leaves = {"in_proj", "in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b", "x_proj", "dt_proj"}
         wanted = sum(item.elements / item.count for item in shape.linears if item.name in leaves)
-        both = layer_cost(shape, Mode(), mixture=False, recurrent=True)
+        both = layer_cost(shape, Mode(), Kind(recurrent=True))
         family = FAMILIES[shape.model_type]
-        other = layer_cost(shape, Mode(), mixture=False)
+        other = layer_cost(shape, Mode())
         names = ("q_proj", "k_proj", "v_proj", LEAVES[family.names].out)
         attention = sum(
             item.elements / item.count for item in shape.linears if item.name in names and item.part == "decoder"

@@ -144,7 +144,7 @@ def kept(**changes: object) -> float:
     held = {"precision.adapter": "fp32", "precision.autocast": True, "activations.checkpointing": "none"}
     setup, reader = read(plan().with_({**lora, **held, **changes}), LLAMA_8B)
     assert setup is not None, reader.missing
-    cost = layer_cost(LLAMA_8B, setup.mode, mixture=False)
+    cost = layer_cost(LLAMA_8B, setup.mode)
     assert cost is not None
     return cost.saved
 

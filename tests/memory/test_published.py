@@ -126,7 +126,7 @@ def test_an_unpacked_weight_stays_for_the_backward_pass() -> None:
     shape = find("Qwen/Qwen-14B-Chat")
     assert shape is not None
     mode = Mode(trained=False, rank=64, targets=frozenset(("c_attn",)), quantized=True)
-    plain, unpacked = (layer_cost(shape, mode._replace(unpacks=value), mixture=False) for value in (False, True))
+    plain, unpacked = (layer_cost(shape, mode._replace(unpacks=value)) for value in (False, True))
     assert plain is not None
     assert unpacked is not None
     decoder = sum(item.elements for item in shape.linears if item.part == "decoder") / shape.layers
@@ -427,7 +427,7 @@ def test_compiled_code_keeps_what_its_recomputation_needs(keys: int, selected: i
     shape = llama._replace(
         model_type="torchtitan:llama", hidden=512, heads=8, kv_heads=keys, head_dim=64, intermediate=1792
     )
-    cost = layer_cost(shape, Mode(attention="efficient", liger=True), mixture=False)
+    cost = layer_cost(shape, Mode(attention="efficient", liger=True))
     assert cost is not None
     assert cost.saved == 18984
     assert 2 * 512 + cost.operations.kept - cost.operations.idle == selected

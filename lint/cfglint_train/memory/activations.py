@@ -6,9 +6,11 @@ from functools import lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.memory.layers.families import FAMILIES, PER_LAYER
+from cfglint_train.memory.layers.families import FAMILIES
+from cfglint_train.memory.layers.kinds import kinds
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
+from cfglint_train.memory.passed import passed
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.tape import Cost, peak
 from cfglint_train.models.architecture import Architecture
@@ -38,52 +40,19 @@ def stack(architecture: Architecture, mode: Mode, input_needs: bool) -> Stack | 
     checkpointed: then the first layer keeps less.
     """
     runs: list[tuple[Cost, int]] = []
-    for mixture, recurrent, count in _kinds(architecture):
+    for kind, count in kinds(architecture):
         if not input_needs and not runs:
-            first = layer_cost(architecture, mode, mixture, False, recurrent)
+            first = layer_cost(architecture, mode, kind, False)
             if first is None:
                 return None
             runs.append((first, 1))
             count -= 1
         if count:
-            cost = layer_cost(architecture, mode, mixture, True, recurrent)
+            cost = layer_cost(architecture, mode, kind)
             if cost is None:
                 return None
             runs.append((cost, count))
     return Stack(tuple(runs)) if runs else None
-
-
-def _kinds(architecture: Architecture) -> list[tuple[bool, bool, int]]:
-    """Runs of equal layers as (mixture, recurrent, how many); none where a mixer has no formula.
-
-    Recurrent layers and those with attention take turns in small groups. Of those with attention the last closes the
-    row, as it does in the models, and the others come first: only the kinds at both ends matter to a peak.
-    """
-    experts, layers, recurrent = architecture.experts, architecture.layers, architecture.recurrent_layers
-    if recurrent and architecture.recurrent is None:
-        return []
-    family = FAMILIES.get(architecture.model_type)
-    if family is not None and family.placement == "single":  # a layer that is an MLP alone counts as a mixture
-        attention = architecture.full_attention_layers or 0
-        runs = [(False, True, recurrent), (False, False, attention), (True, False, layers - recurrent - attention)]
-        return [run for run in runs if run[2]]
-    dense = layers
-    if experts is not None:
-        rest = layers - experts.dense_layers
-        dense = experts.dense_layers + rest - rest // experts.every
-    if recurrent in (0, layers):
-        runs = [(False, bool(recurrent), dense), (True, bool(recurrent), layers - dense)]
-        return [run for run in runs if run[2]]
-    attention = layers - recurrent
-    mixtures = 2 * dense < layers  # the layers with attention are, then (in Jamba they are not)
-    plain = min(recurrent, max(0, dense - (0 if mixtures else attention)))
-    runs = [
-        (mixtures, False, attention - 1),
-        (False, True, plain),
-        (True, True, recurrent - plain),
-        (mixtures, False, 1),
-    ]
-    return [run for run in runs if run[2]]
 
 
 class Moment(Frozen):
@@ -129,7 +98,8 @@ def activations(setup: Setup) -> Activations | None:
     if costs is None:
         return None
     tokens = setup.tokens
-    checkpoint = float(tokens * setup.architecture.hidden * setup.residual) / setup.sequence_split
+    width = setup.architecture.hidden * setup.architecture.streams
+    checkpoint = float(tokens * width * setup.residual) / setup.sequence_split
     # Sequence parallelism splits what norms keep.
     elsewhere = 0.0
     if setup.sequence_split > 1:
@@ -181,7 +151,8 @@ def activations(setup: Setup) -> Activations | None:
     moments: list[Moment] = []
     # Micro batches that wait in a pipeline's stage keep what this one keeps.
     leaf = _embedded(setup) + (setup.in_flight - 1) * kept_total
-    leaf += _second_embedding(setup)
+    along = passed(setup)
+    leaf += along.kept
     if checkpointed and setup.offload_activations:
         leaf += checkpoint * min(setup.layers, _ON_THE_WAY)
     tower = _tower(setup)
@@ -194,15 +165,20 @@ def activations(setup: Setup) -> Activations | None:
         ]
         moments.append(Moment(0, 0.0, 0.0, 0.0, 0.0, tower.forward, VISION))
     kept_total += leaf
-    before, copies_before, gradients_before = leaf, tower.copies if tower is not None else 0.0, 0.0
+    before, copies_before, gradients_before = leaf - along.ended, tower.copies if tower is not None else 0.0, 0.0
     reduces = setup.strategy in FSDP
     for first, end, kept, copies, top, gradients, running in rows:
-        for layer in {first, max(first, end - 2), end - 1} if reduces else {first, end - 1}:
+        ends = {first, max(first, end - 2), end - 1} if reduces else {first, end - 1}
+        if first < along.before <= end:
+            ends.add(along.before - 1)
+        for layer in ends:
             index = layer - first
+            beside = along.returned if layer < setup.layers - 1 else 0.0
+            beside += along.made_again if layer < along.before else 0.0
             moments.append(
                 Moment(
                     layer,
-                    before + index * kept + (kept if checkpointed else 0.0),
+                    before + index * kept + (kept if checkpointed else 0.0) + beside,
                     copies_before + index * copies,
                     top,
                     gradients_total - gradients_before - (index + 1) * gradients,
@@ -216,16 +192,6 @@ def activations(setup: Setup) -> Activations | None:
     # What a layer makes itself goes with it.
     cached = sum([cost.fixed_saved * count for cost, count in runs]) if checkpointed else copies_total
     return Activations(kept_total, cached, rows[-1][2] if rows else 0.0, tuple(moments), inference)
-
-
-def _second_embedding(setup: Setup) -> float:
-    """Bytes that Gemma 4's second embedding keeps, which every layer has a part of: its norm, the sum, and where layers
-    are checkpointed the parts, which they hold as arguments.
-    """
-    shape = setup.architecture
-    width = next((item.outputs for item in shape.linears if item.name == PER_LAYER), 0)
-    each = (8 if setup.mode.trained else 4) + setup.mode.weight * (2 if setup.checkpointing != "none" else 1)
-    return float(setup.tokens * shape.layers * width * each)
 
 
 def _tower(setup: Setup) -> Seen | None:
@@ -258,10 +224,12 @@ def _embedded(setup: Setup) -> float:
     Below frozen weights it is made a leaf of the graph, and kept; learned positions are added to it (GPT-2, OPT), or a
     factor scales it (Granite).
     """
-    family = FAMILIES[setup.architecture.model_type]
+    family = FAMILIES[setup.architecture.formula]
     if not setup.adapters or setup.checkpointing == "none":
         return 0.0
     width = float(setup.tokens * setup.architecture.hidden)
+    if setup.architecture.streams > 1:  # the layers' inputs are made of it
+        return width * setup.mode.weight
     if setup.residual != setup.mode.weight:
         return width * (setup.mode.weight - setup.residual)
     scaled = family.residual_scale or (family.rotary == "none" and family.placement != "single")
@@ -272,7 +240,8 @@ def _again(cost: Cost, setup: Setup) -> float:
     """The peak of a checkpointed layer: its forward pass again, then its backward pass."""
     tokens = setup.tokens
     if setup.reentrant:
-        forward = peak(cost.forward, tokens) + tokens * setup.architecture.hidden * setup.residual
+        width = setup.architecture.hidden * setup.architecture.streams
+        forward = peak(cost.forward, tokens) + tokens * width * setup.residual
     else:
         forward = peak(cost.recompute, tokens)
     return max(forward, peak(cost.backward, tokens))

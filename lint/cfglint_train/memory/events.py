@@ -310,7 +310,7 @@ def _update(step: _Step) -> Event:
     if setup.adapters and setup.checkpointing != "none":
         # The embedding's output is made a leaf so that checkpointed layers find something to follow: it stays, with
         # its gradient, until the next forward pass.
-        parts[ACTIVATIONS] = 2.0 * setup.tokens * setup.architecture.hidden * setup.residual
+        parts[ACTIVATIONS] = 2.0 * setup.tokens * setup.architecture.hidden * setup.mode.weight
     if setup.keeps_logits and not setup.scores:
         parts[LOGITS] = 2.0 * setup.tokens * setup.architecture.vocab
     return Event("optimizer step", "the update", step.lasting, parts)

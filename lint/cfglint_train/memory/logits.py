@@ -160,8 +160,8 @@ class Head(Frozen):
 @lru_cache(maxsize=1024)
 def head_cost(architecture: Architecture, mode: Mode, trained: bool) -> Cost:
     """Final norm and output matrix on a tape. The output's width is the vocabulary."""
-    family = FAMILIES.get(architecture.model_type, FAMILIES["llama"])
-    layer = Layer(architecture, family, mode, mixture=False)
+    family = FAMILIES.get(architecture.formula, FAMILIES["llama"])
+    layer = Layer(architecture, family, mode)
     source = layer.tape.tensor(architecture.hidden, residual_bytes(family, mode))
     inner = layer.norm(source)
     plain = not (family.quantized_head and mode.quantized)
@@ -212,7 +212,7 @@ def evaluation_chunk(setup: Setup) -> float:
 
 def _beside(setup: Setup) -> float:
     """Bytes of the output matrix that a chunked head dequantises beside the gradients of all chunks."""
-    family = FAMILIES.get(setup.architecture.model_type)
+    family = FAMILIES.get(setup.architecture.formula)
     if family is None or not family.quantized_head or not setup.mode.quantized:
         return 0.0
     return float(setup.mode.dequantized * setup.architecture.vocab * setup.architecture.hidden)
@@ -308,13 +308,13 @@ def head(setup: Setup) -> Head:
         transient = 10.0 * tokens / _UPCAST_CHUNKS * shape.vocab
         return Head(cost, NOTHING, gradient + transient, gradient, gradient + transient, 2 * matrix, 2 * matrix)
     loss = loss_of(setup)
-    family = FAMILIES.get(shape.model_type)
+    family = FAMILIES.get(shape.formula)
     # The model's forward pass still holds the head's input, where the head's backward pass does not.
     normed = setup.residual
     if family is not None and setup.mode.autocast:
         normed = {"layer": 4, "layer_1p": 2}.get(family.norm, normed)
     held = tokens * shape.hidden * normed if normed == 4 or not setup.head_trained else 0
-    capped = 2 if family is not None and family.softcap and loss.capped else 0
+    capped = 2 if family is not None and family.capped and loss.capped else 0
     kept = 2 if setup.keeps_logits else 0
     chunk = min(loss.chunk, setup.length) * setup.sequences * shape.vocab if loss.chunk else 0
     backward = words * (loss.backward + capped + kept) + chunk * loss.chunk_backward

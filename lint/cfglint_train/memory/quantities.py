@@ -170,8 +170,8 @@ def _loss_backward(of: Quantities) -> float:
 
 def _loss_forward(of: Quantities) -> float:
     """Bytes per token and word; a soft cap keeps one more."""
-    family = FAMILIES.get(of.setup.architecture.model_type)
-    return of.head.loss.forward + (2 if family is not None and family.softcap and of.head.loss.capped else 0)
+    family = FAMILIES.get(of.setup.architecture.formula)
+    return of.head.loss.forward + (2 if family is not None and family.capped and of.head.loss.capped else 0)
 
 
 def _normed(of: Quantities) -> float:

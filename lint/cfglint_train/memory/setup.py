@@ -18,7 +18,7 @@ from cfglint_train.memory.formats import (
     loaded,
     quantized_gather,
 )
-from cfglint_train.memory.layers.families import FAMILIES
+from cfglint_train.memory.layers.families import FAMILIES, Family
 from cfglint_train.memory.layers.layer import residual_bytes
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.neighbours import Neighbour, neighbours_of
@@ -277,7 +277,12 @@ def _setup(
     get, flag, number, assume = reader.get, reader.flag, reader.number, reader.assume
     architecture, tuning, stage = part.architecture, get("method.tuning"), get("method.stage")
     zero = ranks.strategy == "zero" and ranks.zero_stage > 0
-    mode = _mode(reader, ranks, formats, batch, trained, optimizer.updates == "within")
+    family = FAMILIES.get(architecture.formula)
+    mode = _mode(reader, family, ranks, formats, batch, trained)
+    if optimizer.updates == "within" and not ranks.fsdp:  # a weight that is updated at once gives up its gradient, too
+        mode = mode._replace(accumulates=True)
+    if architecture.attention is not None and architecture.attention.index_heads:
+        mode = mode._replace(several=batch.sequences > 1)
     frozen = frozen_weights(reader, architecture, trained.frozen, ranks.zero_stage)
     share, active = shares(reader, architecture, tuning, trained, zero)
     checkpointing, recomputed, kept = _checkpointing(reader)
@@ -330,7 +335,7 @@ def _setup(
         accumulation=batch.accumulation,
         evaluation_tokens=batch.evaluation_tokens,
         mode=mode,
-        residual=residual_bytes(FAMILIES.get(architecture.model_type, FAMILIES["llama"]), mode),
+        residual=residual_bytes(family or FAMILIES["llama"], mode),
         checkpointing=checkpointing,
         recomputed=recomputed,
         kept=kept,
@@ -400,24 +405,21 @@ _AS_GIVEN: Final = frozenset(("nf4", "fp4", "int8", "awq", "hqq", "eetq", "aqlm"
 _CLONED: Final = frozenset(("nf4", "fp4"))
 
 
-def _mode(reader: Reader, ranks: Ranks, formats: Formats, batch: _Batch, trained: Trained, within: bool) -> Mode:
-    """What a layer's memory depends on beside the architecture. `within`: weights are updated in the backward pass."""
+def _mode(
+    reader: Reader, family: Family | None, ranks: Ranks, formats: Formats, batch: _Batch, trained: Trained
+) -> Mode:
+    """What a layer's memory depends on beside the architecture."""
     get = reader.get
     quantization = get("method.quantization") or "none"
     adapter = bool(trained.leaves) or get("method.tuning") not in ("full", "freeze")
     frozen = _freezes_decoder(reader)
-    attention = reader.assume("activations.attention", "sdpa")
-    kernel = "eager" if attention == "eager" else "flash"
-    masked = (
-        attention == "sdpa" and batch.sequences > 1 and not get("sequence.packing") and not get("batch.tokens_per_gpu")
-    )
-    masked = masked and get("sequence.padding") != "none"
+    kernel, masked = _kernel(reader, family, batch)
     return Mode(
         weight=4 if (formats.plain if frozen else formats.gathered) == 4 else 2,
         trained=not adapter and not frozen,
         autocast=formats.autocast and (get("precision.compute") or "bf16") != "fp32",
         attention="efficient" if masked else kernel,
-        sequence=batch.length if masked or kernel == "eager" else 0,
+        sequence=batch.length if masked or kernel != "flash" else 0,
         rank=trained.rank,
         targets=trained.leaves,
         adapter=int(formats.held) if adapter else 4,
@@ -431,9 +433,22 @@ def _mode(reader: Reader, ranks: Ranks, formats: Formats, batch: _Batch, trained
         kernels=_kernels(reader) if trained.leaves else frozenset(),
         # torch.compile keeps what Liger's kernels keep: inputs of matrix products, not the steps between them.
         liger=bool(get("activations.liger_layers")) or bool(get("activations.compile")),
-        # A weight that is updated at once gives up its gradient, too.
-        accumulates=not ranks.fsdp and (within or batch.accumulation > 1 or ranks.zero_stage > 1),
+        accumulates=not ranks.fsdp and (batch.accumulation > 1 or ranks.zero_stage > 1),
     )
+
+
+def _kernel(reader: Reader, family: Family | None, batch: _Batch) -> tuple[str, bool]:
+    """The kernel that attention runs, and whether it has a mask."""
+    get, attention = reader.get, reader.assume("activations.attention", "sdpa")
+    if attention != "eager" and family is not None and (attention == "sdpa" or not family.flash):
+        if family.kernel == "eager":
+            attention = "eager"
+        elif family.kernel != "flash":
+            return family.kernel, family.kernel == "masked"
+    if attention == "eager":
+        return "eager", False
+    padded = batch.sequences > 1 and not get("sequence.packing") and not get("batch.tokens_per_gpu")
+    return "flash", attention == "sdpa" and padded and get("sequence.padding") != "none"
 
 
 def _kernels(reader: Reader) -> frozenset[str]:

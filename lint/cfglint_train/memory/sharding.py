@@ -81,6 +81,13 @@ def local(architecture: Architecture, part: Slice) -> Architecture:
         layers=part.layers or architecture.layers,
         heads=max(1, architecture.heads // tensor),
         kv_heads=max(1, architecture.kv_heads // tensor),
+        attention=architecture.attention
+        and architecture.attention._replace(
+            heads=architecture.attention.heads // tensor,
+            kv_heads=max(1, architecture.attention.kv_heads // tensor),
+            layers=int(architecture.attention.layers * share),
+            reusing_layers=int(architecture.attention.reusing_layers * share),
+        ),
         intermediate=max(1, architecture.intermediate // tensor),
         vocab=architecture.vocab // part.logits,
         parameters=total,
@@ -108,10 +115,10 @@ def local(architecture: Architecture, part: Slice) -> Architecture:
 @lru_cache(maxsize=1024)
 def norms_bytes(architecture: Architecture, mode: Mode) -> float:
     """Bytes per token that the norms of one layer keep, their outputs aside: what sequence parallelism splits."""
-    family = FAMILIES.get(architecture.model_type)
+    family = FAMILIES.get(architecture.formula)
     if family is None:
         return 0.0
-    layer = PROGRAMS[family.program](architecture, family, mode, mixture=False)
+    layer = PROGRAMS[family.program](architecture, family, mode)
     source = layer.tape.tensor(architecture.hidden, residual_bytes(family, mode))
     cost = layer.tape.cost(source, layer.norm(source))
     return cost.saved * {"sandwich": 4, "parallel": 1}.get(family.placement, 2)

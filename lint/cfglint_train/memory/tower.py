@@ -44,7 +44,7 @@ class Seen(Frozen):
 @lru_cache(maxsize=64)
 def block_cost(tower: Tower, mode: Mode) -> Cost | None:
     """The cost of one block, per patch; None for a tower without a formula."""
-    return layer_cost(_shape(tower), mode, mixture=False) if tower.kind else None
+    return layer_cost(_shape(tower), mode) if tower.kind else None
 
 
 def seen(tower: Tower, mode: Mode, patches: int, checkpointed: bool) -> Seen | None:

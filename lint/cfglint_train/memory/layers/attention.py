@@ -27,8 +27,8 @@ class Attention(Norms):
 
     def attend(self, query: int, key: int, value: int, out_width: float) -> int:
         """softmax(q k^T) v."""
-        tape, mode, shape = self.tape, self.mode, self.architecture
-        heads, given = shape.heads, tape.element[query]
+        tape, mode = self.tape, self.mode
+        heads, given = self.heads.query, tape.element[query]
         element = 2 if mode.autocast else given
         query, key, value = self.cast(query, element), self.cast(key, element), self.cast(value, element)
         if mode.attention == "flash":
@@ -41,6 +41,8 @@ class Attention(Norms):
                 saves_output=True,
                 mark="attention",
             )
+        if mode.attention == "math":
+            return self.math(query, key, value, out_width)
         key = self.repeat(key, tape.width[query])
         value = self.repeat(value, out_width)
         if mode.attention == "efficient":
@@ -52,6 +54,10 @@ class Attention(Norms):
         query, key, value = (
             self.copy(item, tape.width[item]) if item in tape.storage_of else item for item in (query, key, value)
         )
+        if self.family.scores_fp32:  # which autocast undoes
+            wide = 2 if mode.autocast else 4
+            query, key = self.cast(self.cast(query, 4), wide), self.cast(self.cast(key, 4), wide)
+            element = wide
         scores = heads * mode.sequence
         weights = tape.apply((query, key), scores, element, saves=(query, key))
         weights = tape.apply((weights,), scores, element)  # times the scale
@@ -72,11 +78,26 @@ class Attention(Norms):
             kept = tape.tensor(scores, 1, needs=False)
             weights = tape.apply((weights,), scores, given, saves=(kept,))
         self.returned = (weights,)
+        element = 2 if mode.autocast else given
         weights = self.cast(weights, element)
         if self.family.sinks:  # the probabilities without the sink are a part of the softmax's result
             weights = tape.view(weights, scores)
         out = tape.apply((weights, value), out_width, element, saves=(weights, value))
         return tape.apply((out,), out_width, element)  # heads side by side again
+
+    def math(self, query: int, key: int, value: int, out_width: float) -> int:
+        """In fp32, as torch's `_scaled_dot_product_attention_math` computes: first queries and keys times the root of
+        the scale. The products copy keys and values for each query head.
+        """
+        tape, scores = self.tape, self.heads.query * self.mode.sequence
+        given, width = tape.element[query], tape.width[query]
+        wide = [self.cast(item, 4) for item in (query, key, value)]
+        query, key = (tape.apply((item,), tape.width[item], 4) for item in wide[:2])
+        key = tape.apply((key,), width, 4)
+        weights = tape.apply((query, key), scores, 4, saves=(query, key))
+        weights = tape.apply((tape.apply((weights,), scores, 4, alias=True),), scores, 4, saves_output=True)
+        value = tape.apply((wide[2],), out_width, 4)
+        return self.cast(tape.apply((weights, value), out_width, 4, saves=(weights, value)), given)
 
     def repeat(self, x: int, width: float) -> int:
         """Keys or values once per query head."""
@@ -85,38 +106,37 @@ class Attention(Norms):
 
     def attention(self, x: int) -> int:
         """Queries, keys, values, attention and the output matrix."""
-        family, shape, tape, leaves = self.family, self.architecture, self.tape, self.leaves
+        family, shape, heads, tape, leaves = self.family, self.architecture, self.heads, self.tape, self.leaves
         if family.latent:
             return self.latent(x)
         fused, gate = x, None
-        query_width, key_width = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+        query_width, key_width = heads.query * heads.width, heads.key * heads.width
         if family.fused_query != "none":
             fused = self.linear(x, query_width + 2 * key_width, leaves.fused)
             part = tape.view if family.fused_query == "views" else self.copy
             query, key, value = part(fused, query_width), part(fused, key_width), part(fused, key_width)
+            if family.fused_query == "broadcast":
+                key, value = self.copy(key, query_width), self.copy(value, query_width)
         else:
             gated = family.output_gate == "query"
             query = self.linear(x, query_width * (2 if gated else 1), leaves.query)
             if gated:
                 gate = self.copy(query, query_width)
                 query = tape.view(query, query_width)
-            key = self.linear(x, key_width, leaves.key)
-            value = self.linear(x, key_width, leaves.value)
+            if self.kind.reuses:
+                key, value = (tape.outside(key_width, tape.element[query]) for _ in range(2))
+            else:
+                key, value = self.keys(x)
         if family.output_gate not in ("", "query"):
-            gate = self.linear(x, query_width, family.output_gate)
+            gate = self.linear(x, heads.query if family.gate_per_head else query_width, family.output_gate)
         for step in ("rotary", "norm") if family.rotary_first else ("norm", "rotary"):
             if step == "norm" and family.query_norm != "none":
-                each = family.query_norm == "head"
-                if family.query_norm == "bare":
-                    query, key = (
-                        self.cast(self._normalised(item, heads), tape.element[item])
-                        for item, heads in ((query, shape.heads), (key, shape.kv_heads))
-                    )
-                    continue
-                query = self.norm(query, heads=shape.heads if each else 1)
-                key = self.norm(key, heads=shape.kv_heads if each else 1)
-                if family.value_norm:
-                    value = self.cast(self._normalised(value, shape.kv_heads), tape.element[value])
+                query = self.query_norm(query, heads.query)
+                if not self.kind.reuses:
+                    key = self.query_norm(key, heads.key)
+                    value = self.value_norm(value)
+            elif step == "rotary" and self.kind.reuses:
+                query = self.rotate(query)
             elif step == "rotary" and family.rotary != "none":
                 plain = query, key
                 if family.joined:  # both in fp32 first
@@ -136,11 +156,33 @@ class Attention(Norms):
         if family.joined and self.mode.attention == "flash":
             out = self.copy(out, query_width)
         if gate is not None:
-            curve = tape.apply((gate,), query_width, tape.element[gate], saves_output=True)
+            curve = tape.apply((gate,), tape.width[gate], tape.element[gate], saves_output=True)
             out = tape.apply((out, curve), query_width, tape.element[out], saves=(out, curve))
         out = self.linear(out, shape.hidden, leaves.out)
         tape.hold(x)
         return out
+
+    def keys(self, x: int) -> tuple[int, int]:
+        """Keys and values, neither normalised nor rotated."""
+        heads, leaves = self.heads, self.leaves
+        key = self.linear(x, heads.key * heads.width, leaves.key)
+        return key, key if heads.values_are_keys else self.linear(x, heads.key * heads.width, leaves.value)
+
+    def query_norm(self, x: int, heads: int) -> int:
+        """The family's norm of queries or keys."""
+        if self.family.query_norm == "bare":
+            return self.cast(self._normalised(x, heads), self.tape.element[x])
+        return self.norm(x, heads=heads if self.family.query_norm == "head" else 1)
+
+    def value_norm(self, x: int) -> int:
+        """Gemma 4's norm of values, without a weight."""
+        heads = self.heads.key
+        return self.cast(self._normalised(x, heads), self.tape.element[x]) if self.family.value_norm else x
+
+    def handed_on(self, x: int) -> tuple[int, int]:
+        """Keys and values as later layers reuse them, from what attention reads."""
+        key, value = self.keys(x)
+        return self.rotate(self.query_norm(key, self.heads.key)), self.value_norm(value)
 
     def latent(self, x: int) -> int:
         """DeepSeek's: queries and keys of a rotated and an unrotated part, both from compressed vectors."""
@@ -148,17 +190,43 @@ class Attention(Norms):
         latent = shape.latent
         assert latent is not None
         heads, width = shape.heads, latent.nope_dim + latent.rope_dim
+        compressed = x
         if latent.q_rank:
-            query = self.linear(self.norm(self.linear(x, latent.q_rank, "q_a_proj")), heads * width, "q_b_proj")
+            compressed = self.norm(self.linear(x, latent.q_rank, "q_a_proj"))
+            query = self.linear(compressed, heads * width, "q_b_proj")
         else:
             query = self.linear(x, heads * width, "q_proj")
-        compressed = self.linear(x, latent.kv_rank + latent.rope_dim, "kv_a_proj_with_mqa")
-        inner = tape.apply((compressed,), latent.kv_rank, tape.element[compressed], alias=True)
+        low = self.linear(x, latent.kv_rank + latent.rope_dim, "kv_a_proj_with_mqa")
+        inner = tape.apply((low,), latent.kv_rank, tape.element[low], alias=True)
         pair = self.linear(self.norm(inner), heads * (latent.nope_dim + latent.v_dim), "kv_b_proj")
         element = tape.element[query]
         query = tape.apply((query,), heads * width, element)
         key = tape.apply((pair,), heads * width, element)
-        value = tape.apply((pair,), heads * width, element)
-        out = self.attend(query, key, value, heads * width)
-        out = tape.apply((out,), heads * latent.v_dim, element)
+        if self.mode.attention == "efficient":
+            value = tape.view(pair, heads * latent.v_dim)
+            self.choose()
+            tape.hold(x, compressed, query, key, value)
+            out = self.attend(query, key, value, heads * latent.v_dim)
+        else:  # flash attention pads values to the width of keys
+            value = tape.apply((pair,), heads * width, element)
+            self.choose()
+            out = self.attend(query, key, value, heads * width)
+            out = tape.apply((out,), heads * latent.v_dim, element)
         return self.linear(out, shape.hidden, "o_proj")
+
+    def choose(self) -> None:
+        """DeepSeek V3.2's indexer, which chooses the keys of each query without gradients: scores of each of its heads
+        with all keys, a product with the scale and what relu leaves of it, their sum over heads, a mask. Where there
+        are several sequences the product copies a sequence's keys for each of its queries.
+        """
+        tape, mode, attention = self.tape, self.mode, self.architecture.attention
+        if attention is None or not attention.index_heads:
+            return
+        heads, element = attention.index_heads, 2 if mode.autocast else 4  # autocast undoes the cast to fp32
+        width = attention.index_dim
+        query = tape.tensor(heads * width, element, needs=False)
+        keys = tape.tensor(width * mode.sequence if mode.several else width, element, needs=False)
+        scores = tape.apply((query, keys), heads * mode.sequence, element)
+        for _ in range(2):
+            scores = tape.apply((scores,), heads * mode.sequence, element)
+        tape.apply((tape.apply((scores,), mode.sequence, 4),), mode.sequence, 1)

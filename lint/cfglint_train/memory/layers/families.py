@@ -27,7 +27,8 @@ class Family(Frozen):
     placement: str = "pre"
     """pre (two norms), sandwich (a norm before and after both parts), post (after both parts), parallel (one norm for
     both parts side by side), parallel2 (two norms side by side), single (each layer is one part: a mixer, attention or
-    an MLP)."""
+    an MLP), double (LongCat: a layer of norms before both parts twice, and experts beside the first one's MLP), altup
+    (Gemma 3n's, `altup.py`)."""
     query_norm: str = "none"
     """Norm of queries and keys: none, head (each head), bare (each head, without a weight), full (the whole width)."""
     value_norm: bool = False
@@ -38,21 +39,31 @@ class Family(Frozen):
     rotary_first: bool = False
     """Queries and keys are rotated before they pass their norm."""
     fused_query: str = "none"
-    """One matrix makes queries, keys and values: none, views (of its output, which stays alive as a whole), copies."""
+    """One matrix makes queries, keys and values: none, views (of its output, which stays alive as a whole), copies,
+    broadcast (copies of keys and values for each query head)."""
     latent: bool = False
     """Multi-head latent attention."""
+    scores_fp32: bool = False
+    """Queries and keys are multiplied in fp32 (eager attention only)."""
     softmax_fp32: bool = True
     """The softmax of the scores is computed in fp32 (eager attention only)."""
+    kernel: str = "flash"
+    """What runs where sdpa is asked for: flash, masked (there is always a mask, which flash attention does not take),
+    math (keys have one head, which no kernel broadcasts), eager (transformers has no other way for the family)."""
+    flash: bool = True
+    """Flash attention runs where it is asked for by name."""
     attention_dropout: bool = False
     """The published configurations drop out probabilities (eager attention only: kernels keep a seed)."""
     softcap: bool = False
     """Scores pass a tanh (eager attention only)."""
+    capped: bool = False
+    """Logits pass a tanh."""
     mlp: str = "gated"
     """gated, gated_fused (one matrix for gate and up), gelu, new_gelu, quick_gelu, relu, relu2, xielu."""
     experts: str = "none"
     """Router: none, softmax_top (Qwen, Mixtral), sigmoid (MiniMax), sigmoid_group (DeepSeek-V3, GLM), softmax_group
-    (DeepSeek-V2), top_softmax (Granite), sparse_mixer (Phi-3.5-MoE), beside (Gemma 4, whose experts run beside an MLP),
-    everywhere (Llama 4).
+    (DeepSeek-V2), softmax_given (in the format of its input: Mistral 4), top_softmax (Granite), sparse_mixer
+    (Phi-3.5-MoE), beside (Gemma 4, whose experts run beside an MLP), everywhere (Llama 4).
     """
     clamped: bool = False
     """The experts' gated unit is gpt-oss's."""
@@ -63,6 +74,10 @@ class Family(Frozen):
     output_gate: str = ""
     """Leaf name of a matrix whose sigmoid scales attention's output (Trinity); `query`: the half of the query's
     (Qwen3.5)."""
+    gate_per_head: bool = False
+    """That matrix has one output for each head."""
+    limited: bool = False
+    """Both factors of a gated unit pass a clamp (Step 3.5)."""
     sinks: bool = False
     """The softmax has a learned score beside the keys (eager attention writes it out)."""
     router_fp32: bool = True
@@ -111,20 +126,38 @@ LEAVES: Final[dict[str, Leaves]] = {
     "baichuan": Leaves(fused="W_pack"),
     "lfm2": Leaves(out="out_proj", gate="w1", up="w3", down="w2"),
     "vision": Leaves(fused="qkv", out="out_proj", up="fc1", down="fc2"),
+    "gptj": Leaves(out="out_proj", up="fc_in", down="fc_out"),
+    "gpt_neo": Leaves(out="out_proj", up="c_fc", down="c_proj"),
+    "granitemoehybrid": Leaves(gate_up="input_linear", down="output_linear"),
     "chatglm": Leaves(fused="query_key_value", out="dense", gate_up="dense_h_to_4h", down="dense_4h_to_h"),
 }
 
 _LLAMA = Family()
 _QWEN3 = Family(query_norm="head")
-_GEMMA2 = Family(norm="rms_fp32", placement="sandwich", softcap=True)
+_GEMMA2 = Family(norm="rms_fp32", placement="sandwich", softcap=True, capped=True)
+_GEMMA4 = Family(
+    norm="rms_fp32", placement="sandwich", query_norm="head", value_norm=True, experts="beside", capped=True
+)
 _OLMO2 = Family(norm="rms_fp32", placement="post", query_norm="full", rotary="fp32")
 _GLM = Family(rotary="part", mlp="gated_fused")
 _COHERE = Family(norm="centred", placement="parallel", rotary="fp32")
 _QWEN3_MOE = Family(query_norm="head", experts="softmax_top", router_fp32=False)
 _DEEPSEEK3 = Family(latent=True, experts="sigmoid_group")
+# Every query has a mask of its own keys, which flash attention does not take.
+_SPARSE = _DEEPSEEK3._replace(kernel="masked", flash=False)
 
 _QWEN35 = Family(norm="rms_fp32", query_norm="head", rotary="part", output_gate="query", traced=False)
 _QWEN35_MOE = _QWEN35._replace(experts="softmax_top", router_fp32=False, shared_gate=True, shared_first=True)
+_FALCON = Family(
+    norm="layer",
+    placement="parallel",
+    fused_query="copies",
+    mlp="gelu",
+    names="neox",
+    softmax_fp32=False,
+    kernel="math",
+    traced=False,
+)
 _TOWER = Family(norm="layer", fused_query="views", rotary="fp32", joined=True, mlp="gelu", names="vision")
 
 FAMILIES: Final[dict[str, Family]] = {
@@ -157,8 +190,20 @@ FAMILIES: Final[dict[str, Family]] = {
     ),
     "gpt2": Family(norm="layer", rotary="none", fused_query="views", mlp="new_gelu", names="gpt2", softmax_fp32=False),
     "gpt_bigcode": Family(norm="layer", rotary="none", fused_query="views", mlp="gelu", names="gpt2"),
+    "gptj": Family(
+        norm="layer",
+        placement="parallel",
+        rotary="part",
+        mlp="new_gelu",
+        names="gptj",
+        kernel="eager",
+        scores_fp32=True,
+    ),
+    "gpt_neo": Family(norm="layer", rotary="none", mlp="new_gelu", names="gpt_neo", kernel="eager", scores_fp32=True),
+    "persimmon": Family(norm="layer", query_norm="head", fused_query="views", rotary="part", mlp="relu2", names="neox"),
     "starcoder2": Family(norm="layer", mlp="gelu", names="starcoder"),
     "stablelm": Family(norm="layer", rotary="part"),
+    "stablelm_qk_norm": Family(norm="layer", placement="parallel", query_norm="head", rotary="part"),
     "opt": Family(norm="layer", rotary="none", mlp="relu", names="opt"),
     "nemotron": Family(norm="layer_1p", rotary="part", mlp="relu2"),
     "arcee": Family(mlp="relu2"),
@@ -191,6 +236,8 @@ FAMILIES: Final[dict[str, Family]] = {
     "deepseek_v2": Family(latent=True, experts="softmax_group"),
     "deepseek_v3": _DEEPSEEK3,
     "kimi_k2": _DEEPSEEK3,
+    "deepseek_v32": _SPARSE,
+    "glm_moe_dsa": _SPARSE,
     "glm4_moe_lite": _DEEPSEEK3,
     "afmoe": Family(
         norm="rms_fp32",
@@ -200,6 +247,21 @@ FAMILIES: Final[dict[str, Family]] = {
         experts="sigmoid",
         shared_first=True,
     ),
+    # Its experts run one by one, which no trace on fake tensors can follow; its dense layers are traced.
+    "step3p5": Family(
+        norm="rms_fp32",
+        query_norm="head",
+        rotary="part",
+        output_gate="g_proj",
+        gate_per_head=True,
+        experts="sigmoid",
+        limited=True,
+        shared_first=True,
+        flash=False,
+        traced=False,
+    ),
+    "longcat_flash": Family(placement="double", latent=True, experts="softmax_top", traced=False),
+    "mistral4": Family(latent=True, experts="softmax_given"),
     # Vision towers (`models/towers.py`), traced block by block (`tests/memory/towers.jsonl`).
     "vision:siglip": Family(norm="layer", rotary="none", mlp="gelu", names="vision"),
     "vision:clip": Family(norm="layer", rotary="none", mlp="quick_gelu", names="vision"),
@@ -215,9 +277,9 @@ FAMILIES: Final[dict[str, Family]] = {
         experts="everywhere",
         traced=False,
     ),
-    "gemma4_text": Family(
-        norm="rms_fp32", placement="sandwich", query_norm="head", value_norm=True, experts="beside", traced=False
-    ),
+    "gemma3n_text": _GEMMA4._replace(placement="altup", experts="none", traced=False),
+    "gemma4_text": _GEMMA4,
+    "gemma4_unified_text": _GEMMA4,
     # Hybrids: their attention layers are traced, their other mixers follow the kernels' code (`mixers.py`).
     "qwen3_next": _QWEN35_MOE,
     "qwen3_5_text": _QWEN35,
@@ -227,6 +289,15 @@ FAMILIES: Final[dict[str, Family]] = {
     # Its attention and its MLPs are traced, Mamba-2 is not.
     "nemotron_h": Family(
         norm="rms_fp32", placement="single", rotary="none", mlp="relu2", experts="sigmoid_group", traced=False
+    ),
+    "granitemoehybrid": Family(
+        rotary="none",
+        mlp="gated_fused",
+        names="granitemoehybrid",
+        experts="top_softmax",
+        router_fp32=False,
+        residual_scale=True,
+        traced=False,
     ),
     "falcon_h1": Family(beside=True, traced=False),
     "jamba": Family(rotary="none", experts="softmax_top", traced=False),
@@ -238,15 +309,8 @@ FAMILIES: Final[dict[str, Family]] = {
     "internlm2": Family(fused_query="views", names="internlm2", traced=False),
     "mimo": Family(traced=False),
     "orion": Family(norm="layer", traced=False),
-    "falcon": Family(
-        norm="layer",
-        placement="parallel",
-        fused_query="copies",
-        mlp="gelu",
-        names="neox",
-        softmax_fp32=False,
-        traced=False,
-    ),
+    "falcon": _FALCON,
+    "falcon_new": _FALCON._replace(placement="parallel2", fused_query="broadcast", kernel="masked"),
     "glm4v_text": _GLM._replace(placement="sandwich", traced=False),
     "mllama_text_model": Family(traced=False),
     "olmo_v1": Family(norm="rms_fp32", fused_query="views", rotary="fp32", query_norm="full", traced=False),
@@ -259,7 +323,7 @@ def runs_traced_code(architecture: Architecture) -> bool:
 
     Other code with the same shape (OLMo's own) names its matrices differently.
     """
-    family = FAMILIES.get(architecture.model_type)
+    family = FAMILIES.get(architecture.formula)
     if family is None or not family.traced:
         return False
     leaves = LEAVES[family.names]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.layers.families import ALL_LINEAR, LEAVES, Family
+from cfglint_train.memory.layers.kinds import PLAIN, Kind
 from cfglint_train.memory.tape import Tape
-from cfglint_train.models.architecture import Architecture
+from cfglint_train.models.architecture import Architecture, heads_of
 
 
 class Mode(Frozen):
@@ -21,9 +22,11 @@ class Mode(Frozen):
     autocast: bool = False
     attention: str = "flash"
     """flash (query, key, value, output and one number per row are kept), efficient (keys and values repeated for each
-    query head), eager (the scores are kept)."""
+    query head), eager (the scores are kept), math (torch's own, in fp32)."""
     sequence: int = 0
     """Keys per query where scores or a mask are kept: eager attention, or efficient with a mask; else 0."""
+    several: bool = False
+    """There are several sequences; false where keys are not chosen for each query (as DeepSeek V3.2 does)."""
     rank: int = 0
     targets: frozenset[str] = frozenset()
     adapter: int = 4
@@ -58,17 +61,16 @@ class Mode(Frozen):
 class Matrices:
     """The layer that is built, and its linear parts."""
 
-    __slots__ = ("adapters", "architecture", "family", "leaves", "mixture", "mode", "recurrent", "returned", "tape")
+    __slots__ = ("adapters", "architecture", "family", "heads", "kind", "leaves", "mode", "returned", "tape")
 
-    def __init__(self, architecture: Architecture, family: Family, mode: Mode, mixture: bool) -> None:
+    def __init__(self, architecture: Architecture, family: Family, mode: Mode, kind: Kind = PLAIN) -> None:
         self.tape = Tape()
         self.mode = mode
         self.family = family
         self.leaves = LEAVES[family.names]
         self.architecture = architecture
-        self.mixture = mixture
-        self.recurrent = False
-        """The layer mixes with something else than attention (`mixers.py`)."""
+        self.kind = kind
+        self.heads = heads_of(architecture, kind.other)
         self.adapters = 0
         """Elements of the layer's adapters."""
         self.returned: tuple[int, ...] = ()

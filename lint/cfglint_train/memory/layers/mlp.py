@@ -53,13 +53,17 @@ class FeedForward(Norms):
             both = self.linear(x, 2 * intermediate, leaves.gate_up)
             gate, up = self.activate(tape.view(both, intermediate)), tape.view(both, intermediate)
         else:
-            gate, up = self.activate(self.linear(x, intermediate, leaves.gate)), self.linear(x, intermediate, leaves.up)
+            gate = self.linear(x, intermediate, leaves.gate)
+            if self.kind.sparse:  # what exceeds mean and deviation: the deviation keeps its input, relu its result
+                element = tape.element[gate]
+                gate = tape.apply((gate,), intermediate, element, saves=(gate,), saves_output=True)
+            gate, up = self.activate(gate), self.linear(x, intermediate, leaves.up)
         return self.linear(self.gated(gate, up), hidden, leaves.down)
 
     def runs_kernel(self, x: int) -> bool:
         """Whether a LoRA kernel runs the MLP: one with a gate, of which all three matrices have adapters."""
         mode, leaves = self.mode, self.leaves
-        if "mlp" not in mode.kernels or self.mixture or self.family.mlp != "gated" or self.tape.element[x] != 2:
+        if "mlp" not in mode.kernels or self.kind.mixture or self.family.mlp != "gated" or self.tape.element[x] != 2:
             return False
         return all(self.targeted(leaf) for leaf in (leaves.gate, leaves.up, leaves.down))
 
@@ -84,13 +88,15 @@ class FeedForward(Norms):
         return tape.apply((square,), width, inner, saves=(square,), scratch=2 * width * inner)
 
     def gated(self, gate: int, up: int) -> int:
-        """act(gate) * up: the product keeps both factors."""
+        """act(gate) * up: the product keeps both factors, and clamps their inputs."""
         tape = self.tape
+        if self.family.limited:
+            gate, up = (tape.apply((item,), tape.width[item], tape.element[item], saves=(item,)) for item in (gate, up))
         return tape.apply((gate, up), tape.width[up], tape.element[up], saves=(gate, up))
 
     def feed_forward(self, x: int) -> int:
         """The MLP or the mixture."""
-        experts = self.architecture.experts if self.mixture else None
+        experts = self.architecture.experts if self.kind.mixture else None
         out = self.mlp(x, self.architecture.intermediate) if experts is None else self.experts(x, experts)
         self.tape.hold(x)
         return out
@@ -120,11 +126,11 @@ class FeedForward(Norms):
 
     def both(self, x: int) -> int:
         """Gemma 4's MLP and, in a mixture, its experts beside it, which start from before the norm."""
-        experts = self.architecture.experts if self.mixture else None
-        # The small models' later layers are twice as wide: a layer of the average width stands for all.
+        experts = self.architecture.experts if self.kind.mixture else None
+        # Layers of the smallest model that reuse keys are twice as wide.
         ups = [item for item in self.architecture.linears if item.name == self.leaves.up and item.part == "decoder"]
-        average = sum(item.count * item.outputs for item in ups) / self.architecture.layers
-        dense = self.mlp(self.norm(x), average or self.architecture.intermediate)
+        widths = sorted(item.outputs for item in ups) or [self.architecture.intermediate]
+        dense = self.mlp(self.norm(x), widths[-1] if self.kind.reuses else widths[0])
         if experts is None:
             return dense
         first = self.norm(dense)
@@ -133,14 +139,22 @@ class FeedForward(Norms):
 
     def per_layer(self, x: int) -> int:
         """Gemma 4's small models: a second embedding of each token comes in at every layer."""
-        width = next((item.outputs for item in self.architecture.linears if item.name == PER_LAYER), 0)
-        if not width:
-            return x
+        width = self.outputs(PER_LAYER)
+        return self.add(x, self.second_embedding(x, width)) if width else x
+
+    def outputs(self, leaf: str) -> int:
+        """Outputs of a matrix that only few models have; 0 where this one does not."""
+        return next((item.outputs for item in self.architecture.linears if item.name == leaf), 0)
+
+    def second_embedding(self, x: int, width: int) -> int:
+        """What a second embedding of each token, of so many elements, adds to a layer's output."""
         tape = self.tape
         gate = self.activate(self.linear(x, width, PER_LAYER))
-        given = tape.tensor(width, tape.element[gate])
-        product = tape.apply((gate, given), width, tape.element[gate], saves=(gate, given))
-        return self.add(x, self.norm(self.linear(product, self.architecture.hidden, "per_layer_projection")))
+        element = tape.element[gate]
+        given = tape.tensor(width, element)
+        whole = self.architecture.layers * width * element  # the gradient of one part
+        product = tape.apply((gate, given), width, element, saves=(gate, given), scratch=whole)
+        return self.norm(self.linear(product, self.architecture.hidden, "per_layer_projection"))
 
     def router(self, x: int, experts: Experts) -> int:
         """Weights of the chosen experts: `per_token` numbers per token."""
@@ -176,8 +190,9 @@ class FeedForward(Norms):
             scores = tape.apply((self.cast(logits, precise),), count, precise, saves_output=True)
             bias = tape.tensor(chosen, 8, needs=False)
             return tape.apply((scores,), chosen, precise, saves=(indices, bias), saves_output=True)
-        scores = tape.apply((self.cast(logits, 4),), count, 4, saves_output=True)
-        chosen_scores = tape.apply((scores,), chosen, 4, saves=(indices,), saves_output=True)
+        precise = element if kind == "softmax_given" and not mode.autocast else 4
+        scores = tape.apply((self.cast(logits, precise),), count, precise, saves_output=True)
+        chosen_scores = tape.apply((scores,), chosen, precise, saves=(indices,), saves_output=True)
         return chosen_scores if self.family.router_fp32 else self.cast(chosen_scores, element)
 
     def experts(self, x: int, experts: Experts) -> int:

@@ -1,0 +1,94 @@
+"""What decoder layers hand to each other beside the residual stream, and its gradients."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.layers.families import FAMILIES, PER_LAYER
+from cfglint_train.memory.layers.kinds import Kind
+from cfglint_train.memory.layers.layer import PROGRAMS, residual_bytes
+from cfglint_train.memory.layers.matrices import Mode
+from cfglint_train.memory.setup import Setup
+from cfglint_train.models.architecture import Architecture
+
+
+class Passed(Frozen):
+    """Bytes of one micro batch on one GPU."""
+
+    kept: float
+    """Between forward and backward pass."""
+    ended: float
+    """The part of it that is given up before the layers run backward."""
+    returned: float
+    """Gradients, from the last layer's backward pass on."""
+    before: int
+    """Layers, from the first one on, that run backward when the ones whose keys are reused ran again."""
+    made_again: float
+    """What those ones left."""
+
+
+_NOTHING: Final = Passed(0.0, 0.0, 0.0, 0, 0.0)
+
+
+def passed(setup: Setup) -> Passed:
+    """A second embedding of each token (Gemma 3n, 4), of which every layer has a part, and shared keys and values."""
+    shape = setup.architecture
+    attention = shape.attention
+    width = next((item.outputs for item in shape.linears if item.name == PER_LAYER), 0)
+    if not width and (attention is None or not attention.reusing_layers):
+        return _NOTHING
+    weight, checkpointed = setup.mode.weight, setup.checkpointing != "none"
+    embedding = float(setup.tokens * shape.layers * width)
+    # Its norm, the sum with the projected first embedding, and where layers are checkpointed the parts, which they hold
+    # as arguments. The gradient of one part is as large as the whole.
+    spread, gathered, copies = _streams(shape, setup.mode) if shape.streams > 1 else (0.0, 0.0, 0.0)
+    ended = setup.tokens * gathered
+    kept = setup.tokens * spread + ended + copies
+    if width and setup.mode.autocast and weight == 4:  # the projection's input and weight
+        kept += 2.0 * shape.hidden * (setup.tokens + shape.layers * width)
+    kept += embedding * (8 + weight if setup.mode.trained else 4 + weight * (2 if checkpointed else 1))
+    returned = embedding * weight
+    if attention is None or not attention.reusing_layers:
+        return Passed(kept, ended, returned, 0, 0.0)
+    handed, made = handed_on(shape, setup.mode)
+    if not checkpointed:  # a part of what the layers keep themselves
+        return Passed(kept, ended, returned, 0, 0.0)
+    before = shape.layers - attention.reusing_layers - 2
+    return Passed(kept + handed * setup.tokens, ended, returned, before, made * setup.tokens)
+
+
+@lru_cache(maxsize=64)
+def _streams(architecture: Architecture, mode: Mode) -> tuple[float, float, float]:
+    """Bytes per token that making several streams of one, and one of several, keeps, the layers' inputs aside; and the
+    bytes of autocast's copies of their matrices.
+    """
+    family, hidden = FAMILIES[architecture.formula], architecture.hidden
+    first, last = (PROGRAMS[family.program](architecture, family, mode) for _ in range(2))
+    source = first.tape.tensor(hidden, mode.weight)
+    many = last.tape.tensor(hidden * architecture.streams, residual_bytes(family, mode))
+    before = first.tape.cost(source, first.spread(source))
+    after = last.tape.cost(many, last.gathered(many))
+    return before.saved, after.saved, before.fixed_saved + after.fixed_saved
+
+
+@lru_cache(maxsize=64)
+def handed_on(architecture: Architecture, mode: Mode) -> tuple[float, float]:
+    """Bytes per token of the keys and values that are reused, and of what making them keeps.
+
+    The last layer with a window that makes its own hands them on, and the last one without, in a dictionary
+    (`shared_kv_states`). When a checkpointed one runs again it enters new ones in their place, whose graph is never run
+    and stays until the step ends.
+    """
+    family, attention = FAMILIES[architecture.formula], architecture.attention
+    handed = made = 0.0
+    for other in (False, attention is not None and attention.layers > 0):
+        layer = PROGRAMS[family.program](architecture, family, mode, Kind(other=other))
+        tape = layer.tape
+        source = tape.tensor(architecture.hidden * architecture.streams, residual_bytes(family, mode))
+        pair = layer.handed_on(layer.entering(source))
+        both = tape.apply(pair, architecture.hidden, tape.element[source])
+        handed += sum(tape.width[item] * tape.element[item] for item in pair)
+        made += tape.cost(source, both).saved
+    return handed, made
