@@ -139,7 +139,7 @@ def _field(run: Run, field: Field) -> Unchecked:
         remedy = "give the launcher plain or quoted words, or a file of the repository (`--config_file`)"
         return Unchecked(told, place, remedy)
     if origin is not None and origin.kind == "explicit" and origin.note:
-        return Unchecked(origin.note, place, _MEASURE)
+        return Unchecked(origin.note, place, remedy if name else _MEASURE)
     if origin is not None and origin.kind in ("explicit", "user"):
         stated = _written(run, place)
         if field in _CLUSTER:

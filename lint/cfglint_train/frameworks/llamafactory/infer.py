@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import Job
@@ -54,6 +56,7 @@ def infer(job: Job) -> None:
     infer_batch(job)
     _infer_models(job)
     _infer_loops(job)
+    _infer_processes(job)
     _not_modelled(job)
 
 
@@ -91,6 +94,21 @@ def _infer_checkpointing(job: Job) -> None:
             tower = reading.get("model.frozen_vision") is False
             reading.put("activations.tower", tower, Origin("inferred", origin.place, note, origin.key))
         reading.put("activations.checkpointing", "none", Origin("inferred", origin.place, note, origin.key))
+
+
+def _infer_processes(job: Job) -> None:
+    """The number of processes in accelerate's file is none where the comments have it changed before the launch, as
+    those of the examples for Ascend do.
+    """
+    stated = job.reading.origin("launch.gpus_per_node")
+    if stated is None or stated.key != "num_processes" or b"num_processes" not in job.main.document.source:
+        return
+    if any(_CHANGED.search(comment.text) for comment in job.main.document.comments()):
+        note = "a comment has `num_processes` changed before the launch"
+        job.reading.put("launch.gpus_per_node", None, stated._replace(note=note))
+
+
+_CHANGED: Final = re.compile(r"(?i)\b(?:change|set|adjust)\b.{0,20}\bnum_processes\b")
 
 
 def _not_modelled(job: Job) -> None:
