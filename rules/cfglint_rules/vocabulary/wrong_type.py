@@ -231,6 +231,8 @@ def _report(sighting: Sighting, schema: Schema) -> Report:
         outcome, effect = "the item is taken for one of another kind, and this key is silently ignored", "dropped"
     elif isinstance(value, str) and schema.get("type") == "boolean":
         outcome, effect = "as text it is read as true" if value else "as text it is read as false", "misread"
+    elif isinstance(value, str) and members(schema):
+        outcome, effect = "nothing checks it, and it is taken for none of them", "misread"
     else:
         outcome, effect = "it is not converted", "misread"
     fix = _fix(sighting, schema)
