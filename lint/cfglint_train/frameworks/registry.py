@@ -11,6 +11,8 @@ A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework
   `versions`: files that hold a copy's release, with a pattern whose groups are that release, put together by dots.
 - `package`: what its releases are called, or the framework or package (`packages.json`) in which it is released.
 - `entries`: patterns of the programs (commands, modules, scripts) of its own that take a file of it; absent: not known.
+- `trains`: the commands whose file is a configuration whatever keys it has, as a pattern of a program of its own and
+  the word behind it; absent: the keys alone decide.
 - `launches`: the program that takes its file as an option, where it is the file of a launcher.
 - `modules`: the package of which every module is an entry point of the vocabulary; absent: it has others, too.
 - `rules`: codes of the rules that apply only to frameworks that name them.
@@ -64,6 +66,7 @@ class Listed(Frozen):
     launches: str | None
     modules: str | None
     entries: tuple[str, ...]
+    trains: str | None
     rules: frozenset[str]
     folder: str
 
@@ -126,6 +129,7 @@ def _listed(name: str, folder: str, content: Mapping[str, Any]) -> Listed:
         content.get("launches"),
         content.get("modules"),
         tuple(content.get("entries", ())),
+        content.get("trains"),
         frozenset(content.get("rules", ())),
         folder,
     )

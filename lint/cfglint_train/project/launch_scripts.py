@@ -345,11 +345,11 @@ class LaunchScripts:
 
     def commands(self, main: Config) -> tuple[str, ...]:
         """The programs that a configuration is given to, each with the word behind its name where that is no option."""
-        words = (
-            " ".join((one.program, *(word.text for word in one.words[:1] if word.known and word.text[:1] != "-")))
-            for _, one in self.given(main)
-        )
-        return tuple(dict.fromkeys(words))
+        return _programs(one for _, one in self.given(main))
+
+    def given_to(self, path: str) -> tuple[str, ...]:
+        """The programs that a file is given to, as `commands` has them."""
+        return _programs(one for _, one, _ in self.handed(path))
 
     def handed(self, path: str) -> tuple[Handed, ...]:
         """The invocations of scripts that a file is given to, each with the words behind it."""
@@ -444,6 +444,15 @@ class LaunchScripts:
             except (DocumentError, OSError):
                 self._launchers[path] = None
         return self._launchers[path]
+
+
+def _programs(invocations: Iterable[Invocation]) -> tuple[str, ...]:
+    """The programs that are started, each with the word behind its name where that is no option."""
+    words = (
+        " ".join((one.program, *(word.text for word in one.words[:1] if word.known and word.text[:1] != "-")))
+        for one in invocations
+    )
+    return tuple(dict.fromkeys(words))
 
 
 _ENDINGS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")

@@ -6,6 +6,7 @@ A companion that a configuration names is read although the command line does no
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
@@ -130,7 +131,7 @@ class Workspace:
             score = max((one.score for one in found), default=0)
             if score > best[0]:
                 best = (score, name, found)
-        _, name, found = best
+        _, name, found = best if best[2] else self._trained_with(document)
         if not found:
             self.documents.skip(document.path, "its keys belong to no known configuration", document.source)
             return []
@@ -168,6 +169,16 @@ class Workspace:
         from cfglint_train.project.replaced import replacing
 
         return replacing(document.path, self.repositories.index(document.path))
+
+    def _trained_with(self, document: Document) -> tuple[int, str, list[frameworks.Found]]:
+        """The framework whose command is given a file that no keys distinguish."""
+        for name in self.documents.candidates[document.path] if document.syntax in ("yaml", "json") else ():
+            trains = listed()[name].trains
+            if trains is not None:
+                for command in self.scripts.given_to(document.path):
+                    if re.fullmatch(trains, command):
+                        return 1, name, [frameworks.Found((), 1, f"`{command}` is given the file")]
+        return 0, "", []
 
     def _stated(self, framework: frameworks.Framework, document: Document) -> ReleaseStatements:
         """The statements about releases around a main configuration: by flags, settings and requirement files, by a

@@ -79,5 +79,5 @@ def trailing(words: Iterable[str], own: Collection[str] = ()) -> Mapping[Route, 
             continue
         key = name if (name := option.replace("-", "_")) in own else read.key(option)
         typed = [read.typed(key, value) for value in values]
-        found[(key,)] = (typed if "list" in read.kinds(key) and len(typed) > 1 else typed[-1]) if typed else True
+        found[(key,)] = typed if len(typed) > 1 else typed[0] if typed else True
     return found
