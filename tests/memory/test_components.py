@@ -11,7 +11,8 @@ import pytest
 
 from cfglint_train.api import estimate as estimate_files
 from cfglint_train.memory.budget import Part
-from cfglint_train.memory.components import COMPONENTS, Component
+from cfglint_train.memory.component import Component
+from cfglint_train.memory.components import COMPONENTS
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.formulas import formula, value
 from tests.memory.generated import budgets, estimates
@@ -20,7 +21,10 @@ from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
 from tests.support.linting import runs_of_fixtures
 
 # Words that are names of components, too, in other senses: file -> literals.
-OTHER_SENSES = {"lint/cfglint_train/reports/estimate.py": {"parameters"}}
+OTHER_SENSES = {
+    "lint/cfglint_train/reports/estimate.py": {"parameters"},
+    "lint/cfglint_train/memory/component.py": {"weights"},  # a slot
+}
 
 
 def multiplied_out(shown: str) -> float:

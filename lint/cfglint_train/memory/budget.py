@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Literal
-from cfglint_train.memory.components import Component
+from cfglint_train.memory.component import Component
 
 if TYPE_CHECKING:
     from cfglint_train.memory.quantities import Quantities  # imported where formulas are shown: most runs show none

@@ -15,6 +15,7 @@ from cfglint_train.memory import comparable, host, rollout, transients
 from cfglint_train.memory.activations import Activations, activations
 from cfglint_train.memory.budget import Budget, Estimate, Phase
 from cfglint_train.memory.calibration import Residual, Table, table
+from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
     BACKWARD,
     BUCKETS,
@@ -41,7 +42,6 @@ from cfglint_train.memory.components import (
     WEIGHT_COPIES,
     WORKERS,
     WORKSPACES,
-    Component,
 )
 from cfglint_train.memory.events import Event, gathered, steady, step_events
 from cfglint_train.memory.layers.families import runs_traced_code

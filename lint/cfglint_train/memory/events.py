@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory import transients
 from cfglint_train.memory.activations import Activations, Moment
+from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
     ACTIVATIONS,
     BACKWARD,
@@ -33,7 +34,6 @@ from cfglint_train.memory.components import (
     UNSHARDED,
     UPDATE,
     WEIGHT_COPIES,
-    Component,
 )
 from cfglint_train.memory.logits import NOTHING, Head
 from cfglint_train.memory.setup import Setup

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.components import Component
+from cfglint_train.memory.component import Component
 from cfglint_train.memory.quantities import Quantities
 
 # Shown numbers have seven digits, and up to three of them are multiplied; sizes are cut to whole bytes.

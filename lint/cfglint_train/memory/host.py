@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.calibration import table
+from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
     LOADED_WEIGHTS,
     OFFLOADED_GRADIENTS,
     OFFLOADED_MASTER,
     OFFLOADED_OPTIMIZER,
     OFFLOADED_PARAMETERS,
-    Component,
 )
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.states import secondary

@@ -7,7 +7,8 @@ Sources: transformers 5.23.0 (trainer.py, `_load_optimizer_and_scheduler`), deep
 from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.memory.components import LOADED_OPTIMIZER, LOADED_WEIGHTS, Component
+from cfglint_train.memory.component import Component
+from cfglint_train.memory.components import LOADED_OPTIMIZER, LOADED_WEIGHTS
 from cfglint_train.memory.save import parts
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP

@@ -9,6 +9,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import transients
 from cfglint_train.memory.calibration import table
+from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
     CLONED,
     DISK_OPTIMIZER,
@@ -23,7 +24,6 @@ from cfglint_train.memory.components import (
     STAGED_OPTIMIZER,
     STAGED_SHARDS,
     STAGED_WEIGHTS,
-    Component,
 )
 from cfglint_train.memory.neighbours import elements_of
 from cfglint_train.memory.setup import Setup

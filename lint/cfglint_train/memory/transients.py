@@ -7,7 +7,8 @@ derivations are in docs/memory-model.md.
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.components import GATHERED, GRADIENTS, Component
+from cfglint_train.memory.component import Component
+from cfglint_train.memory.components import GATHERED, GRADIENTS
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.states import made, whole_fp32_gradients
 from cfglint_train.plan.choices import FSDP
