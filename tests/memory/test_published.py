@@ -381,15 +381,27 @@ def measured(**config: Any) -> Row:
 def test_measured_rows_are_stated_as_published_ones() -> None:
     row = measured(strategy="zero2", lora=8, optimizer="8bit")
     assert list(measurements.problems(row.content)) == []
-    published = measurements.as_published(row)
+    published, reserved = measurements.as_published(row)
+    assert (reserved.id, reserved.number("measured_gib")) == ("case@1/2 (reserved)", 13.0)
     assert (published.id, published.number("measured_gib")) == ("case@1/2", 12.0)
     plan = subject(published).fields
     assert (plan["parallel.zero_stage"], plan["method.lora_rank"], plan["optimizer.state_bits"]) == (2, 8, 32)
-    found = next(iter(compare([row])))
+    found = next(compare([row]))
     assert (found.skipped, found.counter, found.measured, found.verdict) == ("", "allocated", 12.0, "fits")
-    unknown, varying = compare([measured(model="no/model"), measured(lengths=[512, 1024], expandable=True)])
-    assert unknown.skipped == "unknown model"
-    assert varying.skipped == "expandable segments have no formula"
+    assert next(compare([measured(model="no/model")])).skipped == "unknown model"
+    one_rank = measured(strategy="fsdp2")
+    alone = Row("case", {**one_rank.content, "world": 1})
+    assert [found.skipped for found in compare([alone])] == ["FSDP of one rank"]
+
+
+def test_measured_rows_of_the_first_layers() -> None:
+    """A case may build the first layers of a model: its estimate is theirs."""
+    whole, part = (subject(measurements.as_published(measured(layers=layers))[0]).architecture for layers in (0, 6))
+    assert (whole.layers, part.layers) == (24, 6)
+    of_layers = whole.parameters - part.parameters
+    assert of_layers == 18 * whole.layer_parameters
+    counts = {item.name: item.count for item in part.linears}
+    assert (counts["q_proj"], counts["embed_tokens"]) == (6, 1)
 
 
 @pytest.mark.slow
@@ -397,7 +409,7 @@ def test_documentation_states_the_report() -> None:
     """The memory model's page has the table that the command prints, the README lines of it."""
     root = Path(__file__).parents[2]
     page = (root / "docs" / "memory-model.md").read_text(encoding="utf-8")
-    told = list(report.markdown(ROWS))
+    told = list(report.markdown([*ROWS, *report.measured()]))
     start = page.index("<!-- cfglint calibrate report --format markdown -->")
     tables = page[start : page.index("<!-- end -->")].splitlines()[2:]
     assert tables[: len(told)] == told

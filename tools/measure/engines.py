@@ -33,7 +33,7 @@ def engine(case: Case, model: Any, dry: bool) -> Engine:
 
     if case.strategy.startswith("zero"):
         return _deepspeed(case, model, dry)
-    wrapped = torch.compile(model) if case.compiled else model
+    wrapped: Any = torch.compile(model) if case.compiled else model
     if case.strategy == "ddp":
         wrapped = torch.nn.parallel.DistributedDataParallel(model)
     elif case.strategy == "fsdp2":

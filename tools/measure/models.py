@@ -46,10 +46,11 @@ def build(case: Case, device: str, dry: bool) -> Any:
     if case.quantization == "nf4":
         quantise(model, device)
     if case.prepared:
-        from peft import prepare_model_for_kbit_training
+        import peft
 
+        prepare: Any = peft.prepare_model_for_kbit_training
         model.is_loaded_in_4bit = True
-        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+        model = prepare(model, use_gradient_checkpointing=False)
     if case.lora:
         from peft import LoraConfig, get_peft_model
 

@@ -69,9 +69,8 @@ def _tokenizer() -> Any:
     words = {f"w{number}": number for number in range(500)} | {"<unk>": 500, "<eos>": 501, "<pad>": 502}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made, unk_token="<unk>", eos_token="<eos>", pad_token="<pad>"
-    )
+    fast: Any = transformers.PreTrainedTokenizerFast
+    return fast(tokenizer_object=made, unk_token="<unk>", eos_token="<eos>", pad_token="<pad>")
 
 
 def _sft(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:

@@ -121,17 +121,20 @@ def compare(rows: Iterable[Row | Unreadable], residuals: Mapping[str, Residual] 
         if isinstance(row, Unreadable):
             yield _skipped(Row(f"line {row.line}", {}), row.reason)
             continue
-        try:
-            if measurements.is_measured(row):
-                row = measurements.as_published(row)
-            found = _component(row) if row.text("peak_scope") == "component" else _compared(row, subject(row), known)
-            larger, smaller = _readings(row, decimal)
-            yield found._replace(measured=larger, smaller=smaller)
-        except UnmappedError as reason:
-            yield _skipped(row, str(reason))
-        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-            # A row may hold anything; what it holds is not worth a crash.
-            yield _skipped(row, f"not understood: {type(error).__name__}: {error}")
+        for stated in measurements.as_published(row) if measurements.is_measured(row) else (row,):
+            yield _one(stated, known, decimal)
+
+
+def _one(row: Row, known: Mapping[str, Residual], decimal: frozenset[str]) -> Comparison:
+    try:
+        found = _component(row) if row.text("peak_scope") == "component" else _compared(row, subject(row), known)
+        larger, smaller = _readings(row, decimal)
+        return found._replace(measured=larger, smaller=smaller)
+    except UnmappedError as reason:
+        return _skipped(row, str(reason))
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # A row may hold anything; what it holds is not worth a crash.
+        return _skipped(row, f"not understood: {type(error).__name__}: {error}")
 
 
 def _decimal(rows: Iterable[Row | Unreadable]) -> frozenset[str]:

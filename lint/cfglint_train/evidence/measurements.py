@@ -48,10 +48,21 @@ def problems(row: Mapping[str, Any]) -> Iterator[str]:
             yield "peak.allocated and peak.reserved are no counters"
 
 
-def as_published(row: Row) -> Row:
-    """Return a measured row with the fields of a published one: its head, and its plan or why there is none."""
+def as_published(row: Row) -> tuple[Row, ...]:
+    """Return a measured row with the fields of published ones, one for each counter: its head, and its plan or why
+    there is none.
+    """
+    stated = _stated(row)
+    reserved = row.table("peak").get("reserved")
+    if not isinstance(reserved, int) or "unmapped" in stated.content:
+        return (stated,)
+    beside = {"counter": "reserved", "measured_gib": reserved / GIB, "outcome": ""}
+    return stated, Row(f"{stated.id} (reserved)", {**stated.content, **beside})
+
+
+def _stated(row: Row) -> Row:
     peak, config = row.table("peak"), row.table("config")
-    allocated = peak.get("allocated")
+    allocated, strategy = peak.get("allocated"), config.get("strategy")
     world = row.content.get("world") or 1
     name = row.id if world == 1 else f"{row.id}@{row.content.get('rank')}/{world}"
     head = {
@@ -65,10 +76,12 @@ def as_published(row: Row) -> Row:
         "counter": "allocated",
         "capacity": row.table("device").get("memory"),
     }
-    if config.get("lengths") and config.get("expandable"):
-        return Row(name, {**head, "unmapped": "expandable segments have no formula"})
+    if world == 1 and strategy == "fsdp2":
+        return Row(name, {**head, "unmapped": "FSDP of one rank"})
     if config.get("layers"):
-        head["shape"] = {"layers": config["layers"]}
+        head["shape"] = {"first": config["layers"]}
+    if config.get("lengths"):
+        head["setup"] = {"varying": True}
     return Row(name, {**head, "plan": {**_plan(config, world), **_of_trainer(config)}})
 
 
@@ -106,7 +119,7 @@ def _plan(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
         "batch.micro": config.get("micro"),
         "batch.accumulation": config.get("accumulation") or 1,
         "sequence.length": max(config.get("lengths") or (config.get("sequence"),)),
-        "sequence.packing": not config.get("padding") and not config.get("lengths"),
+        "sequence.packing": not config.get("padding") and not (config.get("lengths") and config.get("trainer")),
         "activations.attention": {"eager": "eager", "flash_attention_2": "flash"}.get(
             str(config.get("attention")), "sdpa"
         ),
@@ -115,14 +128,17 @@ def _plan(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
         "activations.liger_layers": bool(config.get("liger")),
         "activations.compile": bool(config.get("compiled")),
         "launch.nodes": 1,
-        "launch.gpus_per_node": world,
+        "launch.gpus_per_node": max(world, 2) if strategy == "ddp" else world,  # DDP copies gradients on one rank, too
         "parallel.strategy": "none" if strategy == "none" else "zero" if strategy.startswith("zero") else strategy,
     }
     if config.get("optimizer") == "8bit":
         fields["optimizer.state_bits"] = 8
+        if config.get("trainer"):  # transformers trainer.py registers embeddings with 32 bits
+            fields["optimizer.embedding_bits"] = 32
     if lora:
         fields |= {
             "method.lora_rank": lora,
+            "method.lora_dropout": config.get("dropout") or 0.0,
             "method.lora_targets": tuple(str(config.get("targets") or "all-linear").split(",")),
             "method.quantization": config.get("quantization") or "none",
             "method.double_quantization": True,
@@ -164,14 +180,20 @@ def file(rows: list[dict[str, Any]], folder: str = MEASURED) -> list[str]:
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row.get("id"), row.get("rank"), row.get("world"), (row.get("peak") or {}).get("allocated")
+    peak = row.get("peak") or {}
+    return row.get("id"), row.get("rank"), row.get("world"), peak.get("allocated"), peak.get("reserved")
 
 
 def filed(folder: str = MEASURED) -> list[Row]:
-    """Every measured row of the package."""
+    """Every measured row of the package; of a case that was measured twice the later one."""
     from cfglint_train.evidence.rows import Unreadable, read
 
     if not os.path.isdir(folder):
         return []
     names = sorted(name for name in os.listdir(folder) if name.endswith(".jsonl"))
-    return [row for name in names for row in read(os.path.join(folder, name)) if not isinstance(row, Unreadable)]
+    found: dict[tuple[Any, ...], Row] = {}
+    for name in names:
+        for row in read(os.path.join(folder, name)):
+            if not isinstance(row, Unreadable):
+                found[name, row.id, row.content.get("rank"), row.content.get("world")] = row
+    return list(found.values())

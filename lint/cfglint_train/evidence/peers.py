@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cfglint_train.evidence.compare import PEAK, Comparison
+from cfglint_train.evidence.measurements import is_measured
 from cfglint_train.evidence.report import median
 from cfglint_train.evidence.rows import Row, Unreadable
 from cfglint_train.evidence.subject import Subject, subject
@@ -196,7 +197,7 @@ def compared(rows: Iterable[Row | Unreadable], evaluated: Iterable[Comparison]) 
     result: dict[str, Any] = {name: {"installed": name in known, "rows": []} for name in PEERS}
     ours: dict[str, list[float]] = {name: [] for name in PEERS}
     for row in rows:
-        if isinstance(row, Unreadable) or row.id not in values:
+        if isinstance(row, Unreadable) or row.id not in values or is_measured(row):
             continue
         case, measured = subject(row), values[row.id].measured or 0.0
         for name, ask in known.items():

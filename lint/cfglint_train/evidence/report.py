@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cfglint_train.evidence.compare import PEAK, RUN, Comparison
+from cfglint_train.evidence.compare import PEAK, RUN, Comparison, compare
 from cfglint_train.evidence.fit import counts, left_out
+from cfglint_train.evidence.measurements import filed
 from cfglint_train.evidence.rows import PACKAGED, read
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
@@ -82,6 +83,10 @@ def _middle(rows: Sequence[Comparison], errors: Sequence[float]) -> tuple[float,
     return median([median(values) for values in groups.values()]), percentile([abs(error) for error in errors], 0.9)
 
 
+MEASURED: Final = "measured"
+"""The grade of our harness's own rows, which stand apart from other people's."""
+
+
 def one_gpu(row: Comparison) -> bool:
     """Whether the job has one GPU, or one that does not share anything."""
     return row.parallel in ("none", "")
@@ -111,8 +116,16 @@ BOUNDS: Final = "bounds (not averaged above)"
 
 
 def sections(rows: list[Comparison]) -> Iterator[tuple[str, Summary]]:
-    """The lines of the table: by counter, grade and GPUs, then by method, parallelism and framework."""
-    values = [row for row in rows if row.error is not None and not row.bound]
+    """The lines of the table: by counter, grade and GPUs, then by method, parallelism and framework; and those of
+    measured rows.
+    """
+    own = [row for row in rows if row.grade == MEASURED]
+    for counter in _COUNTERS:
+        for method in sorted({row.method for row in own}):
+            found = summary(row for row in own if (row.counter, row.method) == (counter, method))
+            if found is not None:
+                yield f"{MEASURED}, {counter}, {method}", found
+    values = [row for row in rows if row.error is not None and not row.bound and row.grade != MEASURED]
     runs = [row for row in values if row.scope in (PEAK, RUN)]
     for counter in (*_COUNTERS, *[f"{name}?" for name in _COUNTERS]):
         for grade in ("exact", "good", "rough"):
@@ -126,7 +139,7 @@ def sections(rows: list[Comparison]) -> Iterator[tuple[str, Summary]]:
         (PARTS, [row for row in values if row.scope == "component"]),
         (ALL, values),
         (FITTED, [row for row in runs if counts(row)]),
-        (BOUNDS, [row for row in rows if row.bound]),
+        (BOUNDS, [row for row in rows if row.bound and row.grade != MEASURED]),
     )
     for name, chosen in others:
         found = summary(chosen)
@@ -258,6 +271,7 @@ def markdown(rows: list[Comparison]) -> Iterator[str]:
     tables = (
         ("counter, grade, place", "", (*_COUNTERS, LOADED, PARTS, ALL, FITTED, BOUNDS)),
         ("kind of job, exact and good rows", f"kind {PREFIX}", ()),
+        ("our own rows: counter, method", f"{MEASURED}, ", ()),
     )
     found = list(sections(rows))
     for title, prefix, names in tables:
@@ -275,3 +289,8 @@ def markdown(rows: list[Comparison]) -> Iterator[str]:
 def packaged() -> list[Comparison]:
     """The packaged rows beside their estimates, with intervals that are fitted without a row's own group."""
     return list(left_out(list(read(PACKAGED))))
+
+
+def measured() -> list[Comparison]:
+    """Our harness's rows beside their estimates. No interval is fitted to them."""
+    return list(compare(filed()))

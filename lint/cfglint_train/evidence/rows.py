@@ -100,6 +100,10 @@ def evidence(kind: str) -> list[dict[str, Any]]:
     """The evidence rows of one kind. Raises ValueError for a name that is no kind."""
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is not a kind of evidence; known are {', '.join(KINDS)}")
+    if kind == "measured":
+        from cfglint_train.evidence.measurements import filed  # it reads rows, too
+
+        return [dict(row.content) for row in filed()]
     path = os.path.join(FOLDER, f"{kind}.jsonl")
     if not os.path.exists(path):
         return []

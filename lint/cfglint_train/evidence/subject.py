@@ -86,10 +86,12 @@ def shape_of(row: Row) -> Architecture:
     known = find(str(changes.pop("like", row.text("model"))))
     if known is None and not changes:
         raise UnmappedError("unknown model")
-    names = changes.pop("matrices", None)
+    names, first = changes.pop("matrices", None), changes.pop("first", None)
     shape = architecture_of(changes) if known is None else known
     if names == "llama":  # of the whole model, also where `layers` states that fewer of them run
         shape = shape._replace(linears=_named_as_llama(shape))
+    if isinstance(first, int):
+        shape = _first(shape, first)
     if known is None:
         return shape
     if "linears" in changes:
@@ -97,6 +99,29 @@ def shape_of(row: Row) -> Architecture:
     elif "vocab" in changes:
         changes["linears"] = tuple(_of_words(item, changes["vocab"]) for item in shape.linears)
     return shape._replace(**changes)
+
+
+def _first(shape: Architecture, layers: int) -> Architecture:
+    """The model with its first so many layers, at least the dense ones of a mixture."""
+    dense = shape.experts.dense_layers if shape.experts else 0
+    mixed, left = shape.layers - dense, layers - dense
+
+    def count(item: Linear) -> int:
+        if item.part in ("embedding", "head") or item.count == dense:
+            return item.count
+        if item.count % shape.layers == 0:
+            return item.count // shape.layers * layers
+        return item.count // mixed * left
+
+    full = shape.full_attention_layers
+    return shape._replace(
+        layers=layers,
+        linears=tuple(item._replace(count=count(item)) for item in shape.linears),
+        parameters=shape.parameters - shape.layer_parameters * (shape.layers - layers),
+        expert_parameters=shape.expert_parameters // mixed * left,
+        active_parameters=None,
+        full_attention_layers=None if full is None else full * layers // shape.layers,
+    )
 
 
 def _of_words(item: Linear, words: int) -> Linear:

@@ -51,7 +51,7 @@ def _report(arguments: list[str]) -> Answer:
     from cfglint_train.evidence.rows import PACKAGED, read
 
     rows = list(read(options.rows or _of_clone(PACKAGED, "--rows")))
-    compared = list(compare(rows)) if options.rows else report.packaged()
+    compared = list(compare(rows)) if options.rows else [*report.packaged(), *report.measured()]
     others = None
     if not options.no_peers:
         from cfglint_train.evidence import peers
