@@ -142,7 +142,6 @@ class Config:
         self.root = root
         self.role = role
         self.overrides = dict(overrides or {})
-        self._given = {route[0] for route in self.overrides}
         self.launched: tuple[tuple[Route, Override], ...] = ()
         """What each of its launches gives, whether or not the others give it, too."""
         self.commands: Callable[[], tuple[str, ...]] = _not_started
@@ -156,6 +155,7 @@ class Config:
         self.assumed = assumed
         self._made: dict[Callable[[Config], Any], Any] = {}
         self._top: dict[str, Entry] | None = None
+        self._given: frozenset[str | int] = frozenset()
         self._values: dict[Route, Any] = {}
 
     @property
@@ -187,7 +187,7 @@ class Config:
     def value(self, *route: str | int) -> Any:
         """The plain value of a setting, MISSING where it is not stated."""
         if self._top is None:
-            self._top = self._index()
+            self._top, self._given = self._index(), frozenset(route[0] for route in self.overrides)
         if self._top is not NO_TOP and route and route[0] not in self._top and route[0] not in self._given:
             return MISSING  # most settings of a framework are not stated
         known = self._values.get(route, _UNASKED)
