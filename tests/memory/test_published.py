@@ -18,7 +18,7 @@ from cfglint_train.evidence.compare import PEAK, Comparison, compare
 from cfglint_train.evidence.fit import counts, fitted, rows_of
 from cfglint_train.evidence.report import outcomes, summary
 from cfglint_train.evidence.rows import FOLDER, Row, Unreadable, parse, read
-from cfglint_train.evidence.subject import COUNTERS, UnmappedError, subject
+from cfglint_train.evidence.subject import COUNTERS, UnmappedError, shape_of, subject
 from cfglint_train.evidence.traced import plan_of
 from cfglint_train.front.cli import main
 from cfglint_train.memory import transients
@@ -327,6 +327,11 @@ def test_rows_have_the_schema() -> None:
         order = [key in data for key in row.content]
         assert set(row.content) <= words | data
         assert order == sorted(order), row.id
+
+
+def test_a_row_of_other_code_has_its_layers() -> None:
+    """Falcon-40B's layers are a variant in transformers, and litgpt's own here."""
+    assert shape_of(STATED["litgpt-rt-oom-falcon-40b-nf4-b1"]).formula == "litgpt:phi"
 
 
 def test_the_schema_names_fields_of_the_memory_model() -> None:

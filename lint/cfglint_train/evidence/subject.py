@@ -98,6 +98,8 @@ def shape_of(row: Row) -> Architecture:
         changes["linears"] = tuple(Linear(*item) for item in changes["linears"])
     elif "vocab" in changes:
         changes["linears"] = tuple(_of_words(item, changes["vocab"]) for item in shape.linears)
+    if "model_type" in changes:  # other code's layers, whatever transformers' differ in
+        changes["variant"] = ""
     return shape._replace(**changes)
 
 
