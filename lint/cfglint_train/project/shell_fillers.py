@@ -32,6 +32,8 @@ def edits(path: str, source: bytes, means: Means) -> Iterator[Route | Key | str]
 
     `means`: whether one of some paths is that of the configuration.
     """
+    if not any(tool.encode() in source for tool in _TOOLS):
+        return  # every configuration that a script names asks for its edits
     try:
         document = ShellDocument(path, source)
     except DocumentError:

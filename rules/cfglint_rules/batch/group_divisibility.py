@@ -96,21 +96,21 @@ def _completions(run: Run) -> Iterator[Report]:
     completions, group = plan.rollout.completions, plan.rollout.samples_per_prompt
     if not completions or not group or group < 2 or _rests_on_ranks(run, completions):
         return
-    key = run.spell("rollout.samples_per_prompt")
+    key, name = run.spell("rollout.samples_per_prompt"), run.framework.title
     ranks = plan.data_parallel if run.stated("launch.gpus_per_node") else 1  # of one, where nothing states more
     unit = (plan.batch.micro or 0) * (ranks or 0)
     if run.stated("rollout.completions") and unit and completions % unit:
         batch = run.spell("rollout.completions")
         wanted = _nearest(completions, lcm(unit, group))
         yield Report(
-            f"`{batch}` is {completions}, not a multiple of the {unit} sequences of a micro batch on all ranks: GRPO "
+            f"`{batch}` is {completions}, not a multiple of the {unit} sequences of a micro batch on all ranks: {name} "
             "refuses to start",
             run.place("rollout.completions"),
             fix=Fix("unsafe", f"{batch}: {wanted}", {"rollout.completions": wanted}),
         )
     elif completions % group:
         yield Report(
-            f"`{key}` is {group}, which does not divide the {counted(completions, 'completion')} of a step: GRPO "
+            f"`{key}` is {group}, which does not divide the {counted(completions, 'completion')} of a step: {name} "
             "refuses to start",
             run.place("rollout.samples_per_prompt", "batch.accumulation"),
             fix=_divided(run, group),
