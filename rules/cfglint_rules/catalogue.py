@@ -68,6 +68,7 @@ CATALOGUE: Final = (
         "error",
         module="memory.missing_checkpointing",
         fix="safe",
+        needs={"activations.checkpointing": ("none",)},
         reads=("activations.checkpointing",),
         writes=(
             "activations.attention",
@@ -273,6 +274,7 @@ CATALOGUE: Final = (
         "info",
         module="checkpoints.optimizer_state_saved",
         fix="safe",
+        needs={"checkpoint.model_only": (False,), "method.tuning": ("full",)},
         reads=(
             "checkpoint.model_only",
             "checkpoint.gather",

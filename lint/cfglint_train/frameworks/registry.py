@@ -211,12 +211,12 @@ def may_start(source: bytes) -> bool:
     return _commands().search(source) is not None
 
 
-_PROGRAM: Final = re.compile(rb"[\w./-]+\.py\b|(?<=-m )[\w.]+|(?<=--module )[\w.]+")
+_PROGRAM: Final = rb"[\w./-]+\.py\b|(?<=-m )[\w.]+|(?<=--module )[\w.]+"
 
 
 def may_start_others(source: bytes) -> bool:
     """Whether a text may name a Python program that no framework has."""
-    return any(not _entries().fullmatch(one) for one in _PROGRAM.findall(source))
+    return any(not _entries().fullmatch(one) for one in re.findall(_PROGRAM, source))
 
 
 @cache

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 _LOADING: Final = ("yaml", "YAML", "ruamel.yaml", "json", "OmegaConf", "hydra")
 """Words of which a Python file that loads configurations has one."""
-_MAY_LOAD: Final = re.compile(
-    r"loads?\b|compose|from_(?:yaml|json)|(?:load|read)_\w*(?:ya?ml|json|conf|cfg)|hydra", re.I
-)
+_MAY_LOAD: Final = r"(?i)loads?\b|compose|from_(?:yaml|json)|(?:load|read)_\w*(?:ya?ml|json|conf|cfg)|hydra"
 """What is in the text of a file that loads configurations, and not in that of one that only writes them."""
 MAX_FOLLOWED: Final = 256 * 2**10
 """Bytes of the files that are followed for one key of one file: following a MiB takes one to three seconds."""
@@ -101,7 +99,7 @@ class Followed:
     def loads(self, path: str) -> bool:
         """Whether a file may load configurations."""
         if path not in self._loading:
-            self._loading[path] = _MAY_LOAD.search(self.text(path)) is not None
+            self._loading[path] = re.search(_MAY_LOAD, self.text(path)) is not None
         return self._loading[path]
 
     def filler(self, path: str) -> PythonFiller | None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cfglint_train.project.submodules import Submodule
 
 _SUBMODULES: Final = ".gitmodules"
-_ADDRESS: Final = re.compile(r"https?://(?:github|gitlab)\.com/[\w.-]+/[\w.-]+(?![\w./-])")
+_ADDRESS: Final = r"https?://(?:github|gitlab)\.com/[\w.-]+/[\w.-]+(?![\w./-])"
 _LONGEST: Final = 1000
 """Characters of a line that are looked at."""
 _MANY: Final = 3
@@ -224,7 +224,7 @@ def _written(listed: Listed, config: Config) -> Doubt | None:
     from cfglint_train.project.pins.requirement import namesake, upstream
 
     for number, line in enumerate(document.source.decode("utf-8", "replace").splitlines(), 1):
-        for address in _ADDRESS.findall(line[:_LONGEST]):
+        for address in re.findall(_ADDRESS, line[:_LONGEST]):
             if namesake(address) == listed.package and upstream(f"git+{address}") is None:
                 source = address.partition("://")[2].removesuffix(".git")
                 return Doubt("written", source, f"{os.path.basename(document.path)}:{number}")

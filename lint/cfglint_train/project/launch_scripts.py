@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MAX_BESIDE: Final = 500
 """Files of a configuration's folder that are looked for in scripts."""
 
-_MODULE: Final = re.compile(r"\w+(?:\.\w+)+")
+_MODULE: Final = r"\w+(?:\.\w+)+"
 
 
 class LaunchScripts:
@@ -323,7 +323,7 @@ class LaunchScripts:
         known = f"{package}."
         words = self.repositories.index(path).script_words(known)
         for word, scripts in words.items():
-            if word.removeprefix(known) in own or _MODULE.fullmatch(word) is None:
+            if word.removeprefix(known) in own or re.fullmatch(_MODULE, word) is None:
                 continue
             for script in self._read(scripts, path):
                 for one in script.invocations:

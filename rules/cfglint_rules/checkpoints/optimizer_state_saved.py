@@ -55,6 +55,7 @@ RULE: Final = Rule(
     "optimizer-state-saved",
     "info",
     fix="safe",
+    needs={"checkpoint.model_only": (False,), "method.tuning": ("full",)},
     reads=(
         "checkpoint.model_only",
         "checkpoint.gather",

@@ -48,6 +48,7 @@ RULE: Final = Rule(
     "missing-activation-checkpointing",
     "error",
     fix="safe",
+    needs={"activations.checkpointing": ("none",)},
     reads=("activations.checkpointing",),
     writes=CHANGED,
     estimates=("gpu",),

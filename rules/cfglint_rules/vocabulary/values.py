@@ -16,7 +16,7 @@ Schema = Mapping[str, Any]
 # (Compiled by `re` for a text that begins like one, or is in capitals: few are.)
 _PLACEHOLDER: Final = r"<.*>|\{.*\}|%.*%|@.*@|\$.*|__\w+__"
 _PLACEHOLDER_STARTS: Final = ("<", "{", "%", "@", "$", "__")
-_BRACKETED: Final = re.compile(r"(?:your|path to|name of|insert|enter) ", re.I)
+_BRACKETED: Final = r"(?i)(?:your|path to|name of|insert|enter) "
 """How a mark begins that YAML reads as a list: `[your output directory]`."""
 _NUMBERS_PLACEHOLDER: Final = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"
 
@@ -76,7 +76,7 @@ def is_filled_in(value: Any) -> bool:
     if isinstance(value, list):
         first = value[0] if value else None
         words = next(iter(first), None) if isinstance(first, dict) else first  # [your folder. Example: saves/run]
-        return isinstance(words, str) and _BRACKETED.match(words) is not None
+        return isinstance(words, str) and re.match(_BRACKETED, words) is not None
     if not isinstance(value, str):
         return False
     return "${" in value or (value.startswith(_PLACEHOLDER_STARTS) and bool(re.fullmatch(_PLACEHOLDER, value)))

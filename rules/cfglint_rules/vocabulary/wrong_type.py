@@ -75,7 +75,7 @@ RULE: Final = Rule(
 _BY_TRAINER: Final = "x-trainer"
 _REGISTRY: Final = "x-registry"
 """The words are what a release registers: later ones, and its users, add their own."""
-_MARK: Final = re.compile(r"\{\w+\}|\{\{[^{}]*\}\}")
+_MARK: Final = r"\{\w+\}|\{\{[^{}]*\}\}"
 _ENOUGH: Final = 100
 _SHORT: Final = 40
 _SPECIAL: Final = frozenset(("bos_token", "eos_token", "pad_token", "unk_token", "additional_special_tokens"))
@@ -151,7 +151,7 @@ def _unfit(config: Config) -> Iterator[tuple[Sighting, Schema]]:
 def _is_marked(sighting: Sighting) -> bool:
     """Whether the value is a mark of `str.format` (`{template}`) or Jinja (`{{ length }}`), for YAML a mapping."""
     node, document = sighting.entry.value, sighting.config.document
-    return isinstance(node, Mapping) and _MARK.fullmatch(document.text(node.span)) is not None
+    return isinstance(node, Mapping) and re.fullmatch(_MARK, document.text(node.span)) is not None
 
 
 def _is_named_for(sighting: Sighting, schema: Schema) -> bool:
