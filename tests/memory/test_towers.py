@@ -132,6 +132,10 @@ def test_models_without_a_tower_are_asked_nothing() -> None:
         ("google/gemma-3-4b-it", "siglip", 16, 256),
         ("llava-hf/llava-1.5-7b-hf", "clip", 1, 576),
         ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "pixtral", 4, None),
+        ("OpenGVLab/InternVL3_5-8B-HF", "internvl", 4, None),
+        ("meta-llama/Llama-4-Scout-17B-16E", "llama4", 4, None),
+        ("zai-org/GLM-4.6V-Flash", "glm4v", 4, None),
+        ("moonshotai/Kimi-K2.5", "kimi_k25", 4, None),
     ],
 )
 def test_the_catalogue_knows_the_towers(model: str, kind: str, patches: float, tokens: int | None) -> None:
@@ -148,6 +152,7 @@ def test_the_catalogue_knows_the_towers(model: str, kind: str, patches: float, t
         {"vision_config": {"model_type": "unheard_of", "hidden_size": 8}},
         {"vision_config": {"model_type": "clip_vision_model", "hidden_size": "8", "num_hidden_layers": 2}},
         {"vision_config": []},
+        {"vision_config": {"model_type": "internvl_vision", "hidden_size": 8, "use_qk_norm": True}},
     ],
 )
 def test_odd_configurations_have_no_tower(config: dict[str, Any]) -> None:

@@ -20,6 +20,10 @@ KINDS: Final[dict[str, tuple[str, str, str]]] = {
     "qwen2_vl": ("qwen2_vl.modeling_qwen2_vl", "Qwen2VLVisionBlock", "Qwen2VLVisionConfig"),
     "qwen2_5_vl": ("qwen2_5_vl.modeling_qwen2_5_vl", "Qwen2_5_VLVisionBlock", "Qwen2_5_VLVisionConfig"),
     "qwen3_vl": ("qwen3_vl.modeling_qwen3_vl", "Qwen3VLVisionBlock", "Qwen3VLVisionConfig"),
+    "glm4v": ("glm4v.modeling_glm4v", "Glm4vVisionBlock", "Glm4vVisionConfig"),
+    "kimi_k25": ("kimi_k25.modeling_kimi_k25", "Kimi_K25VisionEncoderLayer", "Kimi_K25VisionConfig"),
+    "internvl": ("internvl.modeling_internvl", "InternVLVisionLayer", "InternVLVisionConfig"),
+    "llama4": ("llama4.modeling_llama4", "Llama4VisionEncoderLayer", "Llama4VisionConfig"),
 }
 """Kind -> module, block and configuration of transformers."""
 
@@ -54,6 +58,7 @@ def _block(kind: str) -> tuple[Any, Any]:
         num_heads=SIZES["heads"],
         embed_dim=SIZES["hidden"],
         mlp_ratio=SIZES["intermediate"] // SIZES["hidden"],
+        out_hidden_size=SIZES["intermediate"],
     )
     config._attn_implementation = "sdpa"
     return getattr(code, block), config
@@ -76,7 +81,7 @@ def traced(kind: str, checkpointing: bool, precision: str) -> list[int]:
         torch.set_default_dtype(torch.float32)
         blocks.train()
         blocks.requires_grad_(precision != "frozen")
-        flat = kind.startswith("qwen")
+        flat = kind.startswith(("qwen", "glm", "kimi"))
         pixels = torch.empty(*((patches, hidden) if flat else (1, patches, hidden)), dtype=dtype)
         pixels.requires_grad_(precision != "frozen")
         angles = torch.empty(patches, head, dtype=torch.float32 if flat else dtype)
@@ -85,10 +90,14 @@ def traced(kind: str, checkpointing: bool, precision: str) -> list[int]:
             extra["position_embeddings"] = (angles, angles.clone())
         if flat:
             extra = {"cu_seqlens": _Lengths(), "position_embeddings": (angles, angles.clone())}
+        if kind == "llama4":
+            extra = {"freqs_ci": torch.empty(patches, 1, head // 2, dtype=torch.complex64)}
+        if kind == "internvl":
+            extra = {}
         live = LiveStorages(False)
         for tensor in (*blocks.parameters(), *blocks.buffers(), pixels, angles):
             live.add(tensor, "held")
-        for item in extra.get("position_embeddings", ()):
+        for item in (*extra.get("position_embeddings", ()), *filter(None.__ne__, [extra.get("freqs_ci")])):
             live.add(item, "held")
         base = live.bytes
         cast = torch.autocast("cuda", torch.bfloat16) if precision == "amp" else contextlib.nullcontext()

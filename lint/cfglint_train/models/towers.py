@@ -26,6 +26,11 @@ KINDS: Final[Mapping[str, str]] = {
     "qwen3_5_vision": "qwen3_vl",
     "qwen3_5_moe": "qwen3_vl",
     "qwen3_5_moe_vision": "qwen3_vl",
+    "glm4v_vision": "glm4v",
+    "glm4v_moe_vision": "glm4v",
+    "kimi_k25_vision": "kimi_k25",
+    "internvl_vision": "internvl",
+    "llama4_vision_model": "llama4",
 }
 """The tower's `model_type` -> whose blocks it has (`vision:KIND` in `memory/layers/families.py`). Others have no
 formula."""
@@ -60,8 +65,10 @@ def vision(config: Mapping[str, Any]) -> Vision | None:
         return None
     kind = KINDS.get(str(tower.get("model_type") or config.get("model_type")))
     hidden: Any = tower.get("embed_dim") if kind == "qwen2_vl" else tower.get("hidden_size")
+    if kind == "internvl" and (tower.get("use_qk_norm") or tower.get("norm_type") == "rms_norm"):
+        return None  # the tower of 6B
     layers, heads = _first(tower, _LAYERS), _first(tower, _HEADS)
-    width: Any = tower.get("intermediate_size")
+    width: Any = tower.get("out_hidden_size" if kind == "glm4v" else "intermediate_size")
     if width is None and isinstance(hidden, int) and isinstance(tower.get("mlp_ratio"), (int, float)):
         width = int(hidden * tower["mlp_ratio"])
     if kind is None or not all(isinstance(size, int) and size > 0 for size in (layers, hidden, heads, width)):
@@ -71,12 +78,22 @@ def vision(config: Mapping[str, Any]) -> Vision | None:
     fixed = config.get("mm_tokens_per_image")  # Gemma 3 pools every image to as many
     if isinstance(fixed, int) and fixed and grid:
         return Vision(kind, layers, hidden, heads, width, grid / fixed, fixed, patch)
-    merge = tower.get("spatial_merge_size") or config.get("spatial_merge_size") or config.get("scale_factor") or 1
-    merge = merge if isinstance(merge, (int, float)) and 1 <= merge <= 16 else 1
+    merge = _merge(tower, config)
     name = str(config.get("model_type"))
     resized = name == "paligemma" or (kind == "clip" and name not in TILED)
     tokens = int(grid / merge**2) if grid and resized else None
     return Vision(kind, layers, hidden, heads, width, float(merge**2), tokens, patch)
+
+
+def _merge(tower: Mapping[str, Any], config: Mapping[str, Any]) -> float:
+    """Patches side by side that become one token."""
+    stated: Any = tower.get("spatial_merge_size") or config.get("spatial_merge_size") or config.get("scale_factor")
+    if stated is None and isinstance(tower.get("merge_kernel_size"), (list, tuple)):
+        stated = next(iter(tower["merge_kernel_size"]), None)
+    ratio: Any = tower.get("pixel_shuffle_ratio") or config.get("downsample_ratio")
+    if stated is None and isinstance(ratio, float) and ratio > 0:
+        stated = 1 / ratio
+    return stated if isinstance(stated, (int, float)) and 1 <= stated <= 16 else 1
 
 
 def _grid(tower: Mapping[str, Any]) -> int | None:

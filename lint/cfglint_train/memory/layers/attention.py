@@ -138,10 +138,11 @@ class Attention(Norms):
             elif step == "rotary" and self.kind.reuses:
                 query = self.rotate(query)
             elif step == "rotary" and family.rotary != "none":
-                plain = query, key
-                if family.joined:  # both in fp32 first
-                    plain = self.cast(query, 4), self.cast(key, 4)
-                    query, key = (self.rotate(item) for item in plain)
+                plain: tuple[int, ...] = (query, key)
+                if family.joined or family.rotary == "complex":  # both in fp32 first
+                    wide = self.cast(query, 4), self.cast(key, 4)
+                    plain = *plain, *wide
+                    query, key = (self.rotate(item) for item in wide)
                     query, key = self.cast(query, tape.element[fused]), self.cast(key, tape.element[fused])
                 else:
                     query, key = self.rotate(query), self.rotate(key)

@@ -88,6 +88,8 @@ class Family(Frozen):
     """The shared expert runs before the others."""
     names: str = "llama"
     """Which leaf names its matrices have (`LEAVES`)."""
+    layer_scale: bool = False
+    """Both parts' outputs are multiplied by a vector of weights (InternVL's tower)."""
     residual_scale: bool = False
     """Both parts are multiplied by a constant before they are added (Granite, MiniCPM)."""
     residual_dropout: bool = False
@@ -269,6 +271,10 @@ FAMILIES: Final[dict[str, Family]] = {
     "vision:qwen2_vl": _TOWER._replace(mlp="quick_gelu"),
     "vision:qwen2_5_vl": Family(fused_query="views", rotary="fp32", joined=True, names="vision"),
     "vision:qwen3_vl": _TOWER,
+    "vision:glm4v": Family(fused_query="views", rotary="fp32", joined=True, names="vision"),
+    "vision:kimi_k25": _TOWER._replace(fused_query="none"),
+    "vision:internvl": Family(norm="layer", rotary="none", mlp="gelu", names="vision", layer_scale=True),
+    "vision:llama4": Family(norm="layer", rotary="complex", mlp="gelu", names="vision"),
     "llama4_text": Family(
         query_norm="bare",
         rotary="complex",

@@ -208,5 +208,11 @@ class Matrices:
             y = tape.apply((y,), tape.width[y], tape.element[y], saves=(mask,))
         if self.family.residual_scale:
             y = tape.apply((y,), tape.width[y], tape.element[y])
+        if self.family.layer_scale:
+            trained, width = self.mode.trained, tape.width[y]
+            element = max(tape.element[y], self.mode.weight)
+            y = tape.apply(
+                (y,), width, element, saves=(y,) if trained else (), scratch=width * element if trained else 0
+            )
         element = max(tape.element[x], tape.element[y])
         return tape.apply((x, tape.recast(y, element)), tape.width[x], element, alias=True)
