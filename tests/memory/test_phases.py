@@ -295,3 +295,25 @@ def test_training_code_that_generates_gathers_what_zero_3_sharded(changes: dict[
     assert phase is not None
     assert phase.gpu is not None
     assert part(phase.gpu, "gathered parameters") == gathered * LLAMA_8B.parameters
+
+
+@pytest.mark.parametrize(
+    ("changes", "whole"),
+    [
+        ({}, True),
+        ({"precision.params": "bf16", "precision.grads": "bf16", "precision.compute": "bf16"}, False),
+        ({"activations.attention": "flash"}, False),
+        ({"sequence.packing": False, "sequence.padding": "longest"}, False),
+    ],
+)
+def test_grouped_keys_in_fp32_get_no_kernel(changes: dict[str, Any], whole: bool) -> None:
+    """Llama-3.2-1B in fp32 without autocast ran out of memory on an H100 (`precision-1b-fp32`, measured)."""
+    job = plan(
+        precision__params="fp32", precision__grads="fp32", precision__compute="fp32", precision__autocast=False,
+        precision__master="none", activations__attention="sdpa", sequence__length=2048, batch__micro=4,
+        sequence__packing=True, activations__checkpointing="none",
+    )  # fmt: skip
+    scores = 4 * 32 * 2048**2 * LLAMA_8B.layers * 4  # sequences, heads, scores, layers, bytes
+    flash = part(gpu(estimate(job.with_({"activations.attention": "flash"}), LLAMA_8B), "forward"), "activations")
+    kept = part(gpu(estimate(job.with_(changes), LLAMA_8B), "forward"), "activations")
+    assert (kept - flash > 0.99 * scores) is whole

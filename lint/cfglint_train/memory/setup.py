@@ -9,6 +9,7 @@ from __future__ import annotations
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import adapters
+from cfglint_train.memory.attention_kernel import attention_kernel
 from cfglint_train.memory.formats import (
     Formats,
     FrozenWeights,
@@ -278,7 +279,7 @@ def _setup(
     architecture, tuning, stage = part.architecture, get("method.tuning"), get("method.stage")
     zero = ranks.strategy == "zero" and ranks.zero_stage > 0
     family = FAMILIES.get(architecture.formula)
-    mode = _mode(reader, family, ranks, formats, batch, trained)
+    mode = _mode(reader, family, ranks, formats, batch, trained, architecture.kv_heads < architecture.heads)
     if optimizer.updates == "within" and not ranks.fsdp:  # a weight that is updated at once gives up its gradient, too
         mode = mode._replace(accumulates=True)
     if architecture.attention is not None and architecture.attention.index_heads:
@@ -406,18 +407,26 @@ _CLONED: Final = frozenset(("nf4", "fp4"))
 
 
 def _mode(
-    reader: Reader, family: Family | None, ranks: Ranks, formats: Formats, batch: _Batch, trained: Trained
+    reader: Reader,
+    family: Family | None,
+    ranks: Ranks,
+    formats: Formats,
+    batch: _Batch,
+    trained: Trained,
+    grouped: bool,
 ) -> Mode:
-    """What a layer's memory depends on beside the architecture."""
+    """What a layer's memory depends on beside the architecture. `grouped`: keys have fewer heads."""
     get = reader.get
     quantization = get("method.quantization") or "none"
     adapter = bool(trained.leaves) or get("method.tuning") not in ("full", "freeze")
     frozen = _freezes_decoder(reader)
-    kernel, masked = _kernel(reader, family, batch)
+    weight = 4 if (formats.plain if frozen else formats.gathered) == 4 else 2
+    autocast = formats.autocast and (get("precision.compute") or "bf16") != "fp32"
+    kernel, masked = attention_kernel(reader, family, batch.sequences, grouped and weight == 4 and not autocast)
     return Mode(
-        weight=4 if (formats.plain if frozen else formats.gathered) == 4 else 2,
+        weight=weight,
         trained=not adapter and not frozen,
-        autocast=formats.autocast and (get("precision.compute") or "bf16") != "fp32",
+        autocast=autocast,
         attention="efficient" if masked else kernel,
         sequence=batch.length if masked or kernel != "flash" else 0,
         rank=trained.rank,
@@ -435,20 +444,6 @@ def _mode(
         liger=bool(get("activations.liger_layers")) or bool(get("activations.compile")),
         accumulates=not ranks.fsdp and (batch.accumulation > 1 or ranks.zero_stage > 1),
     )
-
-
-def _kernel(reader: Reader, family: Family | None, batch: _Batch) -> tuple[str, bool]:
-    """The kernel that attention runs, and whether it has a mask."""
-    get, attention = reader.get, reader.assume("activations.attention", "sdpa")
-    if attention != "eager" and family is not None and (attention == "sdpa" or not family.flash):
-        if family.kernel == "eager":
-            attention = "eager"
-        elif family.kernel != "flash":
-            return family.kernel, family.kernel == "masked"
-    if attention == "eager":
-        return "eager", False
-    padded = batch.sequences > 1 and not get("sequence.packing") and not get("batch.tokens_per_gpu")
-    return "flash", attention == "sdpa" and padded and get("sequence.padding") != "none"
 
 
 def _kernels(reader: Reader) -> frozenset[str]:
