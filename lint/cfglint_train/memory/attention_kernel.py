@@ -1,26 +1,45 @@
-"""Which kernel attention runs."""
+"""Which kernel runs attention."""
 
 from __future__ import annotations
 
-from cfglint_train.memory.layers.families import Family
+from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.reader import Reader
+from cfglint_train.models.architecture import Architecture
+
+# transformers leaves wider heads to no kernel that takes grouped queries (integrations/sdpa_attention.py).
+_WIDEST_GROUPED = 256
 
 
-def attention_kernel(reader: Reader, family: Family | None, sequences: int, grouped_fp32: bool) -> tuple[str, bool]:
-    """The kernel that attention runs, and whether it has a mask; a micro batch has so many `sequences`.
-
-    `grouped_fp32`: keys of fewer heads, all in fp32. Without a mask transformers leaves it to torch to repeat them
-    (integrations/sdpa_attention.py, `use_gqa_in_sdpa`), which no kernel for fp32 does (ATen, sdp_utils.cpp): torch's
-    own product is left. With a mask they are repeated before.
-    """
+def attention_kernel(
+    reader: Reader, architecture: Architecture, sequences: int, length: int, fp32: bool
+) -> tuple[str, int]:
+    """Return what `Mode.attention` and `Mode.sequence` are. `fp32`: queries have 32 bits when attention gets them."""
     get, attention = reader.get, reader.assume("activations.attention", "sdpa")
+    family = FAMILIES.get(architecture.formula)
     if attention != "eager" and family is not None and (attention == "sdpa" or not family.flash):
         if family.kernel == "eager":
             attention = "eager"
+        elif family.kernel == "masked":
+            return "efficient", length
         elif family.kernel != "flash":
-            return family.kernel, family.kernel == "masked"
+            return family.kernel, length
     if attention == "eager":
-        return "eager", False
+        return "eager", length
     padded = sequences > 1 and not get("sequence.packing") and not get("batch.tokens_per_gpu")
-    masked = attention == "sdpa" and padded and get("sequence.padding") != "none"
-    return "math" if grouped_fp32 and attention == "sdpa" and not masked else "flash", masked
+    if attention == "sdpa" and padded and get("sequence.padding") != "none":
+        return "efficient", length
+    return _of_fp32(architecture, length) if attention == "sdpa" and fp32 else ("flash", 0)
+
+
+def _of_fp32(architecture: Architecture, length: int) -> tuple[str, int]:
+    """Return the kernel of sdpa for 32-bit queries without padding.
+
+    torch's flash and cuDNN kernels take 16 bits only, and its memory-efficient one takes no grouped queries
+    (sdp_utils.cpp, `can_use_flash_attention`, `can_use_cudnn_attention`, `can_use_mem_efficient_attention`).
+    transformers repeats keys and values where there is a mask (a window), and leaves it to torch elsewhere
+    (`use_gqa_in_sdpa`). Measured: precision-1b-fp32 and precision-1b-fp32-1024x1.
+    """
+    if architecture.window and length >= architecture.window:
+        return "efficient", length
+    grouped = architecture.kv_heads < architecture.heads and architecture.head_dim <= _WIDEST_GROUPED
+    return ("math", length) if grouped else ("efficient", 0)

@@ -205,6 +205,7 @@ BACKWARD: Final = Component(
     "backward transients",
     "transient",
     "activations and gradients of what runs backward, {tokens} tokens, and gradients being reduced",
+    "{head_elements} elements of the tied matrix x {weight_bytes} B; its second gradient",
     "2 gradients of the tied matrix x {head_elements} elements x {weight_bytes} B",
     "3 gradients of the tied matrix x {head_elements} elements x {weight_bytes} B",
     "{root} elements outside the layers x {reduced_each} B; being reduced",

@@ -35,7 +35,7 @@ from cfglint_train.memory.components import (
     UPDATE,
     WEIGHT_COPIES,
 )
-from cfglint_train.memory.logits import NOTHING, Head
+from cfglint_train.memory.logits import NOTHING, Head, sums_in_place
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.states import States, leaves_at_once, left, made, whole_fp32_gradients
 from cfglint_train.memory.tape import peak
@@ -79,7 +79,7 @@ def steady(setup: Setup, held: States) -> dict[Component, float]:
 
 def mask_bytes(setup: Setup) -> float:
     """Attention masks of the whole model: 16-bit numbers for eager attention, booleans for sdpa."""
-    if not setup.mode.sequence:
+    if not setup.mode.sequence or setup.mode.attention == "math":  # whose mask is the operation's own
         return 0.0
     element = setup.residual if setup.mode.attention == "eager" else 1
     return float(setup.tokens * setup.mode.sequence * element * mask_kinds(setup))
@@ -270,7 +270,7 @@ def _root(step: _Step) -> Iterator[Event]:
     reduced = {**parts, BACKWARD: reduction}
     yield Event("backward", "the reduction of embedding and head", step.lasting, reduced)
     if setup.architecture.tied and setup.head_trained:
-        copies = 3.0 * transients.head_elements(setup) * setup.gathered
+        copies = (2.0 if sums_in_place(setup) else 3.0) * transients.head_elements(setup) * setup.gathered
         unit = transients.unit_elements(setup) * setup.communication
         parts[GATHERED] = root * setup.gathered
         parts[BACKWARD] = copies + unit
@@ -278,13 +278,14 @@ def _root(step: _Step) -> Iterator[Event]:
 
 
 def _end(step: _Step) -> Event:
-    """All gradients. A tied matrix has two and their sum; one of them is counted among the gradients already, unless
-    gradients of earlier micro batches are.
+    """All gradients. A tied matrix has two and, unless they are summed in place, their sum; one of them is counted
+    among the gradients already, unless gradients of earlier micro batches are.
     """
     setup, base = step.setup, step.base
     tied = 0.0
     if setup.head_trained and setup.architecture.tied and setup.gradient_shards == 1:
-        tied = (3.0 if _accumulates(setup) else 2.0) * transients.head_elements(setup) * setup.mode.weight
+        beside = (1.0 if sums_in_place(setup) else 2.0) + (1.0 if _accumulates(setup) else 0.0)
+        tied = beside * transients.head_elements(setup) * setup.mode.weight
     unreduced = setup.zero_stage == 1 and setup.accumulation == 1 and not whole_fp32_gradients(setup)
     whole = setup.trained * setup.gradient if unreduced else 0.0
     if setup.updates == "within" and setup.head_trained:  # the embedding comes last

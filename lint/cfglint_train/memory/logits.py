@@ -241,6 +241,20 @@ def chunk_tokens(setup: Setup, chunked: Chunked) -> int:
     return setup.tokens * chunked.sequences // max(chunked.sequences, setup.sequences)
 
 
+def sums_in_place(setup: Setup) -> bool:
+    """Whether autograd adds the embedding's gradient to the output matrix's in place, where they share a matrix.
+
+    It does where nothing else has the storage of the first gradient (torch, autograd/input_buffer.cpp,
+    `can_accumulate_inplace`). A linear layer's is a view of the transposed product, whose base lives on. The cast from
+    autocast's 16 bits to fp32, a fused loss and the sum of several chunks leave a tensor of its own (measured:
+    loss-1b-512x1 three tensors of the size, save-1b-amp, sft-1b-amp-ac, liger-1b-512x2 and liger-3b-ac two).
+    """
+    if setup.mode.autocast and setup.mode.weight == 4:
+        return True
+    fused = ("liger", "cce", "tiles", *CHUNKED_LOSSES, *_RECOMPUTED_LOSSES)
+    return setup.loss in fused or loss_of(setup).pieces > 1
+
+
 def _further_copies(setup: Setup, loss: Loss) -> float:
     """Bytes of the copies that autocast makes of a frozen fp32 output matrix for each chunk but the first: it keeps a
     cast weight for the next use only where that has a gradient (torch, autocast_mode.cpp, `cached_cast`).

@@ -19,7 +19,7 @@ from cfglint_train.memory.formats import (
     loaded,
     quantized_gather,
 )
-from cfglint_train.memory.layers.families import FAMILIES, Family
+from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.layers.layer import residual_bytes
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.neighbours import Neighbour, neighbours_of
@@ -279,7 +279,7 @@ def _setup(
     architecture, tuning, stage = part.architecture, get("method.tuning"), get("method.stage")
     zero = ranks.strategy == "zero" and ranks.zero_stage > 0
     family = FAMILIES.get(architecture.formula)
-    mode = _mode(reader, family, ranks, formats, batch, trained, architecture.kv_heads < architecture.heads)
+    mode = _mode(reader, architecture, ranks, formats, batch, trained)
     if optimizer.updates == "within" and not ranks.fsdp:  # a weight that is updated at once gives up its gradient, too
         mode = mode._replace(accumulates=True)
     if architecture.attention is not None and architecture.attention.index_heads:
@@ -407,28 +407,24 @@ _CLONED: Final = frozenset(("nf4", "fp4"))
 
 
 def _mode(
-    reader: Reader,
-    family: Family | None,
-    ranks: Ranks,
-    formats: Formats,
-    batch: _Batch,
-    trained: Trained,
-    grouped: bool,
+    reader: Reader, architecture: Architecture, ranks: Ranks, formats: Formats, batch: _Batch, trained: Trained
 ) -> Mode:
-    """What a layer's memory depends on beside the architecture. `grouped`: keys have fewer heads."""
+    """What a layer's memory depends on beside the architecture."""
     get = reader.get
     quantization = get("method.quantization") or "none"
     adapter = bool(trained.leaves) or get("method.tuning") not in ("full", "freeze")
     frozen = _freezes_decoder(reader)
     weight = 4 if (formats.plain if frozen else formats.gathered) == 4 else 2
     autocast = formats.autocast and (get("precision.compute") or "bf16") != "fp32"
-    kernel, masked = attention_kernel(reader, family, batch.sequences, grouped and weight == 4 and not autocast)
+    kernel, sequence = attention_kernel(
+        reader, architecture, batch.sequences, batch.length, fp32=weight == 4 and not autocast
+    )
     return Mode(
         weight=weight,
         trained=not adapter and not frozen,
         autocast=autocast,
-        attention="efficient" if masked else kernel,
-        sequence=batch.length if masked or kernel != "flash" else 0,
+        attention=kernel,
+        sequence=sequence,
         rank=trained.rank,
         targets=trained.leaves,
         adapter=int(formats.held) if adapter else 4,
