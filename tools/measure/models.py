@@ -45,11 +45,11 @@ def build(case: Case, device: str, dry: bool) -> Any:
         model = made.from_config(config, dtype=held, attn_implementation=case.attention)
     if case.quantization == "nf4":
         quantise(model, device)
+        model.is_loaded_in_4bit = True  # PEFT takes its own layer for 4 bits only where a loader left this
     if case.prepared:
         import peft
 
         prepare: Any = peft.prepare_model_for_kbit_training
-        model.is_loaded_in_4bit = True
         model = prepare(model, use_gradient_checkpointing=False)
     if case.lora:
         from peft import LoraConfig, get_peft_model

@@ -37,9 +37,10 @@ class Mode(Frozen):
     dequantized: int = 2
     """Bytes per element of a quantised weight while it is multiplied with; 4 where it is cast once more."""
     as_given: bool = False
-    """Adapters of quantised matrices have their input as it is under autocast, and what they add is cast before the
-    sum (PEFT 0.21.2, tuners/lora/bnb.py, awq.py, hqq.py, eetq.py and aqlm.py: `requires_conversion`). Adapters of
-    others, and gptq.py, cast the input to their own format."""
+    """Quantised matrices compute in 16 bits and return the format of their input (bitsandbytes 0.50.2, nn/modules.py).
+    Their adapters have their input as it is under autocast, and elsewhere cast what they add before the sum (PEFT
+    0.21.2, tuners/lora/bnb.py, awq.py, hqq.py, eetq.py and aqlm.py: `requires_conversion`). Adapters of others, and
+    gptq.py, cast the input to their own format."""
     clones: bool = False
     """They add to a copy of the product: bitsandbytes' 4-bit layer (PEFT, Linear4bit.forward)."""
     unpacks: bool = False
@@ -88,9 +89,10 @@ class Matrices:
         if mode.kernels and self.fused(leaf) and tape.element[x] == 2:
             return self.kernel(x, width, ((fan_in, width),))
         elements = fan_in * width
-        element = 2 if mode.autocast else tape.element[x]
+        as_given = mode.quantized and mode.as_given
+        element = 2 if mode.autocast or as_given else tape.element[x]
         inner = self.cast(x, element)
-        copied = mode.autocast and mode.weight == 4
+        copied = mode.autocast and mode.weight == 4 and not mode.quantized
         # Autocast makes a 16-bit copy of an fp32 weight. The backward pass drops the copy, then casts the 16-bit
         # gradient to fp32: the gradient takes the copy's place. A frozen weight's copy is not cached (torch,
         # autocast_mode.cpp, `cached_cast`): it stays where the input's gradient needs it.
@@ -106,6 +108,7 @@ class Matrices:
             unpacked=2 * elements if (mode.quantized and mode.unpacks) or (copied and not mode.trained) else 0,
             unpacking=3 * elements if mode.quantized and mode.unpacks else 0,
         )
+        out = self.cast(out, tape.element[x]) if as_given else out
         return self.adapt(x, out, leaf) if mode.rank and self.targeted(leaf) else out
 
     def fused(self, leaf: str) -> bool:
@@ -157,7 +160,7 @@ class Matrices:
         as_given = mode.quantized and mode.as_given
         self.adapters += int(rank * (fan_in + width))
         if as_given and mode.clones:
-            base = self.copy(base, width)
+            base = tape.apply((base,), width, kept, alias=True)
         inner = copy = x if as_given and mode.autocast else self.cast(x, mode.adapter)
         if mode.dropout:
             mask = tape.tensor(fan_in, 1, needs=False)
@@ -176,8 +179,9 @@ class Matrices:
                 mark="matrix",
             )
         scaled = tape.apply((inner,), width, element)
-        if as_given:
-            scaled, element = self.cast(scaled, kept), kept
+        if as_given:  # under autocast the sum takes both formats
+            scaled, element = scaled if mode.autocast else self.cast(scaled, kept), kept
+            scaled = tape.recast(scaled, kept)
         total = tape.apply((tape.recast(base, element), scaled), width, element, alias=True)
         tape.hold(x, copy)  # by the frames of the caller and of the adapted layer
         return self.cast(total, kept)

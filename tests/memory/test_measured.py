@@ -1,4 +1,4 @@
-"""The kernels of attention, and what autograd sums in place: rows that were measured on an H100 decide both."""
+"""What rows that were measured on an H100 decided: kernels of attention, sums in place, formats of QLoRA."""
 
 from __future__ import annotations
 
@@ -20,8 +20,17 @@ FP32: dict[str, Any] = {
     "activations__attention": "sdpa",
 }
 AMP: dict[str, Any] = {"precision__params": "fp32", "precision__grads": "fp32", "precision__autocast": True}
+QLORA: dict[str, Any] = {
+    "method__tuning": "lora",
+    "method__lora_rank": 16,
+    "method__lora_targets": ("all-linear",),
+    "method__quantization": "nf4",
+    "precision__autocast": True,
+    "precision__params": "fp32",
+    "precision__frozen": "fp32",
+}
 IDS = ("precision-1b-fp32-1024x1", "precision-1b-fp32-padded", "precision-1b-fp32-ac", "loss-1b-512x1", "save-1b-amp",
-       "sft-1b-amp-ac", "sft-1b-varying-ac", "liger-1b-512x2")  # fmt: skip
+       "sft-1b-amp-ac", "qlora-8b-prepared", "sft-1b-varying-ac", "liger-1b-512x2")  # fmt: skip
 
 
 def setup(shape: Any = LLAMA_8B, **changes: Any) -> Setup:
@@ -70,6 +79,20 @@ def test_scores_of_32_bits_are_kept() -> None:
 )
 def test_gradients_of_a_tied_matrix(changes: dict[str, Any], in_place: bool) -> None:
     assert sums_in_place(setup(LLAMA_3B, **changes)) is in_place
+
+
+def test_prepared_quantised_matrices() -> None:
+    """PEFT's `prepare_model_for_kbit_training`: the stream has 32 bits, quantised matrices get 16 and return 32, and
+    there is no fp32 weight of which autocast would keep a copy.
+    """
+    cost = layer_cost(LLAMA_8B, setup(**QLORA).mode)
+    assert cost is not None
+    h, kv, i = LLAMA_8B.hidden, LLAMA_8B.kv_heads * LLAMA_8B.head_dim, LLAMA_8B.intermediate
+    adapters = 16 * (2 * 2 * h + 2 * (h + kv) + 3 * (h + i))
+    # Both norms keep their input; each adapter of q, k, v, gate and up has a copy of its own.
+    kept = 8 * h + 5 * 2 * h + (2 * h + 2 * h + 4 * kv) + 4 * LLAMA_8B.heads + 14 * i + 7 * 2 * 16 + 8
+    assert cost.saved == kept
+    assert (cost.fixed_saved, cost.made) == (2 * adapters, 0)
 
 
 @pytest.mark.parametrize("identity", IDS)
