@@ -8,11 +8,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
-from cfglint_train.evidence.rows import FOLDER, Row
+from cfglint_train.evidence.rows import MEASURED, Row
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
-
-MEASURED: Final = os.path.join(FOLDER, "measured")
 
 _PRECISIONS: Final = {"bf16": "bf16", "amp_bf16w": "bf16", "amp": "fp32", "fp32": "fp32"}
 _OPTIMIZERS: Final = {"fused": "fused", "foreach": "foreach", "8bit": "bitsandbytes"}
@@ -182,18 +180,3 @@ def file(rows: list[dict[str, Any]], folder: str = MEASURED) -> list[str]:
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     peak = row.get("peak") or {}
     return row.get("id"), row.get("rank"), row.get("world"), peak.get("allocated"), peak.get("reserved")
-
-
-def filed(folder: str = MEASURED) -> list[Row]:
-    """Every measured row of the package; of a case that was measured twice the later one."""
-    from cfglint_train.evidence.rows import Unreadable, read
-
-    if not os.path.isdir(folder):
-        return []
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".jsonl"))
-    found: dict[tuple[Any, ...], Row] = {}
-    for name in names:
-        for row in read(os.path.join(folder, name)):
-            if not isinstance(row, Unreadable):
-                found[name, row.id, row.content.get("rank"), row.content.get("world")] = row
-    return list(found.values())

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cfglint_train.evidence.compare import PEAK, RUN, Comparison, compare
 from cfglint_train.evidence.fit import counts, left_out
-from cfglint_train.evidence.measurements import filed
-from cfglint_train.evidence.rows import PACKAGED, read
+from cfglint_train.evidence.rows import PACKAGED, filed, read
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.comparable import PREFIX

@@ -21,6 +21,8 @@ FOLDER: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 
 PACKAGED: Final = os.path.join(FOLDER, "published.jsonl")
 
+MEASURED: Final = os.path.join(FOLDER, "measured")
+
 KINDS: Final = ("measured", "published", "traced", "derived")
 """measured (our harness on a real GPU), published (measurements of others), traced (autograd of the real model code on
 fake tensors), derived (a calculation or a CPU experiment); never mixed."""
@@ -96,13 +98,24 @@ def read(path: str = PACKAGED) -> list[Row | Unreadable]:
     return list(parse(regular_files.read_anywhere(path).decode("utf-8", "replace").splitlines()))
 
 
+def filed(folder: str = MEASURED) -> list[Row]:
+    """Every measured row of the package; of a case that was measured twice the later one."""
+    if not os.path.isdir(folder):
+        return []
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".jsonl"))
+    found: dict[tuple[Any, ...], Row] = {}
+    for name in names:
+        for row in read(os.path.join(folder, name)):
+            if not isinstance(row, Unreadable):
+                found[name, row.id, row.content.get("rank"), row.content.get("world")] = row
+    return list(found.values())
+
+
 def evidence(kind: str) -> list[dict[str, Any]]:
     """The evidence rows of one kind. Raises ValueError for a name that is no kind."""
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is not a kind of evidence; known are {', '.join(KINDS)}")
     if kind == "measured":
-        from cfglint_train.evidence.measurements import filed  # it reads rows, too
-
         return [dict(row.content) for row in filed()]
     path = os.path.join(FOLDER, f"{kind}.jsonl")
     if not os.path.exists(path):

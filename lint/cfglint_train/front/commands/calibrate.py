@@ -96,7 +96,7 @@ def _add(arguments: list[str]) -> Answer:
     own.add_argument("--into", metavar="FOLDER", help="where to (default: the measured rows of a clone)")
     options = own.parse_args(arguments)
     from cfglint_train.evidence import measurements
-    from cfglint_train.evidence.rows import Unreadable, read
+    from cfglint_train.evidence.rows import MEASURED, Unreadable, read
 
     good: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -111,7 +111,7 @@ def _add(arguments: list[str]) -> Answer:
             else:
                 good.append(dict(row.content))
     if good:
-        files = measurements.file(good, options.into or _of_clone(measurements.MEASURED, "--into"))
+        files = measurements.file(good, options.into or _of_clone(MEASURED, "--into"))
         lines += [f"{len(good)} rows in {', '.join(files)}"]
     elif not lines:
         raise UsageError("no rows in these files")
