@@ -30,7 +30,8 @@ QLORA: dict[str, Any] = {
     "precision__frozen": "fp32",
 }
 IDS = ("precision-1b-fp32-1024x1", "precision-1b-fp32-padded", "precision-1b-fp32-ac", "loss-1b-512x1", "save-1b-amp",
-       "sft-1b-amp-ac", "qlora-8b-prepared", "sft-1b-varying-ac", "liger-1b-512x2")  # fmt: skip
+       "sft-1b-amp-ac", "qlora-8b-prepared", "sft-1b-varying-ac", "liger-1b-512x2", "liger-1b", "liger-1b-ac",
+       "liger-1b-8192x2-ac", "liger-3b-ac", "hf-1b-liger-ac", "dpo-1b-ac", "dpo-1b-512x2")  # fmt: skip
 
 
 def setup(shape: Any = LLAMA_8B, **changes: Any) -> Setup:
@@ -103,6 +104,16 @@ def test_measured(identity: str) -> None:
     assert len(errors) == 1
     assert errors[0] is not None
     assert abs(errors[0]) < 0.004
+
+
+def test_kernels_of_liger_write_over_what_they_are_given() -> None:
+    """The backward pass is highest where the gradient of the product is made: what was kept, and that."""
+    h, kv, i = LLAMA_8B.hidden, LLAMA_8B.kv_heads * LLAMA_8B.head_dim, LLAMA_8B.intermediate
+    cost = layer_cost(LLAMA_8B, Mode(liger=True, overwrites=True))
+    assert cost is not None
+    assert cost.saved == 8 * h + 4 * h + 4 * kv + 6 * i + 4 * LLAMA_8B.heads + 8
+    highest = max(bytes_ for bytes_, _ in cost.backward)
+    assert highest == cost.saved - cost.saved_input + 2 * h + 2 * i
 
 
 def test_measured_out_of_memory() -> None:

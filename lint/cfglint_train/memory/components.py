@@ -181,11 +181,9 @@ LOGITS: Final = Component(
     "{evaluation_tokens} tokens x vocabulary {vocab} x {evaluation_loss} B; loss not fused",
     "{tokens} tokens x vocabulary {vocab} x 2 B; outputs that the caller keeps",
     # Liger, Cut Cross-Entropy, output matrix and loss in chunks
-    "2 gradients of the input x {tokens} tokens x width {hidden} x 2 B"
-    " + {chunk} tokens of a chunk x vocabulary {vocab} x 8 B"
-    " + 3 gradients of the output matrix x vocabulary {vocab} x width {hidden} x {head_bytes} B; {loss_words}",
-    "2 gradients of the input x {tokens} tokens x width {hidden} x 2 B"
+    "{tokens} tokens x width {hidden} x 2 B + {chunk} tokens of a chunk x vocabulary {vocab} x 2 B"
     " + vocabulary {vocab} x width {hidden} x {head_bytes} B; {loss_words}",
+    "vocabulary {vocab} x width {hidden} x {head_bytes} B; {loss_words}",
     "{tokens} tokens x width {hidden} x 2 B + {chunked} tokens of a chunk x vocabulary {vocab} x {chunked_each} B"
     " + {chunked_matrices} gradients of the output matrix x vocabulary {vocab} x width {hidden} x {head_bytes} B;"
     " {loss_words}",

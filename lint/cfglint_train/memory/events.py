@@ -161,7 +161,10 @@ def _loss(step: _Step, flow: Activations, end: Head) -> Iterator[Event]:
     if setup.passing_logits and setup.ends:
         name = "unused logits" if setup.scores else "the reference model's logits"
         passing = float(tokens * setup.scored * setup.architecture.vocab * setup.passing_logits)
-        yield Event("forward", name, step.lasting, {**parts, LOGITS: passing})
+        further = {**parts, LOGITS: passing}
+        if setup.checkpointing != "none" and not setup.scores:  # the policy's forward pass has ended (dpo-1b-ac)
+            further[WEIGHT_COPIES] = end.cost.copies
+        yield Event("forward", name, step.lasting, further)
     if setup.strategy == "fsdp2" and setup.reshard:
         # Gathered weights arrive in a buffer and are copied out of it; the first layer is already on its way.
         root, unit = transients.root_elements(setup), transients.unit_elements(setup)
@@ -286,6 +289,8 @@ def _end(step: _Step) -> Event:
     if setup.head_trained and setup.architecture.tied and setup.gradient_shards == 1:
         beside = (1.0 if sums_in_place(setup) else 2.0) + (1.0 if _accumulates(setup) else 0.0)
         tied = beside * transients.head_elements(setup) * setup.mode.weight
+        if sums_in_place(setup):  # no later sum is higher than the moment at which the embedding's gradient is made
+            tied += setup.tokens * setup.architecture.hidden * setup.residual
     unreduced = setup.zero_stage == 1 and setup.accumulation == 1 and not whole_fp32_gradients(setup)
     whole = setup.trained * setup.gradient if unreduced else 0.0
     if setup.updates == "within" and setup.head_trained:  # the embedding comes last

@@ -292,6 +292,20 @@ def _recomputed(setup: Setup, cost: Cost) -> Head:
     return Head(cost, NOTHING, forward + kept, kept, backward + 2 * kept, copies, gradients)
 
 
+def _liger(setup: Setup, cost: Cost, matrix: float) -> Head:
+    """Liger's fused loss (liger-kernel 0.8.5, ops/fused_linear_cross_entropy.py): in the forward pass the logits of a
+    chunk, which become their gradient in place, the gradient of the input, and that of the matrix, to which each chunk
+    is added in place. Autocast casts the transposed fp32 matrix for each chunk anew.
+    """
+    shape, tokens = setup.architecture, setup.tokens
+    element = 2 if setup.mode.autocast else setup.mode.weight
+    words = float(element * min(tokens, chunk_of(tokens, shape.hidden, shape.vocab)) * shape.vocab)
+    gradient = float(tokens * shape.hidden * setup.residual)
+    cast = 2.0 * shape.vocab * shape.hidden if setup.mode.autocast and setup.mode.weight == 4 else 0.0
+    # The head's input is not kept. `cost` has it, as the forward pass does.
+    return Head(cost, NOTHING, gradient + words, 0.0, 0.0 if setup.head_trained else gradient, matrix + cast, matrix)
+
+
 def head(setup: Setup) -> Head:
     """The head of a setup."""
     shape, tokens = setup.architecture, setup.tokens
@@ -308,10 +322,7 @@ def head(setup: Setup) -> Head:
         matrix = float(shape.vocab * shape.hidden * setup.mode.weight) if setup.head_trained else 0.0
         gradient = tokens * shape.hidden * 2.0
         if setup.loss == "liger":
-            # In the forward pass, chunk by chunk: 16-bit logits, their fp32 copy and a gradient; the gradient of the
-            # input and, three times while a chunk is added to it, of the matrix (liger-fused_linear_... rows).
-            transient = 8.0 * chunk_of(tokens, shape.hidden, shape.vocab) * shape.vocab
-            return Head(cost, NOTHING, 2 * gradient + transient, gradient, 2 * gradient, 3 * matrix, matrix)
+            return _liger(setup, cost, matrix)
         chunked = CHUNKED_LOSSES.get(setup.loss)
         if chunked is not None:  # forward and backward at once; the gradients of a chunk are added to those of all
             each, matrices = at_once(setup, chunked)

@@ -371,7 +371,7 @@ def _setup(
         communication=element(get("parallel.communication") or "fp32"),
         unit_bytes=_unit_bytes(formats, frozen, trained, mode),
         leaf_modules=flag("parallel.leaf_modules"),
-        approximate=_approximate(reader, mode),
+        approximate=_approximate(reader, architecture, mode),
         host_experts=float(architecture.expert_parameters * formats.plain) if flag("model.host_experts") else 0.0,
         varying=_varying(reader, stage),
         defers_reduction=flag("parallel.defers_reduction") and batch.accumulation > 1,
@@ -438,6 +438,7 @@ def _mode(
         kernels=_kernels(reader) if trained.leaves else frozenset(),
         # torch.compile keeps what Liger's kernels keep: inputs of matrix products, not the steps between them.
         liger=bool(get("activations.liger_layers")) or bool(get("activations.compile")),
+        overwrites=bool(get("activations.liger_layers")) and not get("activations.compile"),
         accumulates=not ranks.fsdp and (batch.accumulation > 1 or ranks.zero_stage > 1),
     )
 
@@ -478,9 +479,14 @@ def _image_tokens(reader: Reader, architecture: Architecture, tuning: str) -> in
 _CHUNKED: Final = frozenset(("liger_pairs", "liger_unpaired", "liger_policy", "liger_distilled"))
 
 
-def _approximate(reader: Reader, mode: Mode) -> bool:
+_MEASURED_FUSED: Final = frozenset(("llama", "mistral", "qwen2"))
+"""Families whose norm, rotation and gated unit are Llama's, whose kernels of Liger 0.8.5 were measured (liger-1b)."""
+
+
+def _approximate(reader: Reader, architecture: Architecture, mode: Mode) -> bool:
     alike = reader.get("method.tuning") in adapters.KINDS
-    if alike or mode.liger or any(mode.expert_ranks) or reader.get("precision.compute") == "fp8":
+    fused = mode.liger and not (mode.overwrites and architecture.formula in _MEASURED_FUSED)
+    if alike or fused or any(mode.expert_ranks) or reader.get("precision.compute") == "fp8":
         return True
     if reader.get("precision.experts") == "fp32":  # the experts' matrix products run in fp32, too
         return True

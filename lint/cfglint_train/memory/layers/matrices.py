@@ -55,6 +55,8 @@ class Mode(Frozen):
     kernels: frozenset[str] = frozenset()
     """Parts of a layer that fused LoRA kernels run: mlp, qkv, o."""
     liger: bool = False
+    overwrites: bool = False
+    """Backward passes of Liger's norms and gated units write over what they are given."""
     accumulates: bool = False
     """Gradients of an earlier micro batch exist already."""
 

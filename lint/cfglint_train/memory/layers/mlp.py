@@ -88,11 +88,15 @@ class FeedForward(Norms):
         return tape.apply((square,), width, inner, saves=(square,), scratch=2 * width * inner)
 
     def gated(self, gate: int, up: int) -> int:
-        """act(gate) * up: the product keeps both factors, and clamps their inputs."""
+        """act(gate) * up: the product keeps both factors, and clamps their inputs. Liger's kernel writes gradients over
+        the factors (liger-kernel 0.8.5, ops/swiglu.py and geglu.py).
+        """
         tape = self.tape
         if self.family.limited:
             gate, up = (tape.apply((item,), tape.width[item], tape.element[item], saves=(item,)) for item in (gate, up))
-        return tape.apply((gate, up), tape.width[up], tape.element[up], saves=(gate, up))
+        width, element = tape.width[up], tape.element[up]
+        scratch = -2 * width * element if self.mode.overwrites else 0
+        return tape.apply((gate, up), width, element, saves=(gate, up), scratch=scratch)
 
     def feed_forward(self, x: int) -> int:
         """The MLP or the mixture."""

@@ -109,8 +109,12 @@ class Norms(Matrices):
         )
 
     def fused_norm(self, x: int, heads: float) -> int:
-        """Liger's kernel: keeps its input and 1/root of each row."""
+        """Liger's kernel: keeps its input and 1/root of each row; its backward pass writes over the gradient that it is
+        given (liger-kernel 0.8.5, ops/rms_norm.py, `in_place`).
+        """
         tape, mode = self.tape, self.mode
         row = tape.tensor(heads, 4, needs=False)
         weight = tape.width[x] / heads * mode.weight if mode.trained else 0
-        return tape.apply((x,), tape.width[x], tape.element[x], saves=(x, row), weight_gradient=weight)
+        return tape.apply(
+            (x,), tape.width[x], tape.element[x], saves=(x, row), weight_gradient=weight, alias=mode.overwrites
+        )
