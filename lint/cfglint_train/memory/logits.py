@@ -277,7 +277,8 @@ def _tiled(setup: Setup, cost: Cost) -> Head:
 
 
 def _recomputed(setup: Setup, cost: Cost) -> Head:
-    """The head whose chunks are recomputed."""
+    """The head whose chunks are recomputed. Autocast keeps no copy of the transposed matrix, which is no leaf."""
+    cost = cost._replace(fixed_saved=0.0)
     shape, tokens = setup.architecture, setup.tokens
     known = _RECOMPUTED_LOSSES[setup.loss][setup.mode.weight == 4, setup.mode.autocast]
     words, matrix = min(tokens, _RECOMPUTED) * shape.vocab, shape.vocab * shape.hidden
@@ -302,8 +303,11 @@ def _liger(setup: Setup, cost: Cost, matrix: float) -> Head:
     words = float(element * min(tokens, chunk_of(tokens, shape.hidden, shape.vocab)) * shape.vocab)
     gradient = float(tokens * shape.hidden * setup.residual)
     cast = 2.0 * shape.vocab * shape.hidden if setup.mode.autocast and setup.mode.weight == 4 else 0.0
-    # The head's input is not kept. `cost` has it, as the forward pass does.
-    return Head(cost, NOTHING, gradient + words, 0.0, 0.0 if setup.head_trained else gradient, matrix + cast, matrix)
+    # The head's input is not kept. `cost` has it, as the forward pass does. A second copy of the matrix is cached until
+    # that ends.
+    cost = cost._replace(fixed_saved=0.0)
+    held = 0.0 if setup.head_trained else gradient
+    return Head(cost, NOTHING, gradient + words, 0.0, held, matrix + 2 * cast, matrix)
 
 
 def head(setup: Setup) -> Head:
