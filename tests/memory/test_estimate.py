@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfglint_train.evidence.rows import KINDS, evidence
+from cfglint_train.evidence import report
+from cfglint_train.evidence.rows import KINDS, evidence, filed
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory.budget import verdict
 from cfglint_train.memory.calibration import table
@@ -328,6 +329,35 @@ def test_evidence_exists() -> None:
         for budget in (phase.gpu, phase.host, phase.disk):
             for component in budget.components if budget else ():
                 assert set(component.evidence) <= named, component.name
+
+
+def test_verified_coefficients_name_measured_rows() -> None:
+    """A coefficient is verified on a GPU by rows that the harness wrote, and by nothing else."""
+    rows = {row.id for row in filed() if row.text("outcome") == "ok"}
+    known = table().coefficients
+    for row in known.values():
+        assert set(row.verified) <= rows, row.id
+    verified = {name for name, row in known.items() if row.verified}
+    assert {"context", "apart", "apart-checkpointed"} <= verified
+    assert not verified & {"nccl", "cached", "cached-loss", "offloaded", "worker"}
+
+
+def test_the_upper_bound_covers_what_was_reserved() -> None:
+    """Each row that verifies the allocator's coefficients lies below the bound that the verdict is made of, and the
+    interval is no wider than a third of the estimate in the median.
+    """
+    known = table().coefficients
+    widths = []
+    for row in report.measured():
+        name = row.id.removesuffix(" (reserved)")
+        if row.counter != "reserved" or name not in {*known["apart"].verified, *known["apart-checkpointed"].verified}:
+            continue
+        assert row.inside, row.id
+        assert row.error is not None
+        assert abs(row.error) < 0.16, row.id
+        widths.append(row.width or 0.0)
+    assert len(widths) > 60
+    assert report.median(widths) < 0.25
 
 
 def test_kinds_are_never_mixed() -> None:

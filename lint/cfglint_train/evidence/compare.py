@@ -257,13 +257,15 @@ def _too_much(phases: list[Phase], capacity: int | None) -> bool:
 
 
 def figure(budget: Budget, counter: str, capacity: int | None) -> float:
-    """The expected value of a counter, in bytes; what torch keeps cached ends at the card."""
+    """The expected value of a counter, in bytes; what torch holds beyond what is
+    allocated ends at the card: it is given back before an allocation fails.
+    """
     if counter.startswith("allocated"):
         return budget.allocated
     total = budget.reserved + budget.cached
     if counter.startswith("driver"):
         total += budget.expected - budget.reserved
-    return min(total, capacity) if capacity and budget.reserved <= capacity else total
+    return min(total, capacity) if capacity and budget.allocated <= capacity else total
 
 
 def interval(budget: Budget, counter: str, capacity: int | None) -> tuple[float, float]:

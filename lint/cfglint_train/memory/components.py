@@ -242,7 +242,14 @@ RESERVE: Final = Component(
     "allocator reserve",
     "runtime",
     "blocks that torch's allocator keeps",
-    evidence=("fragmentation", "fragmentation-checkpointed"),
+    evidence=(
+        "apart",
+        "apart-checkpointed",
+        "split",
+        "split-checkpointed",
+        "fragmentation",
+        "fragmentation-checkpointed",
+    ),
     counter="reserved",
 )
 CONTEXT: Final = Component(

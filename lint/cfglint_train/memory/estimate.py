@@ -7,11 +7,10 @@ bounds put every part at the edge of what the calibration's rows allow.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.hardware.catalogue import Hardware
-from cfglint_train.memory import comparable, host, rollout, transients
+from cfglint_train.memory import comparable, host, reserve, rollout, transients
 from cfglint_train.memory.activations import Activations, activations
 from cfglint_train.memory.budget import Budget, Estimate, Phase
 from cfglint_train.memory.calibration import Residual, Table, table
@@ -19,7 +18,6 @@ from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
     BACKWARD,
     BUCKETS,
-    CONTEXT,
     ENGINE,
     FORWARD,
     FROZEN,
@@ -41,7 +39,6 @@ from cfglint_train.memory.components import (
     WAITING,
     WEIGHT_COPIES,
     WORKERS,
-    WORKSPACES,
 )
 from cfglint_train.memory.events import Event, gathered, steady, step_events
 from cfglint_train.memory.layers.families import runs_traced_code
@@ -69,24 +66,6 @@ if TYPE_CHECKING:
     from cfglint_train.plan.names import Field
 
 
-@lru_cache(maxsize=8)
-def _around(modern: bool, group: str) -> tuple[tuple[tuple[Component, int], ...], float, float, float, float]:
-    """What the card loses beside torch's allocator, and the workspaces: the parts, the highest workspaces, the lowest
-    context, and both bounds of all of it. `modern`: compute capability 9.0 and later; `group`: the coefficient of the
-    process group, empty without one.
-    """
-    known = table().coefficients
-    workspace, context = known["workspace-sm90" if modern else "workspace-sm80"], known["context"]
-    nccl = known[group] if group else None
-    parts = (
-        (WORKSPACES, int(workspace.expected)),
-        (CONTEXT, int(context.expected + (nccl.expected if nccl else 0))),
-    )
-    low = context.low + (nccl.low if nccl else 0)
-    high = context.high + (nccl.high if nccl else 0)
-    return parts, workspace.high, low, workspace.low + low, workspace.high + high
-
-
 class _Frame:
     """What all phases of one estimate share."""
 
@@ -105,10 +84,9 @@ class _Frame:
         self.read = reader.fields
         flowing, jobs = _residual(setup, self.table), compared or comparable.residual(setup, self.table.residuals)
         known = self.table.coefficients
-        recomputes = setup.checkpointing not in ("none", "selective_ops")
-        gaps = known["fragmentation-checkpointed" if recomputes else "fragmentation"]
+        self.gaps = reserve.gaps(setup.checkpointing not in ("none", "selective_ops"))
         held_high = self.table.residuals["states"].high
-        self.factors = (flowing.low, flowing.high, held_high, jobs.low, jobs.high, gaps.expected, gaps.high)
+        self.factors = (flowing.low, flowing.high, held_high, jobs.low, jobs.high)
         """What every event's bounds are made with, taken apart once."""
         self.cached = (known["cached"], known["cached-loss"]) if setup.varying else None
         self.elsewhere, self.stream_part = transients.streams(setup, self.gathered)
@@ -119,7 +97,9 @@ class _Frame:
         modern = hardware is None or (hardware.compute_capability or 9.0) >= 9.0
         # DeepSpeed makes a process group of one rank, too, and NCCL loads its kernels whatever the number of ranks.
         group = "nccl" if setup.world > 1 else "nccl-kernels" if setup.strategy == "zero" else ""
-        self.around, self.workspace_high, self.context_low, self.around_low, self.around_high = _around(modern, group)
+        self.around, self.workspace_high, self.context_low, self.around_low, self.around_high = reserve.around(
+            modern, group
+        )
 
     @staticmethod
     def _weighed(parts: dict[Component, float]) -> tuple[tuple[tuple[Component, int], ...], float, float, float]:
@@ -141,13 +121,14 @@ class _Frame:
         self,
         parts: dict[Component, float],
         fields: frozenset[Field] = NO_FIELDS,
-        step: bool = False,
+        step: tuple[float, float] | None = None,
         steady: bool = True,
     ) -> Budget:
         """The budget of one event. `steady`: what exists all the time comes on top of `parts`. `step`: of the forward
-        or backward pass or the update.
+        or backward pass or the update, with the bytes of the step's highest moment without the loss, and of all that
+        would exist at once if that and the loss shared no block.
         """
-        flow_low, flow_high, states_high, jobs_low, jobs_high, gaps, gaps_high = self.factors
+        flow_low, flow_high, states_high, jobs_low, jobs_high = self.factors
         found, lasting, flowing, passing = self._weighed(parts)
         if steady:
             paged = self.paged
@@ -165,12 +146,15 @@ class _Frame:
             other = max(0.0, passing - loss - parts.get(UPDATE, 0.0))
             kept = other * self.cached[0].expected + loss * self.cached[1].expected
             kept_high = other * self.cached[0].high + loss * self.cached[1].high
+        spare, spare_high = (
+            self.gaps.between(passing) if step is None else self.gaps.of_step(*step, sum(parts.values()))
+        )
+        spare_high *= 1 + flow_high
         if step and (self.leftovers or self.pinned):  # what making the model left, where this moment does not need it
-            rest = self.held[1] + self.leftovers + self.elsewhere - (lasting + flowing + passing * gaps + pools)
+            rest = self.held[1] + self.leftovers + self.elsewhere - (lasting + flowing + spare + pools)
             kept, kept_high = max(kept, rest), max(kept_high, rest + self.pinned)
-        reserve = (RESERVE, int(passing * gaps + pools))
         low = self.around_low + lasting - paged + flowing * (1 + flow_low)
-        flowing_high, reserve_high = flowing * (1 + flow_high), passing * (1 + flow_high) * gaps_high + pools
+        flowing_high, reserve_high = flowing * (1 + flow_high), spare_high + pools
         high = self.around_high + lasting * (1 + states_high) + flowing_high + reserve_high
         allocated_low = low - self.context_low
         allocated_high = self.workspace_high + (lasting - paged) * (1 + states_high) + flowing_high
@@ -183,7 +167,7 @@ class _Frame:
             high, allocated_high = high + more, allocated_high + more
         reserved_high = allocated_high + reserve_high
         spans = (allocated_low, allocated_high, reserved_high + kept_high, pools)
-        sizes = (*found, *self.around, reserve)
+        sizes = (*found, *self.around, (RESERVE, int(spare + pools)))
         return Budget("gpu", sizes, int(low), int(high), self.read, fields, spans, int(kept), self.basis)
 
     def host(self, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS) -> Budget:
@@ -192,7 +176,7 @@ class _Frame:
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
         low = high = 0.0
         for component, size in sizes:
-            _, least, expected, most, _ = known[component.coefficient]
+            _, least, expected, most, _, _ = known[component.coefficient]
             low += size * least / expected
             high += size * most / expected
         return Budget("host", sizes, int(low), int(high), self.read, fields, basis=self.basis)
@@ -386,8 +370,12 @@ def _step(frame: _Frame, held: States, flow: Activations | None, missing: list[M
     setup = frame.setup
     best: dict[str, Event] = {}
     highest: dict[str, float] = {}
-    for event in step_events(setup, held, flow, head(setup), frame.steady, frame.gathered):
+    end = head(setup)
+    loss = others = 0.0
+    for event in step_events(setup, held, flow, end, frame.steady, frame.gathered):
         total = sum(event.passing.values())  # what lasts is the same for all
+        logits = event.passing.get(LOGITS, 0.0) if end.logits else 0.0  # in pieces they share blocks like others
+        loss, others = max(loss, logits), max(others, total - logits)
         if total > highest.get(event.phase, -1.0):
             best[event.phase], highest[event.phase] = event, total
     if flow is None:
@@ -395,6 +383,7 @@ def _step(frame: _Frame, held: States, flow: Activations | None, missing: list[M
     if setup.optimizer is None:
         best.clear()
     engine = _resident(frame)
+    most = others + loss + end.logits + reserve.never_shared(setup, flow)
     parts = {
         **host.offloaded(setup),
         OFFLOADED_ACTIVATIONS: host.checkpointed(setup),
@@ -412,7 +401,7 @@ def _step(frame: _Frame, held: States, flow: Activations | None, missing: list[M
             continue
         on_host = frame.host(parts, HOST_FIELDS) if name == "optimizer step" else None
         found.passing[ENGINE] = engine
-        phases.append(Phase(name, found.name, frame.gpu(found.passing, step=True), on_host))
+        phases.append(Phase(name, found.name, frame.gpu(found.passing, step=(others, most + engine)), on_host))
     return phases
 
 

@@ -155,6 +155,8 @@ class Head(Frozen):
     """The same at the loss's backward pass."""
     added: float = 0
     """Bytes of a second gradient of the output matrix while that runs backward in pieces."""
+    logits: float = 0
+    """Bytes of whole logits as the model makes them: a block that serves none of the loss's other tensors."""
 
 
 @lru_cache(maxsize=1024)
@@ -359,4 +361,5 @@ def head(setup: Setup) -> Head:
         copies,
         copies,
         float(shape.vocab * shape.hidden * setup.mode.weight) if loss.pieces > 1 and setup.head_trained else 0.0,
+        words * (2.0 if setup.mode.autocast or setup.mode.weight == 2 else 4.0),
     )

@@ -24,6 +24,8 @@ class Coefficient(Frozen):
     expected: float
     high: float
     evidence: tuple[str, ...]
+    verified: tuple[str, ...]
+    """Measured rows (`evidence/data/measured/`) that it was held against; without one it is not verified on a GPU."""
 
 
 class Residual(Frozen):
@@ -49,7 +51,9 @@ def table() -> Table:
         content = json.load(file)
     return Table(
         {
-            key: Coefficient(key, row["low"], row["expected"], row["high"], tuple(row["evidence"]))
+            key: Coefficient(
+                key, row["low"], row["expected"], row["high"], tuple(row["evidence"]), tuple(row["verified"])
+            )
             for key, row in content["coefficients"].items()
         },
         {

@@ -1,0 +1,66 @@
+"""What torch's allocator and the driver hold of a GPU beyond what is allocated (docs/memory-model.md, section 6)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.memory.activations import Activations
+from cfglint_train.memory.calibration import Coefficient, table
+from cfglint_train.memory.component import Component
+from cfglint_train.memory.components import CONTEXT, WORKSPACES
+from cfglint_train.memory.setup import Setup
+
+
+@lru_cache(maxsize=8)
+def around(modern: bool, group: str) -> tuple[tuple[tuple[Component, int], ...], float, float, float, float]:
+    """What the card loses beside torch's allocator, and the workspaces: the parts, the highest workspaces, the lowest
+    context, and both bounds of all of it. `modern`: compute capability 9.0 and later; `group`: the coefficient of the
+    process group, empty without one.
+    """
+    known = table().coefficients
+    workspace, context = known["workspace-sm90" if modern else "workspace-sm80"], known["context"]
+    nccl = known[group] if group else None
+    parts = (
+        (WORKSPACES, int(workspace.expected)),
+        (CONTEXT, int(context.expected + (nccl.expected if nccl else 0))),
+    )
+    low = context.low + (nccl.low if nccl else 0)
+    high = context.high + (nccl.high if nccl else 0)
+    return parts, workspace.high, low, workspace.low + low, workspace.high + high
+
+
+class Gaps(Frozen):
+    """What the allocator reserves beyond what is allocated, in the pool of the main stream."""
+
+    apart: Coefficient
+    split: Coefficient
+    fragmentation: Coefficient
+
+    def of_step(self, others: float, most: float, total: float) -> tuple[float, float]:
+        """Expected and highest bytes at a moment of a step that has `total` bytes of what comes and goes. `others`: the
+        step's highest moment without the loss; `most`: what there would be if that and the loss shared no block.
+        """
+        room = max(0.0, most - total)
+        expected = room * self.apart.expected + others * self.split.expected
+        return expected, room * self.apart.high + others * self.split.high
+
+    def between(self, passing: float) -> tuple[float, float]:
+        """The same outside of steps, of what comes and goes."""
+        return passing * self.fragmentation.expected, passing * self.fragmentation.high
+
+
+@lru_cache(maxsize=2)
+def gaps(recomputes: bool) -> Gaps:
+    """The coefficients of a job that recomputes its layers, or keeps their activations."""
+    known, of = table().coefficients, "-checkpointed" if recomputes else ""
+    return Gaps(known[f"apart{of}"], known[f"split{of}"], known[f"fragmentation{of}"])
+
+
+def never_shared(setup: Setup, flow: Activations | None) -> float:
+    """Bytes of activations in whose blocks no gradient fits, because a matrix has more elements than a tensor of the
+    micro batch: torch does not join the segments of large blocks.
+    """
+    if flow is None or setup.adapters or setup.gradient_shards > 1:
+        return 0.0
+    return flow.kept if setup.tokens * setup.residual < setup.architecture.hidden * setup.mode.weight else 0.0
