@@ -20,7 +20,8 @@ from .models import batch, build
 from .readings import Readings, host_peak
 from .trainers import trained
 
-SCHEMA = 1
+SCHEMA = 2
+"""2: PEFT is told that a model in 4 bits is one."""
 SEED = 1234
 STEPS = 3
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "safetensors", "bitsandbytes", "liger_kernel", "deepspeed",

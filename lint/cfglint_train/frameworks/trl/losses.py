@@ -68,7 +68,9 @@ def infer_loss(job: Job) -> None:
     made = _made(config)
     held = made.alone if reading.get("method.reference_model") == "none" else made.both or made.alone
     if held is not None and loss == made.loss:
-        half = reading.get("parallel.strategy") == "zero" and reading.get("precision.compute") != "fp32"
+        # accelerate turns what comes out of autocast into fp32; without autocast logits keep the weights' format.
+        plain = reading.get("parallel.strategy") == "zero" or reading.get("precision.autocast") is False
+        half = plain and reading.get("precision.compute") != "fp32"
         note = "further logits and copies of them exist beside those of the loss"
         reading.infer("activations.passing_logits", held[1 if half else 0], note)
 
