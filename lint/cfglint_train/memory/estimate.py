@@ -149,6 +149,8 @@ class _Frame:
         spare, spare_high = (
             self.gaps.between(passing) if step is None else self.gaps.of_step(*step, sum(parts.values()))
         )
+        if self.setup.parameter_shards > 1:  # what steps leave is verified on one rank only
+            spare_high = max(spare_high, self.gaps.between(passing)[1])
         spare_high *= 1 + flow_high
         if step and (self.leftovers or self.pinned):  # what making the model left, where this moment does not need it
             rest = self.held[1] + self.leftovers + self.elsewhere - (lasting + flowing + spare + pools)
