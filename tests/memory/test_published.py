@@ -422,6 +422,9 @@ def test_documentation_states_the_report() -> None:
     first = told[: told.index("")]
     start = readme.index(told[0])
     assert readme[start : start + len(first)] == first
+    own = told[next(at for at, line in enumerate(told) if line.startswith("| our own rows")) : -1]
+    start = readme.index(own[0])
+    assert readme[start : start + len(own)] == own
     others = peers.compared(STATED.values(), ROWS)
     asked = list(peers.markdown(others))  # of the peers that are installed here
     assert set(asked) <= set(tables[len(told) :])
