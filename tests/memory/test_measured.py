@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from cfglint_train.evidence.compare import compare
+from cfglint_train.evidence.measurements import as_published
 from cfglint_train.evidence.rows import filed
+from cfglint_train.evidence.subject import subject
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.logits import sums_in_place
+from cfglint_train.memory.save import save
 from cfglint_train.memory.setup import Setup, read
+from cfglint_train.plan.fields import Plan
 from tests.memory.jobs import LLAMA_3B, LLAMA_8B, plan
 
 FP32: dict[str, Any] = {
@@ -105,6 +109,20 @@ def test_measured(identity: str) -> None:
     assert len(errors) == 1
     assert errors[0] is not None
     assert abs(errors[0]) < 0.004
+
+
+@pytest.mark.parametrize("identity", ["save-1b-bf16", "save-1b-amp", "save-3b-bf16", "zero1-1b", "zero2-1b"])
+def test_measured_host_of_saving(identity: str) -> None:
+    """Within 2 % of what the process's resident memory grew by: a file's weights, or one flat fp32 partition."""
+    row = next(row for row in filed() if row.id == identity)
+    stated = subject(as_published(row)[0])
+    fields = Plan().with_(stated.fields)
+    found, reader = read(fields, stated.architecture)
+    assert found is not None, reader.missing
+    written = save(found, fields)
+    assert written is not None
+    host = row.table("host")
+    assert sum(written.host.values()) == pytest.approx(host["peak"] - host["before"], rel=0.02)
 
 
 def test_kernels_of_liger_write_over_what_they_are_given() -> None:

@@ -209,6 +209,14 @@ def test_saving() -> None:
     two = save(setup_of(2, 4, {}, architecture), zero(2, 4, checkpoint__strategy="steps"))
     assert two is not None
     assert two.host[CLONED] == 4 * 2 * total
+    assert sum(two.host.values()) == two.host[CLONED]  # four flat partitions of a quarter each are less
+    alone = save(setup_of(2, 1, {}, architecture), zero(2, 1, checkpoint__strategy="steps"))
+    assert alone is not None
+    assert sum(alone.host.values()) == 4 * total  # one flat fp32 partition: measured, zero2-1b
+    offloaded = {"parallel__offload_optimizer": "cpu"}
+    on_host = save(setup_of(2, 1, offloaded, architecture), zero(2, 1, checkpoint__strategy="steps", **offloaded))
+    assert on_host is not None
+    assert sum(on_host.host.values()) == 2 * total
     three = zero(3, 8, checkpoint__strategy="steps", checkpoint__gather=True)
     gathered = save(setup_of(3, 8, {}, architecture), three)
     assert gathered is not None

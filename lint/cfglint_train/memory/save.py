@@ -122,34 +122,34 @@ def _adapter(setup: Setup, model_only: bool, copies: int) -> Save:
 
 
 def _zero(setup: Setup, plan: Plan, model_only: bool, copies: int) -> Save | None:
-    """DeepSpeed: stages 0 to 2 clone the whole model on every rank, stage 3 gathers it module by module on rank 0."""
+    """DeepSpeed: stages 0 to 2 clone the whole model on every rank, stage 3 gathers it module by module on rank 0. After
+    that every rank writes its shards of the states; the larger of the two counts.
+    """
     whole = setup.trained * setup.gathered + (setup.frozen_bytes if setup.adapters else setup.frozen * setup.gathered)
     states = setup.trained * ((setup.optimizer or 0) + (setup.master or 0))
     disk: dict[Component, float] = {}
+    piece = 0.0 if setup.offload_optimizer else setup.local * 4.0 * _flat_elements(setup)
     if setup.zero_stage < 3:
         disk[DISK_WEIGHTS] = setup.trained * setup.held if setup.adapters else whole
+        host = {CLONED: setup.local * whole}
         if not model_only:
             disk[DISK_OPTIMIZER] = states
-        host = {CLONED: setup.local * whole}
+            host |= _beyond(piece, host[CLONED])
         return Save({}, host, disk, "every rank clones the model to its host", copies)
     gather = plan.checkpoint.gather
     if gather is None:
         return None
-    # torch.save brings one flat fp32 piece after the other to the host.
-    piece = setup.local * 4.0 * transients.sub_group_elements(setup)
-    staged = {} if setup.offload_optimizer else {STAGED_OPTIMIZER: piece}
     if not gather:  # transformers calls DeepSpeed's own save_checkpoint, whether states are wanted or not
         disk[DISK_OPTIMIZER] = states
-        return Save({}, staged, disk, "every rank writes its shards", copies)
+        return Save({}, _beyond(piece, 0.0), disk, "every rank writes its shards", copies)
     # transformers 5 leaves frozen weights out where PEFT trains; every module is gathered on the GPU anyway.
     adapter = setup.trained * setup.held
     disk[DISK_WEIGHTS] = adapter if setup.adapters else whole
     if not model_only:
         disk[DISK_OPTIMIZER] = states
     host = {GATHERED_WEIGHTS: disk[DISK_WEIGHTS]}
-    beyond = sum(staged.values()) - disk[DISK_WEIGHTS]
-    if not model_only and beyond > 0:  # one after the other: the shards take what the weights had, and more
-        host[STAGED_OPTIMIZER] = beyond
+    if not model_only:
+        host |= _beyond(piece, disk[DISK_WEIGHTS])
     return Save(
         {GATHERED: setup.gathered * module_elements(setup)},
         host,
@@ -157,6 +157,22 @@ def _zero(setup: Setup, plan: Plan, model_only: bool, copies: int) -> Save | Non
         "rank 0 gathers the 16-bit weights module by module",
         copies,
     )
+
+
+def _flat_elements(setup: Setup) -> float:
+    """Elements of the largest fp32 tensor of a rank's states: torch.save brings one storage at a time to the host.
+
+    DeepSpeed's stages 1 and 2 hold master weights and each state of a parameter group in one flat tensor of the rank's
+    share (0.19.8, zero/stage_1_and_2.py state_dict; zero1-1b and zero2-1b), stage 3 a sub-group in one.
+    """
+    if setup.zero_stage == 3:
+        return transients.sub_group_elements(setup)
+    return setup.trained / setup.optimizer_shards if setup.zero_stage else 0.0
+
+
+def _beyond(piece: float, before: float) -> dict[Component, float]:
+    """What staged shards of the states take beyond what the weights took before."""
+    return {STAGED_OPTIMIZER: piece - before} if piece > before else {}
 
 
 def module_elements(setup: Setup) -> float:
