@@ -122,8 +122,8 @@ def _adapter(setup: Setup, model_only: bool, copies: int) -> Save:
 
 
 def _zero(setup: Setup, plan: Plan, model_only: bool, copies: int) -> Save | None:
-    """DeepSpeed: stages 0 to 2 clone the whole model on every rank, stage 3 gathers it module by module on rank 0. After
-    that every rank writes its shards of the states; the larger of the two counts.
+    """DeepSpeed: stages 0 to 2 clone the whole model on every rank, stage 3 gathers it module by module on rank 0.
+    After that every rank writes its shards of the states; the larger of the two counts.
     """
     whole = setup.trained * setup.gathered + (setup.frozen_bytes if setup.adapters else setup.frozen * setup.gathered)
     states = setup.trained * ((setup.optimizer or 0) + (setup.master or 0))
