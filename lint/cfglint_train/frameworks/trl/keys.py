@@ -24,6 +24,7 @@ _WORDS: Final = frozenset(("eval_strategy", "hub_strategy", "logging_strategy", 
 _SCRIPTS: Final = "ScriptArguments"
 # What the trainers themselves refuse, one word of it; several are not looked at.
 _LOSS: Final = "loss_type"
+_ATTENTION: Final = "attn_implementation"
 _SCALARS: Final = frozenset(("boolean", "integer", "number"))
 
 
@@ -32,7 +33,12 @@ class ArgumentKeys(Keys):
 
     library = True
     # Which optimizers there are depends on transformers' release, which is seldom stated.
-    handed_on = {"optim": ("transformers.training_args.OptimizerNames", ())}
+    # `from_pretrained` gets the attention, and takes a kernel of the Hub, too (transformers 5.23 modeling_utils.py).
+    handed_on = {
+        "optim": ("transformers.training_args.OptimizerNames", ()),
+        _ATTENTION: ("transformers.modeling_utils.AttentionInterface", ("*/*",)),
+    }
+    handed_to = "transformers"
 
     def told(self, document: Document, root: Route, release: str, package: str | None = None) -> Told | None:
         """As in the base class, and what a script hands to its trainer that only older ones took."""
@@ -120,8 +126,8 @@ class TrlKeys(ArgumentKeys):
         return fact.definition.endswith(_SCRIPTS) and self.may_be_foreign(config, release)
 
     def may_take_more(self, name: str, config: Config) -> bool:
-        """Loss types: the trainer refuses them, and a script of the repository may have a trainer of its own."""
-        return name == _LOSS and self.may_be_read(config)
+        """Loss types and attention: a script of the repository may have a trainer of its own, or register its own."""
+        return name in (_LOSS, _ATTENTION) and self.may_be_read(config)
 
 
 def _refuses(config: Config, release: str) -> bool:
