@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,3 +82,20 @@ def test_a_comparison_is_found() -> None:
     assert list(comparisons(ast.parse("config.framework != 'axolotl'")))
     assert list(comparisons(ast.parse("config.framework in ('olmo', 'x')")))
     assert list(tables(ast.parse("{'olmo': 1, 'axolotl': 2}")))
+
+
+GUIDE = ROOT / "docs" / "contributing" / "framework.md"
+# Of axolotl and LLaMA-Factory, TRL is a section or a package.
+OWN = {"trl", "hf_scripts", "hf_trainer", "axolotl", "llamafactory"}
+
+
+def test_the_guide_gives_a_reason_for_every_file_outside_its_folder_that_names_trl():
+    files = [
+        path for source in ("lint", "rules") for kind in ("py", "json") for path in (ROOT / source).rglob(f"*.{kind}")
+    ]
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in files
+        if path.parent.name not in OWN and re.search(r'frameworks\.trl\b|"trl"', path.read_text(encoding="utf-8"))
+    }
+    assert found == set(re.findall(r"^\| `((?:lint|rules)/[\w/.]+)` \|", GUIDE.read_text(encoding="utf-8"), re.M))
