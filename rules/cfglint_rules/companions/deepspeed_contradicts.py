@@ -34,7 +34,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.values import is_no_number
-from cfglint_train.documents.document import MISSING, Route, Set
+from cfglint_train.documents.document import MISSING, Route, Set, Unknown
 from cfglint_train.findings.finding import Fix, Related, Report
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
@@ -138,6 +138,8 @@ def _wanted(run: Run, pair: Pair) -> tuple[Any, str]:
 
 def _argument(config: Config, key: str, default: Any) -> tuple[Any, str]:
     value = config.get(key)
+    if isinstance(value, Unknown):
+        return None, key
     if isinstance(value, str):
         try:
             value = float(value)  # PyYAML reads 2e-5 as a string; pydantic makes a number of it
