@@ -70,7 +70,9 @@ def dotted(sighting: Sighting) -> str:
 
 def _among(rows: Iterable[Row], settings: Settings) -> Iterator[tuple[Clause, Reach]]:
     for row in rows:
-        if _holds(row, settings) and not _is_filled(row, settings) and not _lacks_only_unknown(row, settings):
+        if not _holds(row, settings) or _is_filled(row, settings):
+            continue
+        if not _lacks_only_unknown(row, settings) and not _is_spared(row, settings):
             clause = clause_of(row)
             reach = _reached(clause, settings.config)
             if reach is not None:
@@ -104,6 +106,21 @@ def _lacks_only_unknown(row: Row, settings: Settings) -> bool:
         return False
     missing = [name for name in _named(row) if settings.value(name) is MISSING]
     return bool(missing) and (all(map(settings.unheard_of, missing)) or _is_given_otherwise(missing, settings.config))
+
+
+def _is_spared(row: Row, settings: Settings) -> bool:
+    """Whether a condition in the code of a copy of the framework names the very word that a clause holds for as one of
+    the others: it makes an exception of it.
+    """
+    copy = settings.config.vocabulary
+    if copy is None:
+        return False
+    words = set(_words_tested(row, settings))
+    return any(
+        isinstance(value := settings.value(name), str) and copy.asks({*words, *listed, value}, True)
+        for name, test in row["when"].items()
+        if not isinstance(test, str) and (listed := test.get("other-than"))
+    )
 
 
 def _is_given_otherwise(missing: Iterable[str], config: Config) -> bool:
