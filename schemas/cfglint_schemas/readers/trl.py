@@ -74,8 +74,15 @@ def _beside(source: Source, trainer: str) -> list[Class]:
     homes = [f"{folder}.{name}" for name in names for folder in ("trl.scripts", "trl.commands.scripts")]
     script = next((module for home in homes if (module := source.module(home)) is not None), None)
     listed = _parsed(script) if script is not None else []
-    found = [_named(source, script, name) for name in listed or ("ScriptArguments", "ModelConfig")]
+    found = [_named(source, script, name) for name in listed or _usual(trainer)]
     return [of for of in found if of is not None and of.name != _TRAINERS[trainer]]
+
+
+def _usual(trainer: str) -> tuple[str, ...]:
+    """The classes beside a trainer's arguments where its script is not there: a copy may lack the link to it.
+    In 0.9 each trainer had a class of its own (trl 0.9.6 commands/cli_utils.py).
+    """
+    return f"{trainer.upper()}ScriptArguments", "ScriptArguments", "ModelConfig"
 
 
 def _parsed(script: Module) -> list[str]:
