@@ -51,12 +51,17 @@ def infer_script(job: Job) -> None:
 
 
 def _infer_line(job: Job) -> None:
-    """Why the model of a script is not known that takes its settings from its command line."""
+    """Why the model of a script is not known that takes its settings from its command line, or how it is sharded."""
     from cfglint_train.frameworks.trl.script_line import FromLine
 
-    config = job.main
+    config, reading = job.main, job.reading
     recipe = config.get("_RECIPE_")
     if not isinstance(config.get("model_name_or_path"), FromLine):
+        if isinstance(config.get("fsdp"), FromLine) and reading.get("parallel.strategy") is None:
+            note = "the command line of the script gives its settings, and no launch of it is known"
+            if job.launch_known is not None:
+                note = "the command line of the script gives its settings, and not all of its launch is known"
+            reading.put("parallel.strategy", None, Origin("inferred", config.origin("fsdp").place, note, "fsdp"))
         return
     note = "the command line of the script gives its settings, and no launch with the model is known"
     if job.launch_known is not None:
@@ -64,4 +69,4 @@ def _infer_line(job: Job) -> None:
     if isinstance(recipe, str):
         note = f"its settings are those of `{recipe}`, with which it is started; check that file"
     place = config.origin("model_name_or_path").place
-    job.reading.put("model.id", None, Origin("inferred", place, note, "model_name_or_path"))
+    reading.put("model.id", None, Origin("inferred", place, note, "model_name_or_path"))

@@ -60,17 +60,27 @@ def given(document: PythonDocument, words: list[str]) -> dict[str, Value]:
 def line_of(document: PythonDocument, words: list[str]) -> Line | None:
     """What the words behind a script's path give its parser of dataclasses; None where it has none.
 
-    Where no option names the model, or one names a file of settings, more is given elsewhere.
+    Where no option names the model, or one names a file of settings, more is given elsewhere; where the script's own
+    default names it, options are all that is given.
     """
     from cfglint_train.frameworks.trl.commands import trailing
 
     if not document.calls(*PARSERS):
         return None
-    classes = (node for node in ast.walk(document.module) if isinstance(node, ast.ClassDef))
-    fields = {name for node in classes for name in shape_of(node).fields}
+    shapes = [shape_of(node) for node in ast.walk(document.module) if isinstance(node, ast.ClassDef)]
+    fields = {name for shape in shapes for name in shape.fields}
+    models = {name for shape in shapes for name in _MODELS & {*shape.fields} if _is_text(shape.members.get(name))}
     values = {str(route[0]): value for route, value in trailing(words, fields).items()}
     file = bool(words) and words[0].endswith(_FILES)
-    return Line(values, bool(_MODELS & values.keys()) and "config" not in values and not file)
+    plain = bool(models and words) and words[0].startswith("-")
+    return Line(values, (plain or bool(_MODELS & values.keys())) and "config" not in values and not file)
+
+
+def _is_text(default: object) -> bool:
+    """Whether the default of a field is a text: `"gpt2"`, `field(default="gpt2")`."""
+    if isinstance(default, ast.Call):
+        default = next((one.value for one in default.keywords if one.arg == "default"), None)
+    return isinstance(default, ast.Constant) and isinstance(default.value, str)
 
 
 _MODELS: Final = frozenset(("model_name_or_path", "model_name", "model_id", "model", "model_path", "model_name_or_id"))
