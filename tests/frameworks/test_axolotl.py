@@ -236,6 +236,34 @@ def test_full_tuning_holds_what_the_backend_holds():
     assert plan_of(config({**MINIMAL, **each, "fsdp_config": {"x": 1}})).parallel.defers_reduction is False
 
 
+@pytest.mark.parametrize(
+    ("release", "keys", "on"),
+    [
+        ("0.9.0", {"lora_dropout": 0}, False),
+        ("0.9.1", {"lora_dropout": 0}, True),
+        ("0.15.0", {}, False),
+        ("0.15.0", {"lora_dropout": 0.05}, False),
+        ("0.16.0", {}, True),
+        ("0.16.0", {"lora_dropout": 0.05}, True),
+        ("0.16.0", {"rl": "dpo"}, False),
+        ("0.14.0", {"lora_dropout": 0, "trust_remote_code": True}, True),
+        ("0.15.0", {"lora_dropout": 0, "trust_remote_code": True}, False),
+        ("0.15.0", {"lora_dropout": 0.05, "lora_mlp_kernel": True}, False),
+        ("0.16.0", {"lora_dropout": 0.05, "lora_mlp_kernel": True}, True),
+    ],
+)
+def test_lora_kernels_switch_themselves_on_by_release(release, keys, on):
+    made = plan_of(config({**MINIMAL, "adapter": "lora", **keys}, axolotl=release), gpus=1)
+    assert made.method.lora_kernels is on
+
+
+def test_gradients_of_adapters_have_their_format():
+    made = plan_of(config({**MINIMAL, "adapter": "qlora", "load_in_4bit": True, "bf16": True}), gpus=1)
+    assert (made.precision.adapter, made.precision.grads) == ("fp32", "fp32")
+    kept = plan_of(config({**MINIMAL, "adapter": "lora", "peft_autocast_adapter_dtype": False, "bf16": True}), gpus=1)
+    assert (kept.precision.adapter, kept.precision.grads) == ("bf16", "bf16")
+
+
 def test_zero_keeps_an_fp32_master():
     inner = laws.config_of("deepspeed", '{"zero_optimization": {"stage": 3}}', "json", role="companion")
     made = plan_of(

@@ -222,3 +222,12 @@ def test_what_is_written_into_a_script_is_read(tmp_path: Path, changes: Any) -> 
     run = run_of(tmp_path, LAWS, "1.16.0", "train.py")
     with working_in(tmp_path):
         assert laws.put_get(run.main, changes) is not None
+
+
+@pytest.mark.parametrize(("option", "held"), [("--load_in_4bit", "bf16"), ("", "fp32")])
+def test_gradients_of_adapters_have_their_format(tmp_path: Path, option: str, held: str) -> None:
+    line = (
+        f"trl sft --model_name_or_path Qwen/Qwen2.5-7B --dataset_name x/y --use_peft --bf16 {option} --output_dir out\n"
+    )
+    precision = run_of(tmp_path, line, "1.14.1", "run.sh").plan.precision
+    assert (precision.adapter, precision.grads) == (held, held)

@@ -160,18 +160,33 @@ def _infer_formats(job: Job) -> None:
         reading.infer("model.embeddings_fp32", not cast_back, "axolotl upcasts embeddings, head and norms")
 
 
+def _switches_kernels_on(job: Job) -> bool:
+    """Whether fused LoRA kernels that the file does not mention are on (0.9.1 to 0.21.0, utils/schemas/config.py,
+    `check_auto_enable_lora_kernels`). Up to 0.15.0 only where the file states `lora_dropout: 0`: the check comes before
+    defaults.
+    """
+    config, reading = job.main, job.reading
+    if before(config, "0.9.1") or reading.get("parallel.strategy") == "fsdp1":
+        return False
+    if reading.get("method.quantization") == "int8" or config.get("rl") is not None:
+        return False
+    if before(config, "0.16.0") and (config.get("lora_dropout") is None or reading.get("method.lora_dropout")):
+        return False
+    return before(config, "0.15.0") or not reading.get("model.trust_remote_code")
+
+
 def _infer_adapter(job: Job) -> None:
     config, reading = job.main, job.reading
     if reading.get("method.tuning") != "lora":
         return
     autocast = read_bool(config, "peft_autocast_adapter_dtype")
     fp32 = autocast is not False and reading.get("parallel.strategy") not in ("zero",)
-    reading.infer(
-        "precision.adapter", "fp32" if fp32 else reading.get("precision.compute"), "PEFT's autocast_adapter_dtype"
-    )
-    eight_bit = reading.get("method.quantization") == "int8"
-    refused = eight_bit or reading.get("model.trust_remote_code") or config.get("rl") is not None
-    fsdp1 = reading.get("parallel.strategy") == "fsdp1"
-    reading.infer("method.lora_kernels", not refused and not fsdp1, "check_auto_enable_lora_kernels")
+    held = "fp32" if fp32 else reading.get("precision.compute")
+    reading.infer("precision.adapter", held, "PEFT's autocast_adapter_dtype")
+    reading.infer("precision.grads", held, "autograd makes gradients in the format of their weights")
+    reading.infer("method.lora_kernels", _switches_kernels_on(job), "check_auto_enable_lora_kernels")
+    if before(config, "0.16.0") and reading.get("method.lora_kernels") and reading.get("method.lora_dropout"):
+        note = "LoRA kernels need lora_dropout 0 before 0.16.0 (monkeypatch/lora_kernels.py)"
+        reading.put("method.lora_kernels", False, Origin("inferred", config.place("lora_dropout"), note))
     if reading.get("method.lora_kernels") is False:
         reading.infer("method.lora_kernel_parts", (), "no kernel is on")

@@ -222,6 +222,7 @@ def _infer_formats(job: Job) -> None:
     if reading.trains_adapter:
         # PEFT makes adapters of 16-bit models in fp32 (autocast_adapter_dtype).
         reading.infer("precision.adapter", "fp32", "PEFT and LLaMA-Factory keep adapters in fp32")
+        reading.infer("precision.grads", "fp32", "autograd makes gradients in the format of their weights")
 
 
 def _infer_loaded(job: Job) -> None:

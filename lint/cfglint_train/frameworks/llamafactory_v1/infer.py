@@ -59,6 +59,7 @@ def _infer_formats(job: Job) -> None:
     reading.infer("precision.master", "none", "no copy beside the trained weights")
     if reading.trains_adapter:
         reading.infer("precision.adapter", "fp32", "PEFT makes adapters of 16-bit models in fp32")
+        reading.infer("precision.grads", "fp32", "autograd makes gradients in the format of their weights")
 
 
 def _infer_accumulation(job: Job) -> None:

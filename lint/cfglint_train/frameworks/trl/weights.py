@@ -75,7 +75,9 @@ def _infer_formats(job: Job) -> None:
         # PEFT makes adapters of 16-bit models in fp32; TRL casts those of quantised models to bf16.
         half = quantised and autocast and compute == "bf16" and trainer_of(job.main) is not None
         note = "TRL casts adapters of quantised models to bf16" if half else "PEFT keeps adapters in fp32"
-        reading.infer("precision.adapter", "bf16" if half else "fp32", note)
+        held = "bf16" if half else "fp32"
+        reading.infer("precision.adapter", held, note)
+        reading.infer("precision.grads", held, "autograd makes gradients in the format of their weights")
 
 
 def _prepares(job: Job) -> bool:
