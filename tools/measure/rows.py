@@ -21,7 +21,7 @@ from .readings import Readings, host_peak
 from .trainers import trained
 
 SCHEMA = 2
-"""2: PEFT is told that a model in 4 bits is one."""
+"""2: PEFT knows that a model in 4 bits is one."""
 SEED = 1234
 STEPS = 3
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "safetensors", "bitsandbytes", "liger_kernel", "deepspeed",

@@ -79,7 +79,7 @@ def _stated(row: Row) -> Row:
     if config.get("layers"):
         head["shape"] = {"first": config["layers"]}
     if row.content.get("schema") == 1 and config.get("quantization") == "nf4" and not config.get("prepared"):
-        # The harness did not say so to PEFT, which then took its adapter of ordinary matrices.
+        # The harness did not pass on to PEFT that the model has 4 bits, and PEFT took its plain adapter.
         head["mode"] = {"as_given": False, "clones": False}
     if config.get("lengths"):
         head["setup"] = {"varying": True}
