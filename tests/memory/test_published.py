@@ -399,6 +399,16 @@ def test_measured_rows_are_stated_as_published_ones() -> None:
     assert [found.skipped for found in compare([alone])] == ["FSDP of one rank"]
 
 
+@pytest.mark.parametrize("micro", ["many", 0, None, True])
+def test_measured_rows_without_a_batch_are_refused(micro: Any) -> None:
+    assert list(measurements.problems(measured(micro=micro).content)) == ["config.micro is no positive whole number"]
+
+
+def test_measured_rows_with_words_for_tables_are_refused() -> None:
+    row = {**measured().content, "config": [1], "device": "x", "versions": 3, "peak": "all"}
+    assert {"config.micro is no positive whole number", "device.name is missing"} <= set(measurements.problems(row))
+
+
 def test_measured_rows_of_the_first_layers() -> None:
     """A case may build the first layers of a model: its estimate is theirs."""
     whole, part = (subject(measurements.as_published(measured(layers=layers))[0]).architecture for layers in (0, 6))

@@ -32,7 +32,12 @@ def problems(row: Mapping[str, Any]) -> Iterator[str]:
     for field in ("id", "config", "device", "versions"):
         if not row.get(field):
             yield f"{field} is missing"
-    device, versions = row.get("device") or {}, row.get("versions") or {}
+    tables = Row("", row)
+    config, device, versions = tables.table("config"), tables.table("device"), tables.table("versions")
+    for name in ("sequence", "micro"):
+        value = config.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            yield f"config.{name} is no positive whole number"
     for name in ("name", "memory", "driver"):
         if not device.get(name):
             yield f"device.{name} is missing"
@@ -40,7 +45,7 @@ def problems(row: Mapping[str, Any]) -> Iterator[str]:
         if not versions.get(name):
             yield f"versions.{name} is missing"
     if row.get("outcome") == "ok":
-        peak = row.get("peak") or {}
+        peak = tables.table("peak")
         allocated, reserved = peak.get("allocated"), peak.get("reserved")
         if not isinstance(allocated, int) or not isinstance(reserved, int) or not 0 < allocated <= reserved:
             yield "peak.allocated and peak.reserved are no counters"

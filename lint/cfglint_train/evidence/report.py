@@ -215,7 +215,7 @@ def lines(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
         ("one unit", 9),
         ("width", 7),
     )
-    yield "published rows beside estimates (error = estimate / measurement - 1; medians within groups first)"
+    yield "rows beside estimates (error = estimate / measurement - 1; medians within groups first)"
     yield "intervals of packaged rows: fitted without the row's own group; where a unit is open, errors by either"
     yield " " * 40 + "".join(f"{name:>{width}s}" for name, width in heads)
     for name, found in sections(rows):
