@@ -127,7 +127,8 @@ def test_a_known_card_reads_its_own_marketed_size():
 
 
 @pytest.mark.parametrize(
-    ("text", "remedy"), [("H10", "did you mean H100-80GB"), ("banana", "A100-80GB"), ("80", "no unit")]
+    ("text", "remedy"),
+    [("V100", "V100-32GB or V100-16GB"), ("H10", "did you mean H100-80GB"), ("banana", "A100-80GB"), ("80", "no unit")],
 )
 def test_a_refusal_says_what_to_write(text, remedy):
     with pytest.raises(SizeError, match=remedy):

@@ -106,6 +106,9 @@ def key(name: str) -> str:
 def _remedy(text: str) -> str:
     import difflib  # only where a name is unknown
 
+    sizes = [name for name in names() if key(name).startswith(key(text))] if key(text) else []
+    if sizes:  # one chip, several sizes
+        return f"did you mean {' or '.join(sizes[:4])}?"
     near = difflib.get_close_matches(key(text), _names(), n=1)
     if near:
         return f"did you mean {_names()[near[0]].name}?"
