@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from cfglint_train.documents.document import Route, Unknown
 from cfglint_train.documents.shell.document import ShellDocument
@@ -102,29 +102,6 @@ def _one_of(name: str, given: list[Value], places: int) -> Value:
     return certain
 
 
-def contradicted(start: Start, examples: Iterable[Start]) -> list[Start]:
-    """A start beside which examples of the same file may show another launch: where they show other facts of the
-    cluster, these are unknown, and another launcher counts as one of those that start the file.
-    """
-    shown, own = list(examples), start.launcher
-    others = (one.launcher for one in shown if one.launcher is not None)
-    unlike = [one for one in others if own is None or one.order != own.order]
-    given = [{name: value for name, value in one.facts.items() if name in start.facts} for one in shown]
-    given += [{_RANKS: value} for one in unlike for value in _processes(one) if _RANKS in start.facts]
-    facts = {
-        name: _one_of(name, [value, *(one[name] for one in given if name in one)], 1)
-        for name, value in start.facts.items()
-    }
-    return [start._replace(facts=facts), *(start._replace(facts=facts, launcher=one) for one in unlike)]
-
-
-def _processes(launcher: LauncherGiven) -> Iterator[Value]:
-    """How many processes a launcher is to start."""
-    for route, override in launcher.settings:
-        if route == ("num_processes",):
-            yield Value(override.value, override.origin._replace(assumed=launcher.assumed))
-
-
 def supposed(start: Start, why: str) -> Start:
     """A start whose script may be meant for another file: all that it says of the cluster is assumed."""
     return start._replace(facts={name: _supposed(name, value, why) for name, value in start.facts.items()})
@@ -177,7 +154,6 @@ def _exemplary(override: Override) -> Override:
     return Override(override.value, origin._replace(assumed=origin.assumed or note))
 
 
-_RANKS: Final = "gpus-per-node"
 _THINGS: Final[Mapping[str, str]] = {
     "nodes": "{} nodes",
     "gpus-per-node": "{} GPUs per node",

@@ -72,9 +72,10 @@ class LaunchScripts:
             found
             or list(self._elsewhere(main))
             or list(self._turns(main))
-            or self._guessed(main)
+            or list(self._shown(main))  # by its name, which says more than a name with variables
+            or list(self._by_variables(main))
+            or list(self._taking(main))
             or list(self._described(main))
-            or list(self._shown(main))
         )
 
     def argued(self, main: Config) -> list[Start]:
@@ -134,18 +135,6 @@ class LaunchScripts:
         )
         for document in self._read(scripts, path):
             yield from self._starts(main, document, turned(document, path, repository))
-
-    def _guessed(self, main: Config) -> list[Start]:
-        """The places in scripts that may start a configuration without its name in them; what an example that has its
-        name shows otherwise of the cluster is not known.
-        """
-        found = list(self._by_variables(main)) or list(self._taking(main))
-        if not found:
-            return found
-        from cfglint_train.project.agreement import contradicted
-
-        examples = list(self._shown(main))
-        return [one for start in found for one in contradicted(start, examples)]
 
     def _by_variables(self, main: Config) -> Iterator[Start]:
         """The places in scripts that start files by names with variables, where a configuration may be one of them."""
