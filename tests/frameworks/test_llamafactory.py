@@ -293,6 +293,22 @@ def test_origins_point_to_the_setting():
     assert origin.place.document.text(origin.place.span) == "save_steps: 7"
 
 
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, True),
+        ({"torch_compile": False}, None),
+        ({"stage": "dpo"}, None),
+        ({"enable_liger_kernel": True}, None),
+        ({"use_dft_loss": True}, None),
+        ({"label_smoothing_factor": 0.1}, None),
+    ],
+)
+def test_a_compiled_model_computes_its_own_loss(keys, expected):
+    found = plan(**{"stage": "sft", "torch_compile": True, **keys})
+    assert found.activations.compiled_loss is expected
+
+
 # --- what follows ----------------------------------------------------------------------------------------------------
 
 

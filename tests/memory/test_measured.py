@@ -36,7 +36,7 @@ QLORA: dict[str, Any] = {
 IDS = ("precision-1b-fp32-1024x1", "precision-1b-fp32-padded", "precision-1b-fp32-ac", "loss-1b-512x1", "save-1b-amp",
        "sft-1b-amp-ac", "qlora-8b-prepared", "sft-1b-varying-ac", "liger-1b-512x2", "liger-1b", "liger-1b-ac",
        "liger-1b-8192x2-ac", "liger-3b-ac", "hf-1b-liger-ac", "dpo-1b-ac", "dpo-1b-512x2", "sft-1b-amp",
-       "sft-1b-accumulating")  # fmt: skip
+       "sft-1b-accumulating", "compiled-1b", "compiled-1b-ac")  # fmt: skip
 
 
 def setup(shape: Any = LLAMA_8B, **changes: Any) -> Setup:

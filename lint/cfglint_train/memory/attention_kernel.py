@@ -13,7 +13,19 @@ _WIDEST_GROUPED = 256
 def attention_kernel(
     reader: Reader, architecture: Architecture, sequences: int, length: int, fp32: bool
 ) -> tuple[str, int]:
-    """Return what `Mode.attention` and `Mode.sequence` are. `fp32`: queries have 32 bits when attention gets them."""
+    """Return what `Mode.attention` and `Mode.sequence` are. `fp32`: queries have 32 bits when attention gets them.
+
+    Before torch 2.14 transformers makes sdpa a mask whenever it is compiled (masking_utils.py,
+    `_ignore_causal_mask_sdpa`), which sends it to the kernel that takes one; all layers share it (compiled-1b).
+    """
+    kernel = _uncompiled(reader, architecture, sequences, length, fp32)
+    compiled = reader.get("activations.compile") and reader.get("activations.compiled_loss")
+    if compiled and reader.assume("activations.attention", "sdpa") == "sdpa" and kernel[0] != "eager":
+        return "efficient", 0
+    return kernel
+
+
+def _uncompiled(reader: Reader, architecture: Architecture, sequences: int, length: int, fp32: bool) -> tuple[str, int]:
     get, attention = reader.get, reader.assume("activations.attention", "sdpa")
     family = FAMILIES.get(architecture.formula)
     if attention != "eager" and family is not None and (attention == "sdpa" or not family.flash):

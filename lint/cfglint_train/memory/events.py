@@ -35,7 +35,7 @@ from cfglint_train.memory.components import (
     UPDATE,
     WEIGHT_COPIES,
 )
-from cfglint_train.memory.logits import NOTHING, Head, sums_in_place
+from cfglint_train.memory.logits import NOTHING, Head, is_one_graph, sums_in_place, sums_in_product
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.states import States, leaves_at_once, left, made, whole_fp32_gradients
 from cfglint_train.memory.tape import peak
@@ -78,7 +78,10 @@ def steady(setup: Setup, held: States) -> dict[Component, float]:
 
 
 def mask_bytes(setup: Setup) -> float:
-    """Attention masks of the whole model: 16-bit numbers for eager attention, booleans for sdpa."""
+    """Attention masks of the whole model: 16-bit numbers for eager and compiled attention, booleans for sdpa."""
+    if setup.compiled_loss and setup.mode.attention == "efficient":
+        element = 2 if setup.mode.weight == 2 or setup.mode.autocast else 4
+        return float(setup.tokens * setup.length * element * mask_kinds(setup))
     if not setup.mode.sequence or setup.mode.attention == "math":  # whose mask is the operation's own
         return 0.0
     element = setup.residual if setup.mode.attention == "eager" else 1
@@ -100,11 +103,15 @@ class _Step(Frozen):
     masks: float
     """While the layers run forward."""
     kept_masks: float
-    """Afterwards: checkpointed layers hold the mask as one of their arguments, others copies of their own at most."""
+    """Afterwards: checkpointed layers hold the mask as one of their arguments, compiled ones share it; others have
+    copies of their own at most.
+    """
     bucket: float
     """Buckets that live during the backward pass, lasting ones included."""
     gathered: tuple[float, float]
     """Whole weights while a layer, and while the loss runs."""
+    waiting: dict[Component, float]
+    """Of the loss, until the backward pass ends."""
 
 
 def gathered(setup: Setup) -> tuple[float, float]:
@@ -129,8 +136,9 @@ def step_events(
     base = {GRADIENTS: held.accumulated, BUCKETS: buckets}
     bucket = buckets + transients.bucket(setup)
     masks = mask_bytes(setup)
-    kept = masks if setup.checkpointing != "none" else 0.0
-    step = _Step(setup, lasting, base, masks, kept, bucket, gathered(setup) if whole is None else whole)
+    kept = masks if setup.checkpointing != "none" or setup.compiled_loss else 0.0
+    step = _Step(setup, lasting, base, masks, kept, bucket, gathered(setup) if whole is None else whole,
+                 {LOGITS: end.waiting} if end.waiting else {})  # fmt: skip
     if flow is not None:
         yield from _loss(step, flow, end)
         waiting = _head_gradient(setup)
@@ -173,7 +181,8 @@ def _loss(step: _Step, flow: Activations, end: Head) -> Iterator[Event]:
     if setup.checkpointing != "none":  # autocast's cache is dropped when the forward pass ends
         parts[WEIGHT_COPIES] = end.cost.copies
     yield Event("backward", "the loss", step.lasting, {**parts, LOGITS: end.backward + end.fixed_backward})
-    if end.loss is not NOTHING:
+    if end.loss is not NOTHING and not sums_in_product(setup):  # which comes last
+        parts |= step.waiting
         held = end.cost.saved * tokens + end.cost.copies
         parts[BACKWARD] = peak(end.cost.backward, tokens) - held + end.added
         if setup.head_trained:  # its gradient is there, and the weight is updated at once where that is so
@@ -204,6 +213,7 @@ def _backward_layer(step: _Step, moment: Moment, waiting: float) -> Event:
         step.lasting,
         {
             **step.base,
+            **step.waiting,
             GRADIENTS: step.base[GRADIENTS] + _later(setup, moment) + waiting,
             BUCKETS: step.bucket,
             GATHERED: step.gathered[0],
@@ -223,6 +233,16 @@ def _accumulates(setup: Setup) -> bool:
     return setup.accumulation > 1 and (setup.gradient_shards == 1 or _defers(setup))
 
 
+def _returns_at_once(setup: Setup) -> bool:
+    """One compiled graph returns all gradients before any is added to those of earlier micro batches."""
+    return _accumulates(setup) and is_one_graph(setup)
+
+
+def _adds_at_once(setup: Setup) -> bool:
+    """Each gradient is added to that of earlier micro batches as soon as it exists."""
+    return _accumulates(setup) and not is_one_graph(setup)
+
+
 def _defers(setup: Setup) -> bool:
     """FSDP keeps whole gradients until the last micro batch. Those before it are the higher ones: the last one turns
     whole gradients into shards.
@@ -232,7 +252,7 @@ def _defers(setup: Setup) -> bool:
 
 def _later(setup: Setup, moment: Moment) -> float:
     """Gradients of the layers behind one, as they are kept by then."""
-    if _accumulates(setup) or setup.zero_stage == 3 or (setup.zero_stage and setup.offload_optimizer):
+    if _adds_at_once(setup) or setup.zero_stage == 3 or (setup.zero_stage and setup.offload_optimizer):
         return 0.0
     if leaves_at_once(setup) or setup.updates != "after":
         return 0.0
@@ -250,9 +270,9 @@ def _head_gradient(setup: Setup) -> float:
     """The gradient of the output matrix while the layers run. Where the embedding shares the matrix it waits for the
     embedding's; else it is added or reduced at once where that happens at all.
     """
-    if not setup.head_trained:
+    if not setup.head_trained or sums_in_product(setup):
         return 0.0
-    if (setup.zero_stage > 1 or setup.updates == "within" or _accumulates(setup)) and not setup.architecture.tied:
+    if (setup.zero_stage > 1 or setup.updates == "within" or _adds_at_once(setup)) and not setup.architecture.tied:
         return 0.0
     if setup.strategy in FSDP and not setup.architecture.tied and not transients.root_elements(setup):
         # A unit of its own is reduced at once.
@@ -286,13 +306,15 @@ def _end(step: _Step) -> Event:
     """
     setup, base = step.setup, step.base
     tied = 0.0
-    if setup.head_trained and setup.architecture.tied and setup.gradient_shards == 1:
+    if setup.head_trained and is_one_graph(setup):
+        tied = _compiled_embedding(setup)
+    elif setup.head_trained and setup.architecture.tied and setup.gradient_shards == 1:
         beside = (1.0 if sums_in_place(setup) else 2.0) + (1.0 if _accumulates(setup) else 0.0)
         tied = beside * transients.head_elements(setup) * setup.mode.weight
         if sums_in_place(setup):  # no later sum is higher than the moment at which the embedding's gradient is made
             tied += setup.tokens * setup.architecture.hidden * setup.residual
     unreduced = setup.zero_stage == 1 and setup.accumulation == 1 and not whole_fp32_gradients(setup)
-    whole = setup.trained * setup.gradient if unreduced else 0.0
+    whole = setup.trained * setup.gradient if unreduced or _returns_at_once(setup) else 0.0
     if setup.updates == "within" and setup.head_trained:  # the embedding comes last
         whole = head_gradient = transients.head_elements(setup) * float(setup.mode.weight)
         tied = max(0.0, tied - head_gradient) + transients.updating(setup, transients.head_elements(setup))
@@ -302,11 +324,24 @@ def _end(step: _Step) -> Event:
         step.lasting,
         {
             **base,
+            **step.waiting,
             GRADIENTS: base[GRADIENTS] + (0.0 if _defers(setup) else made(setup)) + whole,
             BUCKETS: step.bucket,
             BACKWARD: tied,
         },
     )
+
+
+def _compiled_embedding(setup: Setup) -> float:
+    """What a compiled graph's end holds beyond one gradient of the embedding: inductor adds rows up in fp32. Of a tied
+    matrix it adds the product, which needs the head's input, or (autocast of fp32 weights) its 16-bit result.
+    """
+    elements, weight = transients.head_elements(setup), setup.mode.weight
+    if not setup.architecture.tied:
+        return 4.0 * elements if weight == 2 else 0.0
+    if sums_in_product(setup):
+        return 4.0 * elements + setup.tokens * setup.architecture.hidden * setup.residual
+    return 6.0 * elements
 
 
 def _update(step: _Step) -> Event:

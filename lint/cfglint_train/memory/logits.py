@@ -49,6 +49,12 @@ WHOLE_FP32: Final = Loss(8, 4, 12)
 POLICY: Final = Loss(6, 6, 10)
 # flash-attn's kernel: 16-bit logits and the shifted copy of them; then the gradients of both.
 TRITON: Final = Loss(4, 4, 8)
+# torch.compile of a model with its loss: nothing in fp32 but two numbers per token. The model returns its logits, too,
+# for which autograd makes a gradient of zeros beside the loss's (`tests/memory/compiled_losses.jsonl`; compiled-1b).
+COMPILED: Final = Loss(2, 2, 6)
+COMPILED_FP32: Final = Loss(4, 4, 12)
+# The Trainer's autocast has the model return fp32 logits (accelerate 1.15, utils/operations.py).
+COMPILED_AUTOCAST: Final = Loss(6, 2, 8)
 # Only the fp32 upcast is chunked (8 chunks): 16-bit logits, the log-softmax of all chunks, two gradients of one chunk,
 # and the 16-bit gradient.
 CHUNKED: Final = Loss(7, 6, 9)
@@ -157,6 +163,8 @@ class Head(Frozen):
     """Bytes of a second gradient of the output matrix while that runs backward in pieces."""
     logits: float = 0
     """Bytes of whole logits as the model makes them: a block that serves none of the loss's other tensors."""
+    waiting: float = 0
+    """Bytes of the loss that stay until the backward pass ends."""
 
 
 @lru_cache(maxsize=1024)
@@ -184,7 +192,45 @@ def loss_of(setup: Setup) -> Loss:
         return OTHER_LOSSES[setup.loss]
     if setup.policy:
         return POLICY
+    return _whole(setup)
+
+
+def _whole(setup: Setup) -> Loss:
+    """The model's own loss, of whole logits."""
+    if setup.compiled_loss:
+        if setup.mode.autocast:
+            return COMPILED_AUTOCAST
+        return COMPILED_FP32 if setup.mode.weight == 4 else COMPILED
     return WHOLE_FP32 if setup.mode.weight == 4 and not setup.mode.autocast else WHOLE
+
+
+def is_one_graph(setup: Setup) -> bool:
+    """Whether model and loss are one compiled graph, whose inputs and gradients live until its backward pass ends.
+
+    DDP cuts it by buckets (torch, _dynamo/backends/distributed.py); hooks of FSDP and ZeRO-3 and the calls of quantised
+    layers break it.
+    """
+    whole = setup.strategy in ("none", "zero") and setup.zero_stage < 3 and not setup.mode.quantized
+    return whole and setup.compiled_loss and setup.loss == "none"
+
+
+def sums_in_product(setup: Setup) -> bool:
+    """Whether a tied matrix's gradient is one product that is added to the embedding's at the end of the graph, as
+    inductor fuses them where both have a format: the gradient of the logits waits for it.
+    """
+    cast = setup.mode.autocast and setup.mode.weight == 4
+    return is_one_graph(setup) and setup.architecture.tied and setup.head_trained and not cast
+
+
+def _waiting(setup: Setup) -> float:
+    """Bytes per token and word of a compiled loss that stay until the backward pass ends: zeros for the logits that the
+    model returned, and the gradient of the logits.
+    """
+    if not is_one_graph(setup):
+        return 0.0
+    logits = 2 if setup.mode.weight == 2 or setup.mode.autocast else 4
+    zeros = 4 if setup.mode.autocast else logits
+    return float(zeros + (logits if sums_in_product(setup) else 0))
 
 
 def evaluation_bytes(setup: Setup) -> float:
@@ -197,8 +243,7 @@ def evaluation_bytes(setup: Setup) -> float:
     """
     if setup.loss in ("cce", "tiles", *_RECOMPUTED_LOSSES) or setup.loss in CHUNKED_LOSSES:
         return 0.0
-    whole = WHOLE_FP32 if setup.mode.weight == 4 and not setup.mode.autocast else WHOLE
-    return max(whole.forward, setup.passing_logits)
+    return max(_whole(setup).forward, setup.passing_logits)
 
 
 def evaluation_chunk(setup: Setup) -> float:
@@ -362,4 +407,5 @@ def head(setup: Setup) -> Head:
         copies,
         float(shape.vocab * shape.hidden * setup.mode.weight) if loss.pieces > 1 and setup.head_trained else 0.0,
         words * (2.0 if setup.mode.autocast or setup.mode.weight == 2 else 4.0),
+        words * _waiting(setup),
     )

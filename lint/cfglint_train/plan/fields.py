@@ -256,6 +256,8 @@ class Activations(Frozen):
     """Liger's fused norm, rotary and gated unit."""
     tiled_mlp: bool | None = None
     compile: bool | None = None
+    compiled_loss: bool | None = None
+    """torch.compile covers the loss, too, which a model of transformers computes itself."""
     dropout: float | None = None
     keeps_outputs: bool | None = None
     """The caller keeps the logits alive during the backward pass."""

@@ -99,6 +99,7 @@ Field = Literal[
     "activations.liger_layers",
     "activations.tiled_mlp",
     "activations.compile",
+    "activations.compiled_loss",
     "activations.dropout",
     "activations.keeps_outputs",
     "activations.passing_logits",

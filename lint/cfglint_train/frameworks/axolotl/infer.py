@@ -8,6 +8,7 @@ from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
 from cfglint_train.frameworks.hf_trainer.infer import (
     infer_batch,
+    infer_compiled_loss,
     infer_experts,
     infer_kept_inputs,
     infer_plain_strategy,
@@ -59,6 +60,7 @@ def infer(job: Job) -> None:
         reading.infer("method.reference_model", "full" if full else "adapter-off", "train.py setup_reference_model")
     elif stage is not None:
         reading.infer("method.reference_model", "none", "this stage has no reference model")
+    infer_compiled_loss(job)
     if config.get("rl") is not None:
         _infer_logits(job)
 

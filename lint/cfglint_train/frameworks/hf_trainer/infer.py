@@ -171,6 +171,18 @@ def infer_plain_strategy(job: Job) -> None:
         reading.infer("parallel.strategy", "none", "one GPU")
 
 
+def infer_compiled_loss(job: Job) -> None:
+    """The Trainer compiles the model, which computes the loss of its labels itself unless labels are smoothed
+    (transformers 5.17, trainer.py `compute_loss`); accelerate's regional compilation leaves it to plain code.
+    """
+    reading, companion = job.reading, job.companions.get("accelerate")
+    regional = companion is not None and companion.get("dynamo_config", "dynamo_use_regional_compilation") is True
+    own = reading.get("activations.fused_loss") == "none" and reading.get("method.stage") in ("sft", "pretrain")
+    smoothed = job.main.get("label_smoothing_factor") not in (None, 0, 0.0)
+    if reading.get("activations.compile") and own and not regional and not smoothed:
+        reading.infer("activations.compiled_loss", True, "the compiled model computes its own loss")
+
+
 def infer_loops(job: Job) -> None:
     """How the Trainer loads data, and when it evaluates."""
     reading = job.reading

@@ -10,6 +10,7 @@ from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
 from cfglint_train.frameworks.hf_trainer.infer import (
     infer_batch,
+    infer_compiled_loss,
     infer_experts,
     infer_kept_inputs,
     infer_loops,
@@ -55,6 +56,8 @@ def infer(job: Job) -> None:
     optimizers.infer_optimizer_state(job)
     infer_batch(job)
     _infer_models(job)
+    if not any(on(config, key) for key in ("use_dft_loss", "use_asft_loss", "use_eaft_loss")):  # which replace it
+        infer_compiled_loss(job)
     _infer_loops(job)
     _infer_processes(job)
     _not_modelled(job)
