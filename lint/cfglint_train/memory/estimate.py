@@ -6,7 +6,7 @@ bounds put every part at the edge of what the calibration's rows allow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.hardware.catalogue import Hardware
@@ -117,6 +117,10 @@ class _Frame:
                     passing += size
         return tuple(sizes), lasting, flowing, passing
 
+    def streamed(self, parts: Mapping[Component, float]) -> float:
+        """What of an event lies in the pools of other streams."""
+        return min(self.elsewhere, parts.get(self.stream_part, 0.0)) if self.stream_part is not None else 0.0
+
     def gpu(
         self,
         parts: dict[Component, float],
@@ -136,9 +140,9 @@ class _Frame:
             found, lasting, flowing = held + found, lasting + lasts, flowing + flows
         else:
             paged = parts.get(PAGED, 0.0)
-        pools = kept = kept_high = 0.0
+        pools = kept = kept_high = inside = 0.0
         if step and self.stream_part is not None:
-            inside = min(self.elsewhere, parts.get(self.stream_part, 0.0))
+            inside = self.streamed(parts)
             pools = self.elsewhere - inside
             passing -= inside if self.stream_part.passes else 0.0
         if step and self.cached is not None:
@@ -147,7 +151,7 @@ class _Frame:
             kept = other * self.cached[0].expected + loss * self.cached[1].expected
             kept_high = other * self.cached[0].high + loss * self.cached[1].high
         spare, spare_high = (
-            self.gaps.between(passing) if step is None else self.gaps.of_step(*step, sum(parts.values()))
+            self.gaps.between(passing) if step is None else self.gaps.of_step(*step, sum(parts.values()) - inside)
         )
         if self.setup.parameter_shards > 1:  # what steps leave is verified on one rank only
             spare_high = max(spare_high, self.gaps.between(passing)[1])
@@ -377,7 +381,7 @@ def _step(frame: _Frame, held: States, flow: Activations | None, missing: list[M
     for event in step_events(setup, held, flow, end, frame.steady, frame.gathered):
         total = sum(event.passing.values())  # what lasts is the same for all
         logits = event.passing.get(LOGITS, 0.0) if end.logits else 0.0  # in pieces they share blocks like others
-        loss, others = max(loss, logits), max(others, total - logits)
+        loss, others = max(loss, logits), max(others, total - logits - frame.streamed(event.passing))
         if total > highest.get(event.phase, -1.0):
             best[event.phase], highest[event.phase] = event, total
     if flow is None:
