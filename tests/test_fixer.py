@@ -373,14 +373,14 @@ def test_a_rule_that_crashes_is_told_and_stops_nobody(here, rule):
 
 
 def test_a_crash_is_exit_2_on_one_line_and_in_json(here, monkeypatch):
-    monkeypatch.setitem(registry._checkers, "SEC001", boom)
-    outcome = cfglint("--select", "SEC001", cwd=here)
+    monkeypatch.setitem(registry._checkers, "KEY001", boom)
+    outcome = cfglint("--select", "KEY001", cwd=here)
     assert outcome.code == 2
-    assert "error: config.yaml: rule SEC001 crashed (please report it): RuntimeError: boom (in " in outcome.out
-    assert cfglint("--select", "SEC001", "--exit-zero", cwd=here).code == 2
-    assert cfglint("--select", "SEC001", "--fix-only", cwd=here).code == 2
-    [error] = json.loads(cfglint("--select", "SEC001", "--output-format", "json", cwd=here).out)["errors"]
-    assert (error["path"], error["rule"]) == ("config.yaml", "SEC001")
+    assert "error: config.yaml: rule KEY001 crashed (please report it): RuntimeError: boom (in " in outcome.out
+    assert cfglint("--select", "KEY001", "--exit-zero", cwd=here).code == 2
+    assert cfglint("--select", "KEY001", "--fix-only", cwd=here).code == 2
+    [error] = json.loads(cfglint("--select", "KEY001", "--output-format", "json", cwd=here).out)["errors"]
+    assert (error["path"], error["rule"]) == ("config.yaml", "KEY001")
 
 
 @pytest.mark.parametrize("part", ["recognise", "prepare", "references", "infer"])

@@ -234,9 +234,9 @@ def test_a_file_that_could_not_be_checked_is_not_held_against_it_either(here, mo
     def check(run):
         raise RuntimeError("boom")
 
-    monkeypatch.setitem(registry._checkers, "SEC001", check)
-    (here / "config.yaml").write_text("# cfglint: file-ignore[SEC001]\n" + AXOLOTL)
-    outcome = cfglint("--select", "SEC001,SYN005", "config.yaml", cwd=here)
+    monkeypatch.setitem(registry._checkers, "KEY001", check)
+    (here / "config.yaml").write_text("# cfglint: file-ignore[KEY001]\n" + AXOLOTL)
+    outcome = cfglint("--select", "KEY001,SYN005", "config.yaml", cwd=here)
     assert outcome.code == 2
     assert "SYN005" not in outcome.out
 

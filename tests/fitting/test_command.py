@@ -97,7 +97,7 @@ def test_what_is_kept_stays(here: Path) -> None:
     ],
 )
 def test_a_misspelt_key_counts_and_is_renamed(here: Path, right: str, misspelt: str) -> None:
-    (here / "run.yaml").write_text(TEXT.replace(right, misspelt))
+    (here / "run.yaml").write_text(TEXT.replace(f"\n{right}:", f"\n{misspelt}:"))
     shown = cfglint("fit", *CLUSTER, "run.yaml", cwd=here).out
     assert f"counts `{misspelt}` as `{right}`" in shown
     assert cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
@@ -303,7 +303,10 @@ def test_what_would_hold_the_step_holds_the_rollout() -> None:
     ("0.3", "more GPUs do not help; a GPU with 118 GiB (H200) would hold it"),
     ("0.9", "neither more nor larger GPUs help, as the engine takes a share of each (`vllm_gpu_memory_utilization`)"),
 ])  # fmt: skip
-def test_an_engine_takes_its_share_of_a_larger_gpu_too(share: str, words: str) -> None:
+def test_an_engine_takes_its_share_of_a_larger_gpu_too(
+    share: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # this repository has fixtures with copies of TRL
     text = (
         "# cfglint: trl=1.16.0 nodes=1 gpus-per-node=4 gpu=H100\n"
         "accelerate launch --num_processes 4 trl/scripts/grpo.py --model_name_or_path Qwen/Qwen2.5-3B-Instruct "

@@ -24,7 +24,7 @@ def test_a_name_alone_is_its_newest_release(name: str) -> None:
 def test_transformers_is_for_the_frameworks_whose_keys_rest_on_it() -> None:
     found = goal(["transformers"])
     assert found.to == {"transformers": load("llamafactory").packages["transformers"][-1]}
-    assert found.frameworks == {"llamafactory", "trl"}
+    assert found.frameworks == {"hf_scripts", "llamafactory", "trl"}
     assert found.package("llamafactory") == "transformers"
     assert goal(["transformers=5.6.0", "llamafactory=0.9.5"]).package("llamafactory") == "llamafactory"
 
