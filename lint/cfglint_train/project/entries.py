@@ -55,8 +55,8 @@ def trains(one: Program) -> bool:
 
 
 def only_reads(document: ShellDocument, invocation: Invocation) -> bool:
-    """Whether a Python program trains nothing with the file that it is given, by its name (`download_data.py`). One that
-    submits it to other machines has it trained there.
+    """Whether a Python program trains nothing with the file that it is given, by its name (`download_data.py`).
+    One that submits it to other machines has it trained there.
     """
     one = program(document, invocation)
     return one.python and not trains(one) and _SUBMITS.search(one.name) is None
