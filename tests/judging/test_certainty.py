@@ -147,7 +147,7 @@ def test_what_is_stated_is_certain(tmp_path: Path) -> None:
 
 def test_an_assumed_card_lowers_what_a_larger_one_would_hold(tmp_path: Path) -> None:
     facts = " nodes=1 gpus-per-node=8"
-    finding = axolotl(tmp_path, facts=facts, micro=2, checkpointing="false")["MEM002"]
+    finding = axolotl(tmp_path, facts=facts, length=16384, micro=1, checkpointing="false")["MEM002"]
     assert (finding.severity, finding.certainty) == ("warning", "assumed")
     assert [ground.fact for ground in finding.rests_on if ground.grade == "assumed"] == ["gpu"]
     assert "assumes an 80 GB GPU; set `gpu` to be sure" in finding.notes
@@ -214,10 +214,10 @@ def test_an_assumed_card_does_not_matter_where_no_card_is_large_enough(tmp_path:
 
 
 def test_a_length_that_is_only_the_most_lowers_what_rests_on_it(tmp_path: Path) -> None:
-    finding = axolotl(tmp_path, packing="false", micro=4)["MEM002"]
+    finding = axolotl(tmp_path, packing="false", length=16384, micro=1)["MEM002"]
     assert (finding.severity, finding.certainty) == ("warning", "assumed")
     assert [ground.fact for ground in finding.rests_on if ground.grade == "assumed"] == ["sequence.length"]
-    assert any("`sequence_len` of 8,192 tokens" in note for note in finding.notes)
+    assert any("`sequence_len` of 16,384 tokens" in note for note in finding.notes)
     # Checkpointing costs time where samples are short, and nothing else.
     assert finding.intent is not None
     assert finding.intent.applicability == "safe"

