@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.evidence.rows import MEASURED, Row
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.hf_trainer.trl_losses import made_at
 
 _PRECISIONS: Final = {"bf16": "bf16", "amp_bf16w": "bf16", "amp": "fp32", "fp32": "fp32"}
 _OPTIMIZERS: Final = {"fused": "fused", "foreach": "foreach", "8bit": "bitsandbytes"}
@@ -88,11 +89,12 @@ def _stated(row: Row) -> Row:
         head["mode"] = {"as_given": False, "clones": False}
     if config.get("lengths"):
         head["setup"] = {"varying": True}
-    return Row(name, {**head, "plan": {**_plan(config, world), **_of_trainer(config)}})
+    trained = _of_trainer(config, str(row.table("versions").get("trl") or ""))
+    return Row(name, {**head, "plan": {**_plan(config, world), **trained}})
 
 
-def _of_trainer(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What TRL 1.14's trainers add to a case: the chunked loss of its SFT, and a reference model of its DPO."""
+def _of_trainer(config: Mapping[str, Any], trl: str) -> dict[str, Any]:
+    """What TRL's trainers add to a case: the chunked loss of SFT (1.13 and 1.14), and the reference model of DPO."""
     trainer = config.get("trainer")
     if trainer not in ("sft", "dpo"):
         return {}
@@ -102,12 +104,14 @@ def _of_trainer(config: Mapping[str, Any]) -> dict[str, Any]:
     if trainer == "sft" and not config.get("liger"):
         return {"activations.fused_loss": "checkpointed_half", **adapters}
     if trainer == "dpo":
+        made = made_at(trainer, trl)
+        assert made.both is not None
         return {
             "method.stage": "dpo",
             "method.reference_model": "adapter-off" if config.get("lora") else "full",
             "batch.pairs": True,
-            "activations.fused_loss": "row_kernel",
-            "activations.passing_logits": 10 if str(config.get("precision")).startswith("amp") else 5,
+            "activations.fused_loss": made.loss,
+            "activations.passing_logits": made.both[0 if str(config.get("precision")).startswith("amp") else 1],
             **adapters,
         }
     return adapters
