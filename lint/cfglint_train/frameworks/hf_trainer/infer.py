@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cfglint_train.documents.document import MISSING
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import Job
+from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
 from cfglint_train.frameworks.registry import listed
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
@@ -181,6 +184,25 @@ def infer_compiled_loss(job: Job) -> None:
     smoothed = job.main.get("label_smoothing_factor") not in (None, 0, 0.0)
     if reading.get("activations.compile") and own and not regional and not smoothed:
         reading.infer("activations.compiled_loss", True, "the compiled model computes its own loss")
+
+
+def infer_states(job: Job, formats: Callable[[Job], None], loaded: Callable[[Job], None]) -> None:
+    """Number formats, what is sharded when, the optimizer's states, and the batch. A framework has its own `formats`
+    without DeepSpeed, and its own way to have weights `loaded` before they are sharded.
+    """
+    strategy = job.reading.get("parallel.strategy")
+    if strategy == "zero":
+        infer_zero(job)
+    elif strategy is not None:
+        formats(job)
+    loaded(job)
+    infer_experts(job)
+    infer_kept_inputs(job)
+    infer_reads_ahead(job)
+    fsdp.infer_fsdp(job)
+    fsdp.infer_deferred_reduction(job)
+    optimizers.infer_optimizer_state(job)
+    infer_batch(job)
 
 
 def infer_loops(job: Job) -> None:

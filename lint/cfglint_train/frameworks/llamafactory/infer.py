@@ -7,17 +7,13 @@ import re
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
+from cfglint_train.frameworks.hf_trainer import fsdp
 from cfglint_train.frameworks.hf_trainer.infer import (
-    infer_batch,
     infer_compiled_loss,
-    infer_experts,
-    infer_kept_inputs,
     infer_loops,
     infer_mixed_precision,
     infer_plain_strategy,
-    infer_reads_ahead,
-    infer_zero,
+    infer_states,
 )
 from cfglint_train.frameworks.llamafactory.activations import liger_key
 from cfglint_train.frameworks.llamafactory.settings import before, is_megatron, on, stage_of, tuning_of
@@ -43,18 +39,7 @@ def infer(job: Job) -> None:
     _infer_model(job)
     _infer_images(job)
     _infer_checkpointing(job)
-    if reading.get("parallel.strategy") == "zero":
-        infer_zero(job)
-    elif reading.get("parallel.strategy") is not None:
-        _infer_formats(job)
-    _infer_loaded(job)
-    infer_experts(job)
-    infer_kept_inputs(job)
-    infer_reads_ahead(job)
-    fsdp.infer_fsdp(job)
-    fsdp.infer_deferred_reduction(job)
-    optimizers.infer_optimizer_state(job)
-    infer_batch(job)
+    infer_states(job, _infer_formats, _infer_loaded)
     _infer_models(job)
     if not any(on(config, key) for key in ("use_dft_loss", "use_asft_loss", "use_eaft_loss")):  # which replace it
         infer_compiled_loss(job)

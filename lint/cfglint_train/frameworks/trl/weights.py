@@ -7,16 +7,8 @@ Sources: transformers 4.57.1 and 5.8.0 (`modeling_utils.py`, `trainer.py`); acce
 from __future__ import annotations
 
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
-from cfglint_train.frameworks.hf_trainer.infer import (
-    infer_batch,
-    infer_experts,
-    infer_kept_inputs,
-    infer_mixed_precision,
-    infer_plain_strategy,
-    infer_reads_ahead,
-    infer_zero,
-)
+from cfglint_train.frameworks.hf_trainer import fsdp
+from cfglint_train.frameworks.hf_trainer.infer import infer_mixed_precision, infer_plain_strategy, infer_states
 from cfglint_train.frameworks.trl.dtype import dtype_of
 from cfglint_train.frameworks.trl.settings import before, trainer_of
 from cfglint_train.plan.choices import FSDP
@@ -33,18 +25,7 @@ def infer_weights(job: Job) -> None:
     reading = job.reading
     loaded, origin = dtype_of(job)
     reading.infer("model.dtype", loaded, f"`{origin.key or 'dtype'}`, or what TRL and transformers take without it")
-    if reading.get("parallel.strategy") == "zero":
-        infer_zero(job)
-    elif reading.get("parallel.strategy") is not None:
-        _infer_formats(job)
-    _infer_loaded(job)
-    infer_experts(job)
-    infer_kept_inputs(job)
-    infer_reads_ahead(job)
-    fsdp.infer_fsdp(job)
-    fsdp.infer_deferred_reduction(job)
-    optimizers.infer_optimizer_state(job)
-    infer_batch(job)
+    infer_states(job, _infer_formats, _infer_loaded)
 
 
 def _infer_formats(job: Job) -> None:
