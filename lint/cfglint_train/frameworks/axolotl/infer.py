@@ -11,6 +11,7 @@ from cfglint_train.frameworks.hf_trainer.infer import (
     infer_compiled_loss,
     infer_experts,
     infer_kept_inputs,
+    infer_passing_logits,
     infer_plain_strategy,
     infer_reads_ahead,
     infer_tensor_parallelism,
@@ -62,18 +63,7 @@ def infer(job: Job) -> None:
         reading.infer("method.reference_model", "none", "this stage has no reference model")
     infer_compiled_loss(job)
     if config.get("rl") is not None:
-        _infer_logits(job)
-
-
-def _infer_logits(job: Job) -> None:
-    """Logits and copies of them beside those of the loss, by the trl that axolotl pins."""
-    config, reading = job.main, job.reading
-    made = made_by_trl(config)
-    held = made.alone if reading.get("method.reference_model") == "none" else made.both or made.alone
-    if held is not None and reading.get("activations.fused_loss") == made.loss:
-        half = reading.get("parallel.strategy") == "zero" and reading.get("precision.compute") != "fp32"
-        note = "further logits and copies of them exist beside those of the loss"
-        reading.infer("activations.passing_logits", held[1 if half else 0], note)
+        infer_passing_logits(job, made_by_trl(config))
 
 
 def _infer_completions(job: Job) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cfglint_train.documents.document import MISSING
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
 from cfglint_train.frameworks.registry import listed
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
+
+if TYPE_CHECKING:
+    from cfglint_train.frameworks.hf_trainer.trl_losses import Made
 
 
 def infer_batch(job: Job) -> None:
@@ -184,6 +187,18 @@ def infer_compiled_loss(job: Job) -> None:
     smoothed = job.main.get("label_smoothing_factor") not in (None, 0, 0.0)
     if reading.get("activations.compile") and own and not regional and not smoothed:
         reading.infer("activations.compiled_loss", True, "the compiled model computes its own loss")
+
+
+def infer_passing_logits(job: Job, made: Made) -> None:
+    """Logits and copies of them beside those of a loss of trl's, where the run makes that one."""
+    reading = job.reading
+    held = made.alone if reading.get("method.reference_model") == "none" else made.both or made.alone
+    if held is not None and reading.get("activations.fused_loss") == made.loss:
+        # accelerate turns what comes out of autocast into fp32; without autocast logits keep the weights' format.
+        plain = reading.get("parallel.strategy") == "zero" or reading.get("precision.autocast") is False
+        half = plain and reading.get("precision.compute") != "fp32"
+        note = "further logits and copies of them exist beside those of the loss"
+        reading.infer("activations.passing_logits", held[1 if half else 0], note)
 
 
 def infer_states(job: Job, formats: Callable[[Job], None], loaded: Callable[[Job], None]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import Job
+from cfglint_train.frameworks.hf_trainer.infer import infer_passing_logits
 from cfglint_train.frameworks.hf_trainer.trl_losses import FUSED, Made, made_at
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.settings import before, on, origin_of, stated, trainer_of
@@ -65,14 +66,7 @@ def infer_loss(job: Job) -> None:
         return
     if trainer in ("grpo", "rloo"):
         reading.infer("activations.scored_tokens", reading.get("rollout.new_tokens"), "only completions are scored")
-    made = _made(config)
-    held = made.alone if reading.get("method.reference_model") == "none" else made.both or made.alone
-    if held is not None and loss == made.loss:
-        # accelerate turns what comes out of autocast into fp32; without autocast logits keep the weights' format.
-        plain = reading.get("parallel.strategy") == "zero" or reading.get("precision.autocast") is False
-        half = plain and reading.get("precision.compute") != "fp32"
-        note = "further logits and copies of them exist beside those of the loss"
-        reading.infer("activations.passing_logits", held[1 if half else 0], note)
+    infer_passing_logits(job, _made(config))
 
 
 def _not_derived(job: Job, trainer: str, loss: str) -> str:
