@@ -48,6 +48,12 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
         _collected.append(f"{report.nodeid}: {reason}")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _extensions(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Torch's extensions are built anew: where a build was killed, its lock in the user's cache holds up all others."""
+    os.environ["TORCH_EXTENSIONS_DIR"] = str(tmp_path_factory.mktemp("torch_extensions"))
+
+
 def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return text.removeprefix("Skipped: ")
