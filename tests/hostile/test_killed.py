@@ -25,7 +25,7 @@ ROOTS = os.pathsep.join(str(REPOSITORY / root) for root in ("lint", "rules", "sc
 COMMAND = [sys.executable, "-m", "cfglint_train"]
 LINT = ("--isolated", "--no-cache", "--select", "BAT001,KEY001")
 FIXED = {
-    "main.yaml": AXOLOTL + "deepspeed: ds.json\nlora_rr: 8\n",
+    "main.yaml": AXOLOTL + "deepspeed: ds.json\nsequence_lenn: 1024\n",
     "ds.json": DEEPSPEED,
     "more/ds.json": DEEPSPEED.replace("100", "200"),
 }
