@@ -7,6 +7,7 @@ files are read as text and never run; copies of frameworks are left out.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from cfglint_train.foundation.python_grammar import parsed
@@ -15,25 +16,35 @@ from cfglint_train.project.index import RepositoryIndex
 
 
 class Declarations:
-    """What the Python files of a repository declare, each parsed when one of its words is asked for."""
+    """What the Python files of a repository declare, each parsed when it may declare what is asked for."""
 
     def __init__(self, index: RepositoryIndex) -> None:
         self._index = index
         self._names: dict[str, frozenset[str]] = {}
-        self._left = MAX_FOLLOWED
 
     def has(self, name: str) -> bool:
-        """Whether some file declares a setting of a name."""
+        """Whether some file declares a setting of a name; of the files that may, the first within the bound are read.
+
+        The bound is of one name: what another one costs must not decide.
+        """
         files = self._index.once(Followed)
-        spelled = {name, name.replace("_", "-")}
-        having = dict.fromkeys(path for one in sorted(spelled) for path in self._index.pythons_naming(one))
-        return any(name in self._of(path, files) for path in having if not path.startswith(files.copies))
+        spelled = sorted({name, name.replace("_", "-")})
+        options = "|".join(map(re.escape, spelled))
+        may = re.compile(rf"^[ \t]+{re.escape(name)}[ \t]*:|[\"']--?(?:{options})[\"']", re.MULTILINE)
+        left = MAX_FOLLOWED
+        for path in dict.fromkeys(path for one in spelled for path in self._index.pythons_naming(one)):
+            if path.startswith(files.copies) or may.search(files.text(path)) is None:
+                continue
+            left -= len(files.text(path))
+            if left < 0:
+                return False
+            if name in self._of(path, files):
+                return True
+        return False
 
     def _of(self, path: str, files: Followed) -> frozenset[str]:
         if path not in self._names:
-            text = files.text(path)
-            self._left -= len(text)
-            self._names[path] = frozenset(_declared(text)) if self._left >= 0 else frozenset()
+            self._names[path] = frozenset(_declared(files.text(path)))
         return self._names[path]
 
 
