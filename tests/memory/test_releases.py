@@ -90,6 +90,15 @@ def test_axolotls_experts_are_unpacked_layer_by_layer() -> None:
     assert "method.unpacks_experts" not in fields("axo-gemma4-26b-moe-bnb")  # ScatterMoE
 
 
+def test_scattermoe_makes_no_whole_weights_for_adapters() -> None:
+    """The example of axolotl 0.21.0 is said to take 21 GiB; PEFT's W + BA of a layer's experts is 1.6 GiB."""
+    row = ROWS["axo-gemma4-26b-moe-bnb"]
+    plan = {name: value for name, value in row.content["plan"].items() if name != "method.fuses_experts"}
+    made, fused = found(Row("made", {**row.content, "plan": plan})), found(row)
+    assert abs(fused.error or 1) < 0.02
+    assert (made.error or 0) > 0.08
+
+
 def test_a_kernel_that_is_said_to_be_off() -> None:
     """Trinity's row says "w/o CCE": its logits are whole."""
     assert fields("axo-trinity-nano")["activations.fused_loss"] == "none"

@@ -151,6 +151,27 @@ def test_expert_parallelism_gathers_a_share_of_the_experts() -> None:
     assert whole.architecture.layer_parameters - split.architecture.layer_parameters == 7 * 3 * 14336 * 4096
     replicas = setup_of(parallel(expert=8, strategy="ddp"), MIXTURE)
     assert replicas.trained == MIXTURE.parameters - MIXTURE.expert_parameters * 7 // 8
+    assert whole.computed == whole.trained == split.trained
+    assert split.computed == replicas.trained
+
+
+def test_adapters_of_experts_go_with_their_experts() -> None:
+    """Axolotl 0.21.0 (integrations/expert_parallel/shard.py) cuts the adapters as the experts, before FSDP wraps them.
+
+    A rank computes with an eighth, and what PEFT makes of one layer's experts is an eighth, too.
+    """
+    adapters = {
+        "method.tuning": "lora", "method.lora_rank": 8, "precision.adapter": "fp32",
+        "method.lora_target_parameters": ("experts.gate_up_proj", "experts.down_proj"),
+    }  # fmt: skip
+    whole = setup_of(parallel().with_(adapters), MIXTURE)
+    split = setup_of(parallel(expert=8).with_(adapters), MIXTURE)
+    replicas = setup_of(parallel(expert=8, strategy="ddp").with_(adapters), MIXTURE)
+    routed = 32 * 8 * 8 * ((4096 + 2 * 14336) + (14336 + 4096))
+    assert whole.computed == whole.trained == split.trained
+    assert split.computed == replicas.trained == whole.trained - routed * 7 // 8
+    made = [of.architecture.experts and of.architecture.experts.held for of in (whole, split)]
+    assert made == [8, 1]
 
 
 def test_deepspeeds_own_mixtures_are_missing() -> None:

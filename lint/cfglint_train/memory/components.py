@@ -83,12 +83,12 @@ GRADIENTS: Final = Component(
     "gradient",
     "of the layers whose backward pass is done, of the output matrix, and of earlier micro batches",
     "{active_elements} trained elements x {left_each} B / {left_ranks} ranks",
-    "{active_elements} trained elements x {earlier_each} B / {earlier_ranks} ranks",
-    "{active_elements} trained elements x {earlier_each} B / {earlier_ranks} ranks"
+    "{earlier_elements} trained elements x {earlier_each} B / {earlier_ranks} ranks",
+    "{earlier_elements} trained elements x {earlier_each} B / {earlier_ranks} ranks"
     " + {head_elements} elements of the output matrix x {weight_bytes} B",
-    "{active_elements} trained elements x {earlier_each} B / {earlier_ranks} ranks"
+    "{earlier_elements} trained elements x {earlier_each} B / {earlier_ranks} ranks"
     " + {active_elements} trained elements x {last_each} B / {last_ranks} ranks",
-    "{active_elements} trained elements x {earlier_each} B / {earlier_ranks} ranks"
+    "{earlier_elements} trained elements x {earlier_each} B / {earlier_ranks} ranks"
     " + {active_elements} trained elements x {last_each} B / {last_ranks} ranks"
     " + {trained} trained elements x {gradient} B; before they are reduced",
     state=True,

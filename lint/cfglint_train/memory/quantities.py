@@ -88,6 +88,11 @@ def _active(of: Quantities) -> float:
     return of.setup.trained * of.setup.active
 
 
+def _earlier(of: Quantities) -> float:
+    setup = of.setup
+    return (setup.computed if setup.defers_reduction else setup.trained) * setup.active
+
+
 def _left_ranks(of: Quantities) -> int:
     setup = of.setup
     if whole_fp32_gradients(setup):
@@ -225,6 +230,7 @@ _COMPUTED: Final[dict[str, Callable[[Quantities], Any]]] = {
     "second_frozen": lambda of: of.setup.frozen_bytes if _doubled(of) else 0,
     # gradients
     "active_elements": _active,
+    "earlier_elements": _earlier,
     "left_each": lambda of: _over(left(of.setup) * _left_ranks(of), _active(of)),
     "left_ranks": _left_ranks,
     "earlier_each": lambda of: _over(of.states.accumulated * _earlier_ranks(of), _active(of)),

@@ -70,6 +70,8 @@ class Setup(Frozen):
     # what is held
     trained: int
     """Elements with a gradient, of the whole model."""
+    computed: int
+    """Of these the ones whose gradients a rank itself computes: of experts that ranks share, its own."""
     frozen: int
     frozen_weights: FrozenWeights
     """The frozen ones by format."""
@@ -232,7 +234,7 @@ def _read(reader: Reader, architecture: Architecture, ends: bool) -> Setup | Non
     formats = formats_of(reader, tuning not in ("full", "freeze"), ranks.fsdp)
     if formats is None:
         return None
-    trained = trained_of(reader, part.architecture, tuning)
+    trained = trained_of(reader, part.architecture, tuning, ranks.fsdp)
     choice = chosen(reader, ranks, formats.master or formats.held)
     if choice is not None and choice.one_layer:
         trained = one_layer(trained, part.architecture)
@@ -311,6 +313,7 @@ def _setup(
         in_flight=part.in_flight,
         ends=part.ends,
         trained=trained.trained,
+        computed=trained.trained - trained.away,
         frozen=trained.frozen,
         frozen_weights=frozen,
         frozen_bytes=frozen.bytes,
@@ -437,6 +440,7 @@ def _mode(
         as_given=quantization in _AS_GIVEN,
         clones=quantization in _CLONED,
         unpacks_experts=bool(get("method.unpacks_experts")),
+        fuses_experts=bool(get("method.fuses_experts")),
         keeps_inputs=adapter and (get("method.quantization") == "int8" or bool(get("method.keeps_inputs"))),
         kernels=_kernels(reader) if trained.leaves else frozenset(),
         # torch.compile keeps what Liger's kernels keep: inputs of matrix products, not the steps between them.

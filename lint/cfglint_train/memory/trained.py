@@ -38,18 +38,24 @@ class Trained(Frozen):
     """Decoder layers that autograd follows."""
     rank: int = 0
     """Of adapters, as their activations see it."""
+    away: int = 0
+    """Of the trained elements those of routed experts that other ranks have."""
 
 
-def trained_of(reader: Reader, architecture: Architecture, tuning: str) -> Trained:
-    """The trained and the frozen elements of what a rank computes with."""
+def trained_of(reader: Reader, architecture: Architecture, tuning: str, sharded: bool) -> Trained:
+    """The trained and the frozen elements of what a rank computes with; `sharded`: by FSDP, which holds a share of
+    everything, whatever experts the rank has.
+    """
     total, layers, get = architecture.parameters, architecture.layers, reader.get
     if tuning in adapters.KINDS:
         return _adapted(reader, architecture, tuning)
     if tuning not in ("full", "freeze"):
-        beside, whole, leaves, experts = _lora(reader, architecture)
+        beside, whole, leaves, experts, routed = _lora(reader, architecture)
+        away = routed - _own(routed, architecture)
+        beside, away = (beside, away) if sharded else (beside - away, 0)
         frozen = total - (architecture.expert_parameters if get("model.host_experts") else 0)
         rank = get("method.lora_rank") or 0
-        return Trained(beside + whole, frozen, beside, leaves, experts, layers, rank)
+        return Trained(beside + whole, frozen, beside, leaves, experts, layers, rank, away)
     patterns = get("method.unfrozen") if tuning == "freeze" else None
     if patterns:
         from cfglint_train.memory import unfrozen
@@ -69,7 +75,14 @@ def trained_of(reader: Reader, architecture: Architecture, tuning: str) -> Train
         projector = 0 if get("model.frozen_projector") else tower.projector_parameters
         language = 0 if get("model.frozen_language") else total - tower.parameters - tower.projector_parameters
         elements = vision + projector + language
-    return Trained(elements, total - elements, 0, frozenset(), (0, 0), layers)
+    routed = 0 if get("model.frozen_language") or not sharded else architecture.expert_parameters
+    away = routed - _own(routed, architecture)
+    return Trained(elements, total - elements, 0, frozenset(), (0, 0), layers, away=away)
+
+
+def _own(routed: int, architecture: Architecture) -> int:
+    """What a rank has of what belongs to routed experts."""
+    return routed // (architecture.experts.ranks if architecture.experts is not None else 1)
 
 
 def _adapted(reader: Reader, architecture: Architecture, kind: str) -> Trained:
@@ -93,9 +106,9 @@ def _adapted(reader: Reader, architecture: Architecture, kind: str) -> Trained:
     return Trained(beside + whole, frozen, beside, leaves, (0, 0), architecture.layers, alike)
 
 
-def _lora(reader: Reader, architecture: Architecture) -> tuple[int, int, frozenset[str], tuple[int, int]]:
-    """Elements of the adapters and of modules trained beside them, the leaf names with an adapter, and the ranks of
-    the fused experts' adapters.
+def _lora(reader: Reader, architecture: Architecture) -> tuple[int, int, frozenset[str], tuple[int, int], int]:
+    """Elements of the adapters and of modules trained beside them, the leaf names with an adapter, the ranks of the
+    fused experts' adapters, and of the adapters' elements those of routed experts.
 
     A LoRA of rank r adds r (inputs + outputs) to each matrix, DoRA one number per output on top.
     """
@@ -112,15 +125,16 @@ def _lora(reader: Reader, architecture: Architecture) -> tuple[int, int, frozens
     adapters = sum(
         item.count * (rank * (item.inputs + item.outputs) + (item.outputs if dora else 0)) for item in linears
     )
-    fused = {"gate_up_proj": 0, "down_proj": 0}
+    fused, routed = {"gate_up_proj": 0, "down_proj": 0}, 0
     for item in architecture.linears:
         if item.experts:
             times = ranks.get(item.name, 1 if any(name.endswith(item.name) for name in named) else 0)
             fused[item.name] = rank * times
-            adapters += item.count * item.experts * rank * times * (item.inputs + item.outputs)
+            routed += item.count * item.experts * rank * times * (item.inputs + item.outputs)
     saved = set(reader.get("method.lora_modules_to_save") or ())
     whole = sum(item.elements for item in architecture.linears if item.name in saved)
-    return adapters, whole, frozenset(item.name for item in linears), (fused["gate_up_proj"], fused["down_proj"])
+    leaves = frozenset(item.name for item in linears)
+    return adapters + routed, whole, leaves, (fused["gate_up_proj"], fused["down_proj"]), routed
 
 
 def targeted(architecture: Architecture, targets: tuple[str, ...]) -> tuple[Linear, ...]:

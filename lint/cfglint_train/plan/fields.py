@@ -70,6 +70,8 @@ class Method(Frozen):
     """Whether the fused experts of a mixture are quantised too; bitsandbytes alone leaves them in 16 bits."""
     unpacks_experts: bool | None = None
     """Quantised experts of a layer are unpacked together, and kept in 16 bits until its backward pass is done."""
+    fuses_experts: bool | None = None
+    """Kernels add the experts' adapters to each product: whole new weights W + BA are not made (ScatterMoE)."""
     reads_ahead: bool | None = None
     """16-bit weights are read onto the GPU ahead of their quantisation (transformers 5.0 to 5.3)."""
     block_size: int | None = None

@@ -21,6 +21,7 @@ Field = Literal[
     "method.double_quantization",
     "method.quantized_experts",
     "method.unpacks_experts",
+    "method.fuses_experts",
     "method.reads_ahead",
     "method.block_size",
     "method.blocks",

@@ -111,9 +111,12 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
     experts = read_bool(config, "quantize_moe_experts")
     yield "method.quantized_experts", bool(experts), origin_of(config, "quantize_moe_experts")
     # monkeypatch/moe_quant.py: a parametrization, which all but the kernels read as one 16-bit tensor.
-    kernels = read_bool(config, "use_scattermoe") or read_bool(config, "use_sonicmoe")
-    kernels = kernels or config.get("experts_implementation") in ("scattermoe", "sonicmoe")
-    yield "method.unpacks_experts", bool(experts and not kernels), origin_of(config, "quantize_moe_experts")
+    scatter = read_bool(config, "use_scattermoe") or config.get("experts_implementation") == "scattermoe"
+    sonic = read_bool(config, "use_sonicmoe") or config.get("experts_implementation") == "sonicmoe"
+    unpacks = bool(experts and not scatter and not sonic)
+    yield "method.unpacks_experts", unpacks, origin_of(config, "quantize_moe_experts")
+    # integrations/kernels: ScatterMoE adds adapters to its products, SonicMoE makes W + BA as PEFT does.
+    yield "method.fuses_experts", scatter, origin_of(config, "use_scattermoe", "experts_implementation")
 
 
 def _read_targets(config: Config) -> Iterator[Triple]:
@@ -178,6 +181,7 @@ QUANTIZATION: Final = Custom(
         "method.double_quantization": names("bnb_config_kwargs"),
         "method.quantized_experts": names("quantize_moe_experts"),
         "method.unpacks_experts": names("quantize_moe_experts"),
+        "method.fuses_experts": names("use_scattermoe", "experts_implementation"),
     },
     _read_quantization,
 )

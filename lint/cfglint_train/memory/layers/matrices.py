@@ -49,6 +49,9 @@ class Mode(Frozen):
     unpacks_experts: bool = False
     """Quantised fused experts become 16-bit weights whenever a layer reads them, outside the graph, and the products
     keep these (bitsandbytes 0.49, nn/parametrize.py)."""
+    fuses_experts: bool = False
+    """The experts' adapters are added to the products; else PEFT makes whole new weights (axolotl 0.21.0,
+    integrations/kernels/libs/scattermoe_lora)."""
     keeps_inputs: bool = False
     """Matrices of the frozen base keep their inputs although they need none: bitsandbytes' int8 kernel, and its 4-bit
     one before release 0.43.1."""
