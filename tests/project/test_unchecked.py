@@ -276,3 +276,38 @@ def test_scripts_that_differ_are_named_with_each_fact_and_line(tmp_path):
     message, remedy = told(tmp_path)
     assert message == "a.sh:2 and b.sh:1 differ in the number of nodes"
     assert remedy == "pass `--nodes N`, or write the comment `# cfglint: nodes=N`"
+
+
+BCO = """\
+from transformers import AutoModelForCausalLM
+from trl import {0}Config, {0}Trainer
+
+model = AutoModelForCausalLM.from_pretrained("acme/Nebula-9B"{1})
+args = {0}Config(output_dir="out", bf16=True, max_length=1024)
+{0}Trainer(model=model, args=args, train_dataset=samples).train()
+"""
+
+
+@pytest.mark.parametrize("more", ["", ', device_map="auto"', ", torch_dtype=dtype"])
+@pytest.mark.parametrize("trainer", ["BCO", "GKD", "TPO"])
+def test_what_no_formula_covers_comes_before_facts_that_are_missing_too(tmp_path, trainer, more):
+    (tmp_path / "train.py").write_text(BCO.format(trainer, more))
+    assert told(tmp_path) == ("no formula covers the loss of this trainer of TRL", "measure one step on your own GPU")
+
+
+def test_of_a_trainer_that_a_formula_covers_the_missing_fact_is_asked_for(tmp_path):
+    (tmp_path / "train.py").write_text(BCO.format("DPO", ""))
+    assert told(tmp_path) == ("`acme/Nebula-9B` is not in the catalogue of models", f"{CONFIG}, or `--online`")
+
+
+@pytest.mark.parametrize("missing", ["", 'deepspeed: "$DS"\n'])
+def test_strategies_that_no_formula_covers_come_first(tmp_path, missing):
+    (tmp_path / "run.yaml").write_text(f"model_name_or_path: acme/Nebula-9B\n{KEYS}use_kt: true\n{missing}")
+    assert told(tmp_path) == ("KTransformers keeps experts on the host", "measure one step on your own GPU")
+
+
+def test_a_model_that_no_formula_covers_comes_before_a_file_that_is_missing(tmp_path):
+    (tmp_path / "run.yaml").write_text(f"model_name_or_path: databricks/dbrx-base\n{KEYS}deepspeed: ds/ours.json\n")
+    message, remedy = told(tmp_path)
+    assert message.startswith("no formula covers all of a ")
+    assert remedy == "measure one step on your own GPU"

@@ -52,6 +52,8 @@ class Origin(Frozen):
     """The framework whose lens read it; empty for what no lens says."""
     assumed: str = ""
     """What a stated value rests on where it is only a default: `$MBS` is 16 unless the environment sets it."""
+    beyond: bool = False
+    """No formula covers what the run does, as `note` says: whatever else is stated, it is not estimated."""
 
 
 class Value(Frozen):

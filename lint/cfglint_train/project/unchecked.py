@@ -9,6 +9,7 @@ from cfglint_train.documents.document import Unknown
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.memory.layers.families import has_formula
 from cfglint_train.memory.reader import MODEL
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
@@ -42,9 +43,12 @@ class Unchecked(Frozen):
 
 
 def unchecked(run: Run) -> Unchecked | None:
-    """The first of the reasons for which no training step could be estimated; None where one was."""
+    """Why no training step could be estimated: what has no remedy, else the first reason; None where one was."""
     if any(phase.name == "backward" for phase in run.estimate.phases) or not trains(run):
         return None
+    without = _without_formula(run)
+    if without is not None:
+        return without
     missing = run.estimate.missing
     for one in run.parts.unresolved:
         place = one.place or run.main.top()
@@ -67,6 +71,17 @@ def unchecked(run: Run) -> Unchecked | None:
     return _field(run, _cause(run, named(fields[0]))) if fields else None
 
 
+def _without_formula(run: Run) -> Unchecked | None:
+    """What no fact makes up for; a fact that is missing as well would be stated in vain."""
+    for field, (value, origin) in run.reading:
+        if origin.beyond and value is None:
+            return Unchecked(origin.note, run.place(field), _MEASURE)
+    if run.architecture is not None and (MODEL in run.estimate.missing or not has_formula(run.architecture)):
+        kind = run.architecture.model_type
+        return Unchecked(f"no formula covers all of a {kind} model", run.place("model.id"), _MEASURE)
+    return None
+
+
 def _cause(run: Run, field: Field) -> Field:
     """What keeps a field from being known: without sharding, the number of ranks does not matter."""
     field = _FOLLOWS.get(field, field) if run.owner(field) is None and run.origin(field) is None else field
@@ -82,9 +97,6 @@ def trains(run: Run) -> bool:
 
 def _model(run: Run) -> Unchecked:
     model, place = run.plan.model.id, run.place("model.id")
-    if run.architecture is not None:
-        kind = run.architecture.model_type
-        return Unchecked(f"no formula covers all of a {kind} model", place, _MEASURE)
     if run.problem is not None:
         return Unchecked(run.problem, place, "pass `--model-config FILE` with the model's `config.json`")
     if not model and run.plan.model.architecture:

@@ -38,8 +38,8 @@ def _infer_loss(job: Job) -> None:
     node = config.node()
     if isinstance(node, Settings) and node.computes:
         note = "the script's own class of trainer computes the loss"
-        job.reading.put(_LOSS, None, Origin("explicit", config.top(), note))
+        job.reading.put(_LOSS, None, Origin("explicit", config.top(), note, beyond=True))
     elif stated(config, "label_smoothing_factor", "number"):
         place = config.origin("label_smoothing_factor").place
         note = "no formula covers the logits of `label_smoothing_factor`"
-        job.reading.put(_LOSS, None, Origin("explicit", place, note, "label_smoothing_factor"))
+        job.reading.put(_LOSS, None, Origin("explicit", place, note, "label_smoothing_factor", beyond=True))

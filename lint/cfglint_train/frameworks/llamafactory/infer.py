@@ -109,7 +109,7 @@ def _not_modelled(job: Job) -> None:
     ):
         if stated:
             origin = config.origin(key)
-            reading.put("parallel.strategy", None, Origin("inferred", origin.place, what, origin.key))
+            reading.put("parallel.strategy", None, Origin("inferred", origin.place, what, origin.key, beyond=True))
 
 
 # attention.py: models that take another implementation than the one they are asked for.

@@ -73,7 +73,8 @@ def _read_method(config: Config) -> Iterator[Triple]:
         yield "method.stage", "pretrain", granted(config, ("dataset", "label_mask_paths"))
     frozen = find(config, ("model", "freeze_params"))
     if isinstance(frozen, Stated) and frozen.value:
-        yield "method.tuning", None, frozen.origin
+        note = "which parameters `freeze_params` leaves trained is not derived"
+        yield "method.tuning", None, frozen.origin._replace(note=note, beyond=True)
     elif frozen is not UNRESOLVED or _is_preset(config):
         yield "method.tuning", "full", granted(config, ("model", "freeze_params"))
 

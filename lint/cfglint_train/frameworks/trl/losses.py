@@ -55,14 +55,14 @@ def infer_loss(job: Job) -> None:
     config, reading = job.main, job.reading
     trainer, loss = trainer_of(config), reading.get("activations.fused_loss")
     if trainer is None and config.document.syntax == "python":
-        origin = Origin("explicit", config.top(), "no formula covers the loss of this trainer of TRL", "loss_type")
-        reading.put("activations.fused_loss", None, origin)
+        why = "no formula covers the loss of this trainer of TRL"
+        reading.put("activations.fused_loss", None, Origin("explicit", config.top(), why, "loss_type", beyond=True))
     if trainer is None or loss is None:
         return
     why = _not_derived(job, trainer, loss)
     if why:
-        origin = Origin("explicit", origin_of(config, "loss_type").place or config.top(), why, "loss_type")
-        reading.put("activations.fused_loss", None, origin)
+        place = origin_of(config, "loss_type").place or config.top()
+        reading.put("activations.fused_loss", None, Origin("explicit", place, why, "loss_type", beyond=True))
         return
     if trainer in ("grpo", "rloo"):
         reading.infer("activations.scored_tokens", reading.get("rollout.new_tokens"), "only completions are scored")

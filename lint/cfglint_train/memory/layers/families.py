@@ -323,6 +323,11 @@ FAMILIES: Final[dict[str, Family]] = {
 }
 
 
+def has_formula(architecture: Architecture) -> bool:
+    """Whether there is a formula for the model's layers."""
+    return architecture.formula in FAMILIES
+
+
 @lru_cache(maxsize=256)
 def runs_traced_code(architecture: Architecture) -> bool:
     """Whether the model runs the code that the family's rows were traced from.
