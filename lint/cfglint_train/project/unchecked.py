@@ -72,7 +72,7 @@ def unchecked(run: Run) -> Unchecked | None:
 
 
 def _without_formula(run: Run) -> Unchecked | None:
-    """What no fact makes up for; a fact that is missing as well would be stated in vain."""
+    """What no fact makes up for, whichever facts are missing as well."""
     for field, (value, origin) in run.reading:
         if origin.beyond and value is None:
             return Unchecked(origin.note, run.place(field), _MEASURE)
