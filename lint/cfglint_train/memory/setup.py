@@ -234,7 +234,7 @@ def _read(reader: Reader, architecture: Architecture, ends: bool) -> Setup | Non
     formats = formats_of(reader, tuning not in ("full", "freeze"), ranks.fsdp)
     if formats is None:
         return None
-    trained = trained_of(reader, part.architecture, tuning, ranks.fsdp)
+    trained = trained_of(reader, part.architecture, tuning, ranks)
     choice = chosen(reader, ranks, formats.master or formats.held)
     if choice is not None and choice.one_layer:
         trained = one_layer(trained, part.architecture)
@@ -436,6 +436,7 @@ def _mode(
         adapter=int(formats.held) if adapter else 4,
         dropout=adapter and bool(get("method.lora_dropout")),
         expert_ranks=trained.experts,
+        expert_parallel=ranks.expert,
         quantized=quantization != "none",
         as_given=quantization in _AS_GIVEN,
         clones=quantization in _CLONED,

@@ -99,7 +99,6 @@ def local(architecture: Architecture, part: Slice) -> Architecture:
         layer_parameters=layer,
         experts=experts
         and experts._replace(
-            ranks=part.expert,
             intermediate=max(1, experts.intermediate // tensor),
             shared_intermediate=experts.shared_intermediate // tensor,
             dense_layers=min(experts.dense_layers, part.layers or architecture.layers) if part.first else 0,

@@ -6,6 +6,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import adapters
 from cfglint_train.memory.layers.families import ALL_LINEAR
+from cfglint_train.memory.ranks import Ranks
 from cfglint_train.memory.reader import Reader
 from cfglint_train.models.architecture import Architecture, Linear
 from cfglint_train.plan.fields import ALL
@@ -42,17 +43,17 @@ class Trained(Frozen):
     """Of the trained elements those of routed experts that other ranks have."""
 
 
-def trained_of(reader: Reader, architecture: Architecture, tuning: str, sharded: bool) -> Trained:
-    """The trained and the frozen elements of what a rank computes with; `sharded`: by FSDP, which holds a share of
-    everything, whatever experts the rank has.
+def trained_of(reader: Reader, architecture: Architecture, tuning: str, ranks: Ranks) -> Trained:
+    """The trained and the frozen elements of what a rank computes with; under FSDP it holds a share of everything,
+    whatever experts are its own.
     """
     total, layers, get = architecture.parameters, architecture.layers, reader.get
     if tuning in adapters.KINDS:
         return _adapted(reader, architecture, tuning)
     if tuning not in ("full", "freeze"):
         beside, whole, leaves, experts, routed = _lora(reader, architecture)
-        away = routed - _own(routed, architecture)
-        beside, away = (beside, away) if sharded else (beside - away, 0)
+        away = routed - routed // ranks.expert
+        beside, away = (beside, away) if ranks.fsdp else (beside - away, 0)
         frozen = total - (architecture.expert_parameters if get("model.host_experts") else 0)
         rank = get("method.lora_rank") or 0
         return Trained(beside + whole, frozen, beside, leaves, experts, layers, rank, away)
@@ -75,14 +76,9 @@ def trained_of(reader: Reader, architecture: Architecture, tuning: str, sharded:
         projector = 0 if get("model.frozen_projector") else tower.projector_parameters
         language = 0 if get("model.frozen_language") else total - tower.parameters - tower.projector_parameters
         elements = vision + projector + language
-    routed = 0 if get("model.frozen_language") or not sharded else architecture.expert_parameters
-    away = routed - _own(routed, architecture)
+    routed = architecture.expert_parameters if ranks.fsdp and not get("model.frozen_language") else 0
+    away = routed - routed // ranks.expert
     return Trained(elements, total - elements, 0, frozenset(), (0, 0), layers, away=away)
-
-
-def _own(routed: int, architecture: Architecture) -> int:
-    """What a rank has of what belongs to routed experts."""
-    return routed // (architecture.experts.ranks if architecture.experts is not None else 1)
 
 
 def _adapted(reader: Reader, architecture: Architecture, kind: str) -> Trained:

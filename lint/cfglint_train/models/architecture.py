@@ -47,13 +47,6 @@ class Experts(Frozen):
     """Of `every` layers in a row one is a mixture."""
     fused: bool = True
     """transformers >= 5 holds the experts of a layer as two 3-D parameters, which bitsandbytes does not quantise."""
-    ranks: int = 1
-    """That share the experts of a layer (expert parallelism)."""
-
-    @property
-    def held(self) -> int:
-        """Routed experts of one layer that one rank has."""
-        return self.count // self.ranks
 
 
 class Latent(Frozen):

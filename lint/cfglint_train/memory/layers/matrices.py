@@ -33,6 +33,8 @@ class Mode(Frozen):
     dropout: bool = False
     expert_ranks: tuple[int, int] = (0, 0)
     """Ranks of the adapters of the fused experts: of gate and up, and of down."""
+    expert_parallel: int = 1
+    """GPUs that share the experts of a layer."""
     quantized: bool = False
     dequantized: int = 2
     """Bytes per element of a quantised weight while it is multiplied with; 4 where it is cast once more."""

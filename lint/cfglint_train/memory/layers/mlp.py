@@ -209,7 +209,7 @@ class FeedForward(Norms):
         side = self.mlp(x, shared) if shared and self.family.shared_first else None
         weights = self.router(x, experts)
         order = tape.tensor(chosen, 8 * 3, needs=False)
-        matrix = experts.held * hidden * width
+        matrix = experts.count // mode.expert_parallel * hidden * width
         x = self.norm(x) if self.family.experts == "beside" else x
         chosen_rows = tape.apply((x,), chosen * hidden, tape.element[x], saves=(order,))
         rows = self.cast(chosen_rows, mode.weight)
@@ -263,7 +263,7 @@ class FeedForward(Norms):
         tape, mode, experts = self.tape, self.mode, self.architecture.experts
         assert experts is not None
         fan_in, fan_out = self.tape.width[rows] / experts.per_token, width / experts.per_token
-        adapter = experts.held * rank * (fan_in + fan_out)
+        adapter = experts.count // mode.expert_parallel * rank * (fan_in + fan_out)
         bias = tape.tensor(width, tape.element[rows], needs=False) if self.family.clamped else None
         out = tape.apply(
             (rows,),
