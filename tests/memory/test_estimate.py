@@ -339,7 +339,7 @@ def test_verified_coefficients_name_measured_rows() -> None:
         assert set(row.verified) <= rows, row.id
     verified = {name for name, row in known.items() if row.verified}
     assert {"context", "apart", "apart-checkpointed"} <= verified
-    assert not verified & {"nccl", "cached", "cached-loss", "offloaded", "worker"}
+    assert not verified & {"nccl", "records", "offloaded", "worker"}
 
 
 def test_the_upper_bound_covers_what_was_reserved() -> None:
@@ -357,7 +357,7 @@ def test_the_upper_bound_covers_what_was_reserved() -> None:
         assert abs(row.error) < 0.16, row.id
         widths.append(row.width or 0.0)
     assert len(widths) > 60
-    assert report.median(widths) < 0.25
+    assert report.median(widths) < 0.22
 
 
 def test_kinds_are_never_mixed() -> None:

@@ -1,14 +1,20 @@
-"""What rows that were measured on an H100 decided: kernels of attention, sums in place, formats of QLoRA."""
+"""What rows that were measured on an H100 decided: kernels of attention, sums in place, formats of QLoRA, lengths."""
 
 from __future__ import annotations
 
+import random
+import re
+
 import pytest
 
+from cfglint_train.evidence import measurements
 from cfglint_train.evidence.compare import compare
-from cfglint_train.evidence.measurements import as_published
-from cfglint_train.evidence.rows import filed
+from cfglint_train.evidence.measurements import as_published, records
+from cfglint_train.evidence.rows import evidence, filed
 from cfglint_train.evidence.subject import subject
 from cfglint_train.foundation.typed import Any
+from cfglint_train.memory.budget import Budget
+from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.logits import sums_in_place
@@ -140,3 +146,71 @@ def test_measured_out_of_memory() -> None:
     found = next(iter(compare(rows)))
     assert found.outcome == "oom"
     assert found.verdict == "does not fit"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "told"),
+    [
+        ([2048], 0),
+        ([2048, 2048, 1024], 0),  # the longest is first
+        ([512, 2048, 900], 0.25),
+        ([500, 1000, 2000], 0.75),
+    ],
+)
+def test_batches_that_were_the_longest_so_far(lengths: list[int], told: float) -> None:
+    assert records(lengths) == told
+
+
+def test_a_trainer_shuffles_rows_as_the_harness_says() -> None:
+    torch = pytest.importorskip("torch")
+    generator = torch.Generator()
+    generator.manual_seed(42)
+    assert tuple(torch.randperm(40, generator=generator).tolist()) == measurements._SHUFFLED
+
+
+VARYING = [row for row in filed() if row.table("config").get("lengths")]
+
+
+@pytest.mark.parametrize("row", VARYING, ids=lambda row: row.id)
+def test_lengths_of_a_known_order(row: Any) -> None:
+    """What torch reserved, within 8 %: the loss is kept for each batch that was the longest so far."""
+    found = next(one for one in compare([row]) if one.counter == "reserved")
+    assert found.error is not None
+    assert found.inside
+    assert abs(found.error) < 0.08
+
+
+def test_there_are_rows_of_varying_lengths() -> None:
+    assert len(VARYING) == 9
+
+
+REPLAYS = [row for row in evidence("derived") if "lengths-" in row["id"]]
+
+
+@pytest.mark.parametrize("row", REPLAYS, ids=lambda row: row["id"])
+def test_lengths_of_a_replay(row: dict[str, Any]) -> None:
+    """120 lengths, drawn as `tests/oracles/reserve_rows.py` draws them: the peak and the loss of 12 bytes per token and
+    word, as often as lengths that were the longest so far sum up to.
+    """
+    reserved, allocated = (int(re.search(rf"{name} (\d+)", row["what"])[1]) for name in ("reserved", "allocated"))
+    draw = random.Random(int(row["id"].rsplit("-", 1)[1]))
+    lengths = [draw.randint(128, 2048) for _ in range(120)]
+    vocab = next(size for name, size in VOCABULARIES.items() if name in row["id"])
+    assert allocated + records(lengths) * 12 * max(lengths) * vocab == pytest.approx(reserved, rel=0.18)
+
+
+VOCABULARIES = {"qwen-1.8b": 151_936, "llama2-7b": 32_000, "llama3.2-1b": 128_256}
+
+
+def test_lengths_of_an_unknown_order_change_no_verdict() -> None:
+    """What earlier lengths leave is in the reserved counter: torch gives it back before an allocation fails."""
+
+    def budget(**changes: Any) -> Budget:
+        phase = estimate(plan(batch__micro=8, activations__attention="flash", **changes), LLAMA_8B).phase("forward")
+        assert phase is not None
+        assert phase.gpu is not None
+        return phase.gpu
+
+    one, any_ = budget(sequence__packing=True), budget(sequence__packing=False)
+    assert one.cached == 0 < any_.cached
+    assert (one.low, one.high, one.expected) == (any_.low, any_.high, any_.expected)

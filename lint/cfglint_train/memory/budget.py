@@ -62,7 +62,8 @@ class Budget(Frozen):
     """Plan fields that this one rests on beside them."""
     spans: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     """Of a GPU's budget: the low and high bound of what torch counts as allocated, the high one of its reserve, and
-    what the pools of other streams hold: a block of one pool serves no other, until an allocation would fail."""
+    what that is above the low one at least: until an allocation would fail, blocks of one stream's pool serve no other,
+    and some of a step's never do."""
     cached: int = 0
     """Blocks that torch may hold beyond what the step needs, because none fits a later length; it gives them back
     before an allocation fails, so `expected` leaves them out."""
@@ -106,12 +107,12 @@ class Budget(Frozen):
 
     def bounds(self, counter: str) -> tuple[float, float]:
         """The interval of one counter: allocated, reserved (cached blocks included), or all that the card gives."""
-        low, high, reserved, pools = self.spans
+        low, high, reserved, least = self.spans
         if counter.startswith("allocated"):
             return low, high
         if counter.startswith("reserved"):
-            return low + pools, reserved
-        return self.low + pools, max(self.high, reserved + self.expected - self.reserved)
+            return low + least, reserved
+        return self.low + least, max(self.high, reserved + self.expected - self.reserved)
 
     @property
     def largest(self) -> Component:

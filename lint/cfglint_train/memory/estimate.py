@@ -83,12 +83,11 @@ class _Frame:
         self.basis = (setup, plan, self.capacity)
         self.read = reader.fields
         flowing, jobs = _residual(setup, self.table), compared or comparable.residual(setup, self.table.residuals)
-        known = self.table.coefficients
         self.gaps = reserve.gaps(setup.checkpointing not in ("none", "selective_ops"))
         held_high = self.table.residuals["states"].high
         self.factors = (flowing.low, flowing.high, held_high, jobs.low, jobs.high)
         """What every event's bounds are made with, taken apart once."""
-        self.cached = (known["cached"], known["cached-loss"]) if setup.varying else None
+        self.lengths = None if setup.records == 0 else reserve.lengths(setup.records)
         self.elsewhere, self.stream_part = transients.streams(setup, self.gathered)
         self.whole = setup.parameter_shards > 1 and plan.model.init_device == "cuda"
         self.leftovers = transients.leftovers(setup, self.whole)
@@ -125,12 +124,12 @@ class _Frame:
         self,
         parts: dict[Component, float],
         fields: frozenset[Field] = NO_FIELDS,
-        step: tuple[float, float] | None = None,
+        step: tuple[float, float, bool] | None = None,
         steady: bool = True,
     ) -> Budget:
         """The budget of one event. `steady`: what exists all the time comes on top of `parts`. `step`: of the forward
         or backward pass or the update, with the bytes of the step's highest moment without the loss, and of all that
-        would exist at once if that and the loss shared no block.
+        would exist at once if that and the loss shared no block; and whether the logits are whole.
         """
         flow_low, flow_high, states_high, jobs_low, jobs_high = self.factors
         found, lasting, flowing, passing = self._weighed(parts)
@@ -145,16 +144,16 @@ class _Frame:
             inside = self.streamed(parts)
             pools = self.elsewhere - inside
             passing -= inside if self.stream_part.passes else 0.0
-        if step and self.cached is not None:
-            loss = parts.get(LOGITS, 0.0)
-            other = max(0.0, passing - loss - parts.get(UPDATE, 0.0))
-            kept = other * self.cached[0].expected + loss * self.cached[1].expected
-            kept_high = other * self.cached[0].high + loss * self.cached[1].high
-        spare, spare_high = (
-            self.gaps.between(passing) if step is None else self.gaps.of_step(*step, sum(parts.values()) - inside)
+        spare_low, spare, spare_high = (
+            self.gaps.between(passing) if step is None else self.gaps.of_step(*step[:2], sum(parts.values()) - inside)
         )
+        if step and self.lengths is not None:
+            loss = parts.get(LOGITS, 0.0)
+            others = max(0.0, passing - loss - parts.get(UPDATE, 0.0))
+            grown = self.lengths.kept(loss, others) if step[2] else self.lengths.kept(0.0, others + loss)
+            kept, kept_high = max(0.0, grown[0] - spare), grown[1]
         if self.setup.parameter_shards > 1:  # what steps leave is verified on one rank only
-            spare_high = max(spare_high, self.gaps.between(passing)[1])
+            spare_high = max(spare_high, self.gaps.between(passing)[2])
         spare_high *= 1 + flow_high
         if step and (self.leftovers or self.pinned):  # what making the model left, where this moment does not need it
             rest = self.held[1] + self.leftovers + self.elsewhere - (lasting + flowing + spare + pools)
@@ -172,7 +171,7 @@ class _Frame:
         if more > 0:
             high, allocated_high = high + more, allocated_high + more
         reserved_high = allocated_high + reserve_high
-        spans = (allocated_low, allocated_high, reserved_high + kept_high, pools)
+        spans = (allocated_low, allocated_high, reserved_high + kept_high, spare_low + pools)
         sizes = (*found, *self.around, (RESERVE, int(spare + pools)))
         return Budget("gpu", sizes, int(low), int(high), self.read, fields, spans, int(kept), self.basis)
 
@@ -407,7 +406,8 @@ def _step(frame: _Frame, held: States, flow: Activations | None, missing: list[M
             continue
         on_host = frame.host(parts, HOST_FIELDS) if name == "optimizer step" else None
         found.passing[ENGINE] = engine
-        phases.append(Phase(name, found.name, frame.gpu(found.passing, step=(others, most + engine)), on_host))
+        budget = frame.gpu(found.passing, step=(others, most + engine, bool(end.logits)))
+        phases.append(Phase(name, found.name, budget, on_host))
     return phases
 
 

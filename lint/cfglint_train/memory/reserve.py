@@ -37,17 +37,23 @@ class Gaps(Frozen):
     split: Coefficient
     fragmentation: Coefficient
 
-    def of_step(self, others: float, most: float, total: float) -> tuple[float, float]:
-        """Expected and highest bytes at a moment of a step that has `total` bytes of what comes and goes. `others`: the
-        step's highest moment without the loss; `most`: what there would be if that and the loss shared no block.
+    def of_step(self, others: float, most: float, total: float) -> tuple[float, float, float]:
+        """Lowest, expected and highest bytes at a moment of a step that has `total` bytes of what comes and goes.
+        `others`: the step's highest moment without the loss; `most`: what there would be if that and the loss shared no
+        block.
         """
         room = max(0.0, most - total)
-        expected = room * self.apart.expected + others * self.split.expected
-        return expected, room * self.apart.high + others * self.split.high
+        apart, split = self.apart, self.split
+        return (
+            room * apart.low + others * split.low,
+            room * apart.expected + others * split.expected,
+            room * apart.high + others * split.high,
+        )
 
-    def between(self, passing: float) -> tuple[float, float]:
+    def between(self, passing: float) -> tuple[float, float, float]:
         """The same outside of steps, of what comes and goes."""
-        return passing * self.fragmentation.expected, passing * self.fragmentation.high
+        share = self.fragmentation
+        return passing * share.low, passing * share.expected, passing * share.high
 
 
 @lru_cache(maxsize=2)
@@ -55,6 +61,34 @@ def gaps(recomputes: bool) -> Gaps:
     """The coefficients of a job that recomputes its layers, or keeps their activations."""
     known, of = table().coefficients, "-checkpointed" if recomputes else ""
     return Gaps(known[f"apart{of}"], known[f"split{of}"], known[f"fragmentation{of}"])
+
+
+class Lengths(Frozen):
+    """What batches of other lengths leave in the allocator's cache: a batch that is longer than all before it finds no
+    block for its largest tensors, and those of the batches before stay.
+    """
+
+    records: tuple[float, float]
+    """The batches that were the longest so far, as multiples of the longest, itself left out: expected and highest."""
+    pieces: Coefficient
+
+    def kept(self, loss: float, others: float) -> tuple[float, float]:
+        """Expected and highest bytes, of a batch with `loss` bytes of whole logits and `others` that come and go: what
+        the loss left has room for the others, which are smaller.
+        """
+        expected, high = self.records
+        return (
+            expected * max(loss, others * self.pieces.expected),
+            high * max(loss, others * self.pieces.high),
+        )
+
+
+@lru_cache(maxsize=8)
+def lengths(records: float | None) -> Lengths:
+    """Of batches whose order is known, or may be any."""
+    known = table().coefficients
+    any_order = known["records"]
+    return Lengths((any_order.expected, any_order.high) if records is None else (records, records), known["cached"])
 
 
 def never_shared(setup: Setup, flow: Activations | None) -> float:

@@ -174,8 +174,9 @@ class Setup(Frozen):
     """Kernels without traced rows run (fused layers or adapters, tiled MLPs, fp8)."""
     host_experts: float
     """Bytes of routed experts that stay on the host."""
-    varying: bool
-    """Batches have different lengths."""
+    records: float | None
+    """The batches that were each the longest so far, as multiples of the longest, itself left out: 0 where all have one
+    length; None where lengths differ, in an order that is not known."""
     defers_reduction: bool
     """Micro batches before the last keep whole gradients."""
 
@@ -379,7 +380,7 @@ def _setup(
         leaf_modules=flag("parallel.leaf_modules"),
         approximate=_approximate(reader, architecture, mode),
         host_experts=float(architecture.expert_parameters * formats.plain) if flag("model.host_experts") else 0.0,
-        varying=_varying(reader, stage),
+        records=None if _varying(reader, stage) else 0.0,
         defers_reduction=flag("parallel.defers_reduction") and batch.accumulation > 1,
     )
 
