@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.components import HOST_METADATA
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.save import save
@@ -75,3 +76,26 @@ def test_unsharded_checkpoints_stay_on_rank_0() -> None:
     assert phase is not None
     assert phase.host is not None
     assert phase.host.expected == pytest.approx(12 * SEVEN.parameters, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("changes", "copies"),
+    [
+        ({}, 2),
+        ({"checkpoint.keep": "all"}, 1),
+        ({"checkpoint.keep_unsharded": 4}, 2),  # none are written
+        ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4}, 6),
+        ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": "all"}, 3),
+        ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4, "checkpoint.keep": "all"}, 6),
+        ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4, "checkpoint.keep": 0}, 5),
+        ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": "all", "checkpoint.keep": "all"}, 2),
+    ],
+)
+def test_disk_holds_both_kinds_of_checkpoints(changes: dict[Any, Any], copies: int) -> None:
+    """Those that are kept of each kind, and the one being written; of a kind without a limit one."""
+    stated = plan(1, "torch_legacy").with_(changes)
+    phase = estimate(stated, SEVEN).phase("save")
+    assert phase is not None
+    assert phase.disk is not None
+    assert phase.disk.expected == copies * 12 * SEVEN.parameters
+    assert f"{copies} checkpoint" in phase.disk.components[0].formula

@@ -18,6 +18,7 @@ SAVE_FIELDS: Final[frozenset[Field]] = frozenset(
         "checkpoint.gather",
         "checkpoint.interval_unsharded",
         "checkpoint.keep",
+        "checkpoint.keep_unsharded",
         "checkpoint.model_only",
         "checkpoint.rotates_first",
         "checkpoint.state_dict",

@@ -28,7 +28,7 @@ from cfglint_train.memory.components import (
 from cfglint_train.memory.neighbours import elements_of
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
-from cfglint_train.plan.fields import Plan
+from cfglint_train.plan.fields import Checkpoint, Plan
 
 
 class Save(Frozen):
@@ -90,9 +90,7 @@ def _own(setup: Setup, plan: Plan) -> Save | None:
     if checkpoint.strategy == "no" and not checkpoint.final:
         return None
     model_only = bool(checkpoint.model_only)
-    keep = checkpoint.keep
-    beside = 0 if checkpoint.rotates_first else 1
-    copies = keep + beside if isinstance(keep, int) and keep > 0 else 1
+    copies = _copies(checkpoint)
     if checkpoint.checkpointer is not None:
         sharded = _olmo(setup, checkpoint.checkpointer, copies)
         if not checkpoint.interval_unsharded:
@@ -111,6 +109,14 @@ def _own(setup: Setup, plan: Plan) -> Save | None:
     if not model_only:
         disk[DISK_OPTIMIZER] = setup.trained * (setup.optimizer or 0)
     return Save({}, {FILE: min(written, FILE_BYTES)}, disk, "rank 0 writes its own copy", copies)
+
+
+def _copies(checkpoint: Checkpoint) -> int:
+    """Checkpoints of all kinds that are kept, and the one being written; one of a kind of which all are kept."""
+    limits = (checkpoint.keep, checkpoint.keep_unsharded) if checkpoint.interval_unsharded else (checkpoint.keep,)
+    kept = [limit for limit in limits if isinstance(limit, int)]
+    written = 1 if any(kept) and not checkpoint.rotates_first else 0
+    return max(1, sum(kept) + written + len(limits) - len(kept))
 
 
 def _adapter(setup: Setup, model_only: bool, copies: int) -> Save:

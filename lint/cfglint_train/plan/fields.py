@@ -342,6 +342,7 @@ class Checkpoint(Frozen):
     rotates_first: bool | None = None
     """Old checkpoints are deleted before the new one is written, which makes `keep` the most there is at any time."""
     keep_unsharded: int | Literal["all"] | None = None
+    """The same of those that rank 0 writes whole, which are beside the others."""
     model_only: bool | None = None
     """Optimizer state is left out; the run cannot be resumed."""
     gather: bool | None = None
