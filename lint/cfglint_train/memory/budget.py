@@ -97,12 +97,12 @@ class Budget(Frozen):
 
     @property
     def allocated(self) -> int:
-        """What torch counts as allocated: without the allocator's reserve, the CUDA context and managed memory."""
+        """What torch counts as allocated: without the allocator's reserve, the GPU context and managed memory."""
         return sum(size for component, size in self.sizes if component.counter == "allocated")
 
     @property
     def reserved(self) -> int:
-        """What torch holds of the GPU: without the CUDA context and managed memory."""
+        """What torch holds of the GPU: without the GPU context and managed memory."""
         return sum(size for component, size in self.sizes if component.counter != "driver")
 
     def bounds(self, counter: str) -> tuple[float, float]:

@@ -253,9 +253,9 @@ RESERVE: Final = Component(
     counter="reserved",
 )
 CONTEXT: Final = Component(
-    "CUDA context",
+    "GPU context",
     "runtime",
-    "context, libraries and communication buffers",
+    "context (CUDA or HIP), libraries and communication buffers",
     evidence=("context", "nccl", "nccl-kernels"),
     counter="driver",
 )
