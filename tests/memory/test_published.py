@@ -409,6 +409,25 @@ def test_measured_rows_with_words_for_tables_are_refused() -> None:
     assert {"config.micro is no positive whole number", "device.name is missing"} <= set(measurements.problems(row))
 
 
+def test_filing_rows_says_which_are_new(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    content = measured().content
+    lines = [json.dumps(row) for row in (content, {**content, "id": "another"}, content)]
+
+    def add(*given: str) -> tuple[int, str]:
+        (tmp_path / "rows.jsonl").write_text("\n".join(given), encoding="utf-8")
+        code = main(["calibrate", "add", str(tmp_path / "rows.jsonl"), "--into", str(tmp_path / "filed")])
+        return code, capsys.readouterr().out
+
+    code, out = add(lines[0])
+    (filed,) = (tmp_path / "filed").iterdir()
+    assert (code, out) == (0, f"{filed}: 1 added, 0 there already\n")
+    assert add(*lines) == (0, f"{filed}: 1 added, 2 there already\n")
+    code, out = add(lines[0], "{}")
+    assert code == 1
+    assert out.endswith(f"{filed}: 0 added, 1 there already\n")
+    assert len(filed.read_text("utf-8").splitlines()) == 2
+
+
 def test_measured_rows_of_the_first_layers() -> None:
     """A case may build the first layers of a model: its estimate is theirs."""
     whole, part = (subject(measurements.as_published(measured(layers=layers))[0]).architecture for layers in (0, 6))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from cfglint_train.evidence.rows import MEASURED, Row
+from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.hf_trainer.trl_losses import made_at
@@ -200,8 +201,17 @@ def _plan(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
     return fields
 
 
-def file(rows: list[dict[str, Any]], folder: str = MEASURED) -> list[str]:
-    """Write rows to the folder, a file per device and versions; returns the files. Rows that are there stay once."""
+class Filed(Frozen):
+    """Rows that were filed in one file."""
+
+    path: str
+    added: int
+    there: int
+    """Rows that it had already, or that were given twice."""
+
+
+def file(rows: list[dict[str, Any]], folder: str = MEASURED) -> list[Filed]:
+    """Write rows to the folder, a file per device and versions. Rows that are there stay once."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         versions = json.dumps(row["versions"], sort_keys=True)
@@ -209,17 +219,19 @@ def file(rows: list[dict[str, Any]], folder: str = MEASURED) -> list[str]:
         mark = hashlib.sha256((versions + str(row["device"].get("driver"))).encode()).hexdigest()[:8]
         groups.setdefault(f"{device}-{mark}.jsonl", []).append(row)
     os.makedirs(folder, exist_ok=True)
-    written = []
+    found = []
     for name, items in groups.items():
         path = os.path.join(folder, name)
         known: set[tuple[Any, ...]] = set()
         if os.path.exists(path):
             with open(path, encoding="utf-8") as stream:
                 known = {_key(json.loads(line)) for line in stream if line.strip()}
-        with open(path, "a", encoding="utf-8", newline="\n") as stream:
-            stream.writelines(json.dumps(row) + "\n" for row in items if _key(row) not in known)
-        written.append(path)
-    return written
+        new = {_key(row): row for row in items if _key(row) not in known}
+        if new:
+            with open(path, "a", encoding="utf-8", newline="\n") as stream:
+                stream.writelines(json.dumps(row) + "\n" for row in new.values())
+        found.append(Filed(path, len(new), len(items) - len(new)))
+    return found
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -100,6 +100,7 @@ def _add(arguments: list[str]) -> Answer:
 
     good: list[dict[str, Any]] = []
     lines: list[str] = []
+    told: list[str] = []
     for path in options.rows:
         for row in read(path):
             if isinstance(row, Unreadable):
@@ -111,12 +112,11 @@ def _add(arguments: list[str]) -> Answer:
             else:
                 good.append(dict(row.content))
     if good:
-        files = measurements.file(good, options.into or _of_clone(MEASURED, "--into"))
-        lines += [f"{len(good)} rows in {', '.join(files)}"]
+        filed = measurements.file(good, options.into or _of_clone(MEASURED, "--into"))
+        told = [f"{one.path}: {one.added} added, {one.there} there already" for one in filed]
     elif not lines:
         raise UsageError("no rows in these files")
-    refused = len(lines) - bool(good)
-    return (1 if refused else 0), iter(lines)
+    return (1 if lines else 0), iter([*lines, *told])
 
 
 _COMMANDS: Final[dict[str, Callable[[list[str]], Answer]]] = {"report": _report, "add": _add}
