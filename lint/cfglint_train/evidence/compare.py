@@ -271,7 +271,7 @@ def figure(budget: Budget, counter: str, capacity: int | None) -> float:
 def interval(budget: Budget, counter: str, capacity: int | None) -> tuple[float, float]:
     """The bounds of a counter, in bytes; of one that the source does not name those of the narrowest and the widest.
 
-    Where the high one is beyond the card, torch may have given back what the pools of other streams held.
+    Where the high one is beyond the card, torch may have given back whatever no tensor was in.
     """
     low, high = budget.bounds(counter)
     if capacity and high > capacity and not counter.startswith("allocated"):

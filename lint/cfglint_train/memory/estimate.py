@@ -352,8 +352,8 @@ def _load(frame: _Frame, held: States) -> Phase:
         parts, event = {**parts, FROZEN: setup.frozen_bytes + frame.ahead}, "16-bit weights wait to be quantised"
     budget = frame.gpu(parts, LOAD_FIELDS if frame.whole or frame.ahead else NO_FIELDS, steady=False)
     if frame.ahead:  # how far the threads run ahead depends on the disk
-        low, high, reserved, pools = budget.spans
-        budget = budget._replace(low=int(budget.low - frame.ahead), spans=(low - frame.ahead, high, reserved, pools))
+        low, high, reserved, least = budget.spans
+        budget = budget._replace(low=int(budget.low - frame.ahead), spans=(low - frame.ahead, high, reserved, least))
     staged = host.loading(setup, frame.plan)
     return Phase("load", event, budget, None if staged is None else frame.host(staged, LOAD_FIELDS))
 
