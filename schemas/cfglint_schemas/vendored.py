@@ -7,8 +7,8 @@ those that no release declares, as code reads them from a plain mapping.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final, Protocol
 
 from cfglint_schemas import form
 from cfglint_schemas.readers.table import Definition, Key, Table
@@ -20,17 +20,28 @@ Json = dict[str, Any]
 _BEHAVIOUR: Final = frozenset(("ignored", "requires", "deprecated"))
 
 
+class Code(Protocol):
+    """What the code of a copy does with its settings."""
+
+    def asks(self, words: Collection[str], stops: bool) -> bool:
+        """Whether a condition has all of some words; `stops`: one that ends the program."""
+
+    def passes(self, function: str, called: str, argument: str) -> frozenset[object] | None:
+        """What the calls of a name in a function give for an argument by keyword (None: no constant, or nothing); None
+        where there is no such call.
+        """
+
+
 class VendoredVocabulary(Vocabulary):
     """The vocabulary of a copy, for the releases that upstream's behaviour is known of."""
 
-    __slots__ = ("asks", "folder")
+    __slots__ = ("code", "folder")
 
-    def __init__(self, framework: str, text: str, folder: str, asks: Callable[[Collection[str], bool], bool]) -> None:
+    def __init__(self, framework: str, text: str, folder: str, code: Code) -> None:
         super().__init__(framework, text)
         self.folder = folder
         """Where the copy lies, as messages name it."""
-        self.asks = asks
-        """Whether a condition of its code has all of some words; with True, one that ends the program."""
+        self.code = code
 
 
 def overlaid(upstream: Json, table: Table) -> str:

@@ -1,4 +1,7 @@
-"""What the code of a copy of a framework asks of its settings: in asserts, before it raises, and in its branches."""
+"""What the code of a copy of a framework asks of its settings: in asserts, before it raises, and in its branches.
+
+And what its functions pass on to others.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ class CopiedCode:
         self._texts: dict[str, bytes] | None = None
         self._conditions: dict[str, list[tuple[frozenset[str], bool]]] = {}
         self._answers: dict[tuple[frozenset[str], bool], bool] = {}
+        self._given: dict[tuple[str, str, str], frozenset[object] | None] = {}
 
     def asks(self, words: Collection[str], stops: bool) -> bool:
         """Whether one condition has all of some words: the names of settings, and the values that they are compared
@@ -31,10 +35,24 @@ class CopiedCode:
             self._answers[question] = bool(words) and self._asks(*question)
         return self._answers[question]
 
-    def _asks(self, words: frozenset[str], stops: bool) -> bool:
+    def passes(self, function: str, called: str, argument: str) -> frozenset[object] | None:
+        """What the calls of a name in a function give for an argument by keyword: constants, and None where a call
+        gives no constant or nothing. None where no such call is found.
+        """
+        question = (function, called, argument)
+        if question not in self._given:
+            texts = [text for text in self._files().values() if b"def " + function.encode() in text]
+            calls = [call for text in texts for call in _calls(text, function, called)]
+            self._given[question] = frozenset(_constant(call, argument) for call in calls) if calls else None
+        return self._given[question]
+
+    def _files(self) -> dict[str, bytes]:
         if self._texts is None:
             self._texts = dict(_read(self._folder))
-        for path, text in self._texts.items():
+        return self._texts
+
+    def _asks(self, words: frozenset[str], stops: bool) -> bool:
+        for path, text in self._files().items():
             if not all(word.encode("utf-8", "surrogatepass") in text for word in words):
                 continue
             if path not in self._conditions:
@@ -62,6 +80,24 @@ def _parsed(text: bytes) -> list[tuple[frozenset[str], bool]]:
         return list(_conditions(ast.parse(text).body, frozenset()))
     except (SyntaxError, ValueError, RecursionError):
         return []
+
+
+def _calls(text: bytes, function: str, called: str) -> Iterator[ast.Call]:
+    """The calls of a name, or of a method of that name, in the functions of a name."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            for call in ast.walk(node):
+                if isinstance(call, ast.Call) and called == getattr(call.func, "attr", getattr(call.func, "id", None)):
+                    yield call
+
+
+def _constant(call: ast.Call, argument: str) -> object:
+    given = next((one.value for one in call.keywords if one.arg == argument), None)
+    return given.value if isinstance(given, ast.Constant) else None
 
 
 def _modules(folder: str) -> Iterator[str]:

@@ -151,7 +151,7 @@ def vocabulary(copy: Copy, listed: Listed, shown: str, cache_folder: str | None)
     if text is None or not text.endswith(END):  # it was cut off
         text = _read(copy, listed)
         cache.put(digest, text)
-    return VendoredVocabulary(listed.vocabulary, text, shown, CopiedCode(copy.folder).asks)
+    return VendoredVocabulary(listed.vocabulary, text, shown, CopiedCode(copy.folder))
 
 
 def _declared(copy: Copy, known: Collection[str]) -> Iterator[str]:

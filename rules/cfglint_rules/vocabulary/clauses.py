@@ -117,7 +117,7 @@ def _is_spared(row: Row, settings: Settings) -> bool:
         return False
     words = set(_words_tested(row, settings))
     return any(
-        isinstance(value := settings.value(name), str) and copy.asks({*words, *listed, value}, True)
+        isinstance(value := settings.value(name), str) and copy.code.asks({*words, *listed, value}, True)
         for name, test in row["when"].items()
         if not isinstance(test, str) and (listed := test.get("other-than"))
     )
@@ -197,7 +197,7 @@ def _of_copy(clause: Clause, reach: Reach, row: Row, settings: Settings) -> Reac
     if not name or copy is None:
         return reach
     refuses = clause.severity == "error"
-    if clause.severity != "info" and copy.asks(set(_words_tested(row, settings)), refuses):
+    if clause.severity != "info" and copy.code.asks(set(_words_tested(row, settings)), refuses):
         return reach
     note = f"the copy in `{copy.folder}`, which has a setting of its own (`{name}`), does what its release does"
     lacks = refuses and any(settings.value(one) is MISSING for one in _named(row))
