@@ -20,7 +20,11 @@ _SECONDS_PER_BYTE: Final = 1e-5
 _DANGLING: Final = re.compile(rb"\\(\r?\n)(?=[ \t]*(?:\r?\n|\Z))|\\(?=\Z)")
 # A mark that people write to be replaced. Bash takes it for redirections, and the second swallows the next command.
 # In quotation marks it is a text.
-_MARK: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|=<([A-Za-z][^<>\n\"'`$|&;()]{0,80})(?<![ \t])>(?=[ \t\r\n]|\Z)")
+_MARK: Final = re.compile(
+    rb"\"[^\"\n]*\"|'[^'\n]*'"
+    rb"|(=|[ \t]--?\w[\w.-]*[ \t]+)<([A-Za-z][^<>\n\"'`$|&;()]{0,80})(?<![ \t])>(?=[ \t\r\n]|\Z)"
+)
+_MARKS: Final = re.compile(rb"[= \t]<[A-Za-z]")
 _NO_NAME: Final = re.compile(rb"\W")
 _CRLF: Final = re.compile(rb"(\\?)\r\n")
 
@@ -64,12 +68,12 @@ def readable(source: bytes) -> bytes:
         source = b"   " + source[3:]
     if b"\r\n" in source:
         source = _CRLF.sub(lambda match: b" " + match.group(1) + b"\n", source)
-    if b"=<" in source:
+    if _MARKS.search(source) is not None:
         source = _MARK.sub(_unset, source)
     return _DANGLING.sub(lambda match: b" " + (match.group(1) or b""), source)
 
 
 def _unset(found: re.Match[bytes]) -> bytes:
     """A mark as a variable that nothing sets; a text as it is."""
-    words = found.group(1)
-    return found.group() if words is None else b"=$" + _NO_NAME.sub(b"_", words) + b"_"
+    before, words = found.groups()
+    return found.group() if words is None else before + b"$" + _NO_NAME.sub(b"_", words) + b"_"
