@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.yaml.dialects import omegaconf
 from cfglint_train.documents.yaml.document import YamlDocument
+from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Found
 
@@ -60,9 +63,17 @@ _FOREIGN: Final = frozenset(
     )
 )
 
+_RECORD: Final = "config.yaml"
+"""What a checkpoint's settings are called (olmo/checkpoint.py)."""
+_SAVED: Final = ("model.pt", "model.safetensors", "train.pt", "train/rank0.pt")
+"""Files of a checkpoint beside it."""
+
 
 def recognise(document: Document) -> list[Found]:
-    """A `model` section with OLMo's dimensions, and at least three more sections of its TrainConfig."""
+    """A `model` section with OLMo's dimensions, and at least three more sections of its TrainConfig.
+
+    What lies in a checkpoint is the record of a run: nothing is trained with it.
+    """
     root = document.root
     if not isinstance(root, MappingNode):
         return []
@@ -75,7 +86,22 @@ def recognise(document: Document) -> list[Found]:
     if dimensions < 2 or typical < 3:
         return []
     why = f"a model section with OLMo's dimensions and {typical} more keys of TrainConfig"
+    if _is_record(document.path):
+        return [Found((), 30 + 5 * typical, "it is the record of a checkpoint", role="other")]
     return [Found((), 30 + 5 * typical, why)]
+
+
+def _is_record(path: str) -> bool:
+    """Whether a file lies in a checkpoint: OLMo's, or one that was converted for transformers."""
+    folder, name = os.path.split(path)
+    if name != _RECORD:
+        return False
+    if any(os.path.isfile(os.path.join(folder, one)) for one in _SAVED):
+        return True
+    try:
+        return b'"model_type"' in regular_files.read(os.path.join(folder, "config.json"))
+    except OSError:
+        return False
 
 
 def prepare(document: Document) -> None:
