@@ -85,10 +85,10 @@ NO_TOP: Final[dict[str, Entry]] = {}
 _UNASKED: Final = object()
 
 
-Handling = Literal["rewritten", "changed", "read", "named"]
+Handling = Literal["rewritten", "changed", "read", "named", "multiplied"]
 """How a script handles a setting before the framework sees it: stores it or takes it out in this file; also in a file
 whose path it is given; also where it only looks at it in this file, or declares one of that name; also where it looks
-at one of that name."""
+at one of that name. `multiplied`: makes a run of each item of its list."""
 
 
 def _unfilled(_: Route, __: Handling) -> bool:

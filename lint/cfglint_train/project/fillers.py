@@ -77,6 +77,12 @@ def named(key: str, path: str, index: RepositoryIndex) -> Filled:
     return Filled(frozenset(changed), frozenset(read - changed))
 
 
+def multiplied(path: str, index: RepositoryIndex) -> bool:
+    """Whether a Python file of the repository makes a run of each combination of lists, and this may be one's file."""
+    folders = regular_files.tidy(os.path.abspath(path)).split("/")[:-1]
+    return any(found.multiplies for found in index.once(Followed).near("product", folders))
+
+
 class Followed:
     """The Python files of a repository, each read and parsed at most once, and copies of frameworks left out."""
 

@@ -75,6 +75,16 @@ class PythonFiller:
             self._handled[anywhere] = found
         return self._handled[anywhere]
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether it makes a run of each combination of the lists in a file that it is given (`product(*lists)`)."""
+        return any(self._is_open(load) for load in self._loads) and any(
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func).rpartition(".")[2] == "product"
+            and any(isinstance(one, ast.Starred) for one in node.args)
+            for node in self._nodes
+        )
+
     def _bindings(self, node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else (node.target,):

@@ -41,10 +41,12 @@ class Template:
         return self._answers[asked]
 
     def _handles(self, route: Route, how: Handling) -> bool:
-        from cfglint_train.project.fillers import filled, named  # few files have a finding that a script explains
+        from cfglint_train.project.fillers import filled, multiplied, named  # few findings are explained by a script
 
         path = self._document.path
         index, route = self._repositories.index(path), (*self._root, *route)
+        if how == "multiplied":
+            return multiplied(path, index)
         if self._filled is None:
             self._filled = filled(path, index)
         found = self._filled

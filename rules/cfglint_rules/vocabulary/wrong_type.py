@@ -140,6 +140,7 @@ def _unfit(config: Config) -> Iterator[tuple[Sighting, Schema]]:
             blank = value is None and config.filled((), "read")
             known = _REGISTRY in (schemas[0] or {}) and _is_registered_later(sighting)
             blank = blank or _is_marked(sighting) or _is_named_for(sighting, schemas[0] or {})
+            blank = blank or (isinstance(value, list) and not config.commands() and config.filled((), "multiplied"))
             if not blank and not known and not config.filled(sighting.route, "changed"):
                 yield sighting, schemas[0] or {}
         elif fact.name in keys.handed_on and not _is_handed_on(words := _words(keys, fact), value):
