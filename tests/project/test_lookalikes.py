@@ -23,6 +23,7 @@ SAMPLES = [
     ("run.sh", "deepspeed --module openrlhf.cli.train_rft --pretrain Qwen/Qwen3-1.7B\n", "a fork of OpenRLHF"),
     ("run.sh", "python -m openrlhf.cli.train_sft\n# python -m openrlhf.cli.train_rft\n", ""),
     ("sft.yaml", "pretrain: gpt2\nzero_stage: 2\nmicro_train_batch_size: 4\n", "OpenRLHF flags in a launcher's YAML"),
+    ("run.sh", "A=(--hf-checkpoint /m --ref-load /d)\nray job submit -- python3 train.py ${A[@]}\n", "slime"),
     ("run.sh", "accelerate launch -m open_instruct.dpo --model_name_or_path gpt2\n", "open-instruct"),
     ("run.sh", "deepspeed --module oat.experiment.offline --pretrain gpt2\n", "Oat"),
     ("run.sh", "python scripts/nash_md.py --model_name_or_path gpt2\n", "another trainer of TRL"),
