@@ -105,6 +105,9 @@ def _model(run: Run) -> Unchecked:
         return Unchecked(told, where, "pass `--model-config FILE` with the `config.json` of the exported model")
     key = run.spell("model.id")
     if not model and run.origin("model.id") is None:
+        if run.main.document.syntax == "python":
+            told = "which model the script makes cannot be determined"
+            return Unchecked(told, place, "pass `--model-config FILE` with the model's `config.json`")
         return Unchecked("no file names the model", place, f"state `{key}`, or pass `--model-config FILE`")
     origin = run.origin("model.id")
     if not model and origin is not None and origin.kind == "inferred" and origin.note:
