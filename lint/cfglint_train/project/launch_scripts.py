@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MAX_BESIDE: Final = 500
 """Files of a configuration's folder that are looked for in scripts."""
 
+_ASSIGNED: Final = re.compile(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+(?:/[\w.-]+)*)")
+"""`name=FILE`; what is in front of the last variable of a path may be any folder."""
 _MODULE: Final = r"\w+(?:\.\w+)+"
 
 
@@ -350,6 +352,19 @@ class LaunchScripts:
     def given_to(self, path: str) -> tuple[str, ...]:
         """The programs that a file is given to, as `commands` has them."""
         return _programs(one for _, one, _ in self.handed(path))
+
+    def assigned(self, path: str) -> str:
+        """The program that is given a file as `name=FILE`, which no parser of options takes: it reads the file in its
+        own way. Empty where none is, or a launch gives the file otherwise.
+        """
+        given = () if self.handed(path) else (one for script in self._naming(path) for one in script.invocations)
+        whole = os.path.abspath(path).replace(os.sep, "/")
+        for one in given:
+            for word in one.words if one.program.endswith(".py") else ():
+                assigned = _ASSIGNED.fullmatch(word.text)
+                if assigned is not None and whole.endswith(f"/{assigned[1]}"):
+                    return os.path.basename(one.program)
+        return ""
 
     def handed(self, path: str) -> tuple[Handed, ...]:
         """The invocations of scripts that a file is given to, each with the words behind it."""

@@ -140,6 +140,11 @@ class Workspace:
             self.documents.skip(document.path, f"{replacing} replaces its trainers", tool=replacing)
             return []
         framework = frameworks.load(name)
+        reader = self._own_reader(framework, document)
+        if reader:
+            told = f"run not checked: `{reader}` reads its settings in its own way"
+            self.documents.unread.append(UnreadFile(document.path, START, told, "run"))
+            return []
         all_count = self.idle and framework.keys is not None and framework.keys.idle_too
         training = found if all_count else [one for one in found if one.role not in ("other", "unread", "program")]
         unread = [one for one in found if one.role == "unread" or (one.role == "program" and self._is_alone(document))]
@@ -169,6 +174,12 @@ class Workspace:
         from cfglint_train.project.replaced import replacing
 
         return replacing(document.path, self.repositories.index(document.path))
+
+    def _own_reader(self, framework: frameworks.Framework, document: Document) -> str:
+        """The program of the repository that reads a file with keys of a library's; empty where the library may."""
+        if document.syntax != "yaml" or framework.keys is None or not framework.keys.library:
+            return ""
+        return self.scripts.assigned(document.path)
 
     def _trained_with(self, document: Document) -> tuple[int, str, list[frameworks.Found]]:
         """The framework whose command is given a file that no keys distinguish."""
