@@ -38,6 +38,9 @@ _LOOP: Final = re.compile(rb"\bfor\s+(\w+)\s+in\b")
 # What ends the script, tries something else, or moves what was written somewhere else.
 _OTHERWISE: Final = re.compile(rb"\|\||(?:^|[;&\s])(?:exit|exec|cd|pushd|mv|rsync)\s", re.M)
 
+_OTHER_PARSER: Final = re.compile(rb"HfArgumentParser|TrlParser|parse_known_args|\badd_dataclass\b")
+"""Parsers whose options are declared elsewhere, or that pass over those that they do not know."""
+
 
 class Earlier(Frozen):
     """A launch that writes into the folder before another one does."""
@@ -84,7 +87,7 @@ class SameFolder:
             found = self._own(script) if main.document is script else self._naming(script, main, repository)
             launches = (_Launch(*one) for one in found if _is_run(one[2]))
             ordered = sorted(launches, key=lambda one: one.invocation.number)
-            self._launches[key] = tuple(one for one in ordered if one.trains and one.folder and not one.is_moved)
+            self._launches[key] = tuple(one for one in ordered if one.counts)
         return self._launches[key]
 
     def _own(self, script: ShellDocument) -> Iterator[_Parts]:
@@ -119,7 +122,8 @@ class _Launch:
         self.is_own = config.document is script
         reading = frameworks.read_fields(config, frameworks.load(config.framework), *_OUTPUT, "model.id")
         outputs = _names(config.framework, _OUTPUT)
-        self._outputs = frozenset[str]().union(*outputs.values())
+        keys = frozenset[str]().union(*outputs.values())
+        self._outputs = keys.union(_options(config, keys))
         self._resuming = frozenset[str]().union(*_names(config.framework, _RESUMING).values())
         path = reading.get(next((field for field in _OUTPUT if outputs[field]), _OUTPUT[-1]))
         self.folder = ""
@@ -127,6 +131,20 @@ class _Launch:
         if isinstance(path, str) and path:
             self.folder = os.path.normpath(os.path.join(folder_of(script, invocation), path))
         self._model = str(reading.get("model.id"))
+
+    @property
+    def counts(self) -> bool:
+        """Whether it trains, and where it writes is known."""
+        return bool(self.trains and self.folder and not self.is_moved and not self.is_refused)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the parser of a Python file lacks an option that it is given: the script is of another time."""
+        source = self.config.document.source
+        if self.config.document.syntax != "python" or b"argparse" not in source or _OTHER_PARSER.search(source):
+            return False
+        given = (word.text.lstrip("-").partition("=")[0] for word in self.words if word.text.startswith("--"))
+        return any(name.replace("-", "_").encode() not in source.replace(b"-", b"_") for name in given)
 
     @property
     def trains(self) -> bool:
@@ -179,6 +197,13 @@ def _names(framework: str, fields: tuple[Field, ...]) -> Mapping[Field, frozense
         field: frozenset(_last(route[-1]) for lens in lenses if field in lens.fields for route in lens.keys[field])
         for field in fields
     }
+
+
+def _options(config: Config, keys: frozenset[str]) -> Iterator[str]:
+    """The options of a Python file whose values some of its settings have, by their names."""
+    for key in keys if config.document.syntax == "python" else ():
+        node = config.document.node((*config.root, key))
+        yield from (_last(step.text) for step in getattr(node, "how", ()) if step.kind == "option")
 
 
 def _is_run(invocation: Invocation) -> bool:
