@@ -26,6 +26,7 @@ from cfglint_train.plan.origin import Origin, Place, Value
 from cfglint_train.plan.reading import Reading, merged
 from cfglint_train.plan.releases import Releases
 from cfglint_train.project.other_releases import RELEASE, Elsewhere, elsewhere
+from cfglint_train.project.user_facts import IN_SIGHT
 from cfglint_train.project.written_ranks import written_ranks
 
 if TYPE_CHECKING:
@@ -327,6 +328,8 @@ def assemble(parts: Parts) -> Run:
     if parts.sharding is not None and reading.origin("parallel.strategy") is None:
         reading.put("parallel.strategy", *parts.sharding)
     for field, value in parts.facts.items():
+        if field == _GPUS and _uses_fewer(parts, reading, value):
+            continue
         reading.put(field, value.value, value.origin)
         differing.pop(field, None)
     for one in parts.unresolved:
@@ -345,6 +348,23 @@ def assemble(parts: Parts) -> Run:
         run = _inferred(run.parts, reading, architecture)
     run.problem = problem
     return run
+
+
+_GPUS: Final[Field] = "launch.gpus_per_node"
+
+
+def _uses_fewer(parts: Parts, reading: Reading, offered: Value) -> bool:
+    """Whether the launcher's file or option asks for fewer processes than its script has GPUs for, as where an engine
+    of vLLM gets the last one.
+
+    Source: accelerate 1.15.0 commands/launch.py (_validate_launch_command): the number is that of the option, else of
+    the file, and only without both that of the GPUs in sight.
+    """
+    asked = reading.values.get(_GPUS)
+    if asked is None or asked.value is None or asked.origin.framework not in parts.companions:
+        return False
+    fewer = offered.value is not None and bool(asked.value < offered.value)
+    return fewer and offered.origin.key in IN_SIGHT and reading.stated(_GPUS)
 
 
 def _adopted(

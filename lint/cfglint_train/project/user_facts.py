@@ -17,6 +17,9 @@ from cfglint_train.plan.origin import Origin, Value
 CLUSTER_FACTS: Final[Mapping[str, Field]] = {"nodes": "launch.nodes", "gpus-per-node": "launch.gpus_per_node"}
 """Facts that plan fields hold."""
 
+IN_SIGHT: Final = frozenset(("CUDA_VISIBLE_DEVICES", "--gpus-per-node", "--gres", "--gpus", "-G"))
+"""By these a script says how many GPUs its programs may use; how many they do use is for the launcher to say."""
+
 HARDWARE_FACTS: Final = (*CLUSTER_FACTS, "gpu", "gpu-memory", "host-memory", "disk")
 _COUNTS: Final = ("nodes", "gpus-per-node")
 
