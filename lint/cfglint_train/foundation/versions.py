@@ -126,6 +126,13 @@ def is_final(release: str) -> bool:
     return release_key(release)[1] >= 0
 
 
+def around(release: str) -> tuple[str, ...]:
+    """A release and, of a pre-release or development version, the final one that it becomes: what changes between the
+    last final release and that one may have changed before it or after it.
+    """
+    return (release,) if is_final(release) else (release, ".".join(map(str, _numbers(release))))
+
+
 def public(release: str) -> str:
     """A release without its local label (`2.6.0+cu124` is 2.6.0 built in another way)."""
     return release.partition("+")[0].removeprefix("v")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cfglint_train.documents.lines import LinesDocument
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import TYPE_CHECKING
-from cfglint_train.foundation.versions import Constraint
+from cfglint_train.foundation.versions import Constraint, around
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.requires import requires
 from cfglint_train.plan.origin import Place
@@ -25,8 +25,9 @@ def exclusions(framework: Framework, stated: ReleaseStatements) -> Iterator[Excl
     own = _pinned(stated, package)
     if own is None or framework.keys is None:
         return
-    known = (own.constraint.exact,) if own.constraint.exact is not None else framework.keys.vocabulary.releases
-    releases = [release for release in known if own.constraint.allows(release)]
+    exact = own.constraint.exact
+    known = framework.keys.vocabulary.releases if exact is None else around(exact)
+    releases = [release for release in known if exact is not None or own.constraint.allows(release)]
     for other in stated.pins:
         pinned = _pinned(stated, other)
         if other == package or pinned is None or _resolved(own, pinned):
@@ -37,7 +38,7 @@ def exclusions(framework: Framework, stated: ReleaseStatements) -> Iterator[Excl
                 other,
                 str(pinned.constraint),
                 _place(pinned.pins[0], stated),
-                releases[-1],
+                exact or releases[-1],
                 str(asked[-1]),
                 _place(own.pins[0], stated),
             )

@@ -15,10 +15,10 @@ from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING
-from cfglint_train.foundation.versions import Constraint, is_final, release_key
+from cfglint_train.foundation.versions import Constraint, around, is_final, release_key
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.registry import packages, vocabulary_of
-from cfglint_train.frameworks.requires import requires
+from cfglint_train.frameworks.requires import Requires, requires
 from cfglint_train.plan.releases import Best, Releases, Window
 from cfglint_train.project.release_statements import ReleaseStatements
 
@@ -190,7 +190,7 @@ def _releases(package: str, host: str, own: tuple[str, ...], chosen: str) -> tup
     if name is not None:
         vocabulary = load(name)
         known.update(vocabulary.packages.get(package, vocabulary.releases))
-    asked = [requires(host, release) for release in own]
+    asked = _asked(host, own)
     stated = [one.needed.get(package) or one.extras.get(package) for one in asked]
     bounds = [bound for one in stated if one is not None for _, bound in one.comparisons]
     known.update(bound for bound in bounds if not bound.endswith(".*"))
@@ -200,8 +200,13 @@ def _releases(package: str, host: str, own: tuple[str, ...], chosen: str) -> tup
 @lru_cache(maxsize=256)
 def _allowed(package: str, host: str, own: tuple[str, ...], releases: tuple[str, ...]) -> frozenset[str]:
     """Those of a package's releases that one of the host's can be installed with."""
-    asked = [requires(host, release) for release in own]
+    asked = _asked(host, own)
     return frozenset([release for release in releases if any(one.allows(package, release) for one in asked)])
+
+
+def _asked(host: str, own: tuple[str, ...]) -> list[Requires]:
+    """What the candidates of a host framework may require."""
+    return [requires(host, one) for release in own for one in around(release)]
 
 
 def _holding(
