@@ -1,8 +1,9 @@
 """MEM003 unfused-loss: logits over a large vocabulary are materialised although they need not be.
 
 ## What it does
-Fires where the loss is computed from full logits and the step does not fit or is tight (then with the severity of
-that verdict), or where the logits alone take a quarter of the GPU (then as information).
+Fires where the loss is computed from full logits and the logits alone take a quarter of the GPU, or the step fits
+only with a fused loss: with the severity of the verdict where the step does not fit or is tight, as information where
+it fits.
 
 ## Why is this bad?
 Cross-entropy over full logits costs up to 12 bytes x tokens x vocabulary in the backward pass: with a vocabulary of
@@ -73,8 +74,8 @@ def check(run: Run) -> Iterator[Report]:
     if judgement is None:
         return
     logits = sum(size for component, size in judgement.budget.sizes if component is LOGITS)
-    fits = judgement.verdict == "fits"
-    if fits and logits < _SHARE * judgement.capacity:
+    fits, few = judgement.verdict == "fits", logits < _SHARE * judgement.capacity
+    if fits and few:
         return
     from cfglint_train.fitting import words  # with the fixer, and only where something is wrong
     from cfglint_train.fitting.moves import of_field
@@ -84,6 +85,8 @@ def check(run: Run) -> Iterator[Report]:
         return
     after = judge(run.changed(move.changes), "gpu", STEP)
     if after is None or after.budget.expected >= judgement.budget.expected:
+        return
+    if few and after.verdict == judgement.verdict:
         return
     where = (
         f"logits take {gib(logits)} of the {gib(judgement.budget.expected)} in {judgement.phase.title}"
