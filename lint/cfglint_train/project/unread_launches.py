@@ -1,7 +1,7 @@
 """Commands that train a language model with a program that no framework reads: their runs are not checked.
 
 Only what a command itself shows counts: that it trains (an option such as `--learning_rate`, or the program's name),
-and that it trains a language model (an option that names one, or the files of DeepSpeed and accelerate).
+and that it trains a language model (an option that names or adapts one, or the files of DeepSpeed and accelerate).
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from cfglint_train.project.examples import examples
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.sources import Sources
 
-_MODEL: Final = re.compile(r"(?:\w+_)?(?:base_model|model_(?:id|name|name_or_id|name_or_path|path))")
-"""Options that name a model."""
+_MODEL: Final = re.compile(
+    r"(?:\w+_)?(?:base_model|model_(?:id|name|name_or_id|name_or_path|path))|lora_(?:alpha|r|rank)"
+)
+"""Options that name a model, or that adapt one."""
 _TRAINING: Final = frozenset((
     "deepspeed", "deepspeed_config", "epochs", "gradient_accumulation_steps", "learning_rate", "lr",
     "lr_scheduler_type", "max_steps", "micro_batch_size", "num_epochs", "num_train_epochs",
@@ -48,44 +50,60 @@ def unread_launches(
     for one in document.invocations:
         if one.number in launching or one.program in met or not _trains_a_model(document, one):
             continue
-        if of_program(one.program) is not None:
+        name, known = _name(one), one.head[-1].known
+        if of_program(name) is not None:
             continue
         file = _file(document, one, sources, index)
         given = [path for path in _given(document, one, sources) if path is not None]
-        if any(reads(path) for path in (*given, *_training(file, sources, index))):
+        likely = () if known or file is not None else index.named(os.path.basename(name))
+        if any(reads(path) for path in (*given, *_training(file, sources, index), *likely)):
             continue
         met.add(one.program)
-        place = document.position((one.head[-1].span if one.head else one.span).start)
-        if file is None and one.program.endswith(".py"):
-            yield place, f"run not checked: `{one.program}`, which it starts, was not found"
+        place = document.position(one.head[-1].span.start)
+        if file is None and not likely and one.program.endswith(".py"):
+            yield place, f"run not checked: `{name}`, which it starts, was not found"
         elif given:
-            name = os.path.relpath(given[0]) if os.path.isabs(given[0]) else given[0]
-            yield place, f"run not checked: `{one.program}` takes its settings from `{name}`, which no framework reads"
+            of = os.path.relpath(given[0]) if os.path.isabs(given[0]) else given[0]
+            yield place, f"run not checked: `{name}` takes its settings from `{of}`, which no framework reads"
         else:
-            yield place, f"run not checked: nothing that cfglint reads is in `{one.program}`"
+            yield place, f"run not checked: nothing that cfglint reads is in `{name}`"
 
 
 def _trains_a_model(document: ShellDocument, one: Invocation) -> bool:
     """Whether an invocation shows that it trains a language model."""
-    if not one.head or not one.head[-1].known or not program(document, one).python:
+    if not one.head or not _name(one) or not program(document, one).python:
         return False
     own = _options(one)
     if not (own & _TRAINING or trains(program(document, one))):
         return False
-    names_model = any(_MODEL.fullmatch(option) for option in own)
-    return bool(
-        own & _OF_DEEPSPEED or (names_model and own & _TRAINING) or any(map(may_shard, document.enclosing(one)))
-    )
+    of_model = any(_MODEL.fullmatch(option) for option in own)
+    return bool(own & _OF_DEEPSPEED or (of_model and own & _TRAINING) or any(map(may_shard, document.enclosing(one))))
+
+
+def _name(one: Invocation) -> str:
+    """What an invocation starts: of a path in a folder that cannot be determined, the part behind that; else empty."""
+    if one.head[-1].known:
+        return one.program
+    *before, last = one.head[-1].fragments or (None,)
+    if last is None or last.why or last.optional or not before:
+        return ""
+    folder, slash, name = last.text.decode("utf-8", "replace").partition("/")
+    return name if slash and not folder else ""
+
+
+_SETTING: Final = re.compile(r"\+{0,2}(?:[\w/@-]+\.)*([a-z]\w*)=")
+"""`optim.lr=1e-5`: a setting of Hydra or OmegaConf, by its own name."""
 
 
 def _options(one: Invocation) -> frozenset[str]:
-    return frozenset((entry.name or "").lstrip("-").replace("-", "_") for entry in one.entries)
+    settings = [match[1] for word in one.words if (match := _SETTING.match(word.text)) is not None]
+    return frozenset([*((entry.name or "").lstrip("-").replace("-", "_") for entry in one.entries), *settings])
 
 
 def _file(document: ShellDocument, one: Invocation, sources: Sources, index: RepositoryIndex) -> str | None:
     """The Python file that an invocation starts by its path or as a module; None where the repository has none."""
     module = one.program.replace(".", "/")
-    names = (one.program,) if one.program.endswith(".py") else (f"{module}.py", f"{module}/__main__.py")
+    names = (_name(one),) if one.program.endswith(".py") else (f"{module}.py", f"{module}/__main__.py")
     for name in names:
         found = sources.find(os.path.join(folder_of(document, one), name), document.path)
         if found is not None:
