@@ -36,6 +36,8 @@ _OF_DEEPSPEED: Final = frozenset((
 ))  # fmt: skip
 """Options that name DeepSpeed's file, or that programs built around it have (DeepSpeed-Chat, OpenRLHF)."""
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
+_SETTINGS: Final = re.compile(r"conf|cfg|arg|param|setting|recipe")
+"""In the name of an option that takes settings: a file of JSON may as well be data."""
 
 
 def unread_launches(
@@ -133,11 +135,14 @@ def _training(file: str | None, sources: Sources, index: RepositoryIndex) -> Ite
 
 
 def _given(document: ShellDocument, one: Invocation, sources: Sources) -> Iterator[str | None]:
-    """The files that an invocation is given as settings, but for those of DeepSpeed."""
-    flags = zip(one.flags, one.entries, strict=True)
-    of_deepspeed = {value for flag, entry in flags if _is_deepspeed(entry.name) for value in flag.values}
+    """The files that an invocation is given as settings, but for those of DeepSpeed and for data (`--train_file`)."""
+    flags = list(zip(one.flags, one.entries, strict=True))
+    other = {value for flag, entry in flags if _is_deepspeed(entry.name) for value in flag.values}
+    data = {value for flag, entry in flags if not _SETTINGS.search(entry.name or "") for value in flag.values}
     for index, word in enumerate(one.words):
-        if index not in of_deepspeed and word.known and _CONFIGURATION.search(word.text):
+        if index in other or (index in data and word.text.endswith(".json")):
+            continue
+        if word.known and _CONFIGURATION.search(word.text):
             yield sources.find(os.path.join(folder_of(document, one), word.text.rpartition("=")[2]), document.path)
 
 
