@@ -24,6 +24,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, Lens, spelled
+from cfglint_train.frameworks.taken import refusal
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 from cfglint_train.plan.reading import changed
@@ -106,9 +107,14 @@ def edited(run: Run | None, fix: Fix) -> Written:
 def changes_of(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, Change]]:
     """The changes of keys that give fields new values, each with the configuration that has the key.
 
-    Raises CannotEdit.
+    Raises CannotEdit, also for a key that the release that counts does not have.
     """
-    return [(config, one) for config, lens, values in by_lens(run, changes) for one in lens.write(config, values)]
+    found = [(config, one) for config, lens, values in by_lens(run, changes) for one in lens.write(config, values)]
+    for config, one in found:
+        why = refusal(config, one)
+        if why:
+            raise CannotEdit(why)
+    return found
 
 
 def _placed(config: Config, change: Change) -> tuple[Document, list[Change]]:

@@ -29,10 +29,11 @@ _WHOLE: Final = ("max_length", "max_seq_length")
 
 def length_key(config: Config) -> str:
     """The key that limits whole sequences at the release."""
-    given = next((one for one in _WHOLE if config.get(one) is not None), None)
+    former = trainer_of(config) == "sft" and before(config, "0.20")  # from 0.16 on, where both are stated
+    given = next((one for one in (reversed(_WHOLE) if former else _WHOLE) if config.get(one) is not None), None)
     if given is not None:
         return given
-    return "max_seq_length" if trainer_of(config) == "sft" and before(config, "0.16") else "max_length"
+    return "max_seq_length" if former and before(config, "0.16") else "max_length"
 
 
 def _read_length(config: Config) -> Iterator[Triple]:

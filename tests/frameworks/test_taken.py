@@ -1,0 +1,120 @@
+"""What a fix writes is a key that the run's release has: a law of every framework's lenses, at releases old and new."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from cfglint_rules.vocabulary.survey import survey, unusual
+from cfglint_train.documents.document import CannotEdit
+from cfglint_train.findings.draft import key_changes
+from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.taken import refusal
+from tests.frameworks.test_read_only import MORE, changes, reasons
+from tests.support.laws import lens_of, written
+from tests.support.linting import runs_in, runs_of_fixtures
+
+RELEASES = 6
+"""Releases of each framework, spread over all that are known."""
+SAMPLES = 8
+"""Configurations of each."""
+LACKING = ("not yet", "removed", "renamed")
+VALUES = 3
+"""New values of a field."""
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Config]]:
+    """Configurations by framework, those of launches that state settings left out."""
+    more = tmp_path_factory.mktemp("more")
+    for name, text in MORE.items():
+        (more / name).write_text(text)
+    found = defaultdict(list)
+    for run in [*runs_in(more), *runs_of_fixtures()]:
+        for config in run.configs:
+            if not config.overrides and len(found[config.framework]) < SAMPLES:
+                found[config.framework].append(config)
+    return found
+
+
+def spread(releases: tuple[str, ...]) -> Iterator[str]:
+    yield from dict.fromkeys(releases[number * (len(releases) - 1) // (RELEASES - 1)] for number in range(RELEASES))
+
+
+def odd(before: Config, after: Config) -> set[str]:
+    """The keys that are new and that the release does not have."""
+    lacking = {one.name for one in unusual(after) if one.status is None or one.status.kind in LACKING}
+    return lacking - {one.name for one in survey(before)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", listed())
+def test_no_lens_writes_a_key_that_the_release_lacks(name, samples):
+    framework = frameworks.load(name)
+    if framework.keys is None:
+        pytest.skip("it has no vocabulary")
+    tried = refused = 0
+    for release in spread(framework.keys.vocabulary.releases):
+        for config in samples[name]:
+            there = config.at(framework.listed.package, release)
+            there.vocabulary = None  # fixtures have copies of OLMo
+            for field in {field for lens in framework.lenses for field in lens.fields} - reasons(name).keys():
+                lens = lens_of(there, field)
+                for change in list(changes(there, lens, field, []))[:VALUES]:
+                    try:
+                        keys = lens.write(there, change)
+                        after = written(there, change)
+                    except CannotEdit:
+                        continue
+                    tried += 1
+                    if any(refusal(there, key) for key in keys):
+                        refused += 1
+                    else:
+                        assert odd(there, after) == set(), (release, config.document.path, change)
+    assert tried > refused
+
+
+RECIPE = """\
+# cfglint: trl={}
+model_name_or_path: meta-llama/Llama-3.1-8B
+dataset_name: acme/samples
+packing: true
+bf16: true
+learning_rate: 1.0e-5
+{}"""
+SCRIPT = """\
+# cfglint: trl={}
+from trl import SFTConfig, SFTTrainer
+
+args = SFTConfig(output_dir="out"{})
+SFTTrainer(model="meta-llama/Llama-3.1-8B", args=args, train_dataset=samples).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("release", "stated", "key"),
+    [
+        ("0.12.2", "", "max_seq_length"),
+        ("0.15.2", "", "max_seq_length"),
+        ("0.16.1", "", "max_length"),
+        ("1.16.0", "", "max_length"),
+        ("0.19.1", "max_seq_length", "max_seq_length"),
+        ("1.16.0", "max_seq_length", None),
+        ("0.12.2", "max_length", None),
+    ],
+)
+@pytest.mark.parametrize(("name", "text"), [("run.yaml", RECIPE), ("run.py", SCRIPT)])
+def test_the_length_is_written_as_the_release_spells_it_or_not_at_all(tmp_path, name, text, release, stated, key):
+    given = (", {}=8192" if name == "run.py" else "{}: 8192\n").format(stated) if stated else ""
+    (tmp_path / name).write_text(text.format(release, given))
+    [run] = runs_in(tmp_path)
+    changes = {"sequence.length": 512}
+    if key is None:
+        with pytest.raises(CannotEdit, match=f"^TRL {release} has no `{stated}`$"):
+            key_changes(run, changes)
+    else:
+        assert [change.route[-1] for _, made in key_changes(run, changes) for change in made] == [key]
