@@ -33,6 +33,18 @@ COMPARISONS = {
 TABLES = {"lint/cfglint_train/evidence/peers.py"}
 
 
+def imported(tree: ast.Module) -> Iterator[str]:
+    """The folders of frameworks that a module imports from."""
+    for node in ast.walk(tree):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            modules = [f"{node.module}.{alias.name}" for alias in node.names]
+        for module in modules:
+            package, _, below = module.partition(".frameworks.")
+            if package == "cfglint_train" and below.partition(".")[0] in NAMES:
+                yield below.partition(".")[0]
+
+
 def names_in(node: ast.AST) -> set[str]:
     return {
         one.value
@@ -67,6 +79,7 @@ def test_no_framework_is_compared_with_or_listed(path: Path) -> None:
     tree, name = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(ROOT).as_posix()
     assert len(list(comparisons(tree))) <= COMPARISONS.get(name, 0)
     assert name in TABLES or not list(tables(tree))
+    assert list(imported(tree)) == []
 
 
 def test_exceptions_are_few_and_needed() -> None:
@@ -82,6 +95,9 @@ def test_a_comparison_is_found() -> None:
     assert list(comparisons(ast.parse("config.framework != 'axolotl'")))
     assert list(comparisons(ast.parse("config.framework in ('olmo', 'x')")))
     assert list(tables(ast.parse("{'olmo': 1, 'axolotl': 2}")))
+    assert list(imported(ast.parse("from cfglint_train.frameworks.olmo.lenses import LENSES"))) == ["olmo"]
+    assert list(imported(ast.parse("from cfglint_train.frameworks import olmo, framework"))) == ["olmo"]
+    assert list(imported(ast.parse("def f():\n import cfglint_train.frameworks.olmo"))) == ["olmo"]
 
 
 GUIDE = ROOT / "docs" / "contributing" / "framework.md"

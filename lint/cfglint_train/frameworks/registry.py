@@ -15,6 +15,7 @@ A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework
   the word behind it; absent: the keys alone decide.
 - `launches`: the program that takes its file as an option, where it is the file of a launcher.
 - `modules`: the package of which every module is an entry point of the vocabulary; absent: it has others, too.
+- `replaced_by`: packages that put other trainers in the place of its own as a script imports them.
 - `rules`: codes of the rules that apply only to frameworks that name them.
 
 `packages.json` has the packages that no framework is.
@@ -67,6 +68,7 @@ class Listed(Frozen):
     modules: str | None
     entries: tuple[str, ...]
     trains: str | None
+    replaced_by: tuple[str, ...]
     rules: frozenset[str]
     folder: str
 
@@ -130,6 +132,7 @@ def _listed(name: str, folder: str, content: Mapping[str, Any]) -> Listed:
         content.get("modules"),
         tuple(content.get("entries", ())),
         content.get("trains"),
+        tuple(content.get("replaced_by", ())),
         frozenset(content.get("rules", ())),
         folder,
     )

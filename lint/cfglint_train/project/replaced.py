@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.trl.script_runs import REPLACING
 from cfglint_train.project.index import MAX_SCRIPT, RepositoryIndex
 
 _IMPORT: Final = rb"^[ \t]*(?:from[ \t]+(?:[\w.]*\.)?%s(?:\.\w+)*[ \t]+import\b|import[ \t]+(?:[\w.]*\.)?%s\b)"
 """An import of a module, or from it; at the start of a line."""
 
 
-def replacing(path: str, index: RepositoryIndex) -> str:
-    """The package that the programs which import a Python file import before it; empty where there is none."""
+def replacing(path: str, index: RepositoryIndex, packages: Iterable[str]) -> str:
+    """The one among some packages that the programs which import a Python file import before it; empty where there is
+    none.
+    """
     module = os.path.splitext(os.path.basename(path))[0]
     importing, own = _importing(module), regular_files.tidy(os.path.abspath(path))
-    for package in REPLACING:
+    for package in packages:
         first = _importing(package)
         for program in index.pythons_having((package,), module):
             if program == own:

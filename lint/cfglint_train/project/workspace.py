@@ -135,7 +135,7 @@ class Workspace:
         if not found:
             self.documents.skip(document.path, "its keys belong to no known configuration", document.source)
             return []
-        replacing = self._replacing(document)
+        replacing = self._replacing(document, name)
         if replacing:
             self.documents.skip(document.path, f"{replacing} replaces its trainers", tool=replacing)
             return []
@@ -167,13 +167,14 @@ class Workspace:
             self._settle(config, stated)
         return configs
 
-    def _replacing(self, document: Document) -> str:
+    def _replacing(self, document: Document, name: str) -> str:
         """The package that replaces what a Python file trains with; empty where there is none."""
-        if document.syntax != "python" or not self.sources.roots.around(document.path)[1]:
+        packages = listed()[name].replaced_by
+        if not packages or document.syntax != "python" or not self.sources.roots.around(document.path)[1]:
             return ""
         from cfglint_train.project.replaced import replacing
 
-        return replacing(document.path, self.repositories.index(document.path))
+        return replacing(document.path, self.repositories.index(document.path), packages)
 
     def _own_reader(self, framework: frameworks.Framework, document: Document) -> str:
         """The program of the repository that reads a file with keys of a library's; empty where the library may."""

@@ -8,6 +8,7 @@ operator. A setting whose value is unknown fails every test (`clauses.holding` e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.documents.document import MISSING
@@ -71,6 +72,10 @@ def _contains(value: Any, parts: list[str]) -> bool:
     return isinstance(value, str) and any(part in value.lower() for part in parts)
 
 
+def _matches(value: Any, pattern: str) -> bool:
+    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
 def _lists(value: Any, endings: list[str]) -> bool:
     if not isinstance(value, (list, tuple)):  # a list of the file, or a field of the plan
         return False
@@ -94,6 +99,8 @@ OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "above": lambda value, limit: _is_number(value) and value > limit,
     "below": lambda value, limit: _is_number(value) and value < limit,
     "containing": _contains,
+    "matching": _matches,
+    "only": lambda value, test: isinstance(value, list) and len(value) == 1 and passes(test, value[0]),
     "listing": _lists,
     "more-than": lambda value, limit: (_count(value) or 0) > limit,
     "not": lambda value, test: not passes(test, value),

@@ -2,8 +2,8 @@
 
 A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of: `@ranks`, the number of GPUs;
 `@eval_batch`, the sequences of an evaluation step on all of them; `@capability`, the compute capability of the stated
-GPU; `@host`, the framework of the run's main configuration; `@release`, the release that counts for this
-configuration.
+GPU; `@host`, the framework of the run's main configuration; `@trainer`, whether that runs the Trainer of transformers;
+`@release`, the release that counts for this configuration; `@syntax`, that of its file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
 from cfglint_train.project.run import Run
 
-_DERIVED: Final = frozenset(("@ranks", "@eval_batch", "@capability", "@host", "@release"))
+_DERIVED: Final = frozenset(("@ranks", "@eval_batch", "@capability", "@host", "@trainer", "@release", "@syntax"))
 """Names that are neither keys nor fields of the plan."""
 
 
@@ -50,6 +50,8 @@ class Settings:
     def _value(self, name: str) -> Any:
         if name == "@release":
             return target(self.config).release
+        if name == "@syntax":
+            return self.config.document.syntax
         if name.startswith("@"):
             return Unknown("the run") if self.run is None else _told(self.run, name)
         if self._given is not None and not name.startswith("-") and name.partition(".")[0] not in self._given:
@@ -135,5 +137,7 @@ def _told(run: Run, name: str) -> Any:
         return _capability(run)
     if name == "@host":
         return run.main.framework
+    if name == "@trainer":
+        return run.framework.runs_trainer
     value = run.plan.get(named(name[1:]))
     return Unknown(name[1:]) if value is None else value

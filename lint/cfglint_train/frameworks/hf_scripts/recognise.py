@@ -44,7 +44,7 @@ def recognise(document: Document) -> list[Found]:
         return []
     if "trl" in modules and makes_trainer(document, TRAINERS):
         return []
-    replacing = replaced_by(modules)
+    replacing = replaced_by(modules, "hf_scripts")
     if replacing is not None:
         return [Found((), _SCORE, f"{replacing} replaces the Trainer", "other")]
     if not makes_trainer(document, HF_TRAINERS):

@@ -9,18 +9,16 @@ from cfglint_train.documents.python.class_variables import calls_by_variable
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.script import callee
 from cfglint_train.documents.python.tree import Record, Value
-from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks.framework import Found
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.registry import listed
 from cfglint_train.frameworks.trl.script_names import TRAINERS
 
 if TYPE_CHECKING:
     import ast
 
     from cfglint_train.frameworks.trl.script import Settings
-
-REPLACING: Final = ("unsloth",)
-"""Packages that replace trainers and their arguments by others as they are imported."""
 
 
 def scripts(document: Document) -> list[Found]:
@@ -34,7 +32,7 @@ def scripts(document: Document) -> list[Found]:
         if not other:
             return []
         return [Found((), 60, f"no rule covers TRL's {other}", "unread", document.span(document.calls(other)[0]))]
-    replacing = replaced_by(modules)
+    replacing = replaced_by(modules, "trl")
     if replacing is not None:
         return [Found((), 60, f"{replacing} replaces TRL's trainers", "other")]
     found = prepare(document)
@@ -73,9 +71,9 @@ def packages(document: PythonDocument) -> set[str]:
     return {name.partition(".")[0] for name in document.imports()}
 
 
-def replaced_by(modules: set[str]) -> str | None:
-    """The package among some that replaces trainers."""
-    return next((name for name in REPLACING if name in modules), None)
+def replaced_by(modules: set[str], framework: str) -> str | None:
+    """The package among some that replaces the trainers of a framework."""
+    return next((name for name in listed()[framework].replaced_by if name in modules), None)
 
 
 def prepare(document: Document, plain: bool = False) -> list[Settings]:
