@@ -85,6 +85,9 @@ def test_the_trainer_by_the_launch(tmp_path, command):
         (SFT, "1.16.0", "sequence.length", 1024),
         (SFT + "max_seq_length: 2048\n", "0.19.1", "sequence.length", 2048),
         (SFT, "0.12.2", "sequence.length", 1024),
+        (SFT + "max_seq_length: 2048\nmax_length: 512\n", "0.19.1", "sequence.length", 2048),
+        (SFT + "max_seq_length: 2048\nmax_length: 512\n", "0.12.2", "sequence.length", 2048),
+        (SFT + "max_seq_length: 2048\nmax_length: 512\n", "0.24.0", "sequence.length", 512),
         (SFT + "max_seq_length: null\n", "0.12.2", "sequence.length", 1024),
         (SFT + "max_length: null\n", "0.24.0", "sequence.length", None),
         (SFT.replace("packing", "reference_free"), "0.12.2", "sequence.length", 512),
@@ -233,3 +236,41 @@ def test_writing_what_is_read_changes_nothing(fixtures):
 def test_what_is_written_is_read(fixtures, changes):
     """Whatever cannot be written says why."""
     assert [run for run in fixtures if laws.put_get(run.main, changes) is not None]
+
+
+@pytest.mark.parametrize(
+    ("written", "targets"),
+    [
+        ("[q_proj, v_proj]", ("q_proj", "v_proj")),
+        ("all-linear", ("all-linear",)),
+        ("[ALL-LINEAR]", ("all-linear",)),
+        ("lm_head", ("lm_head",)),
+        ("'.*_proj'", None),
+        ("['.*_proj']", None),
+        ("[q_proj]", None),
+        ("q_proj,v_proj", None),
+    ],
+)
+def test_targets_of_an_adapter_as_peft_gets_them(written, targets):
+    """A text is a pattern over whole paths; `ModelConfig` takes a list of one apart."""
+    config = config_of("trl", SFT + f"use_peft: true\nlora_target_modules: {written}\n", trl="1.16.0")
+    assert laws.read(config).get("method.lora_targets") == targets
+
+
+@pytest.mark.parametrize("given", ["--config r.yaml", "--model_name_or_path Qwen/Qwen2.5-7B --dataset_name x/y"])
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("orpo", "`trl` has no command `orpo`"),
+        ("cpo", "`trl` has no command `cpo`"),
+        ("distillation", "no rule covers `trl distillation`"),
+        ("chat", None),
+        ("vllm-serve", None),
+    ],
+)
+def test_commands_that_are_not_read_are_named(tmp_path, command, why, given):
+    """The commands are those of trl 0.9.2 to 1.16.0; ORPO and CPO have scripts alone."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "run.sh").write_text(f"trl {command} {given} --learning_rate 1e-6 --beta 0.1 --output_dir out\n")
+    found = [one.message for one in lint(tmp_path, options(("CHK005", "MEM", "CHK001"))).findings]
+    assert found == ([] if why is None else [f"run not checked: {why}"])

@@ -127,10 +127,14 @@ def script(over: dict) -> str:
     """A script of the Trainer with some settings, those of the model at the call that takes them."""
     given = {name: value for name, value in over.items() if value is not None}
     quantized = {name: given.pop(name) for name in ("load_in_4bit", "load_in_8bit") if name in given}
+    adapted = {name.removeprefix("lora_"): given.pop(name) for name in tuple(given) if name.startswith("lora_")}
+    with_adapter = f"model = get_peft_model(model, LoraConfig({_keywords(adapted)}))\n"
     return (
+        "from peft import LoraConfig, get_peft_model\n"
         "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments\n"
         f"quantized = BitsAndBytesConfig({_keywords(quantized)})\n"
         'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", quantization_config=quantized)\n'
+        f"{with_adapter if given.pop('use_peft', False) else ''}"
         f"Trainer(model, TrainingArguments({_keywords({'output_dir': 'out', **given})}))\n"
     )
 

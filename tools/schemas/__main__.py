@@ -52,6 +52,7 @@ FRAMEWORKS: Final[dict[str, tuple[Package, ...]]] = {
         Package("transformers", "transformers", "4.41.0", minors=True),
     ),
     "transformers": (Package("transformers", "transformers", "4.26.0", minors=True),),
+    "peft": (Package("peft", "peft", "0.4.0", minors=True),),
 }
 
 

@@ -83,6 +83,8 @@ class Handed(Frozen):
     rewrite: Rewrite | None = None
     """How the script would say it at the release that counts."""
     help: str | None = None
+    package: str | None = None
+    """The package that it is handed to; None: the framework's own."""
 
 
 class Launched(Frozen):

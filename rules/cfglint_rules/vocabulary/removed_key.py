@@ -6,7 +6,7 @@ that made the difference and what becomes of the old name: refused, dropped, or 
 still work, or that one of the releases in question still takes, are listed once per file. Keys that no release takes
 together are reported once, with the release that takes most of them. An OpenRLHF script without a stated release is
 reported once where newer releases would refuse it. Keywords that only older trainers of TRL took (`tokenizer`,
-`max_seq_length`) are reported as well.
+`max_seq_length`) are reported as well, and keywords of `LoraConfig` that the pinned PEFT does not have yet.
 
 ## Why is this bad?
 A renamed key is either refused at launch or, in axolotl, silently ignored, and the run goes on with the
@@ -44,7 +44,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.across import FINE, Across, everywhere, fact_at, fate, grounds, window_of
 from cfglint_rules.vocabulary.clauses import dotted, refusals_of
-from cfglint_rules.vocabulary.handed import reports
+from cfglint_rules.vocabulary.handed import gone as handed
 from cfglint_rules.vocabulary.launched import Given, given
 from cfglint_rules.vocabulary.moves import may_move, moved
 from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, survey, target, unusual, vocabulary
@@ -89,7 +89,7 @@ def check(config: Config) -> Iterator[Report]:
         return
     for one in given(config, "gone"):
         yield _launched(config, one)
-    yield from reports(config)
+    yield from handed(config)
     keys = keys_of(config)
     if keys is None:
         return

@@ -4,7 +4,7 @@
 Looks every key up in the framework's vocabulary, nested ones included, and reports those that no release has, with
 the nearest key that the target release has and what becomes of the unknown one. Anything goes below free mappings
 (`gradient_checkpointing_kwargs`), with plugins that cfglint does not know, and where a key only holds anchors for
-the rest of the file.
+the rest of the file. Of scripts, keywords of PEFT's `LoraConfig` are looked up as well.
 
 ## Why is this bad?
 axolotl drops an unknown key silently, and so does DeepSpeed at its top level: the run starts with the default
@@ -32,7 +32,8 @@ cannot be read.
 ## When it does not apply
 Where some releases in question refuse the key and others drop it, it is a warning that names them. A key that a script
 of the repository takes out or reads before the framework sees the file is its launcher's, and one that a class of the
-repository declares may be its own program's (docs/templates.md). A copy of the framework in the repository is the
+repository declares may be its own program's (docs/templates.md). With a `peft/` in the repository, keywords of
+`LoraConfig` are not looked up. A copy of the framework in the repository is the
 vocabulary. Where the repository uses another fork (a requirement that installs another repository or an unreleased
 revision, a git submodule, a patch of the installed package, a launch by a program of another name), upstream's
 vocabulary proves nothing: one piece of information lists what upstream does not take. That holds for removed keys
@@ -51,6 +52,7 @@ from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.across import FINE, everywhere, fact_at, fate, window_of
 from cfglint_rules.vocabulary.clauses import dotted, refusals_of
 from cfglint_rules.vocabulary.forked import folded
+from cfglint_rules.vocabulary.handed import unknown as handed
 from cfglint_rules.vocabulary.launched import given
 from cfglint_rules.vocabulary.moves import may_move, moved
 from cfglint_rules.vocabulary.operators import is_on
@@ -100,6 +102,7 @@ def check(config: Config) -> Iterator[Report]:
             one.releases.milder("error"),
             grounds=one.releases.grounds,
         )
+    yield from handed(config)
 
 
 def meant(config: Config) -> Iterator[tuple[Sighting, Route, tuple[Change, ...]]]:

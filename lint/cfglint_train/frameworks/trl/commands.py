@@ -19,19 +19,30 @@ _SCRIPT: Final = re.compile(rf"(?:.*/)?scripts/(?!dpo_online\.)(?:{_NAMED})(?:_\
 """TRL's scripts by the name of their trainer (`sft_vlm.py`); `dpo_online.py` is the OnlineDPOTrainer's, which has other
 settings.
 """
+_COMMANDS: Final = ("sft", "dpo", "grpo", "kto", "rloo", "reward")
+"""What `trl` trains by a command of its own, at some release (trl 0.9.2 to 1.16.0 commands/cli.py, cli.py, cli/). ORPO
+and CPO have scripts alone.
+"""
+_NO_TRAINING: Final = ("chat", "env", "vllm-serve")
+_UNRULED: Final = ("distillation",)
+"""Commands whose trainers no rule covers."""
 
 
 def commands(document: Document) -> list[Found]:
     """The commands that give the settings as options: `trl sft --model_name_or_path ...`, `scripts/dpo.py --...`.
 
-    With `--config` the recipe is the configuration, and the options override it.
+    With `--config` the recipe is the configuration, and the options override it. A command that `trl` does not have, or
+    whose trainer is not covered, is named with the reason.
     """
     assert isinstance(document, ShellDocument)
     found = []
     for one in document.invocations:
+        keys = {(entry.name or "").removeprefix("--").replace("-", "_") for entry in one.entries}
+        why = _unread(one)
+        if why and keys & {"model_name_or_path", "config"}:
+            found.append(Found((one.number,), 60, why, "unread", one.span))
         if not _starts(one):
             continue
-        keys = {(entry.name or "").removeprefix("--").replace("-", "_") for entry in one.entries}
         if "model_name_or_path" not in keys or "config" in keys or not keys & OWN or keys & FOREIGN:
             continue
         if not mostly_known(keys):
@@ -46,14 +57,29 @@ def commands(document: Document) -> list[Found]:
 def _starts(one: Invocation) -> bool:
     """Whether an invocation starts a trainer of TRL."""
     if one.program == "trl":
-        return bool(one.words) and one.words[0].known and one.words[0].text in TRAINERS
+        return _command(one) in _COMMANDS
     return _SCRIPT.fullmatch(one.program) is not None
+
+
+def _command(one: Invocation) -> str:
+    """What `trl` is asked to do; empty where a variable decides."""
+    return one.words[0].text if one.program == "trl" and one.words and one.words[0].known else ""
+
+
+def _unread(one: Invocation) -> str:
+    """Why a command of `trl` is not read; empty where it is, and where it trains nothing."""
+    command = _command(one)
+    if command in ("", *_COMMANDS, *_NO_TRAINING) or not command[0].isalpha():
+        return ""
+    return f"no rule covers `trl {command}`" if command in _UNRULED else f"`trl` has no command `{command}`"
 
 
 def read_as_keys(document: Document) -> None:
     """Read the options of the commands as keys."""
     assert isinstance(document, ShellDocument)
     for one in commands(document):
+        if one.role == "unread":
+            continue
         document.read_as(int(one.root[0]), options("trl", ANY))
 
 

@@ -64,12 +64,12 @@ class ArgumentKeys(Keys):
         return fact is None or not fact.definition.endswith(_SCRIPTS)
 
     def handed(self, config: Config) -> tuple[Handed, ...]:
-        """What a script hands to its trainer that only older ones took."""
+        """What a script hands to its trainer that only older ones took, and to PEFT that not every release takes."""
         if config.document.syntax != "python":
             return ()
-        from cfglint_train.frameworks.trl.script_keywords import handed
+        from cfglint_train.frameworks.trl import script_adapter, script_keywords
 
-        return handed(config)
+        return (*script_keywords.handed(config), *script_adapter.handed(config))
 
     def routes(self, name: str) -> tuple[Route, ...]:
         """Keys of `fsdp_config` stand there with or without their prefix."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import CannotEdit, Change, Set
@@ -59,10 +60,23 @@ def _read_words(config: Config, name: str) -> tuple[Any, Origin] | None:
     return WORDS.readable(value), config.origin(name)
 
 
+_WHOLE_PATHS: Final = re.compile(r"(?i)(?!all-linear$|lm_head$).*", re.DOTALL)
+"""Texts that PEFT takes for regular expressions over the paths of modules."""
+
+
 def _read_targets(config: Config) -> Iterator[Triple]:
     found = _read_words(config, "lora_target_modules")
-    if found is not None:
-        yield "method.lora_targets", *found
+    if found is None:
+        return
+    targets, origin = found
+    text = config.get("lora_target_modules")
+    if config.document.syntax != "python" and targets is not None and len(targets) == 1:
+        text = targets[0]  # `ModelConfig` takes a list of one apart
+    if isinstance(text, str) and _WHOLE_PATHS.fullmatch(text):
+        note = f"which modules `{text}` matches is not derived"
+        yield "method.lora_targets", None, origin._replace(note=note)
+    else:
+        yield "method.lora_targets", (text.lower(),) if isinstance(text, str) else targets, origin
 
 
 def _read_parameters(config: Config) -> Iterator[Triple]:

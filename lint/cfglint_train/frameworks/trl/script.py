@@ -34,6 +34,7 @@ from cfglint_train.frameworks.trl.script_line import (
     of_hf_trainer,
 )
 from cfglint_train.frameworks.trl.script_names import (
+    ADAPTER,
     FIELDS,
     HF_CONFIGS,
     HF_DEFAULTS,
@@ -375,7 +376,11 @@ def _put_adapter(found: Settings, made: Record, model: Record | None) -> None:
     maker = made_of_line(config)
     if maker:
         found.parts["use_peft"] = Part(None, maker, entry)
-    elif isinstance(config, Record) and class_of(config).rpartition(".")[2] == "LoraConfig" and not config.open:
+        return
+    name = class_of(config) if isinstance(config, Record) else ""
+    if name.startswith("peft.") and name.endswith(".LoraConfig"):
+        found.parts[ADAPTER] = Part(None, "", Entry(Scalar(place, ADAPTER, value=ADAPTER), config))
+    if isinstance(config, Record) and name.rpartition(".")[2] == "LoraConfig" and not config.open:
         how = tuple(step for step in config.how if step.kind == "depends")
         found.parts["use_peft"] = Part(None, "", Entry(entry.key, Value(place, True, how)))
         _put(found, config, LORA)

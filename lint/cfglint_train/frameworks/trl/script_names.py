@@ -71,6 +71,9 @@ KEYWORD: Final = "trainer."
 TRAINER: Final = "_TRAINER_"
 """The call that makes the trainer, as a part of its run."""
 
+ADAPTER: Final = "_LORA_"
+"""The call of `LoraConfig`, as a part of its run."""
+
 OLD_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "trl": {
         "tokenizer": "0.16",

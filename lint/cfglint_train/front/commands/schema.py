@@ -63,8 +63,8 @@ def schema(argv: list[str]) -> int:
     from cfglint_schemas.plain import plain
 
     context = Context(entry=entry, releases=_beside(name, release, options.transformers))
-    owner = next((own for own, one in listed().items() if one.vocabulary == name), name)
-    loader = None if options.strict else frameworks.load(owner).loader
+    owner = next((own for own, one in listed().items() if one.vocabulary == name), None)
+    loader = None if options.strict or owner is None else frameworks.load(owner).loader
     # JSON has no comments: people give some names to remarks.
     remarks = loader is not None and name in listed() and tuple(listed()[name].clues) == ("json",)
     made = plain(vocabulary, release, context, loader, remarks)
