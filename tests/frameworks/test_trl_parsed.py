@@ -13,7 +13,7 @@ from cfglint_train.frameworks.trl.recognise import recognise
 from cfglint_train.frameworks.trl.script import runs
 from cfglint_train.frameworks.trl.script_launch import line_of
 from cfglint_train.frameworks.trl.script_line import FromLine
-from tests.support.linting import runs_in
+from tests.support.linting import lint, options, runs_in
 
 MODEL = "Qwen/Qwen2.5-7B"
 IMPORTS = """\
@@ -135,6 +135,38 @@ def test_the_docstring_shows_a_launch(tmp_path: Path) -> None:
     place = run.origin("model.id").place  # type: ignore[union-attr]
     assert place is not None
     assert place.document.position(place.span.start).line == 6
+
+
+def test_a_launcher_alone_on_its_line_of_the_docstring_goes_on_in_the_next(tmp_path: Path) -> None:
+    """As sft_vlm.py of trl 0.12.2 to 0.21.0 has it."""
+    (tmp_path / ".git").mkdir()
+    shown = SHOWN.replace("accelerate launch --num_processes 2", "accelerate launch\n    --num_processes 2")
+    assert shown != SHOWN
+    (tmp_path / "train.py").write_text(shown + IMPORTS + WHOLE)
+    (run,) = runs_in(tmp_path)
+    assert (run.plan.model.id, run.plan.batch.micro, run.plan.launch.gpus_per_node) == (MODEL, 3, 2)
+    place = run.origin("model.id").place  # type: ignore[union-attr]
+    assert place is not None
+    assert place.document.position(place.span.start).line == 7
+
+
+def test_a_launcher_alone_on_its_line_in_words_starts_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.py").write_text('"""\naccelerate launch\nstarts it.\n"""\n' + IMPORTS + WHOLE)
+    (run,) = runs_in(tmp_path)
+    assert run.plan.model.id is None
+
+
+def test_launches_that_differ_are_said_to(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.py").write_text(IMPORTS + WHOLE)
+    for name, more in (("full", ""), ("lora", " --use_peft --lora_r 8")):
+        line = f"python train.py --model_name_or_path {MODEL}{more}"
+        (tmp_path / f"{name}.md").write_text(f"```bash\n{line}\n```\n")
+    found = lint(tmp_path, options(("CHK001",))).findings
+    assert [one.message for one in found] == [
+        "memory not checked: the value of `use_peft` in the launch (full.md and lora.md differ) cannot be determined"
+    ]
 
 
 def test_a_script_that_launches_it_wins_over_its_docstring(tmp_path: Path) -> None:

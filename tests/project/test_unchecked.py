@@ -311,3 +311,20 @@ def test_a_model_that_no_formula_covers_comes_before_a_file_that_is_missing(tmp_
     message, remedy = told(tmp_path)
     assert message.startswith("no formula covers all of a ")
     assert remedy == "measure one step on your own GPU"
+
+
+EXPRESSION = """\
+import os
+
+from trl import SFTConfig, SFTTrainer
+
+args = SFTConfig(output_dir="out", bf16=True, max_length=1024, per_device_train_batch_size=os.cpu_count())
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=samples).train()
+"""
+
+
+def test_an_expression_is_no_value_that_cfglint_does_not_know(tmp_path):
+    (tmp_path / "train.py").write_text(EXPRESSION)
+    key = "per_device_train_batch_size"
+    message = f"the value of `{key}` ({key}=os.cpu_count()) cannot be determined"
+    assert told(tmp_path) == (message, f"state `{key}` with a plain value")

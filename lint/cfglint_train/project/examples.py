@@ -26,6 +26,8 @@ _STARTS: Final = re.compile(rf"\b(?:bash|{_PROGRAMS})\b(?:[^\n]|\\\n)*{_ENDING}"
 _COMMAND: Final = re.compile(
     r"(?m)^[ \t]*(?:\w+=\S+ )*(?:accelerate|deepspeed|python3?|torchrun|uv)\b(?:[^\n\\]|\\.|\\\n)*"
 )
+_UNCONTINUED: Final = re.compile(r"(?m)^([ \t]*accelerate launch)[ \t]*\n(?=[ \t]*--)")
+"""A launcher alone on its line, and its options on the next: in a docstring the backslash is easily forgotten."""
 _NO_NEWLINE: Final = re.compile(r"[^\n]")
 _PROMPT: Final = re.compile(r"(?m)^([ \t]*)\$ ")
 _LAUNCHER: Final = re.compile(rf"\b(?:{_PROGRAMS})\b")
@@ -52,7 +54,7 @@ def described(script: PythonScript) -> bytes:
     if ast.get_docstring(script.module, clean=False) is None:
         return b""
     span = script.span(script.module.body[0])
-    text = script.text(span)
+    text = _UNCONTINUED.sub(r"\1 \\\n", script.text(span))
     commands = [one.span() for one in _COMMAND.finditer(text)]
     before = _blank(script.source[: span.start].decode("utf-8", "replace"))
     return (before + _alone(text, commands)).encode() if commands else b""

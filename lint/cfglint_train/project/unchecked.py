@@ -13,7 +13,7 @@ from cfglint_train.memory.layers.families import has_formula
 from cfglint_train.memory.reader import MODEL
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.origin import Place
+from cfglint_train.plan.origin import Origin, Place
 from cfglint_train.project.run import Run
 
 
@@ -159,12 +159,12 @@ def _field(run: Run, field: Field) -> Unchecked:
         stated = _written(run, place)
         if field in _CLUSTER:
             return Unchecked(f"{thing}{stated if _is_replaced(stated) else ''} cannot be determined", place, remedy)
-        if origin.kind == "user" and place.document.syntax == "shell":
+        if origin.kind == "user" and place.document.syntax in ("shell", "python"):
             told = f"the value of `{key}` in the launch ({origin.note}) cannot be determined"
             return Unchecked(told, place, f"write a plain value there, or pass `--set {origin.key}=VALUE`")
         if key == "fsdp_config":
             return Unchecked(f"the file of `{key}`{stated} is not read", place, f"write its settings below `{key}`")
-        if stated and not _is_replaced(stated):
+        if stated and not _is_replaced(stated) and not _is_undetermined(run, field, origin):
             told = f"the value of `{key}`{stated} is unknown to cfglint"
             return Unchecked(told, place, f"state `{key}` with a value that {run.framework.title} has")
         return Unchecked(
@@ -179,6 +179,12 @@ def _field(run: Run, field: Field) -> Unchecked:
     if key == field and not name:
         return Unchecked(f"{thing} does not follow from the settings of this run", place, _MEASURE)
     return Unchecked(f"no file states {thing}", place, remedy)
+
+
+def _is_undetermined(run: Run, field: Field, origin: Origin) -> bool:
+    """Whether a stated value only exists where the run does, as an expression of a script."""
+    owner = run.owner(field)
+    return owner is not None and isinstance(owner[0].get(*origin.key.split(".")), Unknown)
 
 
 def _open_file(run: Run) -> Unchecked | None:
