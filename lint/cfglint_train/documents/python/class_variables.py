@@ -12,8 +12,7 @@ def calls_by_variable(script: PythonScript, classes: Collection[str]) -> list[as
     """The calls of variables, or of items of them, that may be one of some classes, in the order of the text."""
     assigned = [
         (target.id, node)
-        for node in ast.walk(script.module)
-        if isinstance(node, ast.Assign)
+        for node in script.nodes(ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
     ]

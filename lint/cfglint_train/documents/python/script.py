@@ -24,7 +24,7 @@ from cfglint_train.documents.document import (
 )
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.python_grammar import parsed
-from cfglint_train.foundation.typed import Any, ClassVar, Final
+from cfglint_train.foundation.typed import Any, ClassVar, Final, TypeVar
 
 # Python ends a line at each of these; form feeds and Unicode separators do not count.
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
@@ -44,6 +44,9 @@ def _no_doubts(_: PythonScript, __: Node) -> str:
     return ""
 
 
+_Kind = TypeVar("_Kind", bound=ast.AST)
+
+
 class PythonScript(Document):
     """A Python file. `root` is None until a framework shows what it read (`show`)."""
 
@@ -54,7 +57,7 @@ class PythonScript(Document):
         super().__init__(path, source)
         self._starts: list[int] | None = None
         self._uses: dict[str, int] | None = None
-        self._classes: dict[str, list[ast.ClassDef]] | None = None
+        self._nodes: dict[type[ast.AST], list[Any]] | None = None
         self.remedy: Remedy = _no_remedy
         self._doubts: Doubts = _no_doubts
         text = decode(source)
@@ -173,41 +176,42 @@ class PythonScript(Document):
             pass
         return found
 
+    def nodes(self, kind: type[_Kind]) -> list[_Kind]:
+        """The syntax nodes of a kind, in the order of `ast.walk`, which is slow and so is called once."""
+        if self._nodes is None:
+            self._nodes = {}
+            for node in ast.walk(self.module):
+                self._nodes.setdefault(type(node), []).append(node)
+        return self._nodes.get(kind, [])
+
     def calls(self, *names: str) -> list[ast.Call]:
         """The calls in the text whose callee ends in one of these names, in order."""
-        found = [node for node in ast.walk(self.module) if isinstance(node, ast.Call) and callee(node) in names]
-        return sorted(found, key=self.span)
+        return sorted((node for node in self.nodes(ast.Call) if callee(node) in names), key=self.span)
 
     def classes(self, name: str) -> list[ast.ClassDef]:
         """The classes of a name that the text defines, be it in a function."""
-        if self._classes is None:
-            self._classes = {}
-            for node in ast.walk(self.module):
-                if isinstance(node, ast.ClassDef):
-                    self._classes.setdefault(node.name, []).append(node)
-        return self._classes.get(name, [])
+        return [node for node in self.nodes(ast.ClassDef) if node.name == name]
 
     def keyword_groups(self) -> Iterator[frozenset[str]]:
         """The names of the keyword arguments of every call."""
-        for node in ast.walk(self.module):
-            if isinstance(node, ast.Call) and node.keywords:
+        for node in self.nodes(ast.Call):
+            if node.keywords:
                 yield frozenset(keyword.arg for keyword in node.keywords if keyword.arg is not None)
 
     def imports(self) -> Iterator[str]:
         """The modules that the file imports, in full."""
-        for node in ast.walk(self.module):
-            if isinstance(node, ast.Import):
-                yield from (alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+        for plain in self.nodes(ast.Import):
+            yield from (alias.name for alias in plain.names)
+        for node in self.nodes(ast.ImportFrom):
+            if not node.level and node.module:
                 yield node.module
 
     def uses(self, name: str) -> int:
         """How often a name occurs in the text as a variable, its assignments included."""
         if self._uses is None:
             self._uses = {}
-            for node in ast.walk(self.module):
-                if isinstance(node, ast.Name):
-                    self._uses[node.id] = self._uses.get(node.id, 0) + 1
+            for node in self.nodes(ast.Name):
+                self._uses[node.id] = self._uses.get(node.id, 0) + 1
         return self._uses.get(name, 0)
 
 

@@ -85,7 +85,7 @@ def _by_other_means(document: PythonDocument, modules: set[str]) -> list[Found]:
     for call in _with_arguments(calls_by_variable(document, imported)):
         return [Found((), _SCORE, undetermined(document, call), "unread", document.span(call))]
     backward, stepping = document.calls("backward"), document.calls("step")
-    loads = any(callee(call).endswith(_CAUSAL) or _loads(call) for call in _calls(document))
+    loads = any(callee(call).endswith(_CAUSAL) or _loads(call) for call in document.nodes(ast.Call))
     if backward and stepping and loads:
         why = f"its training loop is its own (`{document.cut(document.span(backward[0].func))}`)"
         return [Found((), _SCORE, why, "unread", document.span(backward[0]))]
@@ -95,10 +95,6 @@ def _by_other_means(document: PythonDocument, modules: set[str]) -> list[Found]:
             why = f"what trains it (`{trainer}`) is of another module"
             return [Found((), _SCORE, why, "unread", document.span(call))]
     return []
-
-
-def _calls(document: PythonDocument) -> list[ast.Call]:
-    return [node for node in ast.walk(document.module) if isinstance(node, ast.Call)]
 
 
 def _loads(call: ast.Call) -> bool:
@@ -114,11 +110,7 @@ def _loads(call: ast.Call) -> bool:
 def _imported(document: PythonDocument) -> set[str]:
     """The trainers that the script imports."""
     return {
-        one.asname or one.name
-        for node in ast.walk(document.module)
-        if isinstance(node, ast.ImportFrom)
-        for one in node.names
-        if "Trainer" in one.name
+        one.asname or one.name for node in document.nodes(ast.ImportFrom) for one in node.names if "Trainer" in one.name
     }
 
 

@@ -67,7 +67,7 @@ def line_of(document: PythonDocument, words: list[str]) -> Line | None:
 
     if not document.calls(*PARSERS):
         return None
-    shapes = [shape_of(node) for node in ast.walk(document.module) if isinstance(node, ast.ClassDef)]
+    shapes = [shape_of(node) for node in document.nodes(ast.ClassDef)]
     fields = {name for shape in shapes for name in shape.fields}
     models = {name for shape in shapes for name in _MODELS & {*shape.fields} if _is_text(shape.members.get(name))}
     values = {str(route[0]): value for route, value in trailing(words, fields).items()}

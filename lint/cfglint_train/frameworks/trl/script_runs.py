@@ -93,7 +93,7 @@ def _other_trainer(document: PythonDocument) -> str:
     """A trainer of TRL that a script imports and calls, and that is not read; empty where there is none."""
     import ast
 
-    imports = (node for node in ast.walk(document.module) if isinstance(node, ast.ImportFrom) and not node.level)
+    imports = (node for node in document.nodes(ast.ImportFrom) if not node.level)
     ours = [node for node in imports if (node.module or "").partition(".")[0] == "trl"]
     names = sorted({one.name for node in ours for one in node.names if one.name.endswith("Trainer") and not one.asname})
     return next((name for name in names if document.calls(name)), "")
@@ -101,6 +101,8 @@ def _other_trainer(document: PythonDocument) -> str:
 
 def makes_trainer(document: PythonDocument, trainers: Collection[str]) -> bool:
     """Whether a class of one of these names is called, by itself or by a variable, or a class is made from one."""
+    if not any(name.encode() in document.source for name in trainers):
+        return False
     if document.calls(*trainers) or calls_by_variable(document, trainers):
         return True
     return bool(_classes_from(document, trainers))
@@ -112,8 +114,7 @@ def _classes_from(document: PythonDocument, trainers: Collection[str]) -> list[s
 
     return [
         node.name
-        for node in ast.walk(document.module)
-        if isinstance(node, ast.ClassDef)
+        for node in document.nodes(ast.ClassDef)
         for base in node.bases
         if (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")) in trainers
     ]
