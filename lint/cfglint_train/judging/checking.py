@@ -68,7 +68,8 @@ def check(subject: Config | Run, selection: Selection) -> Check:
                 if len(findings) >= MAX_FINDINGS:
                     return Check(tuple(findings), tuple(troubles), frozenset(secrets), more=True)
                 if report.help is None and rule.code.startswith(_OF_RELEASES):
-                    report = report._replace(help=release_choice.source(main))
+                    beside = (config for config in configs if config.document is report.place.document)
+                    report = report._replace(help=release_choice.source(next(beside, main)))
                 grading = graded(rule, report, main, asked, checker)
                 finding = None if grading is None else signed(rule, report, selection, asked, grading)
                 if finding is None:
