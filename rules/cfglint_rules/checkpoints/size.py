@@ -15,4 +15,5 @@ ENOUGH: Final = 50
 
 def one_save(run: Run, changes: Mapping[Field, Any] | None = None) -> Phase | None:
     """The save phase with a single checkpoint on disk, under other values of some fields where asked."""
-    return run.changed({**(changes or {}), "checkpoint.keep": "all"}).estimate.phase("save")
+    single: dict[Field, Any] = {"checkpoint.keep": "all", "checkpoint.keep_unsharded": 0}
+    return run.changed({**(changes or {}), **single}).estimate.phase("save")
