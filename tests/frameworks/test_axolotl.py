@@ -110,6 +110,9 @@ def test_defaults(field, release, expected):
     assert laws.read(config(MINIMAL, axolotl=release)).origin(field).kind == "default"
 
 
+KERNELS = {"plugins": ["axolotl.integrations.kernels.KernelsPlugin"]}
+
+
 @pytest.mark.parametrize(
     ("keys", "field", "expected"),
     [
@@ -145,11 +148,17 @@ def test_defaults(field, release, expected):
         ),
         ({"load_in_4bit": True}, "method.unpacks_experts", False),
         ({"load_in_4bit": True, "quantize_moe_experts": True}, "method.unpacks_experts", True),
-        ({"quantize_moe_experts": True, "use_scattermoe": True}, "method.unpacks_experts", False),
-        ({"quantize_moe_experts": True, "experts_implementation": "scattermoe"}, "method.unpacks_experts", False),
-        ({"experts_implementation": "scattermoe"}, "method.fuses_experts", True),
-        ({"use_scattermoe": True}, "method.fuses_experts", True),
-        ({"use_sonicmoe": True}, "method.fuses_experts", False),
+        ({"quantize_moe_experts": True, "use_scattermoe": True}, "method.unpacks_experts", True),
+        ({"quantize_moe_experts": True, "use_scattermoe": True, **KERNELS}, "method.unpacks_experts", False),
+        ({"quantize_moe_experts": True, "use_sonicmoe": True, **KERNELS}, "method.unpacks_experts", False),
+        ({"use_scattermoe": True, **KERNELS}, "method.fuses_experts", True),
+        ({"expert_backend": "ScatterMoE", **KERNELS}, "method.fuses_experts", True),
+        ({"expert_backend": "eager", **KERNELS}, "method.fuses_experts", False),
+        ({"use_sonicmoe": True, **KERNELS}, "method.fuses_experts", False),
+        ({"use_scattermoe": True, "experts_implementation": "eager", **KERNELS}, "method.fuses_experts", False),
+        # Set back to eager without the flag; never read without the plugin.
+        ({"experts_implementation": "scattermoe", **KERNELS}, "method.fuses_experts", False),
+        ({"use_scattermoe": True}, "method.fuses_experts", False),
         ({"adapter": "lora", "lora_target_linear": True}, "method.lora_targets", ("all-linear",)),
         ({"adapter": "lora", "lora_target_modules": ["q_proj"]}, "method.lora_targets", ("q_proj",)),
         ({"adapter": "lora", "lora_target_modules": "model.layers.[0-9]+.q_proj"}, "method.lora_targets", None),

@@ -37,7 +37,7 @@ def test_a_reference_model_makes_logits_beside_those_of_the_policy() -> None:
     assert part(found, "logits and loss") == TOKENS * WORDS * 16
     phase = estimate(job, LLAMA_8B).phase("forward")
     assert phase is not None
-    assert phase.event == "the reference model's logits"
+    assert phase.event == "logits beside the loss's"
 
 
 @pytest.mark.parametrize("made", [0, 6])

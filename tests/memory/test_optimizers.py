@@ -96,6 +96,23 @@ def test_one_call_makes_what_the_package_makes(row: dict[str, Any]) -> None:
     assert row["scratch"] - 1.1 * rest <= made <= row["scratch"] * 1.001
 
 
+def test_adapters_of_experts_have_states_of_their_own_format() -> None:
+    """Eight bits and a maximum per block of 256, as for every matrix of 4,096 elements or more (bitsandbytes)."""
+    experts = (
+        Linear("gate_up_proj", 2 * WIDTH, HIDDEN, LAYERS, experts=8),
+        Linear("down_proj", HIDDEN, WIDTH, LAYERS, experts=8),
+    )
+    shape = SMALL._replace(linears=(*SMALL.linears[:4], *experts))
+    fields = plan(
+        method__tuning="lora", method__lora_rank=8, precision__adapter="fp32", method__lora_targets=(),
+        method__lora_target_parameters=("experts.gate_up_proj", "experts.down_proj"),
+        optimizer__name="adamw", optimizer__implementation="bnb", optimizer__state_bits=8,
+    )  # fmt: skip
+    setup, reader = read(fields, shape)
+    assert setup is not None, reader.missing
+    assert setup.optimizer == pytest.approx(2 * (1 + 4 / 256), rel=0.001)
+
+
 def test_states_of_flat_pieces_are_whole() -> None:
     fields = plan(
         optimizer__name="adafactor", optimizer__implementation="custom", parallel__strategy="zero",

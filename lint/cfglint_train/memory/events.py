@@ -167,7 +167,7 @@ def _loss(step: _Step, flow: Activations, end: Head) -> Iterator[Event]:
     }
     yield Event("forward", "the loss", step.lasting, {**parts, LOGITS: end.forward + end.fixed_forward})
     if setup.passing_logits and setup.ends:
-        name = "unused logits" if setup.scores else "the reference model's logits"
+        name = "unused logits" if setup.scores else "logits beside the loss's"
         passing = float(tokens * setup.scored * setup.architecture.vocab * setup.passing_logits)
         further = {**parts, LOGITS: passing}
         if setup.checkpointing != "none" and not setup.scores:  # the policy's forward pass has ended (dpo-1b-ac)

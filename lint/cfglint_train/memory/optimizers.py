@@ -123,6 +123,14 @@ def adapter_matrices(linears: tuple[Linear, ...], rank: int, saved: tuple[Linear
     return found
 
 
+def expert_adapter_matrices(item: Linear, rank: int, experts: int) -> list[Tensors]:
+    """Both matrices that PEFT makes for one parameter of a layer's experts: they hold the adapters of all of these."""
+    return [
+        Tensors(experts * rank, item.inputs, item.count, "decoder", "lora_A"),
+        Tensors(item.outputs, experts * rank, item.count, "decoder", "lora_B"),
+    ]
+
+
 def _shape(item: Linear, count: int) -> Tensors:
     rows, columns = (item.inputs, item.outputs) if item.part == "embedding" or item.experts else (
         item.outputs, item.inputs

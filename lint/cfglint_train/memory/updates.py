@@ -74,6 +74,11 @@ def _states(
         saved = tuple(item for item in architecture.linears if item.name in names)
         linears = targeted(architecture, reader.get("method.lora_targets") or ())
         shapes = optimizers.adapter_matrices(linears, reader.get("method.lora_rank") or 0, saved)
+        sharing = 1 if trained.away else reader.get("parallel.expert") or 1
+        for item in architecture.linears:
+            rank = trained.experts[item.name == "down_proj"] if item.experts else 0
+            if rank:
+                shapes += optimizers.expert_adapter_matrices(item, rank, item.experts // sharing)
     rest = max(0, trained.trained - sum(shape.count * shape.elements for shape in shapes))
     total = optimizers.state_bytes(choice, shapes, rest, architecture)
     if total is None or not trained.trained:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.document import MISSING, CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.axolotl.settings import before, names, origin_of, read_bool
+from cfglint_train.frameworks.axolotl.settings import before, has_plugin, names, origin_of, read_bool
 from cfglint_train.frameworks.codec import Codec, Unreadable
 from cfglint_train.frameworks.key import Custom
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, pending, refuse_override
@@ -111,12 +111,30 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
     experts = read_bool(config, "quantize_moe_experts")
     yield "method.quantized_experts", bool(experts), origin_of(config, "quantize_moe_experts")
     # monkeypatch/moe_quant.py: a parametrization, which all but the kernels read as one 16-bit tensor.
-    scatter = read_bool(config, "use_scattermoe") or config.get("experts_implementation") == "scattermoe"
-    sonic = read_bool(config, "use_sonicmoe") or config.get("experts_implementation") == "sonicmoe"
-    unpacks = bool(experts and not scatter and not sonic)
-    yield "method.unpacks_experts", unpacks, origin_of(config, "quantize_moe_experts")
-    # integrations/kernels: ScatterMoE adds adapters to its products, SonicMoE makes W + BA as PEFT does.
-    yield "method.fuses_experts", scatter, origin_of(config, "use_scattermoe", "experts_implementation")
+    kernel = _expert_kernel(config)
+    yield "method.unpacks_experts", bool(experts and not kernel), origin_of(config, "quantize_moe_experts")
+    # ScatterMoE adds adapters to its products (libs/scattermoe_lora, since 0.15.0), SonicMoE makes W + BA as PEFT does.
+    fuses = kernel == "scattermoe" and not before(config, "0.15.0")
+    yield "method.fuses_experts", fuses, origin_of(config, *_EXPERT_KEYS, "plugins")
+
+
+_EXPERT_KEYS: Final = ("expert_backend", "use_scattermoe", "use_sonicmoe", "experts_implementation")
+
+
+def _expert_kernel(config: Config) -> str:
+    """The kernel that experts run in, scattermoe or sonicmoe, or none (integrations/kernels/args.py): the plugin reads
+    the keys, and `experts_implementation` by itself switches none on.
+    """
+    if not has_plugin(config, "kernels"):
+        return ""
+    backend, stated = config.get("expert_backend"), config.get("experts_implementation")
+    if isinstance(backend, str) and not before(config, "0.18.0"):
+        kernel = backend.lower()
+    elif read_bool(config, "use_sonicmoe"):
+        kernel = "sonicmoe"
+    else:
+        kernel = "scattermoe" if read_bool(config, "use_scattermoe") else ""
+    return kernel if kernel in ("scattermoe", "sonicmoe") and stated in (None, kernel) else ""
 
 
 def _read_targets(config: Config) -> Iterator[Triple]:
@@ -181,7 +199,7 @@ QUANTIZATION: Final = Custom(
         "method.double_quantization": names("bnb_config_kwargs"),
         "method.quantized_experts": names("quantize_moe_experts"),
         "method.unpacks_experts": names("quantize_moe_experts"),
-        "method.fuses_experts": names("use_scattermoe", "experts_implementation"),
+        "method.fuses_experts": names(*_EXPERT_KEYS, "plugins"),
     },
     _read_quantization,
 )
