@@ -62,7 +62,7 @@ class Moment(Frozen):
     kept: float
     """Activations or checkpoints that earlier layers (and this one's checkpoint) still hold."""
     copies: float
-    """Weight copies of autocast that earlier layers still hold."""
+    """Weights that were copied or made (`Cost.copies`) and that earlier layers still hold."""
     peak: float
     """What this layer needs at its peak: its activations, gradients of activations, and the gradients of its own
     weights made so far."""
@@ -80,7 +80,7 @@ class Activations(Frozen):
     kept: float
     """Between forward and backward pass, in all layers."""
     copies: float
-    """Weight copies of autocast that are kept with them."""
+    """Weights that were copied or made (`Cost.copies`) and are kept with them."""
     layer: float
     """What the last layer keeps of it."""
     moments: tuple[Moment, ...]

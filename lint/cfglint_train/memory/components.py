@@ -165,7 +165,8 @@ ACTIVATIONS: Final = Component(
 WEIGHT_COPIES: Final = Component(
     "weight copies",
     "transient",
-    "16-bit copies that autocast makes of fp32 weights",
+    "weights that the forward pass makes and keeps: autocast's 16-bit copies of fp32 ones, PEFT's W + BA for fused"
+    " experts, quantised ones that are unpacked",
     evidence=("traced",),
     flows=True,
     passes=True,

@@ -80,9 +80,9 @@ class Setup(Frozen):
     adapters: int
     """Elements of adapters among the trained ones."""
     reference_bytes: float
+    """Of a second whole model; 0 without one."""
     offload_reference: bool
     """The shards of `reference_bytes` wait on the host."""
-    """Of a second whole model; 0 without one."""
     neighbours: tuple[Neighbour, ...]
     loaded: float
     """Bytes of an element of the whole model as it waits on every GPU to be sharded; 0 where it does not."""
