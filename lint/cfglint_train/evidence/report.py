@@ -216,7 +216,9 @@ def lines(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
         ("width", 7),
     )
     yield "rows beside estimates (error = estimate / measurement - 1; medians within groups first)"
-    yield "intervals of packaged rows: fitted without the row's own group; where a unit is open, errors by either"
+    yield "intervals of packaged rows: a row's own group is left out of `published-*` alone (what is allocated)"
+    yield "in sample: expected values, coefficients of the allocator and of torch.compile"
+    yield "where a unit is open, errors by either"
     yield " " * 40 + "".join(f"{name:>{width}s}" for name, width in heads)
     for name, found in sections(rows):
         yield (
@@ -286,10 +288,14 @@ def markdown(rows: list[Comparison]) -> Iterator[str]:
 
 
 def packaged() -> list[Comparison]:
-    """The packaged rows beside their estimates, with intervals that are fitted without a row's own group."""
+    """The packaged rows beside their estimates. The `published-*` residuals are fitted without a row's own group, all
+    other coefficients are those of every estimate.
+    """
     return list(left_out(list(read(PACKAGED))))
 
 
 def measured() -> list[Comparison]:
-    """Our harness's rows beside their estimates. No interval is fitted to them."""
+    """Our harness's rows beside their estimates. No `published-*` residual is fitted to them; the allocator's
+    coefficients (`apart`, `split`) are.
+    """
     return list(compare(filed()))
