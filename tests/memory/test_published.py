@@ -409,6 +409,41 @@ def test_measured_rows_with_words_for_tables_are_refused() -> None:
     assert {"config.micro is no positive whole number", "device.name is missing"} <= set(measurements.problems(row))
 
 
+MALFORMED = [
+    ({"lengths": 5}, "2", "config.lengths is no list of positive whole numbers"),
+    ({"lengths": [0]}, "2", "config.lengths is no list of positive whole numbers"),
+    ({"lengths": [-1, -2]}, "2", "config.lengths is no list of positive whole numbers"),
+    ({"lengths": [512, "x"]}, "2", "config.lengths is no list of positive whole numbers"),
+    ({"trainer": "dpo"}, "", "versions.trl is no release, which the trainer dpo needs"),
+    ({"trainer": "dpo"}, "newest", "versions.trl is no release, which the trainer dpo needs"),
+    ({"trainer": "sft"}, None, "versions.trl is no release, which the trainer sft needs"),
+]
+
+
+def with_trl(release: str | None, **config: Any) -> Row:
+    content = measured(**config).content
+    return Row("case", {**content, "versions": {**content["versions"], "trl": release}})
+
+
+@pytest.mark.parametrize(("config", "trl", "reason"), MALFORMED)
+def test_measured_rows_of_a_malformed_case_are_refused(config: dict[str, Any], trl: str | None, reason: str) -> None:
+    assert list(measurements.problems(with_trl(trl, **config).content)) == [reason]
+
+
+@pytest.mark.parametrize(("config", "trl"), [row[:2] for row in MALFORMED if row[0] != {"trainer": "sft"}])
+def test_a_malformed_case_in_a_filed_row_stops_no_report(config: dict[str, Any], trl: str | None) -> None:
+    (found,) = compare([with_trl(trl, **config)])
+    assert found.skipped.startswith("not understood: ")
+
+
+def test_a_release_of_trl_whose_loss_is_unknown_is_not_evaluated() -> None:
+    row = with_trl("99.0", trainer="dpo")
+    assert list(measurements.problems(row.content)) == []
+    assert [found.skipped for found in compare([row])] == ["DPO's logits of trl 99.0 are not known"]
+    known = with_trl("1.14.1", trainer="dpo")
+    assert [found.skipped for found in compare([known])] == ["", ""]
+
+
 def test_filing_rows_says_which_are_new(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
     content = measured().content
     lines = [json.dumps(row) for row in (content, {**content, "id": "another"}, content)]

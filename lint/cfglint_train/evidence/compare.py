@@ -34,6 +34,8 @@ RUN: Final = "run_peak"
 """Of a run from its start, where a source reports that: its model is made, too."""
 # The peak while the model is made, not while it trains.
 _START: Final = "init"
+# A row may hold anything; what it holds is not worth a crash.
+_UNFIT: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 # nvidia-smi's MiB, by the thousand.
 _THOUSANDS: Final = 1000 / 1024
 
@@ -121,8 +123,13 @@ def compare(rows: Iterable[Row | Unreadable], residuals: Mapping[str, Residual] 
         if isinstance(row, Unreadable):
             yield _skipped(Row(f"line {row.line}", {}), row.reason)
             continue
-        for stated in measurements.as_published(row) if measurements.is_measured(row) else (row,):
-            yield _one(stated, known, decimal)
+        try:
+            stated = measurements.as_published(row) if measurements.is_measured(row) else (row,)
+        except _UNFIT as error:
+            yield _not_understood(row, error)
+            continue
+        for one in stated:
+            yield _one(one, known, decimal)
 
 
 def _one(row: Row, known: Mapping[str, Residual], decimal: frozenset[str]) -> Comparison:
@@ -132,9 +139,12 @@ def _one(row: Row, known: Mapping[str, Residual], decimal: frozenset[str]) -> Co
         return found._replace(measured=larger, smaller=smaller)
     except UnmappedError as reason:
         return _skipped(row, str(reason))
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # A row may hold anything; what it holds is not worth a crash.
-        return _skipped(row, f"not understood: {type(error).__name__}: {error}")
+    except _UNFIT as error:
+        return _not_understood(row, error)
+
+
+def _not_understood(row: Row, error: Exception) -> Comparison:
+    return _skipped(row, f"not understood: {type(error).__name__}: {error}")
 
 
 def _decimal(rows: Iterable[Row | Unreadable]) -> frozenset[str]:

@@ -12,10 +12,12 @@ from cfglint_train.evidence.rows import MEASURED, Row
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.hf_trainer.trl_losses import made_at
 
 _PRECISIONS: Final = {"bf16": "bf16", "amp_bf16w": "bf16", "amp": "fp32", "fp32": "fp32"}
 _OPTIMIZERS: Final = {"fused": "fused", "foreach": "foreach", "8bit": "bitsandbytes"}
+_OF_TRL: Final = ("sft", "dpo")
 _SHUFFLED: Final = (
     22, 9, 32, 15, 0, 3, 8, 18, 14, 13, 38, 2, 7, 4, 23, 37, 27, 29, 35, 17, 19, 25, 6, 21, 12, 10, 16, 39, 24, 33,
     11, 34, 28, 20, 26, 31, 30, 36, 1, 5,
@@ -45,17 +47,36 @@ def problems(row: Mapping[str, Any]) -> Iterator[str]:
         value = config.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             yield f"config.{name} is no positive whole number"
+    if not _are_lengths(config.get("lengths")):
+        yield "config.lengths is no list of positive whole numbers"
     for name in ("name", "memory", "driver"):
         if not device.get(name):
             yield f"device.{name} is missing"
     for name in ("torch", "transformers"):
         if not versions.get(name):
             yield f"versions.{name} is missing"
+    if config.get("trainer") in _OF_TRL and not _is_release(versions.get("trl")):
+        yield f"versions.trl is no release, which the trainer {config['trainer']} needs"
     if row.get("outcome") == "ok":
         peak = tables.table("peak")
         allocated, reserved = peak.get("allocated"), peak.get("reserved")
         if not isinstance(allocated, int) or not isinstance(reserved, int) or not 0 < allocated <= reserved:
             yield "peak.allocated and peak.reserved are no counters"
+
+
+def _are_lengths(value: Any) -> bool:
+    """Whether a case's lengths are absent, or those of batches."""
+    if value is None:
+        return True
+    return isinstance(value, list) and all(type(length) is int and length > 0 for length in value)
+
+
+def _is_release(value: Any) -> bool:
+    try:
+        release_key(value if isinstance(value, str) else "")
+    except ValueError:
+        return False
+    return True
 
 
 def as_published(row: Row) -> tuple[Row, ...]:
@@ -96,7 +117,10 @@ def _stated(row: Row) -> Row:
     batches = _batches(config)
     if batches:
         head["setup"] = {"records": records(batches)}
-    trained = _of_trainer(config, str(row.table("versions").get("trl") or ""))
+    trl = str(row.table("versions").get("trl") or "")
+    trained = _of_trainer(config, trl)
+    if trained is None:
+        return Row(name, {**head, "unmapped": f"DPO's logits of trl {trl} are not known"})
     return Row(name, {**head, "plan": {**_plan(config, world), **trained}})
 
 
@@ -120,10 +144,12 @@ def _batches(config: Mapping[str, Any]) -> list[int]:
     return [max(rows[first : first + micro]) for first in range(0, len(rows), micro)]
 
 
-def _of_trainer(config: Mapping[str, Any], trl: str) -> dict[str, Any]:
-    """What TRL's trainers add to a case: the chunked loss of SFT (1.13 and 1.14), and the reference model of DPO."""
+def _of_trainer(config: Mapping[str, Any], trl: str) -> dict[str, Any] | None:
+    """What TRL's trainers add to a case: the chunked loss of SFT (1.13 and 1.14), and the reference model of DPO; None
+    for a release whose loss is not known.
+    """
     trainer = config.get("trainer")
-    if trainer not in ("sft", "dpo"):
+    if trainer not in _OF_TRL:
         return {}
     adapters = {}
     if config.get("quantization") == "nf4":  # trl casts trained weights of quantised models
@@ -132,7 +158,8 @@ def _of_trainer(config: Mapping[str, Any], trl: str) -> dict[str, Any]:
         return {"activations.fused_loss": "checkpointed_half", **adapters}
     if trainer == "dpo":
         made = made_at(trainer, trl)
-        assert made.both is not None
+        if made.both is None:
+            return None
         return {
             "method.stage": "dpo",
             "method.reference_model": "adapter-off" if config.get("lora") else "full",
