@@ -319,6 +319,7 @@ CATALOGUE: Final = (
         reads=(
             "checkpoint.strategy",
             "checkpoint.keep",
+            "checkpoint.keep_unsharded",
             "checkpoint.interval",
             "checkpoint.interval_unsharded",
             "checkpoint.load_best_at_end",
@@ -334,7 +335,7 @@ CATALOGUE: Final = (
             "launch.nodes",
             "launch.gpus_per_node",
         ),
-        writes=("checkpoint.keep",),
+        writes=("checkpoint.keep", "checkpoint.keep_unsharded"),
         estimates=("disk",),
     ),
     Rule(

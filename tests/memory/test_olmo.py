@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cfglint_train.foundation.typed import Any
-from cfglint_train.memory.components import HOST_METADATA
+from cfglint_train.memory.components import GATHERED_OPTIMIZER, HOST_METADATA, STAGED_WEIGHTS
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.save import save
 from cfglint_train.memory.setup import read
@@ -78,6 +78,44 @@ def test_unsharded_checkpoints_stay_on_rank_0() -> None:
     assert phase.host.expected == pytest.approx(12 * SEVEN.parameters, rel=0.01)
 
 
+def test_ddp_writes_whole_checkpoints_only() -> None:
+    """Rank 0 gives tensors on its GPU to torch.save: one at a time is on the host, whatever the sharded kind is."""
+    for checkpointer in ("torch_legacy", "olmo_core", "local"):
+        stated = plan(1, checkpointer).with_({"parallel.strategy": "ddp"})
+        setup, _ = read(stated, SEVEN)
+        assert setup is not None
+        found = save(setup, stated)
+        assert found is not None
+        assert found.host == {STAGED_WEIGHTS: 4 * SEVEN.largest_tensor}
+        assert sum(found.disk.values()) == 12 * SEVEN.parameters
+    never = stated.with_({"checkpoint.interval_unsharded": 0, "checkpoint.at_start": False})
+    assert save(setup, never) is None
+
+
+_WHOLE: dict[Any, Any] = {"checkpoint.interval": 0, "checkpoint.interval_unsharded": 1000}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sharded"),
+    [
+        ({"checkpoint.at_start": False}, False),
+        ({"checkpoint.at_start": True}, True),
+        ({}, True),  # it is unknown
+        ({"checkpoint.at_start": False, "checkpoint.interval": 1000}, True),
+        ({"checkpoint.at_start": False, "checkpoint.interval_ephemeral": 100}, True),
+    ],
+)
+def test_shards_are_counted_where_some_are_written(changes: dict[Any, Any], sharded: bool) -> None:
+    """Metadata of 64 nodes is on the host at the first sharded checkpoint, be it the one before the first step."""
+    stated = plan(64).with_({**_WHOLE, **changes})
+    setup, _ = read(stated, SEVEN)
+    assert setup is not None
+    found = save(setup, stated)
+    assert found is not None
+    assert (HOST_METADATA in found.host) is sharded
+    assert (GATHERED_OPTIMIZER in found.host) is not sharded
+
+
 @pytest.mark.parametrize(
     ("changes", "copies"),
     [
@@ -89,6 +127,12 @@ def test_unsharded_checkpoints_stay_on_rank_0() -> None:
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4, "checkpoint.keep": "all"}, 6),
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4, "checkpoint.keep": 0}, 5),
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": "all", "checkpoint.keep": "all"}, 2),
+        ({**_WHOLE, "checkpoint.at_start": False, "checkpoint.keep_unsharded": 3}, 4),
+        ({**_WHOLE, "checkpoint.at_start": False, "checkpoint.keep": "all", "checkpoint.keep_unsharded": 0}, 1),
+        ({"parallel.strategy": "ddp", "checkpoint.keep": 5, "checkpoint.keep_unsharded": 3}, 4),
+        ({"parallel.strategy": "ddp", "checkpoint.keep": 5, "checkpoint.keep_unsharded": "all"}, 1),
+        ({"parallel.strategy": "ddp", "checkpoint.keep": 5, "checkpoint.keep_unsharded": 0}, 6),
+        ({"parallel.strategy": "ddp", "checkpoint.keep": "all", "checkpoint.keep_unsharded": 0}, 1),
     ],
 )
 def test_disk_holds_both_kinds_of_checkpoints(changes: dict[Any, Any], copies: int) -> None:

@@ -396,8 +396,9 @@ GATHERED_OPTIMIZER: Final = Component(
 STAGED_WEIGHTS: Final = Component(
     "staged weights",
     "host",
-    "shards of the weights, or the adapter",
+    "shards of the weights, the adapter, or the largest tensor",
     "{trained} trained elements x {held} B",
+    "{largest} elements of the largest tensor x {held} B",
     "{local} ranks x {trained} trained elements x {held} B / {parameter_shards} ranks"
     " + {local} ranks x {frozen} frozen elements x {gathered} B / {parameter_shards} ranks",
 )

@@ -13,9 +13,12 @@ HOST_FIELDS: Final[frozenset[Field]] = frozenset(
 )
 SAVE_FIELDS: Final[frozenset[Field]] = frozenset(
     (
+        "checkpoint.at_start",
         "checkpoint.checkpointer",
         "checkpoint.final",
         "checkpoint.gather",
+        "checkpoint.interval",
+        "checkpoint.interval_ephemeral",
         "checkpoint.interval_unsharded",
         "checkpoint.keep",
         "checkpoint.keep_unsharded",

@@ -28,7 +28,8 @@ from cfglint_train.memory.components import (
 from cfglint_train.memory.neighbours import elements_of
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
-from cfglint_train.plan.fields import Checkpoint, Plan
+from cfglint_train.plan.fields import Plan
+from cfglint_train.plan.names import Field
 
 
 class Save(Frozen):
@@ -54,6 +55,8 @@ _UNIT_BYTES = 12
 # transformers 5 writes files of up to 50 GB; safetensors before 0.8 holds a copy of the file that it writes.
 FILE_BYTES = 50e9
 
+
+_ONE_LIMIT: Final[tuple[Field, ...]] = ("checkpoint.keep",)
 
 _GATHERED: Final = (GATHERED_WEIGHTS, GATHERED_OPTIMIZER)
 
@@ -90,8 +93,13 @@ def _own(setup: Setup, plan: Plan) -> Save | None:
     if checkpoint.strategy == "no" and not checkpoint.final:
         return None
     model_only = bool(checkpoint.model_only)
-    copies = _copies(checkpoint)
+    copies = _copies(plan)
     if checkpoint.checkpointer is not None:
+        if plan.parallel.strategy == "ddp":
+            none = checkpoint.interval_unsharded == 0 and checkpoint.at_start is False
+            return None if none else _replicated(setup, copies)
+        if not writes_shards(plan):
+            return _unsharded(setup, copies)
         sharded = _olmo(setup, checkpoint.checkpointer, copies)
         if not checkpoint.interval_unsharded:
             return sharded
@@ -111,12 +119,37 @@ def _own(setup: Setup, plan: Plan) -> Save | None:
     return Save({}, {FILE: min(written, FILE_BYTES)}, disk, "rank 0 writes its own copy", copies)
 
 
-def _copies(checkpoint: Checkpoint) -> int:
+def writes_shards(plan: Plan) -> bool:
+    """Whether checkpoints other than those that rank 0 writes whole are written.
+
+    OLMo has both kinds. Under DDP it writes no sharded one (ai2-olmo 0.6.0, train.py); under FSDP one before the first
+    step (v0.6.0, scripts/train.py), unless that is switched off or a checkpoint is loaded, and then one at each of its
+    intervals.
+    """
+    saved = plan.checkpoint
+    if saved.checkpointer is None:
+        return True
+    if plan.parallel.strategy == "ddp":
+        return False
+    never = saved.interval == 0 and not saved.interval_ephemeral and saved.at_start is False
+    return not (never and saved.interval_unsharded)
+
+
+def limits(plan: Plan) -> tuple[Field, ...]:
+    """The fields that limit the checkpoints on disk, one for each kind that is written."""
+    if not writes_shards(plan):
+        # scripts/train.py takes the limit of the sharded ones where DDP is to keep no whole one.
+        replaced = plan.parallel.strategy == "ddp" and plan.checkpoint.keep_unsharded == 0
+        return ("checkpoint.keep",) if replaced else ("checkpoint.keep_unsharded",)
+    return ("checkpoint.keep", "checkpoint.keep_unsharded") if plan.checkpoint.interval_unsharded else _ONE_LIMIT
+
+
+def _copies(plan: Plan) -> int:
     """Checkpoints of all kinds that are kept, and the one being written; one of a kind of which all are kept."""
-    limits = (checkpoint.keep, checkpoint.keep_unsharded) if checkpoint.interval_unsharded else (checkpoint.keep,)
-    kept = [limit for limit in limits if isinstance(limit, int)]
-    written = 1 if any(kept) and not checkpoint.rotates_first else 0
-    return max(1, sum(kept) + written + len(limits) - len(kept))
+    stated = [plan.get(field) for field in limits(plan)]
+    kept = [limit for limit in stated if isinstance(limit, int)]
+    written = 1 if any(kept) and not plan.checkpoint.rotates_first else 0
+    return max(1, sum(kept) + written + len(stated) - len(kept))
 
 
 def _adapter(setup: Setup, model_only: bool, copies: int) -> Save:
@@ -230,6 +263,17 @@ def _unsharded(setup: Setup, copies: int) -> Save:
         "rank 0 gathers an unsharded checkpoint",
         copies,
     )
+
+
+def _replicated(setup: Setup, copies: int) -> Save:
+    """OLMo's checkpoint under DDP: rank 0 gives tensors on its GPU to `torch.save` (ai2-olmo 0.6.0, checkpoint.py
+    FullCheckpointer), which brings one storage at a time to the host.
+    """
+    elements = setup.architecture.parameters
+    disk = {DISK_WEIGHTS: elements * setup.held, DISK_OPTIMIZER: elements * (setup.optimizer or 0)}
+    largest = max(transients.head_elements(setup), setup.architecture.largest_tensor)
+    host = {STAGED_WEIGHTS: largest * setup.held}
+    return Save({}, host, disk, "rank 0 writes its own copy", copies)
 
 
 def wrapped_elements(setup: Setup) -> float:

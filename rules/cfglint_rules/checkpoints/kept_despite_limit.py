@@ -40,6 +40,7 @@ from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import DISK_WEIGHTS
+from cfglint_train.memory.save import limits
 from cfglint_train.plan.names import Field
 from cfglint_train.project.run import Run
 
@@ -74,6 +75,9 @@ def check(run: Run) -> Iterator[Report]:
         return
     exports = bool(saved.hf_export) and (run.plan.rollout.batch is not None or saved.deepspeed_checkpoint is False)
     whole = saved.interval_unsharded and saved.keep_unsharded == "all" and not run.stated("checkpoint.keep_unsharded")
+    capacity = run.hardware.capacity("disk")
+    if whole and not exports and capacity is not None and _LIMIT not in limits(run.plan):
+        return  # no other kind is written, and CKP004 compares its own limit with the disk
     save = one_save(run) if exports or whole else None
     if save is None or save.disk is None:
         return
@@ -81,7 +85,6 @@ def check(run: Run) -> Iterator[Report]:
     each = dict(save.disk.sizes).get(DISK_WEIGHTS, 0) if exports else save.disk.expected
     interval, steps = saved.interval if exports else saved.interval_unsharded, most_steps(run.plan)
     most = ENOUGH if steps is None or not interval else steps // interval
-    capacity = run.hardware.capacity("disk")
     full = capacity is not None and most * each > capacity
     if not each or most <= saved.keep or not (full or (capacity is None and run.stated(_LIMIT))):
         return

@@ -42,6 +42,7 @@ from cfglint_train.findings.finding import Fix, Report, Severity
 from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.save import limits
 from cfglint_train.project.run import Run
 
 RULE: Final = Rule(
@@ -52,6 +53,7 @@ RULE: Final = Rule(
     reads=(
         "checkpoint.strategy",
         "checkpoint.keep",
+        "checkpoint.keep_unsharded",
         "checkpoint.interval",
         "checkpoint.interval_unsharded",
         "checkpoint.load_best_at_end",
@@ -59,17 +61,17 @@ RULE: Final = Rule(
         "checkpoint.rotates_first",
         *LENGTH_FIELDS,
     ),
-    writes=("checkpoint.keep",),
+    writes=("checkpoint.keep", "checkpoint.keep_unsharded"),
     estimates=("disk",),
 )
-
-_FIELD: Final = "checkpoint.keep"
 
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the disk fills up."""
     checkpoint, capacity = run.plan.checkpoint, run.hardware.capacity("disk")
-    if capacity is None or checkpoint.strategy == "no" or checkpoint.keep is None:
+    field = limits(run.plan)[0]
+    limit = run.plan.get(field)
+    if capacity is None or checkpoint.strategy == "no" or limit is None:
         return
     save = one_save(run)
     if save is None or save.disk is None:
@@ -80,11 +82,11 @@ def check(run: Run) -> Iterator[Report]:
     if fitting >= (ENOUGH if most is None else most):
         return
     written = 0 if checkpoint.rotates_first else 1
-    if checkpoint.keep == "all":
+    if limit == "all":
         message = f"every checkpoint of {gib(each)} is kept: {gib(capacity)} of disk are full after {fitting} of them"
     else:
-        best = checkpoint.keep == 1 and bool(checkpoint.load_best_at_end)
-        kept = 2 if best else checkpoint.keep
+        best = limit == 1 and bool(checkpoint.load_best_at_end)
+        kept = 2 if best else limit
         if (kept + written) * each <= capacity:
             return
         message = (
@@ -93,9 +95,9 @@ def check(run: Run) -> Iterator[Report]:
         )
     keep = min(2, fitting - written)
     fix = (
-        Fix("unsafe", f"{worded(run, {_FIELD: keep})}; older checkpoints are deleted", {_FIELD: keep})
-        if keep >= 1 and keep != checkpoint.keep
+        Fix("unsafe", f"{worded(run, {field: keep})}; older checkpoints are deleted", {field: keep})
+        if keep >= 1 and keep != limit
         else None
     )
     severity: Severity = "error" if fitting < 1 else "warning"
-    yield Report(message, run.place(_FIELD, "checkpoint.interval", "checkpoint.strategy"), severity, fix)
+    yield Report(message, run.place(field, "checkpoint.interval", "checkpoint.strategy"), severity, fix)
