@@ -21,6 +21,7 @@ from cfglint_train.memory.reader import MODEL
 from cfglint_train.plan.certainty import CERTAINTIES, Assumption, Certainty, Corner, Ground, grade, where, worst
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
+from cfglint_train.plan.origin import Place
 from cfglint_train.project.assumptions import FORK, facts_behind, kindest, releases_behind, varying
 from cfglint_train.project.other_releases import RELEASE
 from cfglint_train.project.run import GPU, Run
@@ -64,6 +65,8 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
     `check` is the rule.
     """
     severity = report.severity or rule.severity
+    if rule.code.startswith("KEY") and _is_guarded(report.place):
+        return None
     found: tuple[Assumption, ...] = ()
     assumed: tuple[Assumption, ...] = ()
     corners: tuple[Corner, ...] = ()
@@ -117,6 +120,16 @@ def _alone(corners: tuple[Corner, ...], assumed: tuple[Assumption, ...], run: Ru
 def capped(severity: Severity, certainty: Certainty) -> Severity:
     """A severity, or the gravest that a certainty allows."""
     return severity if certainty in _KNOWN else max(severity, "warning", key=SEVERITIES.index)
+
+
+def _is_guarded(place: Place) -> bool:
+    """Whether a script itself asks which release is there before it gives a setting."""
+    if place.document.syntax != "python":
+        return False
+    from cfglint_train.documents.python.guards import is_guarded
+    from cfglint_train.documents.python.script import PythonScript
+
+    return isinstance(place.document, PythonScript) and is_guarded(place.document, place.span)
 
 
 def _vocabulary(rule: Rule, main: Config) -> tuple[Ground, ...]:
