@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from cfglint_rules.vocabulary.survey import survey, unusual
-from cfglint_train.documents.document import CannotEdit
-from cfglint_train.findings.draft import key_changes
+from cfglint_train.documents.document import CannotEdit, apply
+from cfglint_train.findings.draft import key_changes, rewrite
+from cfglint_train.findings.finding import Fix
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import listed
@@ -118,3 +119,51 @@ def test_the_length_is_written_as_the_release_spells_it_or_not_at_all(tmp_path, 
             key_changes(run, changes)
     else:
         assert [change.route[-1] for _, made in key_changes(run, changes) for change in made] == [key]
+
+
+LOADED = """\
+# cfglint: trl={}
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+SFTTrainer(model=model, args=SFTConfig(output_dir="out"), train_dataset=samples).train()
+"""
+ARGUMENTS = """\
+# cfglint: trl={}
+from transformers import TrainingArguments
+from trl import SFTTrainer
+
+args = TrainingArguments(output_dir="out")
+SFTTrainer(model="meta-llama/Llama-3.1-8B", args=args, train_dataset=samples).train()
+"""
+
+
+def edited(run, changes):
+    [(document, edits)] = rewrite(run, Fix("safe", "a fix", changes)).edits
+    return apply(document.source, edits).decode()
+
+
+@pytest.mark.parametrize("release", ["0.12.2", "0.22.0", "0.24.0", "1.16.0"])
+def test_the_format_of_a_loaded_model_goes_to_the_call_that_loads_it(tmp_path, release):
+    (tmp_path / "run.py").write_text(LOADED.format(release))
+    [run] = runs_in(tmp_path)
+    text = edited(run, {"model.dtype": "bf16"})
+    assert 'from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype="bfloat16")' in text
+    assert 'args=SFTConfig(output_dir="out")' in text
+
+
+@pytest.mark.parametrize("release", ["0.9.6", "0.22.0", "1.16.0"])
+def test_a_call_is_given_no_argument_that_its_class_does_not_have(tmp_path, release):
+    (tmp_path / "run.py").write_text(ARGUMENTS.format(release))
+    [run] = runs_in(tmp_path)
+    with pytest.raises(CannotEdit, match=r"^`TrainingArguments` of transformers \S+ has no `model_init_kwargs`$"):
+        key_changes(run, {"model.dtype": "bf16"})
+    assert "gradient_checkpointing=True" in edited(run, {"activations.checkpointing": "full"})
+
+
+@pytest.mark.parametrize(("release", "key"), [("0.9.6", "torch_dtype"), ("0.22.0", "torch_dtype"), ("0.23.0", "dtype")])
+def test_the_format_of_a_model_that_the_trainer_loads_is_spelled_as_the_release_does(tmp_path, release, key):
+    (tmp_path / "run.py").write_text(SCRIPT.format(release, ""))
+    [run] = runs_in(tmp_path)
+    assert f'model_init_kwargs={{"{key}": "bfloat16"}}' in edited(run, {"model.dtype": "bf16"})

@@ -199,6 +199,10 @@ class Keys:
         """Those of them that are given to flags without a value as their value: KEY004 reports these flags."""
         return ()
 
+    def untaken(self, config: Config, route: Route) -> str:
+        """Why the call of a script that would be given a new argument does not take it; empty where it does."""
+        return ""
+
     def launched(self, config: Config, route: Route) -> Launched | None:
         """Where the vocabulary has a setting that the launch gives; None where that is not checked."""
         return None

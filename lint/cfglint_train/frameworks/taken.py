@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cfglint_train.documents.document import Change, Route, Set
+from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, spelled
@@ -16,9 +17,22 @@ def refusal(config: Config, change: Change) -> str:
     if not isinstance(change, Set) or config.framework in config.releases.older:
         return ""
     route = change.route[len(config.root) :]
-    if not _lacks(config, route):
+    if _is_of_another_call(config, route):
         return ""
+    keys = frameworks.keys_of(config)
+    why = "" if keys is None else keys.untaken(config, route)
+    if why or not _lacks(config, route):
+        return why
     return f"{frameworks.load(config.framework).listed.title} {config.release} has no `{spelled(route)}`"
+
+
+def _is_of_another_call(config: Config, route: Route) -> bool:
+    """Whether another call of a script takes a setting than the one whose arguments the vocabulary has."""
+    node = config.node()
+    if not isinstance(node, Record):
+        return False
+    part = node.parts.get(str(route[0]))
+    return part is not None and part.record is not None and part.record.call is not node.call
 
 
 def _lacks(config: Config, route: Route) -> bool:

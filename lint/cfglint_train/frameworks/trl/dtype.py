@@ -22,9 +22,15 @@ _WRITTEN: Final = {value: name for name, value in _FORMATS.items()}
 
 
 def dtype_key(config: Config) -> str:
-    """The key that states the format, or would state it."""
+    """The key that states the format, or would state it; scripts have one name for what `from_pretrained` takes."""
+    if config.document.syntax == "python":
+        return "dtype"
     found = next((one for one in ("dtype", "torch_dtype") if config.get(one) is not None), None)
-    return found or ("torch_dtype" if before(config, "0.23") else "dtype")
+    return found or _spelled(config)
+
+
+def _spelled(config: Config) -> str:
+    return "torch_dtype" if before(config, "0.23") else "dtype"
 
 
 def _read(config: Config) -> Iterator[Triple]:
@@ -45,7 +51,7 @@ def _write(config: Config, changes: Changes) -> list[Change]:
     if config.get("_LOADED_") == "script" and before(config, "0.12"):
         raise CannotEdit("from_pretrained takes the name of a format from transformers 4.46 on")
     if _is_handed_on(config):
-        return [Set((*config.root, "model_init_kwargs"), {name: _WRITTEN[wanted]}, ("output_dir",))]
+        return [Set((*config.root, "model_init_kwargs"), {_spelled(config): _WRITTEN[wanted]}, ("output_dir",))]
     refuse_override(config, (name,))
     return [Set((*config.root, name), _WRITTEN[wanted], ("model_name_or_path",))]
 
@@ -56,8 +62,7 @@ def _is_handed_on(config: Config) -> bool:
 
 
 def _key_in(config: Config) -> tuple[Route, ...]:
-    key = dtype_key(config)
-    return (("model_init_kwargs", key) if _is_handed_on(config) else (key,),)
+    return (("model_init_kwargs", _spelled(config)) if _is_handed_on(config) else (dtype_key(config),),)
 
 
 DTYPE: Final = Custom({"model.dtype": names("dtype", "torch_dtype")}, _read, _write, terms=_key_in)

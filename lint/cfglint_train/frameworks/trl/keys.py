@@ -71,6 +71,14 @@ class ArgumentKeys(Keys):
 
         return (*script_keywords.handed(config), *script_adapter.handed(config))
 
+    def untaken(self, config: Config, route: Route) -> str:
+        """Where a script makes its arguments of a class that does not have the one that is new."""
+        if config.document.syntax != "python":
+            return ""
+        from cfglint_train.frameworks.trl.script_arguments import untaken
+
+        return untaken(config, str(route[0]))
+
     def routes(self, name: str) -> tuple[Route, ...]:
         """Keys of `fsdp_config` stand there with or without their prefix."""
         return fsdp_routes(name)

@@ -57,12 +57,14 @@ from cfglint_train.frameworks.trl.script_samples import Sampled, follow, put_sam
 class Settings(Record):
     """The settings of one run; `refused` says why they cannot be determined."""
 
-    __slots__ = ("computes", "defaults", "entry", "launched", "model", "plain", "refused", "trainer")
+    __slots__ = ("arguments", "computes", "defaults", "entry", "launched", "model", "plain", "refused", "trainer")
 
     def __init__(self, span: Span, trainer: str) -> None:
         super().__init__(span, [])
         self.trainer = trainer
         self.refused = ""
+        self.arguments = ""
+        """The class of TRL or transformers that its arguments are made of; empty where there is none."""
         self.launched = False
         """All its settings come from its command line, in a way that is not read."""
         self.plain = False
@@ -174,7 +176,7 @@ def _settings(evaluator: Launched, made: Record, trainer: str) -> Settings:
         found.parts.update(own)
     found.refused = _refusal(evaluator, made, source, arguments)
     found.launched = found.refused == _BY_PARSER
-    made_of = "" if source is None else config_of(evaluator, class_of(source))
+    made_of = found.arguments = "" if source is None else config_of(evaluator, class_of(source))
     if made_of == "Seq2SeqTrainingArguments":
         found.entry = "seq2seq"
     if made_of in HF_CONFIGS and not found.plain:
