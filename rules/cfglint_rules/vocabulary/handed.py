@@ -10,6 +10,7 @@ from cfglint_schemas.status import PRESENT, Status
 from cfglint_schemas.vocabulary import load
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.keys import Handed
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.releases import Window
@@ -36,7 +37,7 @@ def _refused(config: Config) -> Iterator[tuple[Handed, Status, Window]]:
     keys = keys_of(config)
     for one in () if keys is None else keys.handed(config):
         window = window_of(config) if one.package is None else _window(config, one.package)
-        if window.releases:
+        if window.releases and (one.package is None or not _is_older(window)):
             status = one.status(target(config).release if one.package is None else window.chosen)
             if status.kind != PRESENT:
                 yield one, status, window
@@ -51,6 +52,11 @@ def _window(config: Config, package: str) -> Window:
         known = load(package).releases
         found = tuple(one for one in known if allowed is None or allowed.constraint.allows(one))
         return Window(package, found, found[-1] if found else "", stated=False)
+
+
+def _is_older(window: Window) -> bool:
+    """Whether another package is older than all of its known releases."""
+    return release_key(window.releases[0]) < release_key(load(window.package).releases[0])
 
 
 def _report(config: Config, one: Handed, status: Status, window: Window) -> Report:
