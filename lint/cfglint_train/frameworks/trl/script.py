@@ -368,6 +368,9 @@ def _put_quantization(found: Settings, made: Record, model: Record) -> None:
     found.defaults.update(QUANTIZATION_DEFAULTS)
 
 
+_PEFT: Final = "peft"
+
+
 def _put_adapter(found: Settings, made: Record, model: Record | None) -> None:
     """`LoraConfig` as the trainer gets it, or as `get_peft_model` has put it on the model before."""
     entry = made.get("peft_config") or (None if model is None else model.get("_ADAPTER_"))
@@ -380,9 +383,11 @@ def _put_adapter(found: Settings, made: Record, model: Record | None) -> None:
         found.parts["use_peft"] = Part(None, maker, entry)
         return
     name = class_of(config) if isinstance(config, Record) else ""
+    module, _, last = name.rpartition(".")
     if name.startswith("peft.") and name.endswith(".LoraConfig"):
         found.parts[ADAPTER] = Part(None, "", Entry(Scalar(place, ADAPTER, value=ADAPTER), config))
-    if isinstance(config, Record) and name.rpartition(".")[2] == "LoraConfig" and not config.open:
+    is_peft = last == "LoraConfig" and (not module or _PEFT in module.split("."))  # a copy of it has its folder's name
+    if isinstance(config, Record) and is_peft and not config.open:
         how = tuple(step for step in config.how if step.kind == "depends")
         found.parts["use_peft"] = Part(None, "", Entry(entry.key, Value(place, True, how)))
         _put(found, config, LORA)
