@@ -165,8 +165,8 @@ ACTIVATIONS: Final = Component(
 WEIGHT_COPIES: Final = Component(
     "weight copies",
     "transient",
-    "weights that the forward pass makes and keeps: autocast's 16-bit copies of fp32 ones, PEFT's whole new ones for fused"
-    " experts, quantised ones that are unpacked",
+    "weights that the forward pass makes and keeps: autocast's 16-bit copies of fp32 ones, PEFT's whole new ones for"
+    " fused experts, quantised ones that are unpacked",
     evidence=("traced",),
     flows=True,
     passes=True,
