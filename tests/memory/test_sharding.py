@@ -170,6 +170,9 @@ def test_adapters_of_experts_go_with_their_experts() -> None:
     routed = 32 * 8 * 8 * ((4096 + 2 * 14336) + (14336 + 4096))
     assert whole.computed == whole.trained == split.trained
     assert split.computed == replicas.trained == whole.trained - routed * 7 // 8
+    deferred = parallel(expert=8, defers_reduction=True).with_(adapters)
+    shown = {one.name: one.formula for one in gpu(estimate(deferred, MIXTURE), "backward").components}
+    assert shown["gradients"].startswith(f"{split.computed:,} trained elements x ")
     made = [
         part(gpu(estimate(parallel(expert=ranks).with_(adapters), MIXTURE), "backward"), "backward transients")
         for ranks in (1, 8)

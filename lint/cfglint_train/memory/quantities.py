@@ -233,7 +233,7 @@ _COMPUTED: Final[dict[str, Callable[[Quantities], Any]]] = {
     "earlier_elements": _earlier,
     "left_each": lambda of: _over(left(of.setup) * _left_ranks(of), _active(of)),
     "left_ranks": _left_ranks,
-    "earlier_each": lambda of: _over(of.states.accumulated * _earlier_ranks(of), _active(of)),
+    "earlier_each": lambda of: _over(of.states.accumulated * _earlier_ranks(of), _earlier(of)),
     "earlier_ranks": _earlier_ranks,
     "last_each": lambda of: _over(made(of.setup) * _left_ranks(of), _active(of)),
     "last_ranks": _left_ranks,
