@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from cfglint_train.documents.document import Span
 from cfglint_train.documents.python.script import PythonScript
@@ -20,27 +20,27 @@ _ASKS: Final = re.compile(
 
 def is_guarded(script: PythonScript, span: Span) -> bool:
     """Whether what stands at a span runs only with some releases of a library."""
-    return any(found.start <= span.start < found.end for found in _guarded(script))
 
+    def holds(parts: Iterable[ast.expr | ast.stmt]) -> bool:
+        return any(found.start <= span.start < found.end for found in map(script.span, parts))
 
-def _guarded(script: PythonScript) -> Iterator[Span]:
-    for chosen in script.nodes(ast.If):
-        if _asks(script, chosen.test):
-            yield from (script.span(one) for one in (*chosen.body, *chosen.orelse))
-    for either in script.nodes(ast.IfExp):
-        if _asks(script, either.test):
-            yield from (script.span(either.body), script.span(either.orelse))
-    for tried in script.nodes(ast.Try):
-        if any("TypeError" in _words(one.type) for one in tried.handlers):
-            handled = (statement for one in tried.handlers for statement in one.body)
-            yield from (script.span(one) for one in (*tried.body, *handled))
+    # What may be guarded is looked for first: few conditions stand around a setting.
+    return (
+        any(holds((*one.body, *one.orelse)) and _asks(script, one.test) for one in script.nodes(ast.If))
+        or any(holds((one.body, one.orelse)) and _asks(script, one.test) for one in script.nodes(ast.IfExp))
+        or any(
+            holds((*one.body, *(statement for handler in one.handlers for statement in handler.body)))
+            and any("TypeError" in _names(handler.type) for handler in one.handlers)
+            for one in script.nodes(ast.Try)
+        )
+    )
 
 
 def _asks(script: PythonScript, test: ast.expr) -> bool:
     """Whether a condition asks for a release, itself or by a variable that it names."""
     if _ASKS.search(script.text(script.span(test))) is not None:
         return True
-    named = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
+    named = _names(test)
     return any(
         _ASKS.search(script.text(script.span(assigned.value))) is not None
         for assigned in script.nodes(ast.Assign)
@@ -48,6 +48,6 @@ def _asks(script: PythonScript, test: ast.expr) -> bool:
     )
 
 
-def _words(node: ast.expr | None) -> set[str]:
+def _names(node: ast.expr | None) -> set[str]:
     """The names in an expression."""
     return set() if node is None else {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
