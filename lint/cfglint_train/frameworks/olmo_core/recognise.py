@@ -63,9 +63,7 @@ def _is_made_at_once(document: PythonDocument) -> bool:
 
     if not document.calls(*_TRAIN_MODULES) or not document.calls(*_TRAINERS):
         return False
-    functions = [
-        node for node in ast.walk(document.module) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ]
+    functions = (*document.nodes(ast.FunctionDef), *document.nodes(ast.AsyncFunctionDef))
     made = [{callee(node) for node in ast.walk(function) if isinstance(node, ast.Call)} for function in functions]
     return any(names & _TRAIN_MODULES and names & _TRAINERS for names in made)
 

@@ -17,7 +17,7 @@ from functools import cache
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Entry, Scalar, Sequence, Span, Unknown
-from cfglint_train.documents.python.script import callee
+from cfglint_train.documents.python.script import PythonScript, callee
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.walk import Walk
 from cfglint_train.documents.python.tree import Part, Record, Step, Value
@@ -154,12 +154,12 @@ def _named(evaluator: Evaluator, stated: Any) -> str:
     known = evaluator.module.names.get(written)
     if isinstance(known, Class):
         return written
-    return known.name if isinstance(known, External) else _imported(evaluator.document.module, written)
+    return known.name if isinstance(known, External) else _imported(evaluator.document, written)
 
 
-def _imported(module: ast.Module, name: str) -> str:
+def _imported(document: PythonScript, name: str) -> str:
     """A name with the module from which a script imports it; empty where there is no such import, or several."""
-    imports = (node for node in ast.walk(module) if isinstance(node, ast.ImportFrom) and not node.level)
+    imports = (node for node in document.nodes(ast.ImportFrom) if not node.level)
     found = {f"{node.module}.{one.name}" for node in imports for one in node.names if (one.asname or one.name) == name}
     return found.pop() if len(found) == 1 else ""
 

@@ -136,8 +136,7 @@ def mapped(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Argument
 
 def follow(evaluator: Sampled) -> None:
     """Enter the functions and methods that cut samples, and that nothing has entered."""
-    module = evaluator.document.module
-    for owner in (node for node in ast.walk(module) if isinstance(node, ast.ClassDef)):
+    for owner in evaluator.document.nodes(ast.ClassDef):
         methods = {node.name: node for node in owner.body if isinstance(node, ast.FunctionDef)}
         if not any(map(_cuts, methods.values())):
             continue
@@ -187,7 +186,7 @@ def _entry(place: Span, name: str, value: Node) -> Entry:
 def _of_one_function(evaluator: Sampled, cuts: list[Cut]) -> Iterator[list[Cut]]:
     """The cuts that the innermost functions around them share."""
     groups: dict[int, list[Cut]] = {}
-    functions = [node for node in ast.walk(evaluator.document.module) if isinstance(node, ast.FunctionDef)]
+    functions = evaluator.document.nodes(ast.FunctionDef)
     for cut in cuts:
         around = [node for node in functions if any(inner is cut.node for inner in ast.walk(node))]
         if around:
