@@ -118,16 +118,15 @@ def adapter_matrices(linears: tuple[Linear, ...], rank: int, saved: tuple[Linear
     """Both matrices of every LoRA adapter, and the modules that are trained beside them."""
     found = [_shape(item, item.count) for item in saved]
     for item in linears:
-        found.append(Tensors(rank, item.inputs, item.count, "decoder", "lora_A"))
-        found.append(Tensors(item.outputs, rank, item.count, "decoder", "lora_B"))
+        found += adapter_pair(item, rank)
     return found
 
 
-def expert_adapter_matrices(item: Linear, rank: int, experts: int) -> list[Tensors]:
-    """Both matrices that PEFT makes for one parameter of a layer's experts: they hold the adapters of all of these."""
+def adapter_pair(item: Linear, rank: int) -> list[Tensors]:
+    """Both matrices of an adapter; that of a parameter of experts holds the ranks of all of these."""
     return [
-        Tensors(experts * rank, item.inputs, item.count, "decoder", "lora_A"),
-        Tensors(item.outputs, experts * rank, item.count, "decoder", "lora_B"),
+        Tensors(rank, item.inputs, item.count, "decoder", "lora_A"),
+        Tensors(item.outputs, rank, item.count, "decoder", "lora_B"),
     ]
 
 

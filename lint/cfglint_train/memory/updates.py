@@ -78,7 +78,7 @@ def _states(
         for item in architecture.linears:
             rank = trained.experts[item.name == "down_proj"] if item.experts else 0
             if rank:
-                shapes += optimizers.expert_adapter_matrices(item, rank, item.experts // sharing)
+                shapes += optimizers.adapter_pair(item, item.experts // sharing * rank)
     rest = max(0, trained.trained - sum(shape.count * shape.elements for shape in shapes))
     total = optimizers.state_bytes(choice, shapes, rest, architecture)
     if total is None or not trained.trained:
