@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,17 +79,20 @@ def reasons(name: str) -> dict[str, str]:
     return {field: reason for field in fields(name) if (reason := unwritten(field)) is not None}
 
 
-@pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Config]]:
-    """Configurations by framework."""
-    more = tmp_path_factory.mktemp("more")
+def sampled(folder: Path) -> Mapping[str, list[Config]]:
+    """Configurations by framework: those of the fixtures, and MORE in an empty folder."""
     for name, text in MORE.items():
-        (more / name).write_text(text)
+        (folder / name).write_text(text)
     found = defaultdict(list)
-    for run in [*runs_in(more), *runs_of_fixtures()]:
+    for run in [*runs_in(folder), *runs_of_fixtures()]:
         for config in run.configs:
             found[config.framework].append(config)
     return found
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Config]]:
+    return sampled(tmp_path_factory.mktemp("more"))
 
 
 def values(field: str, present: Any) -> tuple[Any, ...]:

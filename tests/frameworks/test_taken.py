@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -15,9 +14,9 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import listed
 from cfglint_train.frameworks.taken import refusal
-from tests.frameworks.test_read_only import MORE, changes, reasons
+from tests.frameworks.test_read_only import changes, reasons, sampled
 from tests.support.laws import lens_of, written
-from tests.support.linting import runs_in, runs_of_fixtures
+from tests.support.linting import runs_in
 
 RELEASES = 6
 """Releases of each framework, spread over all that are known."""
@@ -31,15 +30,8 @@ VALUES = 3
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Config]]:
     """Configurations by framework, those of launches that state settings left out."""
-    more = tmp_path_factory.mktemp("more")
-    for name, text in MORE.items():
-        (more / name).write_text(text)
-    found = defaultdict(list)
-    for run in [*runs_in(more), *runs_of_fixtures()]:
-        for config in run.configs:
-            if not config.overrides and len(found[config.framework]) < SAMPLES:
-                found[config.framework].append(config)
-    return found
+    found = sampled(tmp_path_factory.mktemp("more"))
+    return {name: [one for one in configs if not one.overrides][:SAMPLES] for name, configs in found.items()}
 
 
 def spread(releases: tuple[str, ...]) -> Iterator[str]:
