@@ -77,18 +77,22 @@ def _read(folder: str) -> Iterator[tuple[str, bytes]]:
 
 def _parsed(text: bytes) -> list[tuple[frozenset[str], bool]]:
     try:
-        return list(_conditions(ast.parse(text).body, frozenset()))
+        return list(_conditions(_statements(text), frozenset()))
+    except RecursionError:
+        return []
+
+
+def _statements(text: bytes) -> list[ast.stmt]:
+    """The statements of a file; none where it is no Python."""
+    try:
+        return ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError):
         return []
 
 
 def _calls(text: bytes, function: str, called: str) -> Iterator[ast.Call]:
     """The calls of a name, or of a method of that name, in the functions of a name."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    for node in ast.walk(tree):
+    for node in (inner for statement in _statements(text) for inner in ast.walk(statement)):
         if isinstance(node, ast.FunctionDef) and node.name == function:
             for call in ast.walk(node):
                 if isinstance(call, ast.Call) and called == getattr(call.func, "attr", getattr(call.func, "id", None)):
