@@ -53,7 +53,7 @@ def states(setup: Setup) -> States:
     master = trained * setup.master / setup.optimizer_shards
     optimizer = trained * (setup.optimizer or 0) / setup.optimizer_shards
     reference = 0.0 if setup.offload_reference else setup.reference_bytes / setup.parameter_shards
-    accumulated = _accumulated(setup, setup.active)
+    accumulated = _accumulated(setup)
     persistent = 0.0
     if setup.zero_stage == 3 and setup.persistence:
         small = min(small_elements(setup), setup.architecture.parameters)
@@ -81,9 +81,9 @@ def whole_fp32_gradients(setup: Setup) -> bool:
     return setup.zero_stage == 1 and setup.accumulated > setup.gradient and not setup.offload_optimizer
 
 
-def _accumulated(setup: Setup, active: float) -> float:
+def _accumulated(setup: Setup) -> float:
     """Gradients that exist while the last micro batch runs."""
-    trained = setup.trained * active
+    trained = setup.trained * setup.active
     if setup.updates == "within":
         return 0.0
     if setup.zero_stage == 3:  # the flat gradient partition is allocated once and for all (stage3.py)
@@ -94,7 +94,7 @@ def _accumulated(setup: Setup, active: float) -> float:
         return 0.0
     if setup.strategy in FSDP and setup.defers_reduction:
         # FSDP2 keeps them in the format that it reduces in (_fsdp_param.py, to_accumulated_grad_if_needed).
-        return setup.computed * active * (setup.communication if setup.strategy == "fsdp2" else setup.gathered)
+        return setup.computed * setup.active * (setup.communication if setup.strategy == "fsdp2" else setup.gathered)
     return trained * setup.accumulated / setup.gradient_shards
 
 
