@@ -90,9 +90,11 @@ class Handed(Frozen):
 class Launched(Frozen):
     """A setting that a launch gives, as the vocabulary has it."""
 
-    entry: str
+    entry: str | None
     """The entry point that the route counts from."""
     route: Route
+    there: int = 1
+    """The steps of the route that are not the launch's own: the class that the script makes."""
     unset: Route = ()
     """The section above the setting that the file leaves unset, below the configuration's root."""
     stops_since: str = ""
@@ -206,6 +208,10 @@ class Keys:
     def launched(self, config: Config, route: Route) -> Launched | None:
         """Where the vocabulary has a setting that the launch gives; None where that is not checked."""
         return None
+
+    def launched_effect(self, effect: str, config: Config, release: str) -> str:
+        """What becomes of a setting of a launch that the release does not have. `effect`: what the vocabulary says."""
+        return effect
 
     # What it shows about releases.
 

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from cfglint_rules.vocabulary.across import FINE, Across, across, window_of
 from cfglint_rules.vocabulary.survey import REFUSED, is_older, target
+from cfglint_schemas.fact import Fact
 from cfglint_schemas.status import PRESENT, Context, Status
 from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Literal
+from cfglint_train.foundation.typed import Any, Literal
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.keys import Launched
 from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.plan.origin import Place
 
-Kind = Literal["unknown", "gone", "unset"]
+Kind = Literal["unknown", "gone", "unset", "taken"]
 
 
 class Given(Frozen):
-    """A setting of a launch that the framework does not take."""
+    """A setting of a launch."""
 
     kind: Kind
-    """No release has it; other releases have it; it is below a section that the file leaves unset."""
+    """No release has it; other releases have it; it is below a section that the file leaves unset; it is there."""
     name: str
     """The setting, or the part of it that is not there."""
     place: Place
@@ -34,6 +35,11 @@ class Given(Frozen):
     """What an unknown one was probably meant to be."""
     unset: str = ""
     """The section that is unset."""
+    value: Any = None
+    fact: Fact | None = None
+    """What is known of one that is there."""
+    facts: Callable[[str], Fact | None] = lambda _: None
+    """The same at a release."""
 
 
 def given(config: Config, kind: Kind) -> Iterator[Given]:
@@ -52,26 +58,28 @@ def _given(config: Config) -> tuple[Given, ...]:
         if at is not None and place is not None:
             one = _judged(config, route, at, place)
             if one is not None:
+                one = one._replace(value=override.value)
                 found.setdefault((place.document.path, place.span.start), one)
     return tuple(found.values())
 
 
 def _judged(config: Config, route: Route, at: Launched, place: Place) -> Given | None:
-    """What becomes of a setting of a launch; None where the framework takes it, or its place is not known."""
+    """What becomes of a setting of a launch; None where one of the candidate releases has anything there."""
     keys = frameworks.keys_of(config)
     assert keys is not None
-    look, release = (
-        _Look(keys.vocabulary_of(config), keys.context(config)._replace(entry=at.entry)),
-        target(config).release,
-    )
+    look = _Look(config, keys.vocabulary_of(config), keys.context(config)._replace(entry=at.entry))
+    release = target(config).release
     name, window = spelled(route), window_of(config)
     if at.unset and at.stops(release):
         stops = across(window, lambda one: REFUSED if at.stops(one) else look.effect(at.route, one))
         return Given("unset", name, place, stops, unset=spelled(at.unset))
-    for depth in range(2, len(at.route) + 1):
+    fact: Fact | None = None
+    for depth in range(at.there + 1, len(at.route) + 1):
         part = at.route[:depth]
         fact = look.known.fact(part, release, look.about)
-        if fact is not None and (fact.open or fact.status().kind == PRESENT):
+        if fact is not None and fact.open:
+            return None
+        if fact is not None and fact.status().kind == PRESENT:
             continue
         releases = across(window, partial(look.effect, part))
         name = spelled(route[: len(route) - len(at.route) + depth])
@@ -82,23 +90,32 @@ def _judged(config: Config, route: Route, at: Launched, place: Place) -> Given |
             if FINE in releases.effects
             else Given("unknown", name, place, releases, near=look.near(part, name, release))
         )
-    return None
+    taken = across(window, partial(look.effect, at.route))
+    return Given("taken", name, place, taken, fact=fact, facts=partial(look.fact, at.route))
 
 
 class _Look(Frozen):
     """A vocabulary from one of its entry points."""
 
+    config: Config
     known: Vocabulary
     about: Context
 
+    def fact(self, route: Route, release: str) -> Fact | None:
+        """What is known of a setting at a release."""
+        return self.known.fact(route, release, self.about)
+
     def effect(self, route: Route, release: str) -> str:
         """What becomes of a setting at a release."""
-        fact = self.known.fact(route, release, self.about)
+        fact, keys = self.fact(route, release), frameworks.keys_of(self.config)
+        assert keys is not None
         if fact is None:
             effect = self.known.effect(route[:-1], release, self.about)
-            return FINE if effect == "kept" else effect
+            return FINE if effect == "kept" else keys.launched_effect(effect, self.config, release)
         status = fact.status()
-        return FINE if fact.open or status.kind == PRESENT else status.effect or REFUSED
+        if fact.open or status.kind == PRESENT:
+            return FINE
+        return keys.launched_effect(status.effect or REFUSED, self.config, release)
 
     def near(self, route: Route, name: str, release: str) -> str:
         """The name beside it that an unknown one was probably meant to be; empty where there is none."""

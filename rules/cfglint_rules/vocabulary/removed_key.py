@@ -115,7 +115,10 @@ def _launched(config: Config, one: Given) -> Report:
     held, status = target(config), one.status
     since = f" {status.since}" if status is not None and status.since else ""
     ahead = status is not None and status.kind == "not yet"
-    why = f"needs {held.title}{since}, not {held.release}" if ahead else f"was removed in {held.title}{since}"
+    to = () if status is None else status.to
+    renamed = len(to) == 1 and "." not in to[0]  # with a dot it is another class's
+    became = f"was renamed to `{to[0]}`" if renamed else "was removed"
+    why = f"needs {held.title}{since}, not {held.release}" if ahead else f"{became} in {held.title}{since}"
     return Report(
         f"`{one.name}` {why}: {one.releases.said()}",
         one.place,

@@ -3,9 +3,10 @@
 ## What it does
 Checks every value against the type, the bounds and the words that the target release takes for its key, as the
 framework's own reader converts it: pydantic (axolotl, the sections of DeepSpeed) makes numbers of text, OmegaConf
-(OLMo) converts by the field's type, argparse (OpenRLHF) word by word, and LLaMA-Factory's parser converts nothing. Text
-that the framework only hands on is checked against what finally takes it: the HF Trainer (axolotl's `optimizer`,
-`lr_scheduler`, `save_strategy`), or transformers (OpenRLHF's `--attn_implementation`).
+(OLMo) converts by the field's type, argparse (OpenRLHF) word by word, and LLaMA-Factory's parser converts nothing.
+Options beside TRL's recipe (`trl sft --config FILE --save_strategy never`) are checked like its keys. Text that the
+framework only hands on is checked against what finally takes it: the HF Trainer (axolotl's `optimizer`, `lr_scheduler`,
+`save_strategy`), or transformers (OpenRLHF's `--attn_implementation`).
 
 ## Why is this bad?
 Most readers stop. LLaMA-Factory hands the value on: `bf16: "false"` is a text that is not empty, so bf16 is on, and
@@ -50,6 +51,7 @@ from fnmatch import fnmatchcase
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.across import FINE, Across, across, deciding, fact_at, window_of
 from cfglint_rules.vocabulary.kinds import is_taken_for_another
+from cfglint_rules.vocabulary.launched import Given, given
 from cfglint_rules.vocabulary.moves import is_taken, moved
 from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, survey, target, vocabulary
 from cfglint_rules.vocabulary.values import Schema, elsewhere, expected, fits, is_filled_in, members, shown
@@ -88,6 +90,7 @@ def check(config: Config) -> Iterator[Report]:
     for sighting, schema in _unfit(config):
         if not _may_be_forks(sighting, schema):
             yield _report(sighting, schema)
+    yield from _launched(config)
 
 
 def refused(config: Config) -> Iterator[str]:
@@ -130,12 +133,12 @@ def _unfit(config: Config) -> Iterator[tuple[Sighting, Schema]]:
         value = _sample(sighting)
         if isinstance(value, str) and (value in keys.filled_in or keys.may_take_more(fact.name, config)):
             continue
-        schemas = [_checked(config, one.schema(release), fact.name) for one in (fact, *fact.others)]
-        if config.document.syntax == "shell" and isinstance(value, list) and not any(map(_takes_several, schemas)):
-            value = value[0]  # the words behind it belong to no flag, which SYN007 says
+        schemas = _schemas(config, fact, release)
+        if config.document.syntax == "shell":
+            value = _first_word(value, schemas)
         if isinstance(value, str) and value.isspace() and config.document.syntax == "shell":
             continue  # a line that is cut, which SYN007 says
-        if all(schema is not None and not _fits(config, schema, value) for schema in schemas):
+        if not _fits_one(config, schemas, value):
             # What is left empty in a file that a script names is a blank of a form.
             blank = value is None and config.filled((), "read")
             known = _REGISTRY in (schemas[0] or {}) and _is_registered_later(sighting)
@@ -202,9 +205,23 @@ def _sample(sighting: Sighting) -> Any:
     return sighting.value
 
 
+def _first_word(value: Any, schemas: list[Schema | None]) -> Any:
+    """Of several words the one that an option takes; those behind it belong to no flag, which SYN007 says."""
+    return value[0] if isinstance(value, list) and not any(map(_takes_several, schemas)) else value
+
+
 def _takes_several(schema: Schema | None) -> bool:
     """Whether an option takes more than one word."""
     return schema is None or schema.get("type") == "array" or "anyOf" in schema
+
+
+def _schemas(config: Config, fact: Fact, release: str | None = None) -> list[Schema | None]:
+    """What a setting takes, by each of its definitions; None for one that is not enforced."""
+    return [_checked(config, one.schema(release), fact.name) for one in (fact, *fact.others)]
+
+
+def _fits_one(config: Config, schemas: list[Schema | None], value: Any) -> bool:
+    return any(schema is None or _fits(config, schema, value) for schema in schemas)
 
 
 def _checked(config: Config, schema: Schema, name: str) -> Schema | None:
@@ -227,7 +244,7 @@ def _stops(sighting: Sighting) -> bool:
 def _report(sighting: Sighting, schema: Schema) -> Report:
     value, stops = sighting.value, _stops(sighting)
     if stops:
-        outcome, effect = f"{_judge(sighting)} refuses it" if _BY_TRAINER in schema else "it is refused", REFUSED
+        outcome, effect = f"{_judge(sighting.config)} refuses it" if _BY_TRAINER in schema else "it is refused", REFUSED
     elif is_taken_for_another(sighting, _fits):
         outcome, effect = "the item is taken for one of another kind, and this key is silently ignored", "dropped"
     elif isinstance(value, str) and schema.get("type") == "boolean":
@@ -256,9 +273,9 @@ def _report(sighting: Sighting, schema: Schema) -> Report:
     )
 
 
-def _judge(sighting: Sighting) -> str:
+def _judge(config: Config) -> str:
     """What refuses a word that the framework hands on."""
-    keys = keys_of(sighting.config)
+    keys = keys_of(config)
     assert keys is not None
     return keys.handed_to
 
@@ -274,8 +291,7 @@ def _across(sighting: Sighting, schema: Schema, effect: str) -> Across:
         there = fact_at(sighting, release)
         if there is None or there.status().kind != PRESENT:
             return FINE
-        schemas = [_checked(config, one.schema(), fact.name) for one in (there, *there.others)]
-        return FINE if any(one is None or _fits(config, one, sighting.value) for one in schemas) else effect
+        return FINE if _fits_one(config, _schemas(config, there), sighting.value) else effect
 
     return across(window_of(config, deciding(sighting)), at)
 
@@ -283,6 +299,47 @@ def _across(sighting: Sighting, schema: Schema, effect: str) -> Across:
 def _wanted(sighting: Sighting, schema: Schema) -> str:
     keys = keys_of(sighting.config)
     return (None if keys is None else keys.shape(schema)) or expected(schema, sighting.value)
+
+
+# --- options that a launch gives -------------------------------------------------------------------------------------
+
+
+def _launched(config: Config) -> Iterator[Report]:
+    """One report per value of an option beside the file that the framework does not take."""
+    keys = keys_of(config)
+    if keys is None:
+        return
+    for one in given(config, "taken"):
+        fact = one.fact
+        if fact is None or isinstance(one.value, Unknown):
+            continue
+        schemas = _schemas(config, fact)
+        value = _first_word(one.value, schemas)
+        if isinstance(value, str) and (value in keys.filled_in or keys.may_take_more(fact.name, config)):
+            continue
+        if not _fits_one(config, schemas, value):
+            yield _option(config, one, schemas[0] or {}, value)
+        elif fact.name in keys.handed_on and not _is_handed_on(words := _words(keys, fact), value):
+            yield _option(config, one, {"enum": words, _BY_TRAINER: True}, value)
+
+
+def _option(config: Config, one: Given, schema: Schema, value: Any) -> Report:
+    by_trainer = _BY_TRAINER in schema
+
+    def at(release: str) -> str:
+        fact = one.facts(release)
+        if by_trainer or fact is None or fact.status().kind != PRESENT:
+            return REFUSED if by_trainer else FINE
+        return FINE if _fits_one(config, _schemas(config, fact), value) else REFUSED
+
+    releases = across(window_of(config), at)
+    outcome = f"{_judge(config)} refuses it" if by_trainer else releases.said()
+    return Report(
+        f"`{one.name}` takes {expected(schema, value)}, not {shown(value)}: {outcome}",
+        one.place,
+        releases.milder("warning" if by_trainer else "error"),
+        grounds=releases.grounds,
+    )
 
 
 # --- fixes -----------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class OLMoCoreKeys(Keys):
 def _below_null(config: Config, found: Route, section: Route) -> Launched:
     """A setting below a section that is null, unless the launch gives the section, too."""
     given = any(route == section[: len(route)] for route, _ in config.launched)
-    return Launched("script", found) if given else Launched("script", found, section, _STOPS_SINCE)
+    return Launched("script", found) if given else Launched("script", found, unset=section, stops_since=_STOPS_SINCE)
 
 
 def _hinges(node: Node) -> bool:

@@ -10,7 +10,7 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
-from cfglint_train.frameworks.keys import Handed, Keys, words_of
+from cfglint_train.frameworks.keys import Handed, Keys, Launched, words_of
 from cfglint_train.frameworks.keys_in_use import Told, Use
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY
@@ -116,10 +116,23 @@ class TrlKeys(ArgumentKeys):
         """What the parser and the command make of a key that they do not know."""
         if effect != "error" or len(route) != 1 or config.document.syntax == "python":
             return effect  # a class of arguments refuses a keyword that it does not know
+        if config.document.syntax == "shell":
+            return self.launched_effect(effect, config, release)
         known = self.vocabulary_of(config).fact(route, release, _EVERY)
         if known is not None and known.status().kind == PRESENT and release_key(release) < release_key("0.29"):
             return "dropped"  # it is another trainer's, and `trl` has one parser for all of them up to then
         return "error" if _refuses(config, release) else "dropped"
+
+    def launched(self, config: Config, route: Route) -> Launched | None:
+        """An option beside a recipe, where TRL's own commands and scripts alone start it."""
+        started = config.commands()
+        if config.document.syntax == "python" or not started or len(ways(config)) < len(started):
+            return None
+        return Launched(context_of(config).entry, route, there=0)
+
+    def launched_effect(self, effect: str, config: Config, release: str) -> str:
+        """It is refused, save where the parser of a script hands it back."""
+        return "dropped" if effect == "error" and _hands_options_back(config, release) else effect
 
     def may_be_foreign(self, config: Config, release: str) -> bool:
         """Where nothing of TRL's starts the recipe, a script may, which has settings of its own."""
@@ -147,8 +160,6 @@ def _refuses(config: Config, release: str) -> bool:
     from 0.29 on (trl 0.9.2 to 1.16.0: `commands/cli_utils.py`, `cli.py`, `cli/commands/training.py`, `scripts/`).
     """
     started = ways(config)
-    if config.document.syntax == "shell":
-        return True  # the words of a command line are never handed back but to the launcher, or to an error
     key = release_key(release)
     if not started:
         return False  # another script may have the key as a setting of its own
@@ -160,3 +171,16 @@ def _refuses(config: Config, release: str) -> bool:
     if not sft and release_key("0.19") <= key < release_key("0.22"):
         return True
     return all(map(COMMAND.match, started)) and (sft or key >= release_key("0.29"))
+
+
+def _hands_options_back(config: Config, release: str) -> bool:
+    """Whether an unknown option of a command line is handed back to a script that drops it.
+
+    The scripts have the parser hand options back as they have it hand keys back, and from 1.0 on no longer. What a
+    command hands to the launcher first is refused there, as keys are (sources: `_refuses`; trl 1.0.0 `scripts/`).
+    """
+    started, key, sft = ways(config), release_key(release), trainer_of(config) == "sft"
+    since, until = ("0.18", "0.18") if sft else ("0.22", "0.29")
+    if not started or not all(map(COMMAND.match, started)):
+        until = "1.0"
+    return bool(started) and release_key(since) <= key < release_key(until)
