@@ -34,13 +34,10 @@ LINES = [
 
 def held(line: dict[str, Any], mode: str) -> bool:
     """Whether the formula covers it. A model without attention has no mask, which is what eager attention adds; of
-    Llama 4's checkpointed layers under AMP the formula says 5.5 % too little, of Nemotron 3's experts below adapters
-    7 % too much where nothing is recomputed. Falcon's loop holds the scores of the layer before in the forward pass,
-    which is up to 18 % where layers are recomputed with eager attention.
+    Llama 4's checkpointed layers under AMP the formula says 5.5 % too little. Falcon's loop holds the scores of the
+    layer before in the forward pass, which is up to 18 % where layers are recomputed with eager attention.
     """
     if line["name"] == "falcon" and mode.startswith("full-eager"):
-        return False
-    if line["name"] == "nemotron_h mixture" and mode == "none-flash-lora":
         return False
     if line["family"] == "llama4_text" and mode.startswith("full") and mode.endswith("amp"):
         return False
@@ -54,6 +51,16 @@ HYBRIDS = [name for name in lookup.ids() if lookup.find(name).recurrent is not N
 
 @pytest.mark.parametrize(("line", "mode"), CASES, ids=lambda value: value if isinstance(value, str) else value["name"])
 def test_the_peak_of_a_step(line: dict[str, Any], mode: str) -> None:
+    assert abs(error(line, mode)) <= 0.01
+
+
+def test_the_mean() -> None:
+    found = [abs(error(line, mode)) for line, mode in CASES]
+    assert sum(found) / len(found) <= 0.001
+
+
+def error(line: dict[str, Any], mode: str) -> float:
+    """Of the peak of a step."""
     shape = architecture_of(line["architecture"])
     if line["recurrent"]:
         shape = shape._replace(recurrent=Recurrent(*line["recurrent"]), recurrent_layers=shape.layers)
@@ -67,7 +74,7 @@ def test_the_peak_of_a_step(line: dict[str, Any], mode: str) -> None:
     setup, reader = read(plan_of(fields), shape)
     assert setup is not None, reader.missing
     events = step_events(setup, states(setup), activations(setup), head(setup))
-    assert max(event.total for event in events) == pytest.approx(max(line["peaks"][mode]), rel=0.01)
+    return max(event.total for event in events) / max(line["peaks"][mode]) - 1
 
 
 def test_the_traces_are_there() -> None:
@@ -99,7 +106,7 @@ def test_the_traces_are_there() -> None:
         "gptj",
         "gpt_neo",
     }
-    assert len(CASES) >= 225
+    assert len(CASES) >= 245
 
 
 @pytest.mark.parametrize("name", HYBRIDS)

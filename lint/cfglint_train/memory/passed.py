@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.layers.families import FAMILIES, PER_LAYER
+from cfglint_train.memory.layers.families import ALL_LINEAR, FAMILIES, PER_LAYER
 from cfglint_train.memory.layers.kinds import Kind
 from cfglint_train.memory.layers.layer import PROGRAMS, residual_bytes
 from cfglint_train.memory.layers.matrices import Mode
@@ -41,14 +41,18 @@ def passed(setup: Setup) -> Passed:
         return _NOTHING
     weight, checkpointed = setup.mode.weight, setup.checkpointing != "none"
     embedding = float(setup.tokens * shape.layers * width)
-    # Its norm, the sum with the projected first embedding, and where layers are checkpointed the parts, which they hold
-    # as arguments. The gradient of one part is as large as the whole.
+    # Its norm, the projection's input, and where layers are checkpointed the sum with the projected first embedding,
+    # whose parts they hold as arguments; others count the part that they keep. The gradient of one part is as large as
+    # the whole.
     spread, gathered, copies = _streams(shape, setup.mode) if shape.streams > 1 else (0.0, 0.0, 0.0)
     ended = setup.tokens * gathered
     kept = setup.tokens * spread + ended + copies
     if width and setup.mode.autocast and weight == 4:  # the projection's input and weight
         kept += 2.0 * shape.hidden * (setup.tokens + shape.layers * width)
-    kept += embedding * (8 + weight if setup.mode.trained else 4 + weight * (2 if checkpointed else 1))
+    elif width and setup.mode.trained and not checkpointed:
+        kept += float(setup.tokens * shape.hidden * weight)
+    kept += embedding * ((8 if setup.mode.trained else 4) + (weight if checkpointed else 0))
+    kept += setup.tokens * _adapted(setup)
     returned = embedding * weight
     if attention is None or not attention.reusing_layers:
         return Passed(kept, ended, returned, 0, 0.0)
@@ -57,6 +61,14 @@ def passed(setup: Setup) -> Passed:
         return Passed(kept, ended, returned, 0, 0.0)
     before = shape.layers - attention.reusing_layers - 2
     return Passed(kept + handed * setup.tokens, ended, returned, before, made * setup.tokens)
+
+
+def _adapted(setup: Setup) -> float:
+    """Bytes per token that the adapter of the second embedding's projection keeps: inputs of its two matrices."""
+    mode, hidden = setup.mode, setup.architecture.hidden
+    if not mode.rank or not mode.targets & {ALL_LINEAR, "per_layer_model_projection"}:
+        return 0.0
+    return float((hidden + mode.rank) * (2 if mode.autocast else mode.adapter))
 
 
 @lru_cache(maxsize=64)

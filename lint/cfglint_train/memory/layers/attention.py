@@ -201,33 +201,47 @@ class Attention(Norms):
         inner = tape.apply((low,), latent.kv_rank, tape.element[low], alias=True)
         pair = self.linear(self.norm(inner), heads * (latent.nope_dim + latent.v_dim), "kv_b_proj")
         element = tape.element[query]
-        query = tape.apply((query,), heads * width, element)
+        turned = tape.tensor(heads * latent.rope_dim, element, needs=False)
+        states = tape.apply((query,), heads * width, element)
         key = tape.apply((pair,), heads * width, element)
-        if self.mode.attention == "efficient":
-            value = tape.view(pair, heads * latent.v_dim)
-            self.choose()
-            tape.hold(x, compressed, query, key, value)
-            out = self.attend(query, key, value, heads * latent.v_dim)
-        else:  # flash attention pads values to the width of keys
-            value = tape.apply((pair,), heads * width, element)
-            self.choose()
-            out = self.attend(query, key, value, heads * width)
+        value = tape.view(pair, heads * latent.v_dim)
+        frame = (x, compressed, query, low, turned, states, key, value)
+        self.choose()
+        tape.hold(*frame)
+        if self.mode.attention != "flash":
+            out = self.attend(states, key, value, heads * latent.v_dim)
+            tape.hold(*frame)
+        else:  # which pads values to the width of keys
+            padded = tape.apply((value,), heads * width, element)
+            out = self.attend(states, key, padded, heads * width)
+            tape.hold(*frame)
             out = tape.apply((out,), heads * latent.v_dim, element)
         return self.linear(out, shape.hidden, "o_proj")
 
     def choose(self) -> None:
         """DeepSeek V3.2's indexer, which chooses the keys of each query without gradients: scores of each of its heads
         with all keys, a product with the scale and what relu leaves of it, their sum over heads, a mask. Where there
-        are several sequences the product copies a sequence's keys for each of its queries.
+        are several sequences the product copies a sequence's keys for each of its queries. The function's frame names
+        queries and keys, their rotated parts, and both joined (transformers 5.23, modeling_deepseek_v32.py).
         """
-        tape, mode, attention = self.tape, self.mode, self.architecture.attention
-        if attention is None or not attention.index_heads:
+        tape, mode, attention, latent = self.tape, self.mode, self.architecture.attention, self.architecture.latent
+        if attention is None or latent is None or not attention.index_heads:
             return
-        heads, element = attention.index_heads, 2 if mode.autocast else 4  # autocast undoes the cast to fp32
-        width = attention.index_dim
+        heads, width, rope = attention.index_heads, attention.index_dim, latent.rope_dim
+        element = 2 if mode.autocast else 4  # autocast undoes the cast to fp32
+        low = 2 if mode.autocast else mode.weight
+        wide = 4 if mode.autocast and mode.weight == 4 else low  # the format of cos and sin
+        names = tuple(
+            tape.tensor(count * each, size, needs=False)
+            for count in (heads, 1)
+            for each, size in ((width, low), (rope, wide), (width, wide))
+        )
+        given = (tape.tensor(heads * width, 4, needs=False),) if mode.autocast and wide == 2 else ()
         query = tape.tensor(heads * width, element, needs=False)
         keys = tape.tensor(width * mode.sequence if mode.several else width, element, needs=False)
         scores = tape.apply((query, keys), heads * mode.sequence, element)
+        tape.hold(*given)
         for _ in range(2):
             scores = tape.apply((scores,), heads * mode.sequence, element)
+        tape.hold(*names)
         tape.apply((tape.apply((scores,), mode.sequence, 4),), mode.sequence, 1)

@@ -24,6 +24,8 @@ class Family(Frozen):
     """rms (Llama: the weight multiplies the 16-bit result), rms_fp32 (it multiplies in fp32: Gemma, OLMo-2), layer
     (torch's LayerNorm), layer_1p (Nemotron's), plain (LayerNorm in fp32 without a weight: OLMo), centred (a LayerNorm
     in fp32 written out: Cohere)."""
+    powers: bool = False
+    """A norm's root is a power, which keeps its base (Gemma 3n, 4)."""
     placement: str = "pre"
     """pre (two norms), sandwich (a norm before and after both parts), post (after both parts), parallel (one norm for
     both parts side by side), parallel2 (two norms side by side), single (each layer is one part: a mixer, attention or
@@ -138,7 +140,13 @@ _LLAMA = Family()
 _QWEN3 = Family(query_norm="head")
 _GEMMA2 = Family(norm="rms_fp32", placement="sandwich", softcap=True, capped=True)
 _GEMMA4 = Family(
-    norm="rms_fp32", placement="sandwich", query_norm="head", value_norm=True, experts="beside", capped=True
+    norm="rms_fp32",
+    powers=True,
+    placement="sandwich",
+    query_norm="head",
+    value_norm=True,
+    experts="beside",
+    capped=True,
 )
 _OLMO2 = Family(norm="rms_fp32", placement="post", query_norm="full", rotary="fp32")
 _GLM = Family(rotary="part", mlp="gated_fused")

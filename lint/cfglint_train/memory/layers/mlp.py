@@ -154,9 +154,10 @@ class FeedForward(Norms):
         """What a second embedding of each token, of so many elements, adds to a layer's output."""
         tape = self.tape
         gate = self.activate(self.linear(x, width, PER_LAYER))
-        element = tape.element[gate]
-        given = tape.tensor(width, element)
-        whole = self.architecture.layers * width * element  # the gradient of one part
+        given = tape.tensor(width, self.mode.weight)  # a sum with the embedding, in the embedding's format
+        element = max(tape.element[gate], self.mode.weight)
+        gate = tape.recast(gate, element)
+        whole = self.architecture.layers * width * self.mode.weight  # the gradient of one part
         product = tape.apply((gate, given), width, element, saves=(gate, given), scratch=whole)
         return self.norm(self.linear(product, self.architecture.hidden, "per_layer_projection"))
 
@@ -221,7 +222,8 @@ class FeedForward(Norms):
             active = self.clamped(inner, chosen * width)
         else:
             active = self.gated(self.activate(tape.view(inner, chosen * width)), tape.view(inner, chosen * width))
-        outer = self.grouped(active, chosen * hidden, matrix, mode.expert_ranks[1])
+        # The product casts its input: autocast computed relu's square in fp32.
+        outer = self.grouped(self.cast(active, mode.weight), chosen * hidden, matrix, mode.expert_ranks[1])
         precise = max(tape.element[outer], tape.element[weights])
         outer = tape.recast(outer, precise)
         # The weights' gradient is summed from a tensor of the whole width.

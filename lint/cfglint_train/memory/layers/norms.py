@@ -26,14 +26,15 @@ class Norms(Matrices):
         return norms[kind](x, heads)
 
     def _normalised(self, x: int, heads: float) -> int:
-        """X / sqrt(mean(x^2) + eps) in fp32. The product keeps both factors, the power its base, rsqrt its result."""
+        """X / sqrt(mean(x^2) + eps) in fp32. The product keeps both factors, a power its base, rsqrt its result."""
         tape = self.tape
         width = tape.width[x]
         full = self.cast(x, 4)
         # The power's gradient is grad * (2 * x^1): two more tensors of the width.
         squares = tape.apply((full,), width, 4, saves=(full,), scratch=8 * width)
         mean = tape.apply((squares,), heads, 4)
-        root = tape.apply((mean,), heads, 4, saves_output=True, scratch=8 * heads)
+        base = (mean,) if self.family.powers else ()
+        root = tape.apply((mean,), heads, 4, saves=base, saves_output=True, scratch=8 * heads)
         # The root's gradient is summed from a tensor of the whole width.
         return tape.apply((full, root), width, 4, saves=(full, root), scratch=4 * width)
 
