@@ -85,13 +85,18 @@ class Settings:
         return spelled(self.home(name))
 
     def place(self, name: str) -> Place | None:
-        """The key of a setting that the file gives, or the place that settles a field of the plan."""
+        """The key of a setting that the file gives, the words of a launch that override it, or the place that settles a
+        field of the plan.
+        """
         if name in _DERIVED:
             return None
         if name.startswith("@"):
             origin = None if self.run is None else self.run.origin(named(name[1:]))
             return None if origin is None else origin.place
         route = self.route(name)
+        given = None if route is None else self.config.override(route)
+        if given is not None and (place := self.config.overrides[given].origin.place) is not None:
+            return place
         entry = None if route is None else self.config.entry(*route)
         return None if entry is None else Place(self.config.document, entry.key.span)
 
