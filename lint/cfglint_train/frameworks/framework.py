@@ -129,6 +129,9 @@ class Framework(Frozen):
     """`a.b=value` words as the framework reads them, by route. Raises ValueError for other words."""
     trailing: Callable[[Config, list[str]], Mapping[Route, Any]] = lambda _, __: {}
     """The settings that words behind the configuration's path make, by route. Raises ValueError for what it refuses."""
+    recipes: Callable[[Config], tuple[str, ...]] = _nothing
+    """The files that the launches of a program give it as its settings, as written; none where one launch names none.
+    """
     launched: Callable[[Mapping[str, Any]], Mapping[Route, tuple[str, Any]]] = lambda _: {}
     """The settings that options of its launcher give, by route, each with its option; names have underscores."""
     shared: frozenset[str] = frozenset()

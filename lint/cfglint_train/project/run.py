@@ -121,6 +121,8 @@ class Parts(Frozen):
     """Places where a launcher is given the configuration's file and does not read it."""
     earlier: tuple[Earlier, ...] = ()
     """Launches that write into its folder before it does."""
+    stands_elsewhere: bool = False
+    """All its launches give it files of settings that are configurations of runs themselves."""
 
 
 class Run:

@@ -245,6 +245,10 @@ class Workspace:
         named = [self._companions(main, one) for one in (launch.launchers if launch is not None else (None,))]
         variants = [companions for companions, _ in named]
         unresolved = {one.framework: one for _, missing in named for one in missing}
+        recipes = self._recipes(main)
+        for recipe, path in recipes.items():
+            if path is None:
+                unresolved[main.framework] = Unresolved(main.framework, recipe, None)
         documents = [one.document for companions in variants for one in companions.values()]
         others = [
             *(launch.documents if launch is not None else ()),
@@ -293,8 +297,17 @@ class Workspace:
                 scripts=launch.documents if launch is not None and main.document.syntax != "shell" else (),
                 unread=tuple(self.scripts.unread(main)),
                 earlier=self._earlier(main, launch),
+                stands_elsewhere=bool(recipes) and all(path and self.configs_in(path) for path in recipes.values()),
             )
         )
+
+    def _recipes(self, main: Config) -> dict[str, str | None]:
+        """The files that its launches give a program as its settings, each with the file that it means, if any."""
+        beside, found = main.document.path, dict[str, str | None]()
+        for stated in frameworks.load(main.framework).recipes(main):
+            path = self.sources.find(stated, beside) or self.repositories.index(beside).by_tail(stated, beside)
+            found[stated] = None if path is None else self.sources.named(path, beside)
+        return found
 
     def _named(self, path: str) -> Mapping[str, Value]:
         """The GPUs that a path names below the root of its repository."""

@@ -30,6 +30,12 @@ def _trailing(config: Config, words: list[str]) -> Mapping[Route, Any]:
     return trailing(config, words)
 
 
+def _recipes(config: Config) -> tuple[str, ...]:
+    from cfglint_train.frameworks.trl.script_runs import recipes  # few files are scripts
+
+    return recipes(config)
+
+
 FRAMEWORK: Final = Framework(
     name="hf_scripts",
     newest=NEWEST,
@@ -40,6 +46,7 @@ FRAMEWORK: Final = Framework(
     infer=infer,
     auto=fill_auto,
     trailing=_trailing,
+    recipes=_recipes,
     keys_of=ScriptKeys,
     runs_trainer=True,
     strict_json=True,

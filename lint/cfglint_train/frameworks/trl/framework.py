@@ -79,6 +79,12 @@ def _trailing(config: Config, words: list[str]) -> Mapping[Route, Any]:
     return trailing(words)
 
 
+def _recipes(config: Config) -> tuple[str, ...]:
+    from cfglint_train.frameworks.trl.script_runs import recipes  # few files are scripts
+
+    return recipes(config)
+
+
 FRAMEWORK: Final = Framework(
     name="trl",
     newest=NEWEST,
@@ -90,6 +96,7 @@ FRAMEWORK: Final = Framework(
     auto=fill_auto,
     pins=pins,
     trailing=_trailing,
+    recipes=_recipes,
     keys_of=TrlKeys,
     runs_trainer=True,
     strict_json=True,

@@ -52,10 +52,10 @@ def infer_script(job: Job) -> None:
 
 def _infer_line(job: Job) -> None:
     """Why the model of a script is not known that takes its settings from its command line, or how it is sharded."""
-    from cfglint_train.frameworks.trl.script_line import FromLine
+    from cfglint_train.frameworks.trl.script_line import RECIPE, FromLine
 
     config, reading = job.main, job.reading
-    recipe = config.get("_RECIPE_")
+    recipe = config.get(RECIPE)
     if not isinstance(config.get("model_name_or_path"), FromLine):
         if isinstance(config.get("fsdp"), FromLine) and reading.get("parallel.strategy") is None:
             note = "the command line of the script gives its settings, and no launch of it is known"

@@ -248,6 +248,10 @@ HANDLERS: Final = {
 # --- the settings of a run -------------------------------------------------------------------------------------------
 
 
+RECIPE: Final = "_RECIPE_"
+"""The file that a launch gives the script's parser, as a fact of a run."""
+
+
 def lay_in(found: Record, source: Record, line: Line, whole: bool) -> None:
     """Put what the command line gives among the parts of a run, and mark what it may give out of sight.
 
@@ -269,7 +273,7 @@ def lay_in(found: Record, source: Record, line: Line, whole: bool) -> None:
             handed.update(settings)
     recipe = line.values.get("config")
     if isinstance(recipe, str):
-        found.parts["_RECIPE_"] = Part(None, "", Entry(Scalar(source.span, "config"), Value(source.span, recipe)))
+        found.parts[RECIPE] = Part(None, "", Entry(Scalar(source.span, "config"), Value(source.span, recipe)))
     for name in (_names() if whole else of_hf_trainer()) - _OF_MODEL | handed:
         own = found.parts.get(name)
         if own is not None and own.entry is not None and name not in handed:

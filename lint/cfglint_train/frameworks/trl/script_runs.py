@@ -156,6 +156,19 @@ def trailing(config: Config, words: list[str]) -> dict[Route, Any]:
     }
 
 
+def recipes(config: Config) -> tuple[str, ...]:
+    """The files that the launches of a script give its parser, as written; none where one of them gives none that can
+    be determined.
+    """
+    if config.document.syntax != "python" or not config.launched:
+        return ()
+    from cfglint_train.frameworks.trl.script_line import RECIPE
+
+    given = [one.value for route, one in config.launched if route == (RECIPE,)]
+    named = tuple(one for one in given if isinstance(one, str))
+    return named if config.override((RECIPE,)) is not None and len(named) == len(given) else ()
+
+
 def _settings(document: PythonDocument, record: Record) -> dict[str, Any]:
     """Every setting of a run by its name, those of other calls included."""
     entries = {entry.name or "": entry for entry in record.entries}
