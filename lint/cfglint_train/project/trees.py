@@ -112,14 +112,14 @@ def release_of(root: str, listed: Listed) -> Settled | None:
 
 
 def _between(listed: Listed, version: str) -> Constraint:
-    """A release, or the releases next to one that is not finished."""
+    """A release, or the releases next to one that is not finished; itself where it is older than all that are known."""
     assert listed.vocabulary is not None
-    if is_final(version):
-        return Constraint((("==", version),))
     known = [one for one in load(listed.vocabulary).releases if is_final(one)]
     older = [(">=", one) for one in known if release_key(one) < release_key(version)][-1:]
+    if is_final(version) or not older:
+        return Constraint((("==", version),))
     newer = [("<=", one) for one in known if release_key(one) > release_key(version)][:1]
-    return Constraint((*(older or [(">=", version)]), *newer))
+    return Constraint((*older, *newer))
 
 
 def _modules(root: str, parts: Iterable[str]) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """SYN007 broken-command: a command line that does not reach its program as it was meant.
 
 ## What it does
-Reports, for the training commands of a shell script: flags that bash runs as a command of their own, because the
-command above ended before them; words that belong to no flag; quotes that reach the program as characters, because
-a variable or heredoc holds them; and carriage returns.
+Reports, for the training commands of a shell script (OpenRLHF, `llamafactory-cli train`, `trl sft` and the like): flags
+that bash runs as a command of their own, because the command above ended before them; words that belong to no flag;
+quotes that reach the program as characters, because a variable or heredoc holds them; and carriage returns.
 
 ## Why is this bad?
 Bash starts the training without the flags that were cut off, complains about a command that does not exist, and that
@@ -60,9 +60,10 @@ RULE: Final = Rule(
 
 def check(config: Config) -> Iterator[Report]:
     """One report per cut-off command, word and quoted text; one per script for its line ends."""
-    document, invocation = config.document, config.node()
-    if not isinstance(document, ShellDocument) or not isinstance(invocation, Invocation):
+    document = config.document
+    if not isinstance(document, ShellDocument):
         return
+    invocation = document.invocations[int(config.root[0])]
     if b"\r\n" in document.source and frameworks.recognise(config.framework, document)[0].root == config.root:
         yield _carriage_return(document)
     title = frameworks.load(config.framework).title

@@ -18,6 +18,8 @@ _COMMANDS: Final = {
     "mca": "_TRAIN_MCA_ARGS",
     "megatron_bridge": "_TRAIN_MBRIDGE_ARGS",
 }
+# The package's name and its former one, under which its first releases had the parser in `model`.
+_NAMES: Final = ("llamafactory", "llmtuner")
 _V1: Final = ("ModelArguments", "DataArguments", "TrainingArguments", "SampleArguments")
 _TRANSFORMERS: Final = "TrainingArguments"
 
@@ -30,7 +32,7 @@ def read(package: str, source: Source) -> Table:
             raise UndecidedError(f"transformers {source.tree.release}: Seq2SeqTrainingArguments is not a class")
         models = Models()
         return Table({_TRANSFORMERS: Definition(models.keys(arguments)), **models.definitions()}, {})
-    parser = source.need("llamafactory.hparams.parser")
+    parser = source.need(*(f"{name}.hparams.parser" for name in _NAMES), "llmtuner.model.parser")
     models = Models()
     definitions: dict[str, Definition] = {}
     entries: dict[str, tuple[str, ...]] = {}
@@ -49,12 +51,19 @@ def read(package: str, source: Source) -> Table:
                 names.append(of.name)
         if names:
             entries[command] = tuple(names)
+    if "train" not in entries:
+        raise UndecidedError(f"{parser.name} lists no classes for training")
     _name_templates(source, definitions)
     _add_stages(source, definitions)
     newer = _v1(source, models)
     if newer:
         entries["v1"] = tuple(newer)
     return Table({**definitions, **newer, **models.definitions()}, entries)
+
+
+def _module(source: Source, name: str) -> Module | None:
+    """A module of the package, under whichever of its names it has one."""
+    return next((found for of in _NAMES if (found := source.module(f"{of}.{name}")) is not None), None)
 
 
 def _accepted(of: Class, keys: Mapping[str, Key]) -> dict[str, Key]:
@@ -83,7 +92,7 @@ def _name_templates(source: Source, definitions: dict[str, Definition]) -> None:
     `get_template_and_fix_tokenizer` refuses other names. People add templates in this very file, as the README has
     them do, so that a name that no release has may be one of their own (`x-registry`).
     """
-    module, data = source.module("llamafactory.data.template"), definitions.get("DataArguments")
+    module, data = _module(source, "data.template"), definitions.get("DataArguments")
     if module is None or data is None or "template" not in data.keys:
         return
     names: list[str] = []
@@ -101,7 +110,7 @@ def _name_templates(source: Source, definitions: dict[str, Definition]) -> None:
 
 def _add_stages(source: Source, definitions: dict[str, Definition]) -> None:
     """Add the stages that `run_exp` compares with to those that are declared: no `Literal` refuses any."""
-    tuner, arguments = source.module("llamafactory.train.tuner"), definitions.get("FinetuningArguments")
+    tuner, arguments = _module(source, "train.tuner"), definitions.get("FinetuningArguments")
     stage = None if arguments is None else arguments.keys.get("stage")
     if tuner is None or arguments is None or stage is None or "enum" not in stage.schema:
         return

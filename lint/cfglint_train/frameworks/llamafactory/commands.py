@@ -26,10 +26,10 @@ def commands(document: Document) -> list[Found]:
         if own is None or any(word.endswith((".yaml", ".yml", ".json")) for word in words[own : own + 1]):
             continue
         keys = {(entry.name or "").removeprefix("--").replace("-", "_") for entry in one.entries}
-        if "model_name_or_path" not in keys or len(keys & OWN) < 2 or keys & FOREIGN:
-            continue
+        if not (keys & (OWN | {_MODEL}) if own else _MODEL in keys and len(keys & OWN) > 1 and not keys & FOREIGN):
+            continue  # the words of its own command need no more: the rest may be cut off
         role, why = None, f"it starts {one.program} with LLaMA-Factory's settings as options"
-        if not keys & TRAINS or "export_dir" in keys:
+        if "export_dir" in keys or (not keys & TRAINS and (own == 0 or keys & _OTHERWISE)):
             role, why = "other", "its commands of LLaMA-Factory train nothing"
         elif one.open:
             role, why = "other", f"some options of LLaMA-Factory depend on {one.open}"
@@ -37,6 +37,8 @@ def commands(document: Document) -> list[Found]:
     return found
 
 
+_MODEL: Final = "model_name_or_path"
+_OTHERWISE: Final = frozenset(("do_predict", "do_eval", "infer_backend"))
 _SCRIPT: Final = re.compile(r"(?:.*/)?(?:train|train_bash)\.py")
 
 
