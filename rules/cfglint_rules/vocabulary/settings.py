@@ -3,7 +3,8 @@
 A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of: `@ranks`, the number of GPUs;
 `@eval_batch`, the sequences of an evaluation step on all of them; `@capability`, the compute capability of the stated
 GPU; `@host`, the framework of the run's main configuration; `@trainer`, whether that runs the Trainer of transformers;
-`@release`, the release that counts for this configuration; `@syntax`, that of its file.
+`@release`, the release that counts for this configuration; `@syntax`, that of its file; `@overridden`, the settings
+that its launch gives.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
 from cfglint_train.project.run import Run
 
-_DERIVED: Final = frozenset(("@ranks", "@eval_batch", "@capability", "@host", "@trainer", "@release", "@syntax"))
+_DERIVED: Final = frozenset(
+    ("@ranks", "@eval_batch", "@capability", "@host", "@trainer", "@release", "@syntax", "@overridden")
+)
 """Names that are neither keys nor fields of the plan."""
 
 
@@ -52,6 +55,8 @@ class Settings:
             return target(self.config).release
         if name == "@syntax":
             return self.config.document.syntax
+        if name == "@overridden":
+            return [spelled(route) for route in self.config.overrides]
         if name.startswith("@"):
             return Unknown("the run") if self.run is None else _told(self.run, name)
         if self._given is not None and not name.startswith("-") and name.partition(".")[0] not in self._given:
