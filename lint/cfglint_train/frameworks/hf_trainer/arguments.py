@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable, choice, or_zero
-from cfglint_train.frameworks.key import ABSENT, Key
+from cfglint_train.frameworks.key import ABSENT, Access, Found, Key, find
+from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.loaders import Loader
 from cfglint_train.plan.names import Field
 
@@ -113,7 +115,21 @@ OLDER_BATCH: Final[Mapping[str, str]] = {
     "per_device_train_batch_size": "per_gpu_train_batch_size",
     "per_device_eval_batch_size": "per_gpu_eval_batch_size",
 }
-"""The older spelling of each batch size: up to transformers 4.57 it counts where both stand (training_args.py)."""
+"""The older spelling of each batch size."""
+
+
+def batch(loader: Loader, name: str, access: Access, *beside: str) -> Key:
+    """The lens of a batch size that has an older spelling."""
+    made = key(loader, name, *beside)
+    return made._replace(names=((name,), (OLDER_BATCH[name],)), access=access)
+
+
+def counting(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, Found]:
+    """The spelling of a batch size that counts: transformers 4 takes `per_gpu_...` unless it is null or 0, else
+    `per_device_...` (4.57.1, training_args.py: train_batch_size, eval_batch_size); transformers 5 refuses the former.
+    """
+    present, older = names
+    return find(config, (older,) if config.get(*older) else (present,))
 
 
 def key(loader: Loader, name: str, *beside: str) -> Key:

@@ -13,7 +13,7 @@ from cfglint_train.documents.document import CannotEdit, Change, Route, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.codec import Codec, choice
-from cfglint_train.frameworks.hf_trainer.arguments import OLDER_BATCH, key, steps
+from cfglint_train.frameworks.hf_trainer.arguments import batch, counting, key, steps
 from cfglint_train.frameworks.hf_trainer.fsdp import FSDP_LENS, wraps_blocks
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
 from cfglint_train.frameworks.key import PLAIN as NESTED
@@ -117,19 +117,13 @@ def _number(field: Field, name: str, default: Any, *beside: str, codec: Codec = 
     return Key(field, names(name), codec, default=default, null=None, beside=beside)
 
 
-def _counting(config: Config, names: tuple[Route, ...]) -> tuple[Route, Found]:
-    """The spelling of a batch size that counts: transformers 4 takes `per_gpu_...` unless it is null or 0, else
-    `per_device_...` (4.57.1, training_args.py: train_batch_size, eval_batch_size); transformers 5 refuses the former.
-    LLaMA-Factory's PPO reads `per_device_...` only (0.9.4, train/ppo/trainer.py).
-    """
-    present, older = names
-    return find(config, (older,) if config.get(*older) and stage_of(config) != "ppo" else (present,))
+def _counting(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, Found]:
+    """LLaMA-Factory's PPO reads `per_device_...` only (0.9.4, train/ppo/trainer.py)."""
+    return find(config, names[:1]) if stage_of(config) == "ppo" else counting(config, names)
 
 
 def _batch(name: str, *beside: str) -> Key:
-    """A batch size that has an older spelling."""
-    both = names(name, OLDER_BATCH[name])
-    return key(PLAIN, name, *beside)._replace(names=both, access=NESTED._replace(find=_counting))
+    return batch(PLAIN, name, NESTED._replace(find=_counting), *beside)
 
 
 def _wraps_blocks(config: Config) -> bool:

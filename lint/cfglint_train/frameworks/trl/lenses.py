@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, choice
+from cfglint_train.frameworks.hf_trainer.arguments import batch, counting, steps
 from cfglint_train.frameworks.hf_trainer.arguments import key as argument
-from cfglint_train.frameworks.hf_trainer.arguments import steps
 from cfglint_train.frameworks.hf_trainer.fsdp import FSDP_LENS, wraps_blocks
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
-from cfglint_train.frameworks.key import ABSENT, PLAIN, Custom, Key
+from cfglint_train.frameworks.key import ABSENT, PLAIN, UNRESOLVED, Custom, Found, Key
 from cfglint_train.frameworks.lens import Config, Triple, default_at, granted
 from cfglint_train.frameworks.trl import activations, method, rollout
 from cfglint_train.frameworks.trl.dtype import DTYPE
 from cfglint_train.frameworks.trl.optimizer import OPTIMIZER
 from cfglint_train.frameworks.trl.sequence import LENGTH, PACKING
-from cfglint_train.frameworks.trl.settings import before, default_of, names, on, origin_of, stated, ways
+from cfglint_train.frameworks.trl.settings import before, default_of, names, on, origin_of, stated, trainer_of, ways
 from cfglint_train.plan.names import Field
 
 
@@ -44,6 +44,18 @@ def _argument(name: str, *beside: str) -> Key:
     made = argument(HF_ARGPARSER, name, *beside)
     # Without a default, the vocabulary's null is what the Trainer's code stands for.
     return made._replace(access=ACCESS)
+
+
+def _counting(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, Found]:
+    """GRPO and RLOO count completions by the one spelling and load samples by the other (trl 0.22.2
+    trainer/grpo_config.py, grpo_trainer.py): what they do with the older one is not read.
+    """
+    route, found = counting(config, names)
+    return route, found if route == names[0] or trainer_of(config) not in ("grpo", "rloo") else UNRESOLVED
+
+
+def _batch(name: str, *beside: str) -> Key:
+    return batch(HF_ARGPARSER, name, ACCESS._replace(find=_counting), *beside)
 
 
 def _key(field: Field, name: str, codec: Codec, *beside: str, null: Any = ABSENT) -> Key:
@@ -157,9 +169,9 @@ LENSES: Final = (
     _argument("learning_rate", "num_train_epochs", "max_steps"),
     _argument("lr_scheduler_type", "learning_rate"),
     argument(HF_ARGPARSER, "warmup_steps", "lr_scheduler_type", "learning_rate"),
-    _argument("per_device_train_batch_size", "learning_rate"),
+    _batch("per_device_train_batch_size", "learning_rate"),
     _argument("gradient_accumulation_steps", *_BATCH),
-    _argument("per_device_eval_batch_size", *_BATCH),
+    _batch("per_device_eval_batch_size", *_BATCH),
     _argument("auto_find_batch_size"),
     LENGTH,
     PACKING,
