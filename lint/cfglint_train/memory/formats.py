@@ -42,7 +42,7 @@ class FrozenWeights(Frozen):
     quantized_bytes: float = 0.0
     """Of one element, with its scales."""
     fp32: int = 0
-    """Embeddings and experts that are kept in 32 bits."""
+    """Those that are kept in 32 bits beside others."""
     plain: int = 0
     plain_bytes: float = 0.0
     scale_bytes: float = 0.0
@@ -140,7 +140,11 @@ def _loaded_frozen(reader: Reader, architecture: Architecture, elements: int) ->
     if kind == "none":
         kind = architecture.quantization if reader.get("method.quantization") is None else "none"
     if kind not in QUANTIZED_BYTES:
-        return FrozenWeights(plain=elements, plain_bytes=plain)
+        if plain < 4 or reader.get("model.embeddings_fp32") is not False:
+            return FrozenWeights(plain=elements, plain_bytes=plain)
+        embeddings = min(elements, architecture.embedding_parameters)
+        compute = element(reader.get("precision.compute") or "bf16")
+        return FrozenWeights(fp32=elements - embeddings, plain=embeddings, plain_bytes=compute)
     each = QUANTIZED_BYTES[kind]
     scales = 0.0
     if kind in ("nf4", "fp4"):

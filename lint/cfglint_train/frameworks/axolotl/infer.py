@@ -38,6 +38,7 @@ def infer(job: Job) -> None:
         infer_zero(job)
     else:
         _infer_formats(job)
+        _infer_cast_model(job)
     _infer_published_quantization(job)
     infer_experts(job)
     infer_kept_inputs(job)
@@ -105,6 +106,18 @@ def _infer_published_quantization(job: Job) -> None:
         return
     note = f"{model.id} is published in {model.quantization}"
     reading.put("method.quantization", model.quantization, Origin("inferred", job.main.place("base_model"), note))
+
+
+def _infer_cast_model(job: Job) -> None:
+    """The same cast of a whole model, which `load_in_4bit` with `adapter: lora` left in 16 bits."""
+    reading, config = job.reading, job.main
+    if not read_bool(config, "load_in_4bit") or config.get("adapter") != "lora":
+        return
+    if reading.get("method.quantization") != "none" or (job.architecture is not None and job.architecture.quantization):
+        return
+    if reading.get("parallel.strategy") in ("none", "ddp") and config.get("peft", "loftq_config") is None:
+        reading.infer("precision.frozen", "fp32", "PEFT's prepare_model_for_kbit_training casts the model")
+        reading.infer("model.embeddings_fp32", False, "axolotl casts embeddings and head back")
 
 
 def _infer_cast_experts(job: Job) -> None:

@@ -82,8 +82,7 @@ def _offloaded(config: Config) -> list[Change]:
     return [Set((*config.root, key), True, ("flash_attn", "finetuning_type", "stage"))]
 
 
-# Copies of early 2024 declare a switch, which asks for FlashAttention 2.
-ATTENTION: Final = {"auto": "sdpa", "disabled": "eager", "sdpa": "sdpa", "fa2": "flash", True: "flash"}
+ATTENTION: Final = {"auto": "sdpa", "disabled": "eager", "sdpa": "sdpa", "fa2": "flash"}
 
 
 def liger_key(config: Config) -> str | None:
