@@ -98,7 +98,7 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
     extra = config.get("bnb_config_kwargs")
     extra = extra if isinstance(extra, dict) else {}
     if read_bool(config, "load_in_4bit") and config.get("adapter") == "lora" and not read_bool(config, "gptq"):
-        # Up to 0.12.2 loaders/model.py hands `load_in_4bit` to from_pretrained, where bitsandbytes' defaults hold; later
+        # Up to 0.12.2 loaders/model.py hands `load_in_4bit` to from_pretrained, where bitsandbytes' defaults hold; then
         # _set_quantization_config asks for `qlora`.
         yield "method.quantization", "fp4" if before(config, "0.13.1") else "none", config.origin("load_in_4bit")
         yield "method.double_quantization", False, config.origin("load_in_4bit")
