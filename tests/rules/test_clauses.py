@@ -24,7 +24,17 @@ SCHEMA = json.loads((FOLDER / "clauses.schema.json").read_text(encoding="utf-8")
 FILES = sorted(path for kind in ("refusals", "idle") for path in FOLDER.rglob(f"*{kind}.json"))
 KINDS: tuple[Kind, ...] = ("refusals", "idle")
 TABLES = [(framework, kind) for framework in listed() for kind in KINDS if table(framework, kind).rows]
-NO_KEYS = ("@ranks", "@eval_batch", "@capability", "@host", "@trainer", "@release", "@syntax", "@overridden")
+NO_KEYS = (
+    "@ranks",
+    "@eval_batch",
+    "@capability",
+    "@host",
+    "@trainer",
+    "@release",
+    "@syntax",
+    "@overridden",
+    "@own_deepspeed",
+)
 
 
 def content(path: Path) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of: `@ranks`, the number of GPUs;
 `@eval_batch`, the sequences of an evaluation step on all of them; `@capability`, the compute capability of the stated
 GPU; `@host`, the framework of the run's main configuration; `@trainer`, whether that runs the Trainer of transformers;
-`@release`, the release that counts for this configuration; `@syntax`, that of its file; `@overridden`, the settings
-that its launch gives.
+`@own_deepspeed`, whether that names DeepSpeed's settings itself; `@release`, the release that counts for this
+configuration; `@syntax`, that of its file; `@overridden`, the settings that its launch gives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,17 @@ from cfglint_train.plan.origin import Place
 from cfglint_train.project.run import Run
 
 _DERIVED: Final = frozenset(
-    ("@ranks", "@eval_batch", "@capability", "@host", "@trainer", "@release", "@syntax", "@overridden")
+    (
+        "@ranks",
+        "@eval_batch",
+        "@capability",
+        "@host",
+        "@trainer",
+        "@release",
+        "@syntax",
+        "@overridden",
+        "@own_deepspeed",
+    )
 )
 """Names that are neither keys nor fields of the plan."""
 
@@ -147,6 +157,8 @@ def _told(run: Run, name: str) -> Any:
         return _capability(run)
     if name == "@host":
         return run.main.framework
+    if name == "@own_deepspeed":
+        return any(one.framework == "deepspeed" for one in run.framework.references(run.main))
     if name == "@trainer":
         return run.framework.runs_trainer
     value = run.plan.get(named(name[1:]))

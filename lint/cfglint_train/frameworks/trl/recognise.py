@@ -49,15 +49,17 @@ def prepare(document: Document) -> None:
 
 
 def references(config: Config) -> tuple[Reference, ...]:
-    """The DeepSpeed configuration (a path, or a mapping in place), and the launcher's file that `trl` is given."""
+    """The launcher's file that `trl` is given, and the DeepSpeed configuration (a path, or a mapping in place), which
+    counts above what the launcher's file has of its own.
+    """
     found: list[Reference] = []
-    stated = config.get("deepspeed")
-    if isinstance(stated, (str, dict)):
-        found.append(Reference("deepspeed", ("deepspeed",), stated if isinstance(stated, str) else None))
     for key in _FILES:
         launched = config.get(key)
         if isinstance(launched, str):
             found.append(Reference("accelerate", (key,), launched, _over(config)))
+    stated = config.get("deepspeed")
+    if isinstance(stated, (str, dict)):
+        found.append(Reference("deepspeed", ("deepspeed",), stated if isinstance(stated, str) else None))
     return tuple(found)
 
 
