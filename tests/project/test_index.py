@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfglint_train.project import index
+from cfglint_train.project import index, texts
 from cfglint_train.project.index import Repositories, RepositoryIndex
 from cfglint_train.project.roots import Roots
 from cfglint_train.project.settings import Settings
+from cfglint_train.project.texts import Texts
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def put(root: Path, *paths: str, text: str = "") -> None:
 
 
 def of(root: Path) -> RepositoryIndex:
-    return RepositoryIndex(str(root), lambda _: Settings(str(root)))
+    return RepositoryIndex(str(root), lambda _: Settings(str(root)), Texts())
 
 
 def below(root: Path, paths: tuple[str, ...] | str | None) -> list[str]:
@@ -46,7 +47,7 @@ def test_what_is_excluded_does_not_count(here):
     put(here, ".venv/x/ds.json", "build/ds.json", "mine/ds.json", "mine/run.sh", text="train ds.json")
     (here / "link").symlink_to(here / "mine")
     settings = Settings(str(here), exclude=(*Settings(str(here)).exclude,))
-    found = RepositoryIndex(str(here), lambda _: settings)
+    found = RepositoryIndex(str(here), lambda _: settings, Texts())
     assert below(here, found.named("ds.json")) == ["mine/ds.json"]
     assert below(here, found.scripts_naming("ds.json")) == ["mine/run.sh"]
 
@@ -122,7 +123,7 @@ def test_the_walk_is_bounded_and_the_folders_of_a_file_are_not_beyond_it(here, m
 
 
 def test_what_is_large_is_not_read(here, monkeypatch):
-    put(here, "go.sh", text="train run.yaml " + "#" * index.MAX_SCRIPT)
+    put(here, "go.sh", text="train run.yaml " + "#" * texts.MAX_SMALL)
     assert of(here).scripts_naming("run.yaml") == ()
     monkeypatch.setattr(index, "MAX_READ", 0)
     put(here, "small.sh", text="train run.yaml")
@@ -135,19 +136,19 @@ def test_a_folder_that_cannot_be_read_is_none(here):
 
 def test_the_root_is_above_the_projects_in_a_repository(here):
     put(here, "pyproject.toml", "examples/one/pyproject.toml", "examples/one/run.yaml", "jobs/run.sh")
-    repositories = Repositories(Settings, Roots())
+    repositories = Repositories(Settings, Roots(), Texts())
     assert repositories.index(str(here / "examples/one/run.yaml")).root == str(here)
     assert Roots().above(str(here / "examples")) == ((str(here / "examples"), str(here)), True)
 
 
 def test_the_outermost_project_counts_without_a_repository(tmp_path):
     put(tmp_path, "one/pyproject.toml", "one/two/cfglint.toml", "one/two/run.yaml")
-    assert Repositories(Settings, Roots()).index(str(tmp_path / "one/two/run.yaml")).root == f"{tmp_path}/one"
+    assert Repositories(Settings, Roots(), Texts()).index(str(tmp_path / "one/two/run.yaml")).root == f"{tmp_path}/one"
 
 
 def test_without_a_root_only_the_folders_in_its_own_count(tmp_path):
     put(tmp_path, "run.yaml", "go.sh", "scripts/go.sh", "a/b/go.sh", "../stray.sh", text="train run.yaml")
-    found = Repositories(Settings, Roots()).index(str(tmp_path / "run.yaml"))
+    found = Repositories(Settings, Roots(), Texts()).index(str(tmp_path / "run.yaml"))
     assert below(tmp_path, found.scripts_naming("run.yaml")) == ["go.sh", "scripts/go.sh"]
 
 

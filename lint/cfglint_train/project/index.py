@@ -16,16 +16,12 @@ from cfglint_train.foundation.typed import Any, Final, TypeVar
 from cfglint_train.project import files
 from cfglint_train.project.roots import Roots
 from cfglint_train.project.settings import Settings
+from cfglint_train.project.texts import Texts
 
 MAX_ENTRIES: Final = 20_000
 """Files and folders that the walk looks at, those near the root first."""
-MAX_SCRIPT: Final = 256 * 2**10
-"""Bytes of the largest script that is read for the words in it."""
 MAX_READ: Final = 32 * 2**20
 """Bytes of all the scripts of one syntax that are read."""
-
-MAX_KEPT: Final = 8 * 2**20
-"""Bytes of texts that are kept."""
 
 # How deep the walk goes where no repository is above a file: its folder, and the folders in that.
 _DEPTH_ALONE: Final = 1
@@ -39,7 +35,9 @@ Made = TypeVar("Made")
 class RepositoryIndex:
     """What is below a root. Paths are absolute and in order of their names, with forward slashes."""
 
-    def __init__(self, root: str, settings_for: Callable[[str], Settings], depth: int | None = None) -> None:
+    def __init__(
+        self, root: str, settings_for: Callable[[str], Settings], texts: Texts, depth: int | None = None
+    ) -> None:
         self.root = regular_files.tidy(os.path.abspath(root))
         self._settings_for = settings_for
         self._settings: Settings | None = None
@@ -50,8 +48,8 @@ class RepositoryIndex:
         self._holding: dict[str, list[str]] = {}
         self._visited: set[str] = set()
         self._made: dict[Callable[[RepositoryIndex], Any], Any] = {}
-        self._texts = _Texts()
-        self._words = {syntax: _Words(self._texts) for syntax in ("shell", "python")}
+        self._texts = texts
+        self._words = {syntax: _Words(texts) for syntax in ("shell", "python")}
         self._outside: dict[str, bool] = {}
 
     def named(self, basename: str) -> tuple[str, ...]:
@@ -125,7 +123,7 @@ class RepositoryIndex:
         for path in sorted(path for name in names for path in self._names[name]):
             if self._left_out(path) or size > MAX_READ:
                 continue
-            text = self._texts.read(path)
+            text = self._texts.small(path)
             size += len(text)
             if any(sign in text for sign in signs[os.path.splitext(path)[1]]):
                 yield path, text.decode("utf-8-sig", "replace")
@@ -197,37 +195,12 @@ class RepositoryIndex:
         return inner
 
 
-class _Texts:
-    """The texts of small files, each read once: several questions are asked of the same scripts."""
-
-    __slots__ = ("cleared", "kept", "known")
-
-    def __init__(self) -> None:
-        self.known: dict[str, bytes] = {}
-        self.kept = 0
-        self.cleared: set[str] = set()
-        """Folders through which no link leads out of the repository."""
-
-    def read(self, path: str) -> bytes:
-        """The text of a file; nothing of one that is too large or cannot be read."""
-        text = self.known.get(path)
-        if text is None:
-            try:
-                text = regular_files.read(path, self.cleared) if os.path.getsize(path) <= MAX_SCRIPT else b""
-            except OSError:
-                text = b""
-            if self.kept < MAX_KEPT:
-                self.known[path] = text
-                self.kept += len(text)
-        return text
-
-
 class _Words:
     """The words that occur in the files of one syntax, each file read once."""
 
     __slots__ = ("bytes", "found", "parts", "texts", "waiting")
 
-    def __init__(self, texts: _Texts) -> None:
+    def __init__(self, texts: Texts) -> None:
         self.waiting: list[str] = []
         self.found: dict[bytes, list[str]] = {}
         self.parts: dict[bytes, frozenset[str]] = {}
@@ -238,7 +211,7 @@ class _Words:
         """The files in which a word occurs."""
         for path in self.waiting:
             if self.bytes < MAX_READ:
-                text = self.texts.read(path)
+                text = self.texts.small(path)
                 self.bytes += len(text)
                 for one in set(_WORD.findall(text)):
                     self.found.setdefault(one, []).append(path)
@@ -264,16 +237,19 @@ class _Words:
 class Repositories:
     """The repositories around files, each indexed once."""
 
-    def __init__(self, settings_for: Callable[[str], Settings], roots: Roots) -> None:
+    def __init__(self, settings_for: Callable[[str], Settings], roots: Roots, texts: Texts) -> None:
         self._settings_for = settings_for
         self._roots = roots
+        self._texts = texts
         self._indexes: dict[str, RepositoryIndex] = {}
 
     def index(self, path: str) -> RepositoryIndex:
         """The index of the repository that a file is in; without one, of its folder and the folders in that."""
         root, rooted = self._roots.around(path)
         if root not in self._indexes:
-            self._indexes[root] = RepositoryIndex(root, self._settings_for, None if rooted else _DEPTH_ALONE)
+            self._indexes[root] = RepositoryIndex(
+                root, self._settings_for, self._texts, None if rooted else _DEPTH_ALONE
+            )
         return self._indexes[root]
 
 

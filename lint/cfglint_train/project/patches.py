@@ -14,7 +14,8 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.registry import listed
-from cfglint_train.project.index import MAX_SCRIPT, RepositoryIndex
+from cfglint_train.project.index import RepositoryIndex
+from cfglint_train.project.texts import MAX_SMALL
 
 _COMMANDS: Final = (b"+++ ", b"sed ", b"perl ", b"cp ", b"mv ", b"ln ", b"rsync ", b"install ", b"tee ", b"cat ")
 _SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
@@ -140,7 +141,7 @@ def _copied(command: str, path: str, index: RepositoryIndex) -> str:
 def _text(path: str) -> str:
     """The text of a file of the repository; empty where it cannot be read."""
     try:
-        return regular_files.read(path)[:MAX_SCRIPT].decode("utf-8", "replace")
+        return regular_files.read(path)[:MAX_SMALL].decode("utf-8", "replace")
     except OSError:
         return ""
 

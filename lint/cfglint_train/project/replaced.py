@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
-from cfglint_train.project.index import MAX_SCRIPT, RepositoryIndex
+from cfglint_train.project.index import RepositoryIndex
+from cfglint_train.project.texts import MAX_SMALL
 
 _IMPORT: Final = rb"^[ \t]*(?:from[ \t]+(?:[\w.]*\.)?%s(?:\.\w+)*[ \t]+import\b|import[ \t]+(?:[\w.]*\.)?%s\b)"
 """An import of a module, or from it; at the start of a line."""
@@ -25,7 +26,7 @@ def replacing(path: str, index: RepositoryIndex, packages: Iterable[str]) -> str
         for program in index.pythons_having((package,), module):
             if program == own:
                 continue
-            text = regular_files.read(program)[:MAX_SCRIPT]
+            text = regular_files.read(program)[:MAX_SMALL]
             ours, theirs = importing.search(text), first.search(text)
             if ours is not None and theirs is not None and theirs.start() < ours.start():
                 return package

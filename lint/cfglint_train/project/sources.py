@@ -10,6 +10,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.project import files
 from cfglint_train.project.roots import Roots
 from cfglint_train.project.settings import Settings
+from cfglint_train.project.texts import Texts
 
 if TYPE_CHECKING:
     from cfglint_train.project.gitignore import GitIgnore
@@ -22,8 +23,7 @@ class Sources:
         self.texts = dict(texts)
         self._overlaid = {os.path.abspath(path): path for path in self.texts}
         self._names: dict[str, str] = {}
-        self._cleared: set[str] = set()
-        """Folders through which no link leads out of the repository."""
+        self.disk = Texts()
         self.asked: set[str] = set()
         """Files that a person names, each for its own sake: a hook hands over whatever has changed."""
         self.roots = Roots()
@@ -32,12 +32,12 @@ class Sources:
     def updated(self, texts: Mapping[str, bytes]) -> Sources:
         """The same files with new contents of some."""
         after = Sources({**self.texts, **texts})
-        after._names, after.roots, after.asked = self._names, self.roots, self.asked
+        after._names, after.roots, after.asked, after.disk = self._names, self.roots, self.asked, self.disk
         return after
 
     def read(self, path: str) -> bytes:
         """The bytes of a file. Raises OSError."""
-        return self.texts[path] if path in self.texts else regular_files.read(path, self._cleared)
+        return self.texts[path] if path in self.texts else self.disk.read(path)
 
     def collect(
         self, paths: Iterable[str], settings_for: Callable[[str], Settings], force_exclude: bool = False

@@ -59,7 +59,7 @@ class Workspace:
         self.sources = Sources(texts or {})
         self.statements = Statements(settings_for, command_line, self.sources.roots)
         self.documents = Documents(self.sources)
-        self.repositories = Repositories(settings_for, self.sources.roots)
+        self.repositories = Repositories(settings_for, self.sources.roots, self.sources.disk)
         self.scripts = LaunchScripts(self.documents, self.repositories)
         self.forks = Forks(self.sources.roots, self.repositories, self.sources.named, self._cache_dirs)
         self._configs: dict[str, list[Config]] = {}

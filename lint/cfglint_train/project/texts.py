@@ -1,0 +1,48 @@
+"""The files of one invocation as they are on the disk. Small ones are kept: several questions are asked of the same
+scripts.
+"""
+
+from __future__ import annotations
+
+import os
+
+from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.typed import Final
+
+MAX_SMALL: Final = 256 * 2**10
+"""Bytes of the largest file that is kept."""
+MAX_KEPT: Final = 8 * 2**20
+"""Bytes of all that are kept."""
+
+
+class Texts:
+    """What is in files, however they are named."""
+
+    __slots__ = ("_cleared", "_kept", "_size")
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+        self._size = 0
+        self._cleared: set[str] = set()
+        """Folders through which no link leads out of the repository."""
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file. Raises OSError."""
+        full = os.path.abspath(path)
+        text = self._kept.get(full)
+        if text is None:
+            text = regular_files.read(path, self._cleared)
+            if len(text) <= MAX_SMALL and self._size < MAX_KEPT:
+                self._kept[full] = text
+                self._size += len(text)
+        return text
+
+    def small(self, path: str) -> bytes:
+        """The bytes of a file by its absolute path; none of one that is larger than MAX_SMALL or cannot be read."""
+        known = self._kept.get(path)
+        if known is not None:
+            return known
+        try:
+            return self.read(path) if os.path.getsize(path) <= MAX_SMALL else b""
+        except OSError:
+            return b""
