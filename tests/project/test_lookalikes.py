@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -46,6 +47,18 @@ SAMPLES = [
 @pytest.mark.parametrize(("name", "text", "tool"), SAMPLES)
 def test_each_tool_is_known_by_its_words(name, text, tool):
     assert looks_like(name, text.encode()) == tool
+
+
+def test_no_clue_begins_in_two_ways():
+    """A text without the word that a clue begins with is not searched for the clue."""
+    content = json.loads((REPOSITORY / "lint/cfglint_train/project/lookalikes.json").read_text())
+    clues = [clue for tool in content.values() for groups in tool.values() for group in groups for clue in group]
+    assert len(clues) > 50
+    for clue in clues:
+        outside = clue
+        while (without := re.sub(r"\([^()]*\)", "", outside)) != outside:
+            outside = without
+        assert "|" not in outside, clue
 
 
 def test_no_file_of_another_kind_looks_like_a_tool():

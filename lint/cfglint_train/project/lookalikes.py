@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from json import load
 
+from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.project.files import SYNTAXES
 
@@ -20,27 +21,45 @@ MOST: Final = 256 * 2**10
 
 _FILE: Final = "lookalikes.json"
 
-_Groups = tuple[tuple[re.Pattern[bytes], ...], ...]
+_BEGINNING: Final = re.compile(r"(?:\\b|\^)?([\w/-]*)(?![?*{])")
+"""The letters with which what an expression matches begins."""
+
+
+class _Clue(Frozen):
+    """A regular expression, and the word that it begins with: most texts have none of these, and words are found
+    faster than expressions.
+    """
+
+    beginning: bytes
+    pattern: re.Pattern[bytes]
+
+    def occurs_in(self, text: bytes) -> bool:
+        """Whether a text has it."""
+        return self.beginning in text and self.pattern.search(text) is not None
 
 
 def looks_like(path: str, source: bytes) -> str:
     """The tool whose file a text probably is; empty where it is none of those."""
     syntax = SYNTAXES.get(os.path.splitext(path)[1].lower())
     text = source[:MOST]
-    for name, groups in _tools().items():
-        if any(all(clue.search(text) for clue in group) for group in groups.get(syntax or "", ())):
+    for name, group in _groups(syntax):
+        if all(clue.occurs_in(text) for clue in group):
             return name
     return ""
 
 
+def _clue(expression: str) -> _Clue:
+    beginning = _BEGINNING.match(expression)
+    return _Clue(beginning[1].encode() if beginning else b"", re.compile(expression.encode(), re.M))
+
+
 @cache
-def _tools() -> Mapping[str, Mapping[str, _Groups]]:
+def _groups(syntax: str | None) -> tuple[tuple[str, tuple[_Clue, ...]], ...]:
+    """The groups of clues for a syntax, each with its tool, in the order of the tools."""
     with open(os.path.join(os.path.dirname(__file__), _FILE), encoding="utf-8") as file:
         content: Mapping[str, Mapping[str, list[list[str]]]] = load(file)
-    return {
-        name: {
-            syntax: tuple(tuple(re.compile(clue.encode(), re.M) for clue in group) for group in groups)
-            for syntax, groups in syntaxes.items()
-        }
+    return tuple(
+        (name, tuple(map(_clue, group)))
         for name, syntaxes in content.items()
-    }
+        for group in syntaxes.get(syntax or "", ())
+    )
