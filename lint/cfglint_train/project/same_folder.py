@@ -64,8 +64,9 @@ class SameFolder:
         Only launches of one script count that are run in any case: two scripts, and the branches of a condition, are
         ways of which one is taken.
         """
-        for script, number in {(script, invocation.number): None for script, invocation in self.scripts.given(main)}:
-            if _OTHERWISE.search(script.source):
+        given = {(script, invocation.number): invocation for script, invocation in self.scripts.given(main)}
+        for (script, number), invocation in given.items():
+            if _OTHERWISE.search(script.source) or (main.document is not script and _is_alone(script, invocation)):
                 continue
             launches = self._of(script, main, repository)
             own = next((one for one in launches if one.invocation.number == number), None)
@@ -211,10 +212,22 @@ def _is_run(invocation: Invocation) -> bool:
     scope = invocation.scope
     return (
         scope is not None
-        and invocation.container != "comment"
+        and not invocation.is_directive
         and scope.script.parent is None
         and all(kind in _RUNS for kind, _ in scope.chain)
     )
+
+
+def _is_alone(script: ShellDocument, invocation: Invocation) -> bool:
+    """Whether a command is run once, and no other one of its script trains: most scripts train once."""
+    scope = invocation.scope
+    is_repeated = scope is not None and any(kind == "loop" for kind, _ in scope.chain)
+    return not is_repeated and sum(map(_may_train, script.invocations)) < 2
+
+
+def _may_train(invocation: Invocation) -> bool:
+    """Whether a word of a command says that it trains."""
+    return any(map(_TRAINING.search, (invocation.program, *(word.text for word in invocation.words))))
 
 
 def _mentions(script: ShellDocument, folder: str) -> int:
