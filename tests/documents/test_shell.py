@@ -324,12 +324,12 @@ def test_batch_directives_are_options_too():
 def test_options_stand_where_they_are_written():
     document = shell((FIXTURES / "shared_heredoc.sh").read_bytes())
     train = program(document, "openrlhf.cli.train_rm")
-    assert train.container == "heredoc"
+    assert document.around(train.entries[0].span)[0] == "heredoc"
     for entry in train.entries:
         assert document.text(entry.key.span) == entry.name
     assert document.text(train.get("--train_batch_size").value.span) == "256"
     launcher = program(document, "torchrun")
-    assert launcher.container == "string"
+    assert document.around(launcher.entries[0].span)[0] == "string"
     assert document.text(launcher.get("--nproc_per_node").span) == "--nproc_per_node $GPUS_PER_NODE"
 
 
@@ -500,7 +500,7 @@ def test_what_only_prints_may_print_something_else():
 def test_writing_what_is_there_changes_nothing(path):
     document = shell(path.read_bytes())
     for invocation in document.invocations:
-        if invocation.container == "comment":
+        if invocation.is_directive:
             continue
         for name, value in document.plain(invocation).items():
             known = value if isinstance(value, list) else [value]

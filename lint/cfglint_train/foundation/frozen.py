@@ -53,7 +53,7 @@ else:
             return made
 
         def _replace(self, /, **changes: Any) -> Any:
-            made = self._make(map(changes.pop, self._fields, self))
+            made = _tuple(type(self), map(changes.pop, self._fields, self))
             if changes:
                 raise ValueError(f"{type(self).__name__} has no field {', '.join(changes)}")
             return made

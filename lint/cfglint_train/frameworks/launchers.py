@@ -52,7 +52,7 @@ def launch_of(document: ShellDocument, invocation: Invocation, submission: Submi
         if value.value is None and overridden[name].origin.assumed:
             overridden[name] = overridden[name]._replace(value=None)
     for one in document.invocations:
-        if one.container == "comment":
+        if one.is_directive:
             _batch(reading, one, given_by_ray)
     # What the submission says and cannot be determined replaces the directive anyway.
     reading.found.update({name: value for name, value in overridden.items() if value.value is None})
@@ -85,7 +85,7 @@ def directives(job: ShellDocument) -> LaunchFacts:
     """What the directives of a job script ask the batch system for."""
     reading = LaunchReading(job)
     for one in job.invocations:
-        if one.container == "comment":
+        if one.is_directive:
             _batch(reading, one, given_by_ray=False)
     found = reading.found
     return LaunchFacts(None, found.get("nodes"), found.get("gpus"), found.get("gpu"), found.get("memory"))

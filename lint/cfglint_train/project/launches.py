@@ -153,7 +153,7 @@ def _handed_on(outer: Start, inner: Start, ignored: Mapping[str, Value]) -> Star
 
 def _asked(job: ShellDocument) -> dict[str, Value]:
     """What the directives of a job script ask for, as far as no program in it is started otherwise."""
-    started = [_facts(launch_of(job, one), job, one) for one in job.invocations if one.container != "comment"]
+    started = [_facts(launch_of(job, one), job, one) for one in job.invocations if not one.is_directive]
     return {
         fact: value
         for fact, value in _facts(directives(job), job).items()
@@ -272,9 +272,15 @@ def by_name(document: ShellDocument) -> Mapping[str, Sequence[Invocation]]:
     found: dict[str, list[Invocation]] = {}
     for invocation in document.invocations:
         words = (*invocation.head[-1:], *invocation.words)
-        for name in {os.path.basename(os.path.normpath(word.text)) for word in words if word.known}:
+        for name in {_last_part(word.text) for word in words if word.known}:
             found.setdefault(name, []).append(invocation)
     return found
+
+
+def _last_part(path: str) -> str:
+    """The name of the file that a path leads to."""
+    name = path.rpartition("/")[2]
+    return os.path.basename(os.path.normpath(path)) if name in ("", ".", "..") else name
 
 
 def behind(
@@ -354,8 +360,8 @@ def _above(script: str, root: str) -> Iterator[str]:
     """The folder of a script, and those above it up to a root."""
     folder = os.path.dirname(os.path.abspath(script))
     yield folder
-    while folder.replace(os.sep, "/") != root and os.path.dirname(folder) != folder:
-        folder = os.path.dirname(folder)
+    while folder.replace(os.sep, "/") != root and (above := os.path.dirname(folder)) != folder:
+        folder = above
         yield folder
 
 

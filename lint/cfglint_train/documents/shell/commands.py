@@ -346,7 +346,7 @@ class Script(Outline):
         elif one.kind == "array":
             for child in node.named_children:
                 if child.type != "comment":
-                    yield from self.fields(child.start_byte, child.end_byte, one.chain, depth + 1)
+                    yield from self.fields(Span(child.start_byte, child.end_byte), one.chain, depth + 1)
         elif one.kind in ("heredoc", "capture"):
             yield tuple(self._body(node, one.quoted, one.start, one.chain, depth + 1))
         else:
@@ -378,19 +378,18 @@ class Script(Outline):
             elif redirect.type == "heredoc_redirect":
                 children += redirect.children_by_field_name("argument")
         for child in children:
-            if child.type == "variable_assignment":
+            kind, begin, end = child.type, child.start_byte, child.end_byte
+            if kind == "variable_assignment":
                 prefix.append(self._prefix(child, chain))
-            elif child.start_byte == child.end_byte:
+            elif begin == end:
                 continue  # a word that the grammar missed, perhaps behind the end of the text
-            elif child.is_named and child.type not in ("comment", "file_redirect", "herestring_redirect"):
+            elif child.is_named and kind not in ("comment", "file_redirect", "herestring_redirect"):
                 # What touches is one word, wherever the grammar cuts it.
                 # It also drops blanks behind a backslash, with which a word begins.
-                begin = child.start_byte
                 while _BLANK_BEHIND.fullmatch(self.text, max(0, begin - 3), begin):
                     begin -= 2
                 touches = places and places[-1].end == begin
-                start = places.pop().start if touches else begin
-                places.append(Span(start, child.end_byte))
+                places.append(Span(places.pop().start if touches else begin, end))
         if places:
             alone = _ESCAPED_END.match(self.text, places[-1].end)
             if alone is not None and node.end_byte <= alone.start(1):
@@ -402,9 +401,9 @@ class Script(Outline):
         spans: list[Span] = []
         forwards: int | None = None
         for place in places:
-            if self.text[place.start] in b'"$' and self._arguments(place.start, place.end, chain):
+            if self.text[place.start] in b'"$' and self._arguments(place, chain):
                 forwards = len(fields)
-            for field in self.fields(place.start, place.end, chain, 0, place.start):
+            for field in self.fields(place, chain, 0):
                 fields.append(field)
                 spans.append(place)
         heredoc = next((one for redirect in redirects if (one := heredoc_of(redirect, self.text))), None)
@@ -414,9 +413,9 @@ class Script(Outline):
         words = tuple(self._words(fields, spans))
         return Command(self, node.start_byte, chain, words, tuple(prefix), forwards, body)
 
-    def _arguments(self, start: int, end: int, chain: Chain) -> bool:
+    def _arguments(self, word: Span, chain: Chain) -> bool:
         """Whether a word is `"$@"` of the script itself: read as if it is started without arguments."""
-        if _ARGUMENTS.fullmatch(self.text, start, end) is None or self.sets_arguments:
+        if _ARGUMENTS.fullmatch(self.text, *word) is None or self.sets_arguments:
             return False
         return not any(kind == "function" for kind, _ in chain)
 
@@ -427,23 +426,21 @@ class Script(Outline):
             return Setting(key, "")
         return setting(key, self.expand(value.start_byte, value.end_byte, "plain", node.start_byte, chain, 0))
 
-    def fields(
-        self, start: int, end: int, chain: Chain, depth: int, at: int | None = None
-    ) -> list[tuple[Fragment, ...]]:
+    def fields(self, word: Span, chain: Chain, depth: int) -> list[tuple[Fragment, ...]]:
         """The words that one word of the text becomes."""
+        start, end = word
         raw = self.text[start:end]
         if self.pieces is None and PLAIN.fullmatch(raw):
-            return [(Fragment(raw, (Span(start, end),)),)]  # nearly every word of nearly every script
-        at = start if at is None else at
-        if self._arguments(start, end, chain):
+            return [(Fragment(raw, (word,)),)]  # nearly every word of nearly every script
+        if self._arguments(word, chain):
             return []
         match = _ARRAY_WORD.fullmatch(raw)
         if match is not None:
-            elements = self.array(match.group(1).decode(), at, chain, depth)
+            elements = self.array(match.group(1).decode(), start, chain, depth)
             if elements is None:
                 return [(self.unknown(start, end, raw.decode("utf-8", "replace")),)]
             return self._elements(elements, self.sites(start, end), raw, match.group(1).decode())
-        fragments = self.expand(start, end, "plain", at, chain, depth)
+        fragments = self.expand(start, end, "plain", start, chain, depth)
         if not any(fragment.split for fragment in fragments):
             return [tuple(fragments)]
         return list(split_words(fragments, "IFS" not in self.assignments))

@@ -24,6 +24,8 @@ _OPERATOR: Final = re.compile(rb"(:?)([-=+?])")
 _ANSI: Final = re.compile(rb"\$'((?:[^'\\]|\\.)*)'", re.S)
 _ANSI_ESCAPES: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"'": b"'", b'"': b'"', b"?": b"?"}
 _BRACES: Final = re.compile(rb"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
+_NESTING: Final = re.compile(rb"[\\\"'(){}$]")
+"""The characters that bring into brackets and quotes, or out of them."""
 _ARITHMETIC: Final = re.compile(rb"\s*(?:([0-9]+)|\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?|([-+*/%()]))")
 _LITERAL: Final = {
     "plain": re.compile(rb"[^\\'\"$`]+"),
@@ -342,8 +344,8 @@ def closing(text: bytes, opening: int, end: int) -> int:
     pairs = {b"(": b")", b"{": b"}"}
     waiting = [pairs[text[opening : opening + 1]]]
     index = opening + 1
-    while index < end:
-        character = text[index : index + 1]
+    while (sign := _NESTING.search(text, index, end)) is not None:
+        index, character = sign.start(), sign.group()
         if character == b"\\":
             index += 1
         elif character == waiting[-1]:

@@ -27,6 +27,7 @@ _CONDITIONAL: Final = frozenset(
 )
 
 _MUTATED: Final = re.compile(rb"(?:\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))")
+_NONE: Final[frozenset[Step]] = frozenset()
 _DEFAULT: Final = re.compile(rb"\$\{([A-Za-z_]\w*):?=")
 
 
@@ -84,13 +85,14 @@ class Outline:
         redirects: dict[int, tuple[SyntaxNode, ...]] = {}
         chained: dict[int, int] = {}
         waiting: list[tuple[SyntaxNode, Chain, str]] = [(self.root, (), "")]
+        broken = self.root.has_error  # without an error no node is missing
         while waiting:
             node, chain, parent = waiting.pop()
             kind = node.type
             if kind == "comment":
                 self.comments.append(node)
                 continue
-            if kind == "ERROR" or node.is_missing:
+            if broken and (kind == "ERROR" or node.is_missing):
                 self.errors.append(node)
             elif kind == "redirected_statement":
                 body = node.child_by_field_name("body")
@@ -136,10 +138,10 @@ class Outline:
                 line = self.text.count(b"\n", 0, node.start_byte) + 1
                 raise BeyondLimits(f"nested deeper than {MAX_CONDITIONS} levels", Position(line, 1))
             children = node.children
-            conditional = node.type in _CONDITIONAL
+            conditional = node.type in _CONDITIONAL  # `kind` may be that of a declaration
             for index in range(len(children) - 1, -1, -1):
                 child = children[index]
-                if child.child_count or child.type in _LEAVES or child.is_missing:
+                if child.child_count or child.type in _LEAVES or (broken and child.is_missing):
                     below = self._below(node, children, index, chain, chained) if conditional else chain
                     waiting.append((child, below, kind))
 
@@ -260,6 +262,8 @@ class Outline:
 
 def steps(chain: Chain, kind: str) -> frozenset[tuple[str, int]]:
     """The conditions of one kind around a place."""
+    if not chain:
+        return _NONE
     return frozenset(step for step in chain if step[0] == kind)
 
 

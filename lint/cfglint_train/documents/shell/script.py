@@ -64,11 +64,11 @@ class Invocation(Mapping):
     __slots__ = (
         "arguments",
         "command",
-        "container",
         "environment",
         "flags",
         "forwards",
         "head",
+        "is_directive",
         "nests",
         "number",
         "open",
@@ -97,8 +97,8 @@ class Invocation(Mapping):
         """The words that are no options."""
         self.environment: tuple[Setting, ...] = ()
         """What is set for it alone (`NAME=value torchrun ...`)."""
-        self.container = "command"
-        """What its options are in: command, array, variable, heredoc, string (of a `bash -c`), comment."""
+        self.is_directive = False
+        """Its options are in comments of a batch script."""
         self.forwards = False
         """The script's own arguments are handed on to it (`"$@"`)."""
         self.nests = False
@@ -262,7 +262,7 @@ class ShellScript(Document):
             # srun reads the same options as sbatch does.
             part = partition([name, *words])[0]._replace(program="sbatch")
             self._add(part, [name, *words], None, 0, None)
-            self.invocations[-1].container = "comment"
+            self.invocations[-1].is_directive = True
 
     def _invoke(self, command: Command, parent: int | None) -> None:
         """The invocations of one command, and of the scripts that it hands to shells."""
@@ -327,14 +327,13 @@ class ShellScript(Document):
         invocation.open = part.open
         first = part.own.start
         for flag in part.flags:
-            moved = flag._replace(word=flag.word - first, values=tuple(index - first for index in flag.values))
+            moved = Flag(flag.name, flag.word - first, tuple([index - first for index in flag.values]), flag.joined)
             invocation.flags.append(moved)
             invocation.entries.append(self._entry(moved, invocation.words))
         if invocation.entries:
             last = invocation.entries[-1].span
             if last.start >= span.start:
                 invocation.span = Span(span.start, max(span.end, last.end))
-            invocation.container = self.container(invocation.words[invocation.flags[-1].word].span)
         self.invocations.append(invocation)
 
     def _entry(self, flag: Flag, words: tuple[Word, ...]) -> Entry:
@@ -355,11 +354,6 @@ class ShellScript(Document):
         if len(values) == 1:
             return Entry(name, values[0])
         return Entry(name, Sequence(Span(values[0].span.start, values[-1].span.end), values, False))
-
-    def container(self, place: Span) -> str:
-        """What the text at a place is part of."""
-        node, _ = self.around(place)
-        return node
 
     def around(self, place: Span) -> tuple[str, Span]:
         """The innermost text that holds words around a place: its kind and its bytes."""

@@ -149,8 +149,10 @@ def separate(places: list[Placed], level: int) -> None:
 
 def word_of(field: tuple[Fragment, ...], span: Span) -> Word:
     """The word that fragments make, standing at `span`."""
-    if len(field) == 1 and field[0].exact and not field[0].names and field[0].certain:
-        return Word(field[0].text.decode("utf-8", "replace"), span, field[0].sites[-1], fragments=field)
+    if len(field) == 1:
+        (one,) = field
+        if one.exact and not (one.names or one.why or one.optional or one.assumed):
+            return Word(one.text.decode("utf-8", "replace"), span, one.sites[-1], fragments=field)
     why = next((fragment.why or fragment.optional for fragment in field if fragment.why or fragment.optional), "")
     text = b"".join(fragment.text for fragment in field).decode("utf-8", "replace")
     names = tuple(dict.fromkeys(name for fragment in field for name in fragment.names))

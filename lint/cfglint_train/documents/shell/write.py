@@ -418,7 +418,7 @@ class ShellWriter:
         if not 0 <= route[0] < len(self.document.invocations):
             raise CannotEdit("the script starts no such program")
         invocation = self.document.invocations[route[0]]
-        if invocation.container == "comment":
+        if invocation.is_directive:
             raise CannotEdit("it is in a comment")
         return invocation
 

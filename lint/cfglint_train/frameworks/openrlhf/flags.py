@@ -374,7 +374,7 @@ def name_at(config: Config, names: tuple[str, ...]) -> str | None:
 
 def stated(config: Config, names: tuple[str, ...]) -> Route | None:
     """Where one of some flags is given: at launch, or in the text."""
-    for name in names:
+    for name in names if config.overrides else ():
         for route in _override_routes(name):
             if route in config.overrides:
                 return route

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
-from functools import partial
+from functools import lru_cache, partial
 
 from cfglint_schemas.status import Context
 from cfglint_train.documents.document import MISSING, Document, Entry, Route, Span
@@ -246,6 +246,7 @@ def _program(config: Config) -> str:
     return invocation.program
 
 
+@lru_cache(maxsize=1024)
 def _among(mask: int, releases: tuple[str, ...]) -> tuple[bool, ...]:
     """Whether each of some releases is one that bits stand for."""
     of = releases_in(mask)
