@@ -140,7 +140,8 @@ def test_what_fsdp_leaves_behind() -> None:
     """
     rows = {row.id: row for row in ROWS}
     assert abs(rows["fsdpq-7b-lora-512"].error or 1) < 0.05
-    assert abs(rows["fsdpq-7b-qlora-512"].error or 1) < 0.12
+    assert abs(rows["fsdpq-7b-qlora-512"].error or 1) < 0.14
+    assert abs(rows["axo-llama3-70b-qlora-fsdp"].error or 1) < 0.1
     assert rows["fsdpq-7b-lora-512"].predicted == pytest.approx(rows["fsdpq-7b-lora-2048"].predicted, rel=0.04)
 
 

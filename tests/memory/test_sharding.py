@@ -16,7 +16,7 @@ import pytest
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.setup import Setup, read
 from cfglint_train.memory.sharding import Pipeline, Slice, in_flight, local
-from cfglint_train.memory.transients import head_elements
+from cfglint_train.memory.transients import broadcast, head_elements, leftovers
 from cfglint_train.models.architecture import Architecture, Experts, Linear
 from tests.memory.jobs import LLAMA_8B, gpu, llama, part, plan
 from tests.memory.test_engine import PYTHON
@@ -38,10 +38,9 @@ def test_a_stage_holds_what_the_schedule_runs_ahead(row: Any) -> None:
         assert in_flight(pipeline, ranks - 1) * each == held[-1]
 
 
-def ran(program: str) -> str:
-    out = subprocess.run(
-        [PYTHON, "-W", "ignore", str(ORACLES / program)], capture_output=True, text=True, timeout=300, check=False
-    )
+def ran(program: str, *words: str) -> str:
+    command = [PYTHON, "-W", "ignore", str(ORACLES / program), *words]
+    out = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if out.returncode and "ModuleNotFoundError" in out.stderr:
         pytest.skip(f"needs {out.stderr.strip().splitlines()[-1]}")
     assert out.returncode == 0, out.stderr[-2000:]
@@ -215,3 +214,36 @@ def test_reduced_gradients_join_those_of_earlier_micro_batches(strategy: str) ->
     shard = 2 * LLAMA_8B.parameters / 4
     ends = 2 * 2 * LLAMA_8B.vocab * LLAMA_8B.hidden
     assert shard <= held <= shard + ends
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(("vocab", "tied"), [(128256, False), (128256, True), (32000, False), (8192, False)])
+def test_buckets_of_the_root_are_those_of_torch(vocab: int, tied: bool) -> None:
+    """A bucket of several tensors is a copy of them; the largest one is what stays in the cache."""
+    shape = llama(8 * 10**9, 32, 4096, 32, 8, 14336, vocab, tied=tied)
+    words, norm = 2 * vocab * 4096, 2 * 4096
+    told = json.loads(ran("broadcast_buckets.py", *map(str, [words, norm] + ([] if tied else [words]))))
+    assert told["view"]
+    copies = [sum(bucket) for bucket in told["buckets"] if len(bucket) > 1]
+    setup = sharded(shape, "none")
+    # What the published number of parameters has beside layers, embedding and head counts as the root's, too.
+    assert broadcast(setup)[0] == pytest.approx(max(copies, default=0), abs=2**20)
+
+
+def test_an_offloaded_root_leaves_its_shard_as_well() -> None:
+    shape = llama(8030261248, 32, 4096, 32, 8, 14336, 128256)
+    words = 2 * 128256 * 4096
+    more = leftovers(sharded(shape, "cpu"), False) - leftovers(sharded(shape, "none"), False)
+    assert more == pytest.approx(words, rel=1e-4)  # half of embedding and head
+
+
+def sharded(shape: Architecture, offload: str) -> Setup:
+    setup, reader = read(
+        plan(
+            parallel__strategy="fsdp1", parallel__offload_params=offload, parallel__reshard_after_forward=True,
+            launch__nodes=1, launch__gpus_per_node=2,
+        ),
+        shape,
+    )  # fmt: skip
+    assert setup is not None, reader.missing
+    return setup

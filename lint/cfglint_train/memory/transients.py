@@ -100,15 +100,29 @@ def staged(setup: Setup) -> float:
     return pieces / setup.parameter_shards
 
 
-# torch's FSDP1 broadcasts rank 0's weights in pieces of this size (_init_utils.py, PARAM_BROADCAST_BUCKET_SIZE).
+# torch's FSDP1 broadcasts rank 0's weights in buckets that are full at this size (_init_utils.py,
+# PARAM_BROADCAST_BUCKET_SIZE), two at a time (c10d/comm.cpp).
 _BROADCAST: Final = 250 * 2**20
+
+
+def broadcast(setup: Setup) -> tuple[float, float]:
+    """Bytes of the buckets through which FSDP1 broadcasts the root's weights, and a layer's.
+
+    A bucket is a copy, unless it is one tensor; the tensor that fills it is in it whole, however large
+    (`compute_bucket_assignment_by_size`). A large embedding is a bucket by itself, the final norm one with the head.
+    """
+    words, root = setup.gathered * head_elements(setup), setup.gathered * root_elements(setup)
+    rest = 0.0 if setup.architecture.tied else words
+    last = min(root, rest if words >= _BROADCAST else _BROADCAST + words)
+    return last, min(setup.unit_bytes * unit_elements(setup), 2.0 * _BROADCAST)
 
 
 def leftovers(setup: Setup, whole: bool) -> float:
     """Bytes of cached blocks that sharding leaves in the pool of the main stream, which are not needed later.
 
-    FSDP1: a unit's weights come to the GPU one by one, through a buffer, are joined to a flat one, and its shard is
-    copied out of that. The root is the last unit and the largest; of the others the blocks are used again and again.
+    FSDP1: a unit's weights come to the GPU one by one, through buckets, are joined to a flat one, and its shard is
+    copied out of that, and stays unless it is offloaded. The root is the last unit and the largest; of the others the
+    blocks are used again and again.
     FSDP2, where the `whole` model is on the GPU: accelerate's `fsdp2_prepare_model` holds its state dict until each
     weight has a shard (accelerate 1.15.0, utils/fsdp_utils.py; axolotl 0.18.0, monkeypatch/accelerate/fsdp2.py).
     """
@@ -117,8 +131,8 @@ def leftovers(setup: Setup, whole: bool) -> float:
     if setup.strategy != "fsdp1" or setup.parameter_shards == 1:
         return 0.0
     root, unit = setup.gathered * root_elements(setup), setup.unit_bytes * unit_elements(setup)
-    pieces = sum([2 * size + min(size, _BROADCAST) for size in (root, unit)])
-    return pieces - root / setup.parameter_shards
+    pieces = 2 * (root + unit) + sum(broadcast(setup))
+    return pieces - (0.0 if setup.offload_parameters else root / setup.parameter_shards)
 
 
 def read_ahead(setup: Setup) -> float:
