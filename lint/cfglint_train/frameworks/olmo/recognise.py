@@ -37,8 +37,7 @@ _TYPICAL: Final = frozenset(
         "data",
         "evaluators",
         "speed_monitor",
-        "gen",
-        "_gc_interval",
+        "gen1_gc_interval",
         "eval_interval",
         "wandb",
         "compile",
@@ -80,6 +79,8 @@ def recognise(document: Document) -> list[Found]:
     keys = root.index.keys()
     model = root.index.get("model")
     if model is None or keys & _FOREIGN or not isinstance(model.value, MappingNode):
+        return []
+    if "vision_backbone" in model.value.index:  # Molmo, which has an image encoder and data of its own
         return []
     dimensions = len(model.value.index.keys() & {"d_model", "n_layers", "n_heads", "max_sequence_length"})
     typical = len(keys & _TYPICAL)

@@ -30,12 +30,14 @@ TRAINS: Final = frozenset((
     "output_dir", "bf16", "gradient_checkpointing",
 ))  # fmt: skip
 
-# Other tools' keys beside `model_name_or_path`: LLaMA-Factory, LMFlow, transformers' own examples, axolotl, OpenRLHF.
+# Other tools' keys beside `model_name_or_path`: LLaMA-Factory, LMFlow, transformers' own examples, axolotl, OpenRLHF,
+# open-instruct (and the loops of accelerate's examples, from which its options are).
 FOREIGN: Final = frozenset((
     "stage", "finetuning_type", "template", "cutoff_len", "dataset_dir", "flash_attn", "pref_loss", "infer_backend",
     "export_dir", "quantization_bit", "block_size", "dataset_path", "base_model", "actor_rollout_ref", "defaults",
     "task_name", "max_source_length", "max_target_length", "max_seq_len", "conv_mode", "vision_tower",
-    "mm_projector_type", "model_max_length", "lora_enable", "micro_train_batch_size",
+    "mm_projector_type", "model_max_length", "lora_enable", "micro_train_batch_size", "with_tracking",
+    "checkpointing_steps", "use_slow_tokenizer",
 ))  # fmt: skip
 
 TRAINERS: Final = ("sft", "dpo", "grpo", "kto", "rloo", "reward", "orpo", "cpo")
