@@ -399,11 +399,14 @@ def fewest_gpus(reading: Reading) -> int:
 def _assume(reading: Reading) -> None:
     """Eight GPUs per node where nothing is stated, and as few nodes as hold the stated degrees of parallelism.
 
-    What is stated and cannot be read stays unknown.
+    Of replicas whose size is not stated, each has a node, as by default in OLMo-core. What is stated and cannot be read
+    stays unknown.
     """
     unreadable = reading.unreadable
     if "launch.nodes" not in unreadable and reading.get("launch.nodes") is None:
         nodes = -(-fewest_gpus(reading) // (reading.get("launch.gpus_per_node") or ASSUMED_GPUS))
+        if reading.get("parallel.shard_size") is None and "parallel.shard_size" not in unreadable:
+            nodes = max(nodes, reading.get("parallel.replicas") or 1)
         note = f"{nodes} node{'s' * (nodes > 1)}; set `nodes` to be sure"
         reading.put("launch.nodes", nodes, Origin("assumed", note=note))
     if "launch.gpus_per_node" not in unreadable and reading.get("launch.gpus_per_node") is None:
