@@ -17,6 +17,7 @@ interval longer than the run there is nothing to resume from: a job that is stop
 ## When it does not apply
 Silent for the Trainer of transformers, OLMo and OLMo-core, which end with a checkpoint, and for runs of unknown length.
 A data set with fewer samples than the stated limit is not seen, so that a run that it makes shorter is not reported.
+Silent for fewer than ten steps: a trial, of which nothing need be resumed.
 
 ## References
 OpenRLHF 0.11.2 `trainer/sft_trainer.py`, `trainer/ppo_trainer.py` (save_logs_and_checkpoints), `cli/train_sft.py`
@@ -46,7 +47,7 @@ RULE: Final = Rule(
 )
 
 _SHARE: Final = 10
-"""The help proposes as many checkpoints as this."""
+"""The help proposes as many checkpoints as this; a run with fewer steps is a trial."""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -55,7 +56,7 @@ def check(run: Run) -> Iterator[Report]:
     if saved.final_path is None or saved.strategy != "steps" or not saved.interval:
         return
     steps = most_steps(run.plan)
-    if not steps or saved.interval <= steps:
+    if not steps or steps < _SHARE or saved.interval <= steps:
         return
     limit, key = stated_by(run.plan), run.spell("checkpoint.interval")
     unit = "steps" if run.plan.rollout.batch is None else "rollouts"
@@ -64,5 +65,5 @@ def check(run: Run) -> Iterator[Report]:
         "checkpoint is written to resume from",
         run.place("checkpoint.interval"),
         related=(Related(run.place(limit), "limits the run"),) if run.stated(limit) else (),
-        help=f"save more often, such as `{key} {max(1, steps // _SHARE)}`",
+        help=f"save more often, such as `{key} {steps // _SHARE}`",
     )
