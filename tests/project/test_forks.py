@@ -319,6 +319,8 @@ def test_a_flag_that_takes_a_word_for_a_boolean_is_no_switch(tmp_path: Path) -> 
     )
     files = {"openrlhf/cli/train_sft.py": parser, "a.sh": script("--ours true")}
     assert codes(written(tmp_path / "x", **files)) == []
+    ((code, severity, message),) = codes(written(tmp_path / "y", **{**files, "a.sh": script("--ours")}))
+    assert (code, severity, message) == ("KEY004", "error", "`--ours` needs a value (text): it is refused")
 
 
 def test_a_word_that_no_flag_takes_is_said_once(tmp_path: Path) -> None:

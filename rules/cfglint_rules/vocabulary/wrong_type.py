@@ -264,8 +264,12 @@ def _report(sighting: Sighting, schema: Schema) -> Report:
             f"it needs {title} {first}" if first else f"no known release of {title} has it" if registered else outcome
         )
     certain = stops and _BY_TRAINER not in schema and not registered
+    wanted = _wanted(sighting, schema)
+    bare = value is True and sighting.config.document.syntax == "shell"
     return Report(
-        f"`{sighting.name}` takes {_wanted(sighting, schema)}, not {shown(value)}: {outcome}",
+        f"`{sighting.name}` needs a value ({wanted}): {outcome}"
+        if bare
+        else f"`{sighting.name}` takes {wanted}, not {shown(value)}: {outcome}",
         sighting.place,
         releases.milder("error" if certain else "warning"),
         None if fix is None else fix._replace(grounds=releases.grounds),
