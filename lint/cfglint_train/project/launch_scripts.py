@@ -72,6 +72,7 @@ class LaunchScripts:
             found += self._starts(main, document, self.handed_in(document, path))
         return (
             found
+            or list(self._assembled(main))
             or list(self._elsewhere(main))
             or list(self._turns(main))
             or list(self._shown(main))  # by its name, which says more than a name with variables
@@ -108,6 +109,12 @@ class LaunchScripts:
             given = [(one, words) for one, words in given if not only_reads(document, one)]
         return starts(document, given, main, framework, repository, calls, job)
 
+    def _assembled(self, main: Config) -> Iterator[Start]:
+        """The places in scripts that start a configuration by a name with variables that they set themselves."""
+        path = main.document.path
+        for document in self._naming_by_variables(path):
+            yield from self._starts(main, document, self.handed_in(document, path))
+
     def _elsewhere(self, main: Config) -> Iterator[Start]:
         """The places in scripts that start a configuration by its path on another machine."""
         path = main.document.path
@@ -142,14 +149,20 @@ class LaunchScripts:
         """The places in scripts that start files by names with variables, where a configuration may be one of them."""
         path = main.document.path
         repository = self.repositories.index(path)
-        if not repository.has_scripts:
-            return
-        from cfglint_train.project.agreement import supposed
-        from cfglint_train.project.named_by_variables import given, scripts_naming
+        for document in self._naming_by_variables(path):
+            from cfglint_train.project.agreement import supposed
+            from cfglint_train.project.named_by_variables import given
 
-        for document in self._read(scripts_naming(repository, path), path):
             for start in self._starts(main, document, given(document, path, repository)):
                 yield supposed(start, "which names its file by variables")
+
+    def _naming_by_variables(self, path: str) -> Iterator[ShellDocument]:
+        """The scripts with a name that is a file's for some values of the variables in it."""
+        repository = self.repositories.index(path)
+        if repository.has_scripts:
+            from cfglint_train.project.named_by_variables import scripts_naming
+
+            yield from self._read(scripts_naming(repository, path), path)
 
     def _taking(self, main: Config) -> Iterator[Start]:
         """The places in the nearest scripts that start a program of the framework with a file that they are handed."""
