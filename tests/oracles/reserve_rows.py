@@ -13,6 +13,7 @@ import contextlib
 import json
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,6 +74,7 @@ ROWS = [
         for length in (2048,)
         for seed in range(3)
     ),
+    *(Row("llama3.1-8b", "full", length) for length in (1024, 2048, 4095, 4096)),
 ]
 
 
@@ -142,19 +144,36 @@ def replayed(allocator: CachingAllocator, events: Events, prefix: object) -> Non
 
 def fixed(row: Row) -> dict[str, Any]:
     """Three steps of one length."""
-    rig, allocator = Rig(row), CachingAllocator()
-    replayed(allocator, rig.tracker.events, 0)
-    base, done = allocator.allocated, len(rig.tracker.events)
+    rig = Rig(row)
     for _ in range(3):
         rig.step(row.sequence)
-        replayed(allocator, rig.tracker.events[done:], 0)
-        done = len(rig.tracker.events)
-    # What comes and goes: the peak less what lasts between steps.
-    lasting = allocator.allocated
+
+    def run(capacity: int | None) -> CachingAllocator:
+        allocator = CachingAllocator(capacity)
+        replayed(allocator, rig.tracker.events, 0)
+        return allocator
+
+    return {"id": row.id, **figures(run)}
+
+
+def figures(run: Callable[[int | None], CachingAllocator]) -> dict[str, Any]:
+    """What `run` allocates and reserves on a card of any size, and the smallest card on which it runs; shares are of
+    what comes and goes, which is the peak less what lasts between steps.
+    """
+    free = run(None)
+    low, high = free.peak_allocated, free.peak_reserved
+    while high - low > 2**26:
+        middle = (low + high) // 2
+        try:
+            run(middle)
+            high = middle
+        except OutOfMemoryError:
+            low = middle
+    moving = free.peak_allocated - free.allocated
     return {
-        "id": row.id, "held": base, "lasting": lasting, "allocated": allocator.peak_allocated,
-        "reserved": allocator.peak_reserved,
-        "share": round((allocator.peak_reserved - allocator.peak_allocated) / (allocator.peak_allocated - lasting), 4),
+        "lasting": free.allocated, "allocated": free.peak_allocated, "reserved": free.peak_reserved, "needed": high,
+        "share": round((free.peak_reserved - free.peak_allocated) / moving, 4),
+        "needed_share": round((high - free.peak_allocated) / moving, 4),
     }  # fmt: skip
 
 
@@ -199,23 +218,7 @@ def varying(row: Row, cache: dict[tuple[str, str], Any]) -> dict[str, Any]:
             replayed(allocator, events(length), turn)
         return allocator
 
-    free = run(None)
-    lasting = free.allocated
-    low, high = free.peak_allocated, free.peak_reserved
-    while high - low > 2**26:
-        middle = (low + high) // 2
-        try:
-            run(middle)
-            high = middle
-        except OutOfMemoryError:
-            low = middle
-    moving = free.peak_allocated - lasting
-    return {
-        "id": row.id, "lasting": lasting, "allocated": free.peak_allocated, "reserved": free.peak_reserved,
-        "needed": high,
-        "share": round((free.peak_reserved - free.peak_allocated) / moving, 4),
-        "needed_share": round((high - free.peak_allocated) / moving, 4),
-    }  # fmt: skip
+    return {"id": row.id, **figures(run)}
 
 
 def main(wanted: list[str]) -> None:

@@ -31,6 +31,10 @@ class Stack(Frozen):
     kinds: tuple[tuple[Cost, int], ...]
     """Runs of equal layers: the cost of one, and how many follow each other."""
 
+    def inference(self, tokens: int) -> float:
+        """Bytes at the peak of a layer's forward pass without gradients."""
+        return max([peak(cost.inference, tokens) for cost, _ in self.kinds])
+
 
 @lru_cache(maxsize=1024)
 def stack(architecture: Architecture, mode: Mode, input_needs: bool) -> Stack | None:
@@ -86,8 +90,8 @@ class Activations(Frozen):
     moments: tuple[Moment, ...]
     """Backward passes that can be the highest: of each run of equal layers the last and the first, and under FSDP the
     last but one, beside which gradients are still being reduced."""
-    inference: float
-    """At the peak of a layer's forward pass without gradients."""
+    stack: Stack
+    """The layers, for passes of other batches."""
 
 
 def activations(setup: Setup) -> Activations | None:
@@ -108,7 +112,6 @@ def activations(setup: Setup) -> Activations | None:
         elsewhere = norms_bytes(setup.architecture, setup.mode) * (1 - 1 / setup.sequence_split)
     runs = costs.kinds
     frozen = setup.architecture.layers - setup.trained_layers
-    inference = max([peak(cost.inference, tokens) for cost, _ in runs])
     # Per run: bytes that one layer keeps, its weight copies, its peaks, its weight gradients.
     rows: list[tuple[int, int, float, float, float, float, float]] = []
     start = 0
@@ -191,7 +194,7 @@ def activations(setup: Setup) -> Activations | None:
     # Under autocast the 16-bit copies of all weights stay cached until the forward pass ends, checkpointed or not.
     # What a layer makes itself goes with it.
     cached = sum([cost.fixed_saved * count for cost, count in runs]) if checkpointed else copies_total
-    return Activations(kept_total, cached, rows[-1][2] if rows else 0.0, tuple(moments), inference)
+    return Activations(kept_total, cached, rows[-1][2] if rows else 0.0, tuple(moments), costs)
 
 
 def _tower(setup: Setup) -> Seen | None:

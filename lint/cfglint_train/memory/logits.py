@@ -285,7 +285,7 @@ def chunk_tokens(setup: Setup, chunked: Chunked) -> int:
     """Tokens of one chunk of a loss that goes from chunk to chunk. torch.chunk makes the last one smaller."""
     if chunked.tokens:
         return -(-setup.tokens // max(1, setup.tokens // chunked.tokens))
-    return setup.tokens * chunked.sequences // max(chunked.sequences, setup.sequences)
+    return -(-setup.tokens * chunked.sequences // max(chunked.sequences, setup.sequences))
 
 
 def sums_in_place(setup: Setup) -> bool:

@@ -37,18 +37,17 @@ class Gaps(Frozen):
     split: Coefficient
     fragmentation: Coefficient
 
-    def of_step(self, others: float, most: float, total: float) -> tuple[float, float, float]:
-        """Lowest, expected and highest bytes at a moment of a step that has `total` bytes of what comes and goes.
-        `others`: the step's highest moment without the loss; `most`: what there would be if that and the loss shared no
-        block.
+    def of_step(self, others: float, most: float, total: float) -> tuple[float, float]:
+        """Lowest and expected bytes at a moment of a step that has `total` bytes of what comes and goes. `others`: the
+        step's highest moment without the loss; `most`: what there would be if that and the loss shared no block.
         """
         room = max(0.0, most - total)
         apart, split = self.apart, self.split
-        return (
-            room * apart.low + others * split.low,
-            room * apart.expected + others * split.expected,
-            room * apart.high + others * split.high,
-        )
+        return room * apart.low + others * split.low, room * apart.expected + others * split.expected
+
+    def highest(self, others: float, most: float, total: float) -> float:
+        """Highest bytes at such a moment."""
+        return max(0.0, most - total) * self.apart.high + others * self.split.high
 
     def between(self, passing: float) -> tuple[float, float, float]:
         """The same outside of steps, of what comes and goes."""
@@ -93,7 +92,8 @@ def lengths(records: float | None) -> Lengths:
 
 def never_shared(setup: Setup, flow: Activations | None) -> float:
     """Bytes of activations in whose blocks no gradient fits, because a matrix has more elements than a tensor of the
-    micro batch: torch does not join the segments of large blocks.
+    micro batch. They are whole segments of large blocks: torch does not join them, and gives them back before an
+    allocation fails.
     """
     if flow is None or setup.adapters or setup.gradient_shards > 1:
         return 0.0

@@ -10,6 +10,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import adapters
 from cfglint_train.memory.attention_kernel import attention_kernel
+from cfglint_train.memory.batch import Batch, batch_of, filled
 from cfglint_train.memory.formats import (
     Formats,
     FrozenWeights,
@@ -191,16 +192,6 @@ class Setup(Frozen):
         return self.architecture.layers
 
 
-class _Batch(Frozen):
-    """One micro batch on one GPU, and how many of them a step has."""
-
-    sequences: int
-    length: int
-    accumulation: int
-    tokens: int
-    evaluation_tokens: int | None
-
-
 def read(
     plan: Plan, architecture: Architecture, ends: bool = True, unreadable: frozenset[Field] = frozenset()
 ) -> tuple[Setup | None, Reader]:
@@ -242,31 +233,10 @@ def _read(reader: Reader, architecture: Architecture, ends: bool) -> Setup | Non
         formats = formats._replace(master=4.0)  # the layer's fp32 copy, which is what it updates
         choice = choice._replace(updated=4.0)
     optimizer = optimizer_of(reader, part.architecture, choice, trained, tuning)
-    batch = _batch(reader, tuning, ranks.context, (_filled(reader, budget, length, ranks), micro, length, accumulation))
+    batch = batch_of(
+        reader, tuning, ranks.context, (filled(reader, budget, length, ranks), micro, length, accumulation)
+    )
     return _setup(reader, architecture, part, ranks, formats, trained, optimizer, batch)
-
-
-def _filled(reader: Reader, budget: int, length: int, ranks: Ranks) -> int:
-    """What of a token budget the samples of a step can fill: each rank has its part of the global batch (OpenRLHF
-    0.11.2 trainer/ppo_utils/replay_buffer.py, setup_dynamic_batch).
-    """
-    samples = reader.number("batch.global_") if budget else 0
-    each = samples * ranks.tensor * ranks.context // (ranks.nodes * ranks.local)
-    return min(budget, each * length) if each else budget
-
-
-def _batch(reader: Reader, tuning: str, context: int, flow: tuple[int, int, int, int]) -> _Batch:
-    """What flows. `flow`: tokens per GPU, 0 if a number of sequences is stated instead; sequences (or pairs of them),
-    their length, and micro batches per step.
-    """
-    budget, micro, length, accumulation = flow
-    pairs = 2 if reader.get("batch.pairs") else 1
-    virtual = reader.number("method.virtual_tokens") if tuning == "prompt_tuning" else 0
-    tokens = max(1, max(budget, micro * (length + virtual)) * pairs // context)
-    evaluation = reader.get("batch.eval_micro")
-    if evaluation is not None:
-        evaluation = evaluation * pairs * (reader.get("sequence.eval_length") or length) // context
-    return _Batch(micro * pairs, length, accumulation, tokens, evaluation)
 
 
 def _setup(
@@ -277,7 +247,7 @@ def _setup(
     formats: Formats,
     trained: Trained,
     optimizer: Optimizer,
-    batch: _Batch,
+    batch: Batch,
 ) -> Setup:
     """Everything in one record."""
     get, flag, number, assume = reader.get, reader.flag, reader.number, reader.assume
@@ -292,7 +262,7 @@ def _setup(
     frozen = frozen_weights(reader, architecture, trained.frozen, ranks.zero_stage)
     share, active = shares(reader, architecture, tuning, trained, zero)
     checkpointing, recomputed, kept = _checkpointing(reader)
-    tower = get("activations.tower")
+    tower, whole_length = get("activations.tower"), batch.length + batch.virtual
     return Setup(
         architecture=architecture,
         whole=whole,
@@ -351,7 +321,7 @@ def _setup(
         loss=assume("activations.fused_loss", "none"),
         keeps_logits=flag("activations.keeps_outputs"),
         passing_logits=number("activations.passing_logits"),
-        scored=min(1.0, (number("activations.scored_tokens") or batch.length) / batch.length),
+        scored=min(1.0, (number("activations.scored_tokens") or whole_length) / whole_length),
         scores=stage in SCORING_STAGES,
         image_tokens=_image_tokens(reader, architecture, tuning) * batch.sequences,
         trains_tower=_trains_tower(reader, tuning),
@@ -414,7 +384,7 @@ _CLONED: Final = frozenset(("nf4", "fp4"))
 
 
 def _mode(
-    reader: Reader, architecture: Architecture, ranks: Ranks, formats: Formats, batch: _Batch, trained: Trained
+    reader: Reader, architecture: Architecture, ranks: Ranks, formats: Formats, batch: Batch, trained: Trained
 ) -> Mode:
     """What a layer's memory depends on beside the architecture."""
     get = reader.get
