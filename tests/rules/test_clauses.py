@@ -33,7 +33,7 @@ NO_KEYS = (
     "@release",
     "@syntax",
     "@overridden",
-    "@own_deepspeed",
+    "@names",
 )
 
 
