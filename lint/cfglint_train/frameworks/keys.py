@@ -85,6 +85,8 @@ class Handed(Frozen):
     help: str | None = None
     package: str | None = None
     """The package that it is handed to; None: the framework's own."""
+    assumed: str = ""
+    """What is assumed, where it is not certain that the call is made."""
 
 
 class Launched(Frozen):

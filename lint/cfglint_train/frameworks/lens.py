@@ -95,6 +95,10 @@ def _unfilled(_: Route, __: Handling) -> bool:
     return False
 
 
+def _no_copy(_: str) -> bool:
+    return False
+
+
 def _not_started() -> tuple[str, ...]:
     return ()
 
@@ -114,6 +118,7 @@ class Config:
         "_values",
         "assumed",
         "commands",
+        "copied",
         "document",
         "doubt",
         "filled",
@@ -146,6 +151,8 @@ class Config:
         """What each of its launches gives, whether or not the others give it, too."""
         self.commands: Callable[[], tuple[str, ...]] = _not_started
         """The programs that scripts give it to, each with its subcommand where it has one (`trl sft`)."""
+        self.copied: Callable[[str], bool] = _no_copy
+        """Whether the repository has code of a package by its import name."""
         self.filled: Callable[[Route, Handling], bool] = _unfilled
         """Whether a script of the repository handles a setting in some way."""
         self.vocabulary: VendoredVocabulary | None = None
@@ -169,6 +176,7 @@ class Config:
         config = Config(self.framework, document or self.document, self.releases, self.root, self.role, laid)
         config.vocabulary, config.doubt, config.filled = self.vocabulary, self.doubt, self.filled
         config.assumed, config.launched, config.commands = self.assumed, self.launched, self.commands
+        config.copied = self.copied
         return config
 
     def at(self, package: str, release: str) -> Config:

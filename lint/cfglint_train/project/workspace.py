@@ -225,6 +225,7 @@ class Workspace:
         if not self.upstream:
             self.forks.settle(config, stated.pins, self.scripts)
         config.commands = partial(self.scripts.commands, config)
+        config.copied = partial(self._copies, config.document.path)
         if config.document.syntax == "shell":
             config.filled = partial(_probed, config.document, config.root)
         elif config.document.syntax in ("yaml", "json"):
@@ -234,6 +235,10 @@ class Workspace:
                 is_read = partial(keys.may_be_read, config) if keys is not None else bool
                 self._templates[place] = Template(config.document, config.root, self.repositories, is_read)
             config.filled = self._templates[place].handles
+
+    def _copies(self, path: str, package: str) -> bool:
+        folders = self.repositories.index(path).holding(package)
+        return any(os.path.isfile(f"{folder}/{package}/__init__.py") for folder in folders)
 
     def run(self, main: Config) -> Run:
         """The run of a main configuration. Raises FactError where a stated fact is invalid."""

@@ -232,20 +232,34 @@ def report(clause: Clause, settings: Settings, reach: Reach) -> Report | None:
     if standing is None:
         return None
     related = [
-        Related(place, "set here" if name.startswith("@") else f"`{settings.shown(name)}` is here")
+        Related(place, "set here" if name.startswith(("@", "_")) else f"`{settings.shown(name)}` is here")
         for name, place in places
         if place is not None and place.span != standing.span
     ]
     fix = _fix(clause, settings)
+    on = (*reach.grounds, *_doubts(clause, settings))
     return Report(
         said(clause, settings) + reach.when,
         standing,
         max(clause.severity, reach.gravest, key=SEVERITIES.index),
-        None if fix is None else fix._replace(grounds=reach.grounds),
+        None if fix is None else fix._replace(grounds=on),
         tuple(related),
         None if clause.help is None else _worded(clause.help, clause, settings),
-        grounds=reach.grounds,
+        grounds=on,
     )
+
+
+def _doubts(clause: Clause, settings: Settings) -> Iterator[Ground]:
+    """What is assumed of the settings that a clause tests, as where a condition of a script decides."""
+    met = set()
+    for name in (*clause.when, *_given(clause.each, settings)):
+        route = None if name.startswith("@") else settings.route(name)
+        assumed = "" if route is None else settings.config.origin(*route).assumed
+        if assumed and assumed not in met:
+            met.add(assumed)
+            yield Ground(
+                f"setting:{name}", shown(settings.value(name)), "assumed", f"`{settings.shown(name)}`: {assumed}"
+            )
 
 
 def said(clause: Clause, settings: Settings) -> str:

@@ -13,6 +13,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.keys import Handed
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.releases import Window
 
 UNKNOWN: Final = "unknown"
@@ -62,10 +63,13 @@ def _is_older(window: Window) -> bool:
 def _report(config: Config, one: Handed, status: Status, window: Window) -> Report:
     fix = None
     releases = across(window, _effects(one))
+    doubt = (
+        () if not one.assumed else (Ground(f"call:{one.call}", one.name, "assumed", f"`{one.call}`: {one.assumed}"),)
+    )
     if one.rewrite is not None:
         changes = ((config, one.rewrite.changes),)
         alike = all(one.status(release) == status for release in window.releases)
-        on = grounds(window, alike)
+        on = (*grounds(window, alike), *doubt)
         fix = Fix(one.rewrite.applicability, one.rewrite.message, keys=changes, grounds=on)
     title = target(config).title if one.package is None else one.package.upper()
     meant = f"; did you mean `{status.to[0]}`?" if status.kind == UNKNOWN and status.to else ""
@@ -74,9 +78,14 @@ def _report(config: Config, one: Handed, status: Status, window: Window) -> Repo
         one.place,
         releases.milder("error"),
         fix,
-        help=one.help,
-        grounds=releases.grounds,
+        help=one.help or (None if one.package is None else _checked_against(title, window)),
+        grounds=(*releases.grounds, *doubt),
     )
+
+
+def _checked_against(title: str, window: Window) -> str:
+    first, last = window.releases[0], window.releases[-1]
+    return f"checked against {title} {first}" + ("" if first == last else f" to {last}")
 
 
 def _said(one: Handed, status: Status, title: str) -> str:

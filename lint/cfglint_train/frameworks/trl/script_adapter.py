@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 
@@ -12,7 +11,6 @@ from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Entry, Rename, Unknown
 from cfglint_train.documents.python.script import callee
 from cfglint_train.documents.python.tree import Record
-from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.keys import Handed, Rewrite
 from cfglint_train.frameworks.lens import Config
@@ -32,7 +30,9 @@ _MEANT: Final = {
 
 
 def handed(config: Config) -> Iterator[Handed]:
-    """Each keyword that not every known release has; none where the repository has a PEFT of its own."""
+    """Each keyword that not every known release has; none where the repository has a PEFT of its own, which may take
+    other arguments than the releases.
+    """
     node = config.node()
     made = node.parts[ADAPTER].entry if isinstance(node, Record) and ADAPTER in node.parts else None
     if made is None or not isinstance(made.value, Record) or made.value.call is None:
@@ -40,29 +40,16 @@ def handed(config: Config) -> Iterator[Handed]:
     adapter, known = made.value, load(_PEFT)
     facts = [(entry, known.fact((str(entry.name),), known.newest, _LORA)) for entry in _keywords(adapter)]
     doubtful = [(entry, fact is None) for entry, fact in facts if fact is None or not fact.lasting]
-    for entry, unknown in doubtful if doubtful and not _is_copied(config.document.path) else ():
+    for entry, unknown in doubtful if doubtful and not config.copied(_PEFT) else ():
         name = str(entry.name)
         near, sure = _near(name, config.document.plain(entry.value)) if unknown else ("", False)
         free = near and adapter.get(near) is None and _is_there(config, near)
         change = Rename((*config.root, ADAPTER, name), near)
         rewrite = Rewrite("safe" if sure else "unsafe", f"rename {name} to {near}", (change,)) if free else None
         place = Place(config.document, entry.key.span)
-        yield Handed(name, callee(made.value.call), place, partial(_status, name, near), rewrite, package=_PEFT)
-
-
-_COPIES: Final = ("peft", "src/peft", "peft/src/peft")
-
-
-def _is_copied(path: str) -> bool:
-    """Whether the repository of a script has PEFT's code, which may take other arguments than the releases."""
-    folder, above = os.path.dirname(os.path.abspath(path)), ""
-    while folder != above:
-        if any(os.path.isfile(os.path.join(folder, copy, "__init__.py")) for copy in _COPIES):
-            return True
-        if any(os.path.exists(os.path.join(folder, mark)) for mark in regular_files.MARKS):
-            return False
-        folder, above = os.path.dirname(folder), folder
-    return False
+        assumed = config.document.assumed((*config.root, ADAPTER))
+        status = partial(_status, name, near)
+        yield Handed(name, callee(made.value.call), place, status, rewrite, package=_PEFT, assumed=assumed)
 
 
 def _keywords(adapter: Record) -> Iterator[Entry]:
