@@ -167,6 +167,10 @@ def _field(run: Run, field: Field) -> Unchecked:
         if stated and not _is_replaced(stated) and not _is_undetermined(run, field, origin):
             told = f"the value of `{key}`{stated} is unknown to cfglint"
             return Unchecked(told, place, f"state `{key}` with a value that {run.framework.title} has")
+        given = stated.strip(" ()")
+        if place.document.syntax == "python" and given.isidentifier() and given != key:
+            told = f"what the script gives as `{given}` cannot be determined"
+            return Unchecked(told, place, "make it in the script itself, of plain values")
         return Unchecked(
             f"the value of `{key}`{stated} cannot be determined", place, f"state `{key}` with a plain value"
         )
@@ -178,6 +182,11 @@ def _field(run: Run, field: Field) -> Unchecked:
         return Unchecked(f"{thing} may be among options that cannot be determined", place, "write all options out")
     if key == field and not name:
         return Unchecked(f"{thing} does not follow from the settings of this run", place, _MEASURE)
+    word = None if name else run.main.get(*key.split("."))
+    if isinstance(word, str):
+        origin = run.main.origin(*key.split("."))
+        told = f"the value of `{key}` ({word}) is unknown to cfglint"
+        return Unchecked(told, origin.place or place, f"state `{key}` with a value that {run.framework.title} has")
     return Unchecked(f"no file states {thing}", place, remedy)
 
 

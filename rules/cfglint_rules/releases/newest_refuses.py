@@ -63,13 +63,13 @@ def check(config: Config) -> Iterator[Report]:
     if _is_told(config, config.framework):
         found = keys.told(config.document, config.root, known.newest)
         if found is not None:
-            yield _report(config, config.framework, framework.title, known.newest, found)
+            yield _report(config, config.framework, framework.title, known.newest, found, keys.listed.package)
     beside = keys.listed.beside
     if beside is not None and _is_told(config, beside):
         newest = framework.pins(config.release).get(beside) or known.packages[beside][-1]
         found = keys.told(config.document, config.root, newest, beside)
         if found is not None and newest != config.releases.known[beside].version:
-            yield _report(config, beside, beside, newest, found)
+            yield _report(config, beside, beside, newest, found, beside)
 
 
 def _is_told(config: Config, package: str) -> bool:
@@ -78,10 +78,10 @@ def _is_told(config: Config, package: str) -> bool:
     return release is not None and release.origin.kind == "inferred"
 
 
-def _report(config: Config, package: str, title: str, newest: str, found: Told) -> Report:
+def _report(config: Config, known_as: str, title: str, newest: str, found: Told, package: str) -> Report:
     first, *others = found.refused
     place = Place(config.document, first.entry.key.span)
-    held = config.releases.known[package]
+    held = config.releases.known[known_as]
     more = f"; {counted(len(others), 'more key')}" if others else ""
     return Report(
         f"{title} {newest} refuses this file ({first}{more}); it is checked against {held.version}",

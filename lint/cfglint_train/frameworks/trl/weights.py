@@ -9,7 +9,7 @@ from __future__ import annotations
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp
 from cfglint_train.frameworks.hf_trainer.infer import infer_mixed_precision, infer_plain_strategy, infer_states
-from cfglint_train.frameworks.trl.dtype import dtype_of
+from cfglint_train.frameworks.trl.dtype import dtype_key, dtype_of
 from cfglint_train.frameworks.trl.settings import before, trainer_of
 from cfglint_train.plan.choices import FSDP
 
@@ -35,6 +35,10 @@ def _infer_formats(job: Job) -> None:
     autocast = reading.get("precision.autocast")
     loaded, origin = dtype_of(job)
     key = origin.key or "dtype"
+    stated = job.main.get(dtype_key(job.main))
+    if loaded is None and isinstance(stated, str) and stated != "auto":
+        unknown = origin._replace(note=f"`{key}` is `{stated}`, which is no number format that is known")
+        reading.put("precision.params", None, unknown)
     if compute is None and autocast is False:
         reading.infer("precision.compute", loaded, "no mixed precision: the format of the weights")
     sharded = strategy in FSDP and bool(autocast)
