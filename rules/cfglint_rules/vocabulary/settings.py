@@ -3,7 +3,7 @@
 A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of: `@ranks`, the number of GPUs;
 `@eval_batch`, the sequences of an evaluation step on all of them; `@capability`, the compute capability of the stated
 GPU; `@host`, the framework of the run's main configuration; `@trainer`, whether that runs the Trainer of transformers;
-`@own_deepspeed`, whether that names DeepSpeed's settings itself; `@release`, the release that counts for this
+`@names`, the frameworks of the companions that it names itself; `@release`, the release that counts for this
 configuration; `@syntax`, that of its file; `@overridden`, the settings that its launch gives.
 """
 
@@ -32,7 +32,7 @@ _DERIVED: Final = frozenset(
         "@release",
         "@syntax",
         "@overridden",
-        "@own_deepspeed",
+        "@names",
     )
 )
 """Names that are neither keys nor fields of the plan."""
@@ -157,8 +157,8 @@ def _told(run: Run, name: str) -> Any:
         return _capability(run)
     if name == "@host":
         return run.main.framework
-    if name == "@own_deepspeed":
-        return any(one.framework == "deepspeed" for one in run.framework.references(run.main))
+    if name == "@names":
+        return [one.framework for one in run.framework.references(run.main)]
     if name == "@trainer":
         return run.framework.runs_trainer
     value = run.plan.get(named(name[1:]))
