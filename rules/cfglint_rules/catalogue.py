@@ -322,6 +322,7 @@ CATALOGUE: Final = (
             "checkpoint.keep_unsharded",
             "checkpoint.interval",
             "checkpoint.interval_unsharded",
+            "checkpoint.at_start",
             "checkpoint.load_best_at_end",
             "checkpoint.per_epoch",
             "checkpoint.rotates_first",

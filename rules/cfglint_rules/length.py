@@ -46,13 +46,3 @@ def most_steps(plan: Plan) -> int | None:
     if batch.samples is None or batch.epochs is None or not each:
         return None
     return ceil(ceil(batch.samples / each) * batch.epochs)
-
-
-def most_saves(plan: Plan) -> int | None:
-    """Checkpoints that the whole run writes, the one at its end included, at most; None where no limit is stated."""
-    saved, epochs, steps = plan.checkpoint, plan.batch.epochs, most_steps(plan)
-    if saved.strategy == "steps" and saved.interval and steps is not None:
-        return steps // saved.interval + steps // (saved.interval_unsharded or steps + 1) + 1
-    if saved.strategy == "epoch" and epochs is not None and plan.batch.steps is None:
-        return ceil(epochs * (saved.per_epoch or 1))
-    return None

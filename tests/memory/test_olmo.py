@@ -122,6 +122,10 @@ def test_shards_are_counted_where_some_are_written(changes: dict[Any, Any], shar
         ({}, 2),
         ({"checkpoint.keep": "all"}, 1),
         ({"checkpoint.keep_unsharded": 4}, 2),  # none are written
+        ({"checkpoint.interval_ephemeral": 100}, 3),  # beside the last one of its own, or of those that are kept
+        ({"checkpoint.interval_ephemeral": 100, "checkpoint.keep": 0}, 2),
+        ({"checkpoint.interval_ephemeral": 100, "checkpoint.keep": "all"}, 1),
+        ({"checkpoint.interval_ephemeral": 100, "parallel.strategy": "ddp", "checkpoint.keep_unsharded": 3}, 4),
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4}, 6),
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": "all"}, 3),
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4, "checkpoint.keep": "all"}, 6),

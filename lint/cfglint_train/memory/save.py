@@ -144,12 +144,22 @@ def limits(plan: Plan) -> tuple[Field, ...]:
     return ("checkpoint.keep", "checkpoint.keep_unsharded") if plan.checkpoint.interval_unsharded else _ONE_LIMIT
 
 
+def ephemeral(plan: Plan) -> int:
+    """Checkpoints of which only the newest is kept, beside the others and the one being written: 1, or 0 without any.
+
+    OLMo deletes it once a permanent one is written, OLMo-core keeps it until the next of its own; both write the next
+    one before they delete the last (ai2-olmo 0.6.0, train.py; ai2-olmo-core 3.0.0, train/callbacks/checkpointer.py).
+    """
+    return 1 if plan.checkpoint.interval_ephemeral and writes_shards(plan) else 0
+
+
 def _copies(plan: Plan) -> int:
     """Checkpoints of all kinds that are kept, and the one being written; one of a kind of which all are kept."""
     stated = [plan.get(field) for field in limits(plan)]
     kept = [limit for limit in stated if isinstance(limit, int)]
-    written = 1 if any(kept) and not plan.checkpoint.rotates_first else 0
-    return max(1, sum(kept) + written + len(stated) - len(kept))
+    passing = 0 if plan.checkpoint.keep == "all" else ephemeral(plan)
+    written = 1 if (any(kept) or passing) and not plan.checkpoint.rotates_first else 0
+    return max(1, sum(kept) + passing + written + len(stated) - len(kept))
 
 
 def _adapter(setup: Setup, model_only: bool, copies: int) -> Save:
