@@ -14,7 +14,7 @@ from tests.support.configs import CONTRADICTED, DEEPSPEED, REMOTE_CODE, TWICE
 from tests.support.corpus import REPOSITORY
 
 HEAVY = (
-    "asyncio", "concurrent.futures", "dataclasses", "deepspeed", "difflib", "importlib.metadata",
+    "ast", "asyncio", "concurrent.futures", "contextlib", "dataclasses", "deepspeed", "difflib", "importlib.metadata",
     "importlib.resources", "inspect", "jsonschema", "libcst", "logging", "multiprocessing", "pathlib", "pydantic",
     "ruamel", "shutil", "subprocess", "tempfile", "torch", "transformers", "tree_sitter", "tree_sitter_bash", "typing",
     "unittest",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cfglint_train.documents.document import Change, Route, Set
-from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, spelled
@@ -28,6 +27,10 @@ def refusal(config: Config, change: Change) -> str:
 
 def _is_of_another_call(config: Config, route: Route) -> bool:
     """Whether another call of a script takes a setting than the one whose arguments the vocabulary has."""
+    if config.document.syntax != "python":
+        return False
+    from cfglint_train.documents.python.tree import Record
+
     node = config.node()
     if not isinstance(node, Record):
         return False

@@ -5,7 +5,6 @@ Only files are read, nothing is imported or fetched.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -156,7 +155,9 @@ def _snapshot(model: str, revision: str) -> str | None:
     snapshots = os.path.join(model, "snapshots")
     reference = os.path.join(model, "refs", *revision.split("/"))
     if os.path.isfile(reference):
-        with contextlib.suppress(OSError):
+        from contextlib import suppress  # only where a model was downloaded
+
+        with suppress(OSError):
             revision = regular_files.read_anywhere(reference)[:100].decode("utf-8", "replace").strip()
     path = os.path.join(snapshots, revision)
     if regular_files.is_below(path, snapshots) and os.path.isdir(path):

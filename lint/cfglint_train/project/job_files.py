@@ -6,18 +6,15 @@ the configuration may also be started elsewhere: all that is read here is an ass
 
 from __future__ import annotations
 
-import ast
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.python_grammar import parsed
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Final
 from cfglint_train.hardware import gpus
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.project.index import RepositoryIndex
-from cfglint_train.project.pins.commands import constants, text_of
 from cfglint_train.project.roots import distance
 
 _YAML: Final = (b"accelerators:", b"gpu:", b"nvidia.com/gpu")
@@ -119,37 +116,12 @@ def _of_modal(text: str) -> dict[str, tuple[str | int, int]]:
     """The GPUs of the functions that train, where these are the same for all of them."""
     if "gpu=" not in text:
         return {}
-    try:
-        tree = parsed(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return {}
-    texts = constants(tree)
+    from cfglint_train.project.modal_functions import asked
+
     found: dict[tuple[tuple[str, str | int], ...], int] = {}
-    for asked, line in _functions(tree, texts, text.splitlines()):
-        found.setdefault(tuple(_card(asked, counted=True).items()), line)
+    for words, line in asked(text):
+        found.setdefault(tuple(_card(words, counted=True).items()), line)
     if len(found) != 1:
         return {}
     ((facts, line),) = found.items()
     return {name: (value, line) for name, value in facts}
-
-
-def _functions(tree: ast.Module, texts: Mapping[str, ast.expr], lines: list[str]) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            body = "\n".join(lines[node.lineno - 1 : node.end_lineno])
-            for call in node.decorator_list if re.search(r"train|torchrun|accelerate", body) else ():
-                for word in call.keywords if isinstance(call, ast.Call) else ():
-                    if word.arg == "gpu":
-                        yield _asked(word.value, texts), word.value.lineno
-
-
-def _asked(node: ast.expr, texts: Mapping[str, ast.expr]) -> str:
-    """`"H100:8"`, or `modal.gpu.A100(size="80GB", count=8)` as the same text."""
-    if isinstance(node, ast.Name) and node.id in texts:
-        node = texts[node.id]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        given: dict[str | None, Any] = {word.arg: text_of(word.value, texts) for word in node.keywords}
-        size = given.get("size", given.get("memory", ""))
-        count = given.get("count", "1")
-        return ":".join(filter(None, (node.func.attr, f"{size.removesuffix('GB')}GB" if size else "", count)))
-    return text_of(node, texts).removesuffix("!")

@@ -85,8 +85,11 @@ def _fits(framework: str, package: str, constraint: Constraint, release: str) ->
 
 def _commented(document: Document, package: str) -> Iterable[tuple[Constraint, str]]:
     """Releases that comments of the file name: `# axolotl 0.6`, `# tested with axolotl>=0.9`."""
+    text = document.source.decode("utf-8", "replace")
+    if not any(name in text.lower() for name in _names(package)):
+        return  # before an expression is compiled for it
     pattern = _naming(package)
-    if pattern is None or pattern.search(document.source.decode("utf-8", "replace")) is None:
+    if pattern.search(text) is None:
         return
     for comment in document.comments():
         for match in pattern.finditer(comment.text):
@@ -97,12 +100,16 @@ def _commented(document: Document, package: str) -> Iterable[tuple[Constraint, s
 
 
 @cache
-def _naming(package: str) -> re.Pattern[str] | None:
+def _names(package: str) -> frozenset[str]:
+    """What a package is called, in lower case."""
+    of = packages().get(package)
+    return frozenset() if of is None else frozenset(name.lower() for name in (*of.spellings, *of.distributions))
+
+
+@cache
+def _naming(package: str) -> re.Pattern[str]:
     """A package and one of its releases, in running text."""
-    if package not in packages():
-        return None
-    of = packages()[package]
-    names = "|".join(sorted({re.escape(name) for name in (*of.spellings, *of.distributions)}, key=len, reverse=True))
+    names = "|".join(sorted(map(re.escape, _names(package)), key=len, reverse=True))
     return re.compile(rf"(?<![\w./-])(?:{names})[ \t]*(>=|<=|==|=|<|>)?[ \t]*v?(\d+\.\d+(?:\.\d+)*)(?![\w/])", re.I)
 
 

@@ -6,11 +6,12 @@ was read from. Both are nodes as in every other document.
 
 from __future__ import annotations
 
-import ast
-
 from cfglint_train.documents.document import Entry, Mapping, Node, Scalar, Span, Unknown
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import ast
 
 _MAX_STEPS: Final = 12
 
