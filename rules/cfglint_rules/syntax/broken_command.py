@@ -2,8 +2,9 @@
 
 ## What it does
 Reports, for the training commands of a shell script (OpenRLHF, `llamafactory-cli train`, `trl sft` and the like): flags
-that bash runs as a command of their own, because the command above ended before them; words that belong to no flag;
-quotes that reach the program as characters, because a variable or heredoc holds them; and carriage returns.
+that bash runs as a command of their own, because the command above ended before them, also where it starts a Python
+script with a Trainer; words that belong to no flag; quotes that reach the program as characters, because a variable or
+heredoc holds them; and carriage returns.
 
 ## Why is this bad?
 Bash starts the training without the flags that were cut off, complains about a command that does not exist, and that
@@ -34,7 +35,7 @@ quotes that come from an expansion as characters); argparse refuses what no argu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from json import loads
 
@@ -58,10 +59,15 @@ RULE: Final = Rule(
 )
 
 
+_SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
+
+
 def check(config: Config) -> Iterator[Report]:
     """One report per cut-off command, word and quoted text; one per script for its line ends."""
     document = config.document
     if not isinstance(document, ShellDocument):
+        for script, number in _launches(config):
+            yield from _cuts(script, script.invocations[number])
         return
     invocation = document.invocations[int(config.root[0])]
     if b"\r\n" in document.source and frameworks.recognise(config.framework, document)[0].root == config.root:
@@ -75,6 +81,18 @@ def check(config: Config) -> Iterator[Report]:
         yield from _cuts(document, invocation)
     if not invocation.nests and not any(one.nests for one in document.enclosing(invocation)):
         yield from _quotes(config, document, invocation)
+
+
+def _launches(config: Config) -> Iterable[tuple[ShellDocument, int]]:
+    """The invocations in shell scripts that give a Python script its settings; no examples in other texts."""
+    given = (one.given for _, one in config.launched if one.given is not None)
+    return dict.fromkeys(
+        (one.document, one.route[0])
+        for one in given
+        if isinstance(one.document, ShellDocument)
+        and isinstance(one.route[0], int)
+        and one.document.path.endswith(_SCRIPTS)
+    )
 
 
 def _carriage_return(document: ShellDocument) -> Report:
