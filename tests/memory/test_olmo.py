@@ -147,3 +147,18 @@ def test_disk_holds_both_kinds_of_checkpoints(changes: dict[Any, Any], copies: i
     assert phase.disk is not None
     assert phase.disk.expected == copies * 12 * SEVEN.parameters
     assert f"{copies} checkpoint" in phase.disk.components[0].formula
+
+
+@pytest.mark.parametrize(
+    ("changes", "bytes_"),
+    [
+        ({"parallel.strategy": "ddp", "checkpoint.load_path": "/runs/step1000-unsharded"}, 12),
+        ({"parallel.strategy": "ddp", "checkpoint.load_path": "/runs/step1", "checkpoint.load_optimizer": False}, 4),
+        ({"parallel.strategy": "ddp"}, None),
+        ({"checkpoint.load_path": "/runs/step1000"}, None),
+    ],
+)
+def test_every_rank_reads_the_whole_checkpoint_under_ddp(changes: dict[Any, Any], bytes_: int | None) -> None:
+    phase = estimate(plan(1, "torch_legacy").with_(changes), SEVEN).phase("resume")
+    found = None if phase is None or phase.host is None else phase.host.expected
+    assert found == (None if bytes_ is None else pytest.approx(8 * bytes_ * SEVEN.parameters))

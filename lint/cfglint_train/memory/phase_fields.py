@@ -31,6 +31,7 @@ SAVE_FIELDS: Final[frozenset[Field]] = frozenset(
 SAVE_HOST_FIELDS: Final = HOST_FIELDS | SAVE_FIELDS
 RESUME_FIELDS: Final[frozenset[Field]] = frozenset(
     (
+        "checkpoint.checkpointer",
         "checkpoint.load_optimizer",
         "checkpoint.load_path",
         "checkpoint.model_only",

@@ -1,7 +1,8 @@
 """What loading a checkpoint takes of a host before the first step. All amounts are bytes of the worst node.
 
 Sources: transformers 5.23.0 (trainer.py, `_load_optimizer_and_scheduler`), deepspeed 0.19.8 (engine.py,
-`load_checkpoint`), accelerate 1.15.0 (utils/fsdp_utils.py); `tests/oracles/host_save.py` runs the first two.
+`load_checkpoint`), accelerate 1.15.0 (utils/fsdp_utils.py), ai2-olmo 0.6.0 (checkpoint.py, `restore_checkpoint`);
+`tests/oracles/host_save.py` runs the first two.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ class Resume(Frozen):
 def resume(setup: Setup, plan: Plan) -> Resume | None:
     """The cost of loading a checkpoint with its optimizer; None where nothing is loaded, or the way is unknown."""
     checkpoint = plan.checkpoint
-    if not (checkpoint.load_path or checkpoint.resume_latest) or checkpoint.checkpointer is not None:
+    if not (checkpoint.load_path or checkpoint.resume_latest):
         return None
+    if checkpoint.checkpointer is not None:
+        return _olmo(setup, plan)
     if checkpoint.model_only or checkpoint.load_optimizer is False or setup.optimizer is None:
         return None
     each = setup.optimizer
@@ -50,6 +53,19 @@ def resume(setup: Setup, plan: Plan) -> Resume | None:
     if setup.world > 1:
         return None  # straight onto each GPU
     return Resume({LOADED_OPTIMIZER: setup.trained * each}, "the states come over the host")
+
+
+def _olmo(setup: Setup, plan: Plan) -> Resume | None:
+    """OLMo under DDP: every rank reads all weights, and holds them while it reads all states (`FullCheckpointer`).
+
+    Under FSDP the kind of the checkpoint that is loaded decides, which is not estimated.
+    """
+    if plan.parallel.strategy != "ddp":
+        return None
+    found = {LOADED_WEIGHTS: float(setup.local * setup.trained * setup.held)}
+    if plan.checkpoint.load_optimizer is not False and setup.optimizer is not None:
+        found[LOADED_OPTIMIZER] = setup.local * setup.trained * setup.optimizer
+    return Resume(found, "every rank reads the whole checkpoint")
 
 
 def readers(setup: Setup) -> int:
