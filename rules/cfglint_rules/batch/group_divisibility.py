@@ -107,14 +107,21 @@ def _completions(run: Run) -> Iterator[Report]:
             "refuses to start",
             run.place("rollout.completions"),
             fix=Fix("unsafe", f"{batch}: {wanted}", {"rollout.completions": wanted}),
+            claim=_UNEVEN,
         )
     elif completions % group:
+        stated: tuple[Field, ...] = ("rollout.completions",) if run.stated("rollout.completions") else ()
         yield Report(
             f"`{key}` is {group}, which does not divide the {counted(completions, 'completion')} of a step: {name} "
             "refuses to start",
-            run.place("rollout.samples_per_prompt", "batch.accumulation"),
+            run.place(*stated, "rollout.samples_per_prompt", "batch.accumulation"),
             fix=_divided(run, group),
+            claim=_UNEVEN,
         )
+
+
+_UNEVEN: Final = "the completions do not come out even"
+"""What is refused, whether it is the number of GPUs or the group that does not divide them."""
 
 
 def _rests_on_ranks(run: Run, completions: int) -> bool:
