@@ -1,7 +1,8 @@
 """Commands that train a language model with a program that no framework reads: their runs are not checked.
 
-Only what a command itself shows counts: that it trains (an option such as `--learning_rate`, or the program's name),
-and that it trains a language model (an option that names or adapts one, or the files of DeepSpeed and accelerate).
+A command shows that it trains (an option such as `--learning_rate`, or the program's name); it, or the program that it
+starts, that this is a language model (an option that names or adapts one, the files of DeepSpeed and accelerate; a
+class of such models).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.sources import Sources
 
 _MODEL: Final = re.compile(
-    r"(?:\w+_)?(?:base_model|model_(?:id|name|name_or_id|name_or_path|path))|lora_(?:alpha|r|rank)"
+    r"(?:\w+_)?(?:base_model|model_(?:id|name|name_or_id|name_or_path|path))|(?:language|llama|llm|lm)_model"
+    r"|lora_(?:alpha|r|rank)"
 )
 """Options that name a model, or that adapt one."""
 _TRAINING: Final = frozenset((
@@ -35,6 +37,7 @@ _OF_DEEPSPEED: Final = frozenset((
     "deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config", "micro_train_batch_size", "zero_stage",
 ))  # fmt: skip
 """Options that name DeepSpeed's file, or that programs built around it have (DeepSpeed-Chat, OpenRLHF)."""
+_CAUSAL: Final = re.compile(rb"\w+ForCausalLM\b")
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
 _SETTINGS: Final = re.compile(r"conf|cfg|arg|param|setting|recipe")
 """In the name of an option that takes settings: a file of JSON may as well be data."""
@@ -50,12 +53,14 @@ def unread_launches(
     launching = {one.parent for one in document.invocations}
     met = set()
     for one in document.invocations:
-        if one.number in launching or one.program in met or not _trains_a_model(document, one):
+        if one.number in launching or one.program in met or not _trains(document, one):
             continue
         name, known = _name(one), one.head[-1].known
         if of_program(name) is not None:
             continue
         file = _file(document, one, sources, index)
+        if not (_is_of_a_model(document, one) or _loads_a_model(one, file, sources)):
+            continue
         given = [path for path in _given(document, one, sources) if path is not None]
         likely = () if known or file is not None else index.named(os.path.basename(name))
         if any(reads(path) for path in (*given, *_training(file, sources, index), *likely)):
@@ -71,15 +76,23 @@ def unread_launches(
             yield place, f"run not checked: nothing that cfglint reads is in `{name}`"
 
 
-def _trains_a_model(document: ShellDocument, one: Invocation) -> bool:
-    """Whether an invocation shows that it trains a language model."""
+def _trains(document: ShellDocument, one: Invocation) -> bool:
+    """Whether an invocation shows that it trains."""
     if not one.head or not _name(one) or not program(document, one).python:
         return False
+    return bool(_options(one) & _TRAINING) or trains(program(document, one))
+
+
+def _is_of_a_model(document: ShellDocument, one: Invocation) -> bool:
+    """Whether an invocation that trains shows that it trains a language model."""
     own = _options(one)
-    if not (own & _TRAINING or trains(program(document, one))):
-        return False
     of_model = any(_MODEL.fullmatch(option) for option in own)
     return bool(own & _OF_DEEPSPEED or (of_model and own & _TRAINING) or any(map(may_shard, document.enclosing(one))))
+
+
+def _loads_a_model(one: Invocation, file: str | None, sources: Sources) -> bool:
+    """Whether a program with options of a training run has a class of causal language models."""
+    return file is not None and bool(_options(one) & _TRAINING) and _CAUSAL.search(sources.read(file)) is not None
 
 
 def _name(one: Invocation) -> str:
@@ -93,7 +106,7 @@ def _name(one: Invocation) -> str:
     return name if slash and not folder else ""
 
 
-_SETTING: Final = re.compile(r"\+{0,2}(?:[\w/@-]+\.)*([a-z]\w*)=")
+_SETTING: Final = re.compile(r"\+{0,2}(?:[\w/@-]+\.)*([a-z]\w*)=(?!=)")
 """`optim.lr=1e-5`: a setting of Hydra or OmegaConf, by its own name."""
 
 

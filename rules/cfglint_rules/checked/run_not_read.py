@@ -18,8 +18,8 @@ Nothing is known of the run: the repository is green because its settings were n
 
 ## When it does not apply
 It never fails a run by itself; `require-checked = true` makes it count. It is silent on scripts and commands in which
-nothing shows that they train a causal language model: a class of such models; an option that names a model, or the file
-of DeepSpeed or accelerate.
+nothing shows that they train a causal language model: a class of such models, in the program of a command as well; an
+option that names a model, or the file of DeepSpeed or accelerate.
 
 ## References
 docs/plan-file.md; docs/frameworks/trl.md (Python scripts); docs/shell-scripts.md.
