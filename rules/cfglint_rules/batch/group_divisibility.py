@@ -116,12 +116,12 @@ def _completions(run: Run) -> Iterator[Report]:
             "refuses to start",
             run.place(*stated, "rollout.samples_per_prompt", "batch.accumulation"),
             fix=_divided(run, group),
-            claim=_UNEVEN,
+            claim=_UNEVEN if stated else None,
         )
 
 
 _UNEVEN: Final = "the completions do not come out even"
-"""What is refused, whether it is the number of GPUs or the group that does not divide them."""
+"""What is refused of completions that are stated: neither number of GPUs makes them come out even over the groups."""
 
 
 def _rests_on_ranks(run: Run, completions: int) -> bool:
