@@ -121,7 +121,7 @@ def _completions(run: Run) -> Iterator[Report]:
 
 
 _UNEVEN: Final = "the completions do not come out even"
-"""What is refused of completions that are stated: neither number of GPUs makes them come out even over the groups."""
+"""What is refused of completions that are stated: no number of GPUs makes them come out even over the groups."""
 
 
 def _rests_on_ranks(run: Run, completions: int) -> bool:
