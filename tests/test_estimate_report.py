@@ -10,6 +10,7 @@ import pytest
 
 from cfglint_train import api
 from cfglint_train.front.terminal import style_of
+from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.reports import estimate
 from cfglint_train.reports.style import Style
 from tests.support.command import cfglint
@@ -167,3 +168,36 @@ def test_diff_wins_over_fix(here, writing):
     outcome = cfglint("--select", "KEY001", "--diff", writing, "config.yaml", cwd=here)
     assert "+micro_batch_size: 2" in outcome.lines
     assert "micro_batch_sze" in (here / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize("word", VERDICTS)
+def test_every_report_has_the_same_word(here, word):
+    """The verdict of a run, on a card of a size between its bounds."""
+    text = TEXT.replace(
+        "micro_batch_size: 2",
+        "micro_batch_size: 8\nsequence_len: 2048\nsample_packing: true\npad_to_sequence_len: true",
+    )
+    (here / "config.yaml").write_text(text)
+
+    def peak(gpu: str) -> dict:
+        outcome = cfglint("estimate", "--gpu", gpu, "--gpus-per-node", "1", "--format", "json", "config.yaml", cwd=here)
+        (run,) = json.loads(outcome.out)["runs"]
+        phases = [phase for phase in run["phases"] if phase["gpu"] is not None]
+        return max((phase["gpu"] for phase in phases), key=lambda one: one["expected"])
+
+    known = peak("200GB")
+    edges = {
+        "fits": known["high"] * 1.01,
+        "tight": (known["expected"] + known["high"]) / 2,
+        "probably does not fit": (known["low"] + known["expected"]) / 2,
+        "does not fit": known["low"] * 0.98,
+    }
+    gpu = f"{edges[word] / 2**30:.3f}GiB"
+    stated = ("--gpu", gpu, "--gpus-per-node", "1", "config.yaml")
+    assert peak(gpu)["verdict"] == word
+    assert any(line.endswith(f")  {word}") for line in cfglint("estimate", *stated, cwd=here).lines)
+    (fit,) = json.loads(cfglint("fit", "--format", "json", *stated, cwd=here).out)["runs"]
+    assert fit["verdict"] == word
+    said = [line for line in cfglint("check", *stated, cwd=here).lines if "MEM001" in line]
+    assert len(said) == (word != "fits")
+    assert all(f" pass {'is tight' if word == 'tight' else word} on one GPU" in line for line in said)

@@ -254,7 +254,7 @@ class Solution:
     expected: int
     low: int
     high: int
-    verdict: str
+    verdict: Verdict
     slowdown: float
 
 
@@ -283,8 +283,7 @@ class RunFit:
     low: int | None
     high: int | None
     capacity: int | None
-    verdict: str | None
-    """fits, tight, probably does not fit, does not fit."""
+    verdict: Verdict | None
     rungs: tuple[Rung, ...]
     solution: Solution | None
     """None where it fits as it is, or where nothing makes it fit."""

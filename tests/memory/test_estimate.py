@@ -297,7 +297,9 @@ def test_verdicts() -> None:
     budget = gpu(estimate(plan(), LLAMA_8B), "optimizer step")
     assert verdict(budget, budget.high) == "fits"
     assert verdict(budget, budget.high - 1) == "tight"
-    assert verdict(budget, budget.low) == "tight"
+    assert verdict(budget, budget.expected) == "tight"
+    assert verdict(budget, budget.expected - 1) == "probably does not fit"
+    assert verdict(budget, budget.low) == "probably does not fit"
     assert verdict(budget, budget.low - 1) == "does not fit"
 
 

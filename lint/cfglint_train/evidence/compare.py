@@ -19,7 +19,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory import comparable
-from cfglint_train.memory.budget import Budget, Phase, Verdict, verdict
+from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Verdict, verdict
 from cfglint_train.memory.calibration import Residual, table
 from cfglint_train.memory.estimate import higher, of_setup
 from cfglint_train.memory.reader import MODEL
@@ -62,7 +62,7 @@ class Comparison(Frozen):
     low: float | None
     high: float | None
     verdict: str | None
-    """fits, tight, does not fit; None where the card is unknown."""
+    """fits, tight, probably does not fit, does not fit; None where the card is unknown."""
     phase: str
     """The phase and moment of the predicted peak."""
     skipped: str
@@ -231,7 +231,7 @@ def _compared(row: Row, found: Subject, residuals: Mapping[str, Residual]) -> Co
 
 def _worst(verdicts: list[Verdict]) -> Verdict:
     """A job fits where all its phases do."""
-    return max(verdicts, key=("fits", "tight", "does not fit").index)
+    return max(verdicts, key=VERDICTS.index)
 
 
 def _budget(phase: Phase) -> Budget:

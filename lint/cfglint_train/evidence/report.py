@@ -9,6 +9,7 @@ from cfglint_train.evidence.fit import counts, left_out
 from cfglint_train.evidence.rows import PACKAGED, filed, read
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.memory.comparable import PREFIX
 
 VERSION: Final = 1
@@ -97,13 +98,14 @@ class Outcomes(Frozen):
     rows: int
     fits: int
     tight: int
+    probably_does_not_fit: int
     does_not_fit: int
 
 
 def outcomes(rows: Iterable[Comparison], seen: str) -> Outcomes:
     """Verdicts on the rows with one outcome (fits, oom)."""
     known = [row.verdict for row in rows if row.outcome == seen and row.verdict is not None]
-    return Outcomes(len(known), known.count("fits"), known.count("tight"), known.count("does not fit"))
+    return Outcomes(len(known), *[known.count(verdict) for verdict in VERDICTS])
 
 
 _COUNTERS: Final = ("allocated", "reserved", "driver", "unsaid")
@@ -235,7 +237,7 @@ def lines(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
     yield "outcomes (whether a run fitted its GPU)"
     for seen in ("fits", "oom"):
         count = outcomes(rows, seen)
-        told = f"fits {count.fits}, tight {count.tight}, does not fit {count.does_not_fit}"
+        told = ", ".join([f"{verdict} {number}" for verdict, number in zip(VERDICTS, count[1:])])
         yield f"{seen:<5s}{count.rows:>5d} rows: {told}"
     skipped: dict[str, list[str]] = {}
     for row in rows:

@@ -42,7 +42,7 @@ class Judgement(Frozen):
 
     @property
     def minimum(self) -> Certainty:
-        """The grade of facts from which on it is reported: what is merely tight needs known facts."""
+        """The grade of facts from which on it is reported: what may fit needs known facts."""
         return "assumed" if self.verdict == "does not fit" else "followed"
 
 
@@ -76,9 +76,7 @@ def _judged(run: Run, place: Resource, wanted: tuple[str, ...] | None) -> Judgem
 def outcome(judgement: Judgement) -> str:
     """What the verdict is and the sizes: `probably does not fit: 83.2 GiB expected (79.4 to 88.8), ...`."""
     budget, where = judgement.budget, _WHERE[judgement.place]
-    words: str = judgement.verdict
-    if words == "tight":
-        words = "probably does not fit" if budget.expected > judgement.capacity else "is tight"
+    words = "is tight" if judgement.verdict == "tight" else judgement.verdict
     return f"{words} {where}: {amount(budget, ' expected')}, {gib(judgement.capacity)} available"
 
 

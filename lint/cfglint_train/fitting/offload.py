@@ -11,10 +11,16 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import spelled
+from cfglint_train.memory.budget import Verdict
 from cfglint_train.plan.names import Field
 from cfglint_train.project.run import Run
 
-_OUTCOMES: Final = {"fits": "it fits", "tight": "it is tight", "does not fit": "it still does not fit"}
+_OUTCOMES: Final[dict[Verdict, str]] = {
+    "fits": "it fits",
+    "tight": "it is tight",
+    "probably does not fit": "it probably does not fit",
+    "does not fit": "it still does not fit",
+}
 
 
 class Advice(Frozen):
@@ -48,10 +54,8 @@ def advised(run: Run, changes: Mapping[Field, Any]) -> Advice | None:
     if before is None or after is None or not host or after.budget.expected >= before.budget.expected:
         return None
     setting = next(spelled(tuple(step for step in change.route if isinstance(step, str))) for change in written)
-    above = after.verdict == "tight" and after.budget.expected > after.capacity
-    outcome = "it probably does not fit" if above else _OUTCOMES[after.verdict]
     words = (
         f"with {setting}{', too' if changes else ''}: {gib(after.budget.expected)} in {after.phase.title}, "
-        f"{outcome}, and {gib(max(host))} of host memory per node"
+        f"{_OUTCOMES[after.verdict]}, and {gib(max(host))} of host memory per node"
     )
     return Advice(words, after)

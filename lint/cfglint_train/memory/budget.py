@@ -174,11 +174,17 @@ class Estimate(Frozen):
         return next((phase for phase in self.phases if phase.name == name), None)
 
 
-Verdict = Literal["fits", "tight", "does not fit"]
+Verdict = Literal["fits", "tight", "probably does not fit", "does not fit"]
+VERDICTS: Final[tuple[Verdict, ...]] = ("fits", "tight", "probably does not fit", "does not fit")
+"""From the best to the worst."""
 
 
 def verdict(budget: Budget, capacity: int) -> Verdict:
-    """fits: the upper bound is below the capacity; does not fit: the lower bound is above it; tight: neither."""
+    """fits: the upper bound is not above the capacity; tight: the expected value is not; does not fit: the lower bound
+    is above it; probably does not fit: the expected value alone is.
+    """
     if budget.high <= capacity:
         return "fits"
-    return "does not fit" if budget.low > capacity else "tight"
+    if budget.low > capacity:
+        return "does not fit"
+    return "probably does not fit" if budget.expected > capacity else "tight"

@@ -10,7 +10,6 @@ from cfglint_train.fitting.ladder import Ladder, Rung
 from cfglint_train.fitting.smallest import Solution
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.memory.budget import Budget
 from cfglint_train.project.other_releases import RELEASE
 from cfglint_train.project.unchecked import unchecked
 from cfglint_train.reports import estimate
@@ -37,7 +36,7 @@ def _lines(ladder: Ladder) -> Iterator[str]:
         yield f"  memory not checked: {why}"
         return
     budget = judgement.budget
-    verdict = word(budget, judgement.capacity)
+    verdict = judgement.verdict
     interval = f"{budget.low / 2**30:.1f} to {budget.high / 2**30:.1f}"
     yield (
         f"  {judgement.phase.name}: {gib(budget.expected)} expected ({interval}), {gib(judgement.capacity)} available: "
@@ -87,17 +86,8 @@ def _solution(solution: Solution, assumed: bool) -> Iterator[str]:
     for setting in solution.settings:
         yield f"    {setting}"
     sizes = words.drop(solution.before.budget.expected, solution.after.budget.expected)
-    outcome = word(solution.after.budget, solution.after.capacity)
+    outcome = solution.after.verdict
     yield f"  {sizes}, {outcome}, {words.percent(solution.slowdown)}"
-
-
-def word(budget: Budget, capacity: int) -> str:
-    """The verdict: fits, tight, probably does not fit, does not fit."""
-    if budget.high <= capacity:
-        return "fits"
-    if budget.expected <= capacity:
-        return "tight"
-    return "does not fit" if budget.low > capacity else "probably does not fit"
 
 
 def as_json(ladders: Sequence[Ladder]) -> Iterator[str]:
@@ -120,7 +110,7 @@ def _run(ladder: Ladder) -> dict[str, Any]:
         "low": None if judgement is None else judgement.budget.low,
         "high": None if judgement is None else judgement.budget.high,
         "capacity": None if judgement is None else judgement.capacity,
-        "verdict": None if judgement is None else word(judgement.budget, judgement.capacity),
+        "verdict": None if judgement is None else judgement.verdict,
         "rungs": [_rung_record(rung) for rung in ladder.rungs],
         "solution": None if ladder.solution is None else _solution_record(ladder.solution),
         "holding": None if ladder.holding is None else _holding_record(ladder.holding),
@@ -152,7 +142,7 @@ def _solution_record(solution: Solution) -> dict[str, Any]:
         "expected": solution.after.budget.expected,
         "low": solution.after.budget.low,
         "high": solution.after.budget.high,
-        "verdict": word(solution.after.budget, solution.after.capacity),
+        "verdict": solution.after.verdict,
         "slowdown": round(solution.slowdown, 3),
     }
 

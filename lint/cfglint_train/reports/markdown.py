@@ -16,7 +16,7 @@ from cfglint_train.foundation.redact import Redact, redaction
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.judging.result import Result
-from cfglint_train.memory.budget import Budget, Phase, verdict
+from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Verdict, verdict
 from cfglint_train.project.assumptions import assumptions
 from cfglint_train.project.run import GPU, Run
 from cfglint_train.reports import text
@@ -31,8 +31,12 @@ MAX_BYTES: Final = 900_000
 MAX_FINDINGS: Final = 200
 MAX_RUNS: Final = 50
 _BAR: Final = 10
-_WORSE: Final = ("fits", "tight", "does not fit")
-_MARKS: Final = {"fits": "✅ fits", "tight": "⚠️ tight", "does not fit": "❌ does not fit"}
+_MARKS: Final[dict[Verdict, str]] = {
+    "fits": "✅ fits",
+    "tight": "⚠️ tight",
+    "probably does not fit": "❌ probably does not fit",
+    "does not fit": "❌ does not fit",
+}
 _SEVERITIES: Final = {"error": "❌ error", "warning": "⚠️ warning", "info": "ℹ️ info"}
 _PLACES: Final = ("gpu", "host", "disk")
 
@@ -129,7 +133,7 @@ def _verdict(run: Run, peaks: dict[str, Phase | None]) -> str:
         for place, phase in peaks.items()
         if phase is not None and (capacity := run.hardware.capacity(place)) is not None
     ]
-    return _MARKS[max(found, key=_WORSE.index)] if found else "unknown"
+    return _MARKS[max(found, key=VERDICTS.index)] if found else "unknown"
 
 
 # --- findings --------------------------------------------------------------------------------------------------------

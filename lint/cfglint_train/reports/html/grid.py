@@ -13,7 +13,13 @@ from cfglint_train.reports.html.markup import table, text
 from cfglint_train.whatif.grid import Axis, Cell, grid, value_of, without_effect
 from cfglint_train.whatif.plan_file import Planned
 
-_MARKS: Final[dict[str | None, str]] = {"fits": "✓", "tight": "≈", "does not fit": "✗", None: ""}
+_MARKS: Final[dict[str | None, str]] = {
+    "fits": "✓",
+    "tight": "≈",
+    "probably does not fit": "✗?",
+    "does not fit": "✗",
+    None: "",
+}
 
 
 class Grid(Frozen):
@@ -71,7 +77,7 @@ def figure(found: Grid, name: str, of: str, charts: Charts) -> str:
         f'</figcaption>\n<div class="chart grid" data-chart="{name}"></div>\n<p class="readout" role="status"></p>\n'
         f"{idle}"
         f"<details><summary>The numbers</summary>\n{numbers}"
-        "<p>✓ fits, ≈ tight, ✗ does not fit; in bold the run as it is.</p></details></figure>"
+        "<p>✓ fits, ≈ tight, ✗? probably does not fit, ✗ does not fit; in bold the run as it is.</p></details></figure>"
     )
 
 

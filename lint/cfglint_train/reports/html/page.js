@@ -7,6 +7,7 @@
   const VERDICTS = {
     fits: { mark: "✓", fill: "var(--fits-back)", ink: "var(--fits)" },
     tight: { mark: "≈", fill: "var(--tight-back)", ink: "var(--tight)" },
+    "probably does not fit": { mark: "✗?", fill: "var(--over-back)", ink: "var(--over)" },
     "does not fit": { mark: "✗", fill: "var(--over-back)", ink: "var(--over)" },
   };
   const UNKNOWN = { mark: "", fill: "none", ink: "currentColor" };
