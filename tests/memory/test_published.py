@@ -87,6 +87,20 @@ def test_intervals_hold_what_they_promise() -> None:
     assert all(any(name.startswith("published-") for name in row.rests_on) for row in rows)
 
 
+def test_a_row_names_what_its_interval_rests_on() -> None:
+    """Each coefficient of a step on a GPU, and each residual of what follows the tokens, is named by a row."""
+    named = {name for row in (*ROWS, *report.measured()) for name in row.rests_on}
+    known = {name for name, one in table().coefficients.items() if name in VARYING or one.verified}
+    assert known | {"traced", "untraced", "compiled"} <= named
+    by_id = {row.id: row for row in report.measured()}
+    assert "compiled" in by_id["compiled-1b"].rests_on
+    assert "cached" in by_id["sft-1b-varying-ac"].rests_on
+    assert not VARYING & set(by_id["sft-1b-amp-ac"].rests_on)
+
+
+VARYING = {"records", "cached"}
+
+
 def test_a_group_is_left_out_of_its_own_interval() -> None:
     table_of = {row.id: row for row in compare(STATED.values())}
     changed = [

@@ -22,7 +22,9 @@ from cfglint_train.memory import comparable
 from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Verdict, verdict
 from cfglint_train.memory.calibration import Residual, table
 from cfglint_train.memory.estimate import higher, of_setup
+from cfglint_train.memory.frame import flow_residual
 from cfglint_train.memory.reader import MODEL
+from cfglint_train.memory.reserve import of_lengths
 from cfglint_train.memory.setup import read as setup_of
 
 # A figure that would be above its card if it were binary: no figure of that table is.
@@ -225,8 +227,16 @@ def _compared(row: Row, found: Subject, residuals: Mapping[str, Residual]) -> Co
         phase=f"{phase.name}: {phase.event}",
         skipped="",
         kind=kind,
-        rests_on=tuple(sorted({name for part in _budget(phase).components for name in part.evidence} | {interval_of})),
+        rests_on=_rests_on(_budget(phase), interval_of),
     )
+
+
+def _rests_on(budget: Budget, interval: str) -> tuple[str, ...]:
+    """The coefficients, residuals and kinds of rows behind a budget whose interval is that of `interval`'s jobs."""
+    setup = budget.subject
+    names = {name for part in budget.components for name in part.evidence}
+    names.update((interval, flow_residual(setup, table()).id), of_lengths(setup))
+    return tuple(sorted(names))
 
 
 def _worst(verdicts: list[Verdict]) -> Verdict:

@@ -59,7 +59,7 @@ class Frame:
         self.capacity: int | None = None if hardware is None else hardware.capacity("gpu")
         self.basis = (setup, plan, self.capacity)
         self.read = reader.fields
-        flowing, jobs = _residual(setup, self.table), compared or comparable.residual(setup, self.table.residuals)
+        flowing, jobs = flow_residual(setup, self.table), compared or comparable.residual(setup, self.table.residuals)
         self.gaps = reserve.gaps(setup.checkpointing not in ("none", "selective_ops"))
         held_high = self.table.residuals["states"].high
         self.factors = (flowing.low, flowing.high, held_high, jobs.low, jobs.high)
@@ -226,7 +226,7 @@ _PARTLY: Final = frozenset(("selective", "fine_grained", "budget", "every_n"))
 """Ways of recomputing a part of what a layer keeps."""
 
 
-def _residual(setup: Setup, known: Table) -> Residual:
+def flow_residual(setup: Setup, known: Table) -> Residual:
     """The residual that belongs to what follows the tokens."""
     untraced = known.residuals["untraced"]
     if setup.tensor > 1 and setup.sequence_split == 1:  # between all of it on every rank and an even share

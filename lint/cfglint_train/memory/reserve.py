@@ -82,6 +82,13 @@ class Lengths(Frozen):
         )
 
 
+def of_lengths(setup: Setup) -> tuple[str, ...]:
+    """The coefficients that `lengths` takes for a setup."""
+    if setup.records == 0:
+        return ()
+    return ("cached", "records") if setup.records is None else ("cached",)
+
+
 @lru_cache(maxsize=8)
 def lengths(records: float | None) -> Lengths:
     """Of batches whose order is known, or may be any."""
