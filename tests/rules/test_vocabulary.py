@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,8 @@ def _keywords(given: dict) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in given.items())
 
 
-def written(framework: str, over: dict, folder) -> None:
+def written(framework: str, over: dict, folder, beside: Sequence[str] = ()) -> None:
+    """A repository with one file of a framework. `beside`: what the main configuration of a companion names, too."""
     if framework == "hf_scripts":
         (folder / "train.py").write_text(script(over))
     elif framework == "openrlhf":
@@ -155,7 +157,10 @@ def written(framework: str, over: dict, folder) -> None:
     else:
         (folder / "config.yaml").write_text(yaml.safe_dump(laid(BASES[framework], over), sort_keys=False))
     if framework == "accelerate":
-        (folder / "run.yaml").write_text(yaml.safe_dump(BASES["axolotl"], sort_keys=False))
+        main = {**BASES["axolotl"], **{name: f"{name}.json" for name in beside}}
+        (folder / "run.yaml").write_text(yaml.safe_dump(main, sort_keys=False))
+        for name in beside:
+            (folder / f"{name}.json").write_text(json.dumps(BASES[name]))
         (folder / "run.sh").write_text("accelerate launch --config_file config.yaml -m axolotl.cli.train run.yaml\n")
     if framework == "trl" and "resume_from_checkpoint" in over:
         (folder / "run.sh").write_text("trl sft --config config.yaml\n")
@@ -195,7 +200,7 @@ def gpu_of(clause: Clause) -> str:
 def told(framework: str, clause: Clause, over: dict, folder, code: str) -> list[str]:
     """The messages of a code that an entry's own wording makes, on a file of its own."""
     folder.mkdir()
-    written(framework, over, folder)
+    written(framework, over, folder, clause.when.get("@names", {}).get("listing", ()))
     facts = {**release_of(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": gpu_of(clause)}
     result = lint(folder, options(select=[code], **facts))
     assert [trouble for trouble in result.troubles if trouble.rule is not None] == []
