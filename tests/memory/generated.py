@@ -155,6 +155,7 @@ CHOICES: dict[Field, tuple[Any, ...]] = {
     ),
     "activations.liger_layers": (None, True),
     "activations.compile": (None, None, True),
+    "activations.compiled_model": (None, True),
     "activations.compiled_loss": (None, True),
     "activations.keeps_outputs": (None, True),
     "activations.passing_logits": (None, None, 16, 6),

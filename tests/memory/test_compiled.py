@@ -76,6 +76,16 @@ def test_one_graph_returns_all_gradients_before_any_is_added() -> None:
     assert added == pytest.approx(2 * LLAMA_8B.parameters)
 
 
+def test_a_loss_beside_the_graph_does_not_add_its_gradients_sooner() -> None:
+    """One node of autograd has the gradients of all weights, whatever computes the loss of what the model returns."""
+    beside = {"activations__compiled_model": True, "activations__compiled_loss": False}
+    once, often = setup(**beside), setup(**beside, batch__accumulation=2)
+    added = event(often, "the last gradients").total - event(once, "the last gradients").total
+    assert added == pytest.approx(2 * LLAMA_8B.parameters)
+    layers = setup(activations__compiled_loss=False, batch__accumulation=2)
+    assert event(layers, "the last gradients").total < event(often, "the last gradients").total - LLAMA_8B.parameters
+
+
 def test_compiled_sdpa_has_a_mask_and_repeats_keys() -> None:
     """Code of transformers before torch 2.14; plain code asks for the kernel that needs neither."""
     assert (setup().mode.attention, setup().mode.sequence) == ("efficient", 0)

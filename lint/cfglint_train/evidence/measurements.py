@@ -197,6 +197,7 @@ def _plan(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
         "activations.fused_loss": "liger" if config.get("liger") else "none",
         "activations.liger_layers": bool(config.get("liger")),
         "activations.compile": bool(config.get("compiled")),
+        "activations.compiled_model": bool(config.get("compiled")),
         "activations.compiled_loss": bool(config.get("compiled")),
         "launch.nodes": 1,
         "launch.gpus_per_node": max(world, 2) if strategy == "ddp" else world,  # DDP copies gradients on one rank, too

@@ -19,7 +19,8 @@ def attention_kernel(
     `_ignore_causal_mask_sdpa`), which sends it to the kernel that takes one; all layers share it (compiled-1b).
     """
     kernel = _uncompiled(reader, architecture, sequences, length, fp32)
-    compiled = reader.get("activations.compile") and reader.get("activations.compiled_loss")
+    whole = reader.get("activations.compiled_model") or reader.get("activations.compiled_loss")
+    compiled = reader.get("activations.compile") and whole
     if compiled and reader.assume("activations.attention", "sdpa") == "sdpa" and kernel[0] != "eager":
         return "efficient", 0
     return kernel

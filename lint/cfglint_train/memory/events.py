@@ -35,7 +35,7 @@ from cfglint_train.memory.components import (
     UPDATE,
     WEIGHT_COPIES,
 )
-from cfglint_train.memory.logits import NOTHING, Head, is_one_graph, sums_in_place, sums_in_product
+from cfglint_train.memory.logits import NOTHING, Head, is_one_graph, returns_at_once, sums_in_place, sums_in_product
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.states import States, leaves_at_once, left, made, whole_fp32_gradients
 from cfglint_train.memory.tape import peak
@@ -233,14 +233,11 @@ def _accumulates(setup: Setup) -> bool:
     return setup.accumulation > 1 and (setup.gradient_shards == 1 or _defers(setup))
 
 
-def _returns_at_once(setup: Setup) -> bool:
-    """One compiled graph returns all gradients before any is added to those of earlier micro batches."""
-    return _accumulates(setup) and is_one_graph(setup)
-
-
 def _adds_at_once(setup: Setup) -> bool:
-    """Each gradient is added to that of earlier micro batches as soon as it exists."""
-    return _accumulates(setup) and not is_one_graph(setup)
+    """Each gradient is added to that of earlier micro batches as soon as it exists: not where one compiled graph
+    returns all of them at its end.
+    """
+    return _accumulates(setup) and not returns_at_once(setup)
 
 
 def _defers(setup: Setup) -> bool:
@@ -314,7 +311,8 @@ def _end(step: _Step) -> Event:
         if sums_in_place(setup):  # no later sum is higher than the moment at which the embedding's gradient is made
             tied += setup.tokens * setup.architecture.hidden * setup.residual
     unreduced = setup.zero_stage == 1 and setup.accumulation == 1 and not whole_fp32_gradients(setup)
-    whole = setup.trained * setup.gradient if unreduced or _returns_at_once(setup) else 0.0
+    later = _accumulates(setup) and returns_at_once(setup)
+    whole = setup.trained * setup.gradient if unreduced or later else 0.0
     if setup.updates == "within" and setup.head_trained:  # the embedding comes last
         whole = head_gradient = transients.head_elements(setup) * float(setup.mode.weight)
         tied = max(0.0, tied - head_gradient) + transients.updating(setup, transients.head_elements(setup))

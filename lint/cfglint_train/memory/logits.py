@@ -204,14 +204,19 @@ def _whole(setup: Setup) -> Loss:
     return WHOLE_FP32 if setup.mode.weight == 4 and not setup.mode.autocast else WHOLE
 
 
-def is_one_graph(setup: Setup) -> bool:
-    """Whether model and loss are one compiled graph, whose inputs and gradients live until its backward pass ends.
+def returns_at_once(setup: Setup) -> bool:
+    """Whether the model is one compiled graph, which returns all gradients when its backward pass ends.
 
     DDP cuts it by buckets (torch, _dynamo/backends/distributed.py); hooks of FSDP and ZeRO-3 and the calls of quantised
     layers break it.
     """
     whole = setup.strategy in ("none", "zero") and setup.zero_stage < 3 and not setup.mode.quantized
-    return whole and setup.compiled_loss and setup.loss == "none"
+    return whole and setup.compiled_model
+
+
+def is_one_graph(setup: Setup) -> bool:
+    """Whether model and loss are one compiled graph, whose inputs live until its backward pass ends, too."""
+    return returns_at_once(setup) and setup.compiled_loss and setup.loss == "none"
 
 
 def sums_in_product(setup: Setup) -> bool:

@@ -151,6 +151,8 @@ class Setup(Frozen):
     """Share of the trained elements that have gradients at a time."""
     head_trained: bool
     compile: bool
+    compiled_model: bool
+    """The whole model, not one layer at a time."""
     compiled_loss: bool
     """Within the compiled model."""
     # buckets and gathers, in elements
@@ -333,6 +335,8 @@ def _setup(
         active=active,
         head_trained=tuning == "full" and not _freezes_decoder(reader) and optimizer.updates != "block" and part.ends,
         compile=flag("activations.compile"),
+        compiled_model=flag("activations.compile")
+        and (flag("activations.compiled_model") or flag("activations.compiled_loss")),
         compiled_loss=flag("activations.compile") and flag("activations.compiled_loss"),
         reduce_bucket=assume("parallel.reduce_bucket", _BUCKET) if zero else 0,
         overlap=flag("parallel.overlap_comm"),

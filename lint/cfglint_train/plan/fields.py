@@ -258,6 +258,8 @@ class Activations(Frozen):
     """Liger's fused norm, rotary and gated unit."""
     tiled_mlp: bool | None = None
     compile: bool | None = None
+    compiled_model: bool | None = None
+    """torch.compile covers the whole model, not one layer at a time."""
     compiled_loss: bool | None = None
     """torch.compile covers the loss, too, which a model of transformers computes itself."""
     dropout: float | None = None

@@ -100,6 +100,7 @@ Field = Literal[
     "activations.liger_layers",
     "activations.tiled_mlp",
     "activations.compile",
+    "activations.compiled_model",
     "activations.compiled_loss",
     "activations.dropout",
     "activations.keeps_outputs",

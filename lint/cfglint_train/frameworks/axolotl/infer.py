@@ -8,7 +8,7 @@ from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
 from cfglint_train.frameworks.hf_trainer.infer import (
     infer_batch,
-    infer_compiled_loss,
+    infer_compiled,
     infer_experts,
     infer_kept_inputs,
     infer_passing_logits,
@@ -62,7 +62,7 @@ def infer(job: Job) -> None:
         reading.infer("method.reference_model", "full" if full else "adapter-off", "train.py setup_reference_model")
     elif stage is not None:
         reading.infer("method.reference_model", "none", "this stage has no reference model")
-    infer_compiled_loss(job)
+    infer_compiled(job)
     if config.get("rl") is not None:
         infer_passing_logits(job, made_by_trl(config))
 

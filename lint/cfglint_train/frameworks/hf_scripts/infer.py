@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.hf_trainer.infer import infer_compiled_loss, infer_loops
+from cfglint_train.frameworks.hf_trainer.infer import infer_compiled, infer_loops
 from cfglint_train.frameworks.trl.script_infer import infer_script
 from cfglint_train.frameworks.trl.settings import stated
 from cfglint_train.frameworks.trl.weights import infer_placement, infer_weights
@@ -27,7 +27,7 @@ def infer(job: Job) -> None:
         note = "no call of a tokenizer shows to what the script cuts its samples (`truncation=True, max_length=...`)"
         reading.put("sequence.length", None, Origin("inferred", config.top(), note))
     _infer_loss(job)
-    infer_compiled_loss(job)
+    infer_compiled(job)
 
 
 def _infer_loss(job: Job) -> None:

@@ -177,15 +177,19 @@ def infer_plain_strategy(job: Job) -> None:
         reading.infer("parallel.strategy", "none", "one GPU")
 
 
-def infer_compiled_loss(job: Job) -> None:
-    """The Trainer compiles the model, which computes the loss of its labels itself unless labels are smoothed
+def infer_compiled(job: Job, own_loss: bool = True) -> None:
+    """The Trainer compiles the whole model, which computes the loss of its labels itself unless labels are smoothed
     (transformers 5.17, trainer.py `compute_loss`); accelerate's regional compilation leaves it to plain code.
+    `own_loss`: nothing else of the framework computes the loss.
     """
     reading, companion = job.reading, job.companions.get("accelerate")
     regional = companion is not None and companion.get("dynamo_config", "dynamo_use_regional_compilation") is True
     own = reading.get("activations.fused_loss") == "none" and reading.get("method.stage") in ("sft", "pretrain")
     smoothed = job.main.get("label_smoothing_factor") not in (None, 0, 0.0)
-    if reading.get("activations.compile") and own and not regional and not smoothed:
+    if not reading.get("activations.compile") or regional:
+        return
+    reading.infer("activations.compiled_model", True, "the Trainer compiles the whole model")
+    if own_loss and own and not smoothed:
         reading.infer("activations.compiled_loss", True, "the compiled model computes its own loss")
 
 

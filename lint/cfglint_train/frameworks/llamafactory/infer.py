@@ -9,7 +9,7 @@ from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp
 from cfglint_train.frameworks.hf_trainer.infer import (
-    infer_compiled_loss,
+    infer_compiled,
     infer_loops,
     infer_mixed_precision,
     infer_plain_strategy,
@@ -41,8 +41,8 @@ def infer(job: Job) -> None:
     _infer_checkpointing(job)
     infer_states(job, _infer_formats, _infer_loaded)
     _infer_models(job)
-    if not any(on(config, key) for key in ("use_dft_loss", "use_asft_loss", "use_eaft_loss")):  # which replace it
-        infer_compiled_loss(job)
+    replaced = any(on(config, key) for key in ("use_dft_loss", "use_asft_loss", "use_eaft_loss"))
+    infer_compiled(job, own_loss=not replaced)
     _infer_loops(job)
     _infer_processes(job)
     _not_modelled(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer.infer import (
-    infer_compiled_loss,
+    infer_compiled,
     infer_loops,
 )
 from cfglint_train.frameworks.trl.losses import infer_loss
@@ -28,7 +28,7 @@ def infer(job: Job) -> None:
     _infer_completions(job)
     _infer_models(job)
     infer_loss(job)
-    infer_compiled_loss(job)
+    infer_compiled(job)
     _infer_loops(job)
     if config.document.syntax == "python":
         from cfglint_train.frameworks.trl.script_infer import infer_script
