@@ -643,7 +643,7 @@ def test_a_file_that_may_not_be_read_is_2_and_does_not_stop_the_rest(here, monke
     real = regular_files.read
 
     def read(path, *cleared):
-        if path == "secret.yaml":
+        if os.path.basename(path) == "secret.yaml":
             raise PermissionError(13, "Permission denied", path)
         return real(path, *cleared)
 

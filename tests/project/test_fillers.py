@@ -12,6 +12,7 @@ from cfglint_train.frameworks import registry
 from cfglint_train.project import fillers, python_fillers
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.settings import Settings
+from cfglint_train.project.texts import Texts
 from tests.support.configs import AXOLOTL
 from tests.support.linting import lint
 from tests.support.pace import stopwatch
@@ -212,7 +213,7 @@ def put(root: Path, *paths: str, text: str) -> None:
 
 
 def of(root: Path) -> RepositoryIndex:
-    return RepositoryIndex(str(root), lambda _: Settings(str(root)))
+    return RepositoryIndex(str(root), lambda _: Settings(str(root)), Texts())
 
 
 def followed(monkeypatch: pytest.MonkeyPatch, root: Path, path: str, key: str = "mine") -> list[str]:
