@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.foundation.typed import Any
-from cfglint_train.memory import logits, setup
+from cfglint_train.memory import logits
+from cfglint_train.memory.read import read
 from tests.memory.jobs import LLAMA_3B, plan
 from tests.support.linting import runs_in
 
@@ -46,7 +47,7 @@ def test_logits_of_a_trainer_at_a_release(row: dict[str, Any], tmp_path: Path) -
     (tmp_path / "run.sh").write_text(f"trl {row['trainer']} --config {name}\n")
     (run,) = runs_in(tmp_path, trl=row["release"])
     held = run.plan.activations
-    made, reader = setup.read(plan(activations__fused_loss=held.fused_loss, **FORMATS[row["logits"]]), LLAMA_3B)
+    made, reader = read(plan(activations__fused_loss=held.fused_loss, **FORMATS[row["logits"]]), LLAMA_3B)
     assert made is not None, reader.missing
     found = logits.loss_of(made)
     assert found.saved == pytest.approx(row["saved"], abs=0.1)

@@ -10,6 +10,7 @@ from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory.budget import Budget, Estimate
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.models import lookup
+from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan, Role
 from cfglint_train.plan.names import Field
 
@@ -216,12 +217,17 @@ def plans(count: int, seed: int = 7) -> Iterator[Plan]:
         yield Plan().with_({field: value for field, value in drawn.items() if value is not None})
 
 
-def estimates(count: int, seed: int = 7) -> Iterator[Estimate]:
-    """Their estimates, for the models in turn, with and without a known GPU."""
+def cases(count: int, seed: int = 7) -> Iterator[tuple[Plan, Architecture, Hardware | None]]:
+    """Those plans for the models in turn, with and without a known GPU."""
     for index, plan in enumerate(plans(count, seed)):
         architecture = lookup.find(MODELS[index % len(MODELS)])
         assert architecture is not None
-        yield estimate(plan, architecture, HARDWARE[index % len(HARDWARE)])
+        yield plan, architecture, HARDWARE[index % len(HARDWARE)]
+
+
+def estimates(count: int, seed: int = 7) -> Iterator[Estimate]:
+    """Their estimates."""
+    return (estimate(*case) for case in cases(count, seed))
 
 
 def budgets(found: Estimate) -> Iterator[Budget]:

@@ -10,9 +10,11 @@ import pytest
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.activations import activations
 from cfglint_train.memory.events import Event, mask_bytes, step_events
+from cfglint_train.memory.job import Job
 from cfglint_train.memory.logits import head, loss_of
-from cfglint_train.memory.setup import Setup, read
-from cfglint_train.memory.states import states
+from cfglint_train.memory.read import read
+from cfglint_train.memory.setup import Setup
+from cfglint_train.plan.fields import Plan
 from tests.memory.jobs import LLAMA_3B, LLAMA_8B, plan
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("compiled_losses.jsonl").read_text("utf-8").splitlines()]
@@ -34,7 +36,7 @@ def setup(shape: Any = LLAMA_8B, **changes: Any) -> Setup:
 
 def event(of: Setup, name: str) -> Event:
     """The backward pass's event of a name."""
-    found = step_events(of, states(of), activations(of), head(of))
+    found = step_events(Job(of, Plan()), of, activations(of), head(of))
     return next(one for one in found if (one.phase, one.name) == ("backward", name))
 
 

@@ -18,10 +18,11 @@ import pytest
 from cfglint_train.evidence.traced import architecture_of, plan_of
 from cfglint_train.memory.activations import activations
 from cfglint_train.memory.events import step_events
+from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.logits import head
-from cfglint_train.memory.setup import read
-from cfglint_train.memory.states import states
+from cfglint_train.memory.read import read
+from cfglint_train.plan.fields import Plan
 from tests.memory.test_oracle import missing
 
 HERE = Path(__file__).parent
@@ -43,7 +44,7 @@ def estimated(line: dict[str, Any], mode: str) -> list[float]:
     setup, reader = read(plan_of(fields), architecture_of(line["architecture"]))
     assert setup is not None, reader.missing
     best = dict.fromkeys(PHASES, 0.0)
-    for event in step_events(setup, states(setup), activations(setup), head(setup)):
+    for event in step_events(Job(setup, Plan()), setup, activations(setup), head(setup)):
         best[event.phase] = max(best[event.phase], event.total)
     return list(best.values())
 

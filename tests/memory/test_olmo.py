@@ -7,8 +7,8 @@ import pytest
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.components import GATHERED_OPTIMIZER, HOST_METADATA, STAGED_WEIGHTS
 from cfglint_train.memory.estimate import estimate
+from cfglint_train.memory.read import read
 from cfglint_train.memory.save import save
-from cfglint_train.memory.setup import read
 from cfglint_train.plan.fields import Plan
 from tests.memory.jobs import BASE, LLAMA_8B
 

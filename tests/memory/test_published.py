@@ -27,8 +27,8 @@ from cfglint_train.memory.comparable import residual
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.logits import OTHER_LOSSES
+from cfglint_train.memory.read import read as read_setup
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.setup import read as read_setup
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.models.lookup import find
 from cfglint_train.plan.enumerations import choices

@@ -11,13 +11,15 @@ from __future__ import annotations
 import pytest
 
 from cfglint_train.foundation.typed import Any
-from cfglint_train.memory import logits, setup
+from cfglint_train.memory import logits
 from cfglint_train.memory.estimate import estimate
+from cfglint_train.memory.read import read
+from cfglint_train.memory.setup import Setup
 from tests.memory.jobs import LLAMA_3B, plan
 
 
-def head(**changes: Any) -> tuple[setup.Setup, logits.Head]:
-    made, reader = setup.read(plan(**changes), LLAMA_3B)
+def head(**changes: Any) -> tuple[Setup, logits.Head]:
+    made, reader = read(plan(**changes), LLAMA_3B)
     assert made is not None, reader.missing
     return made, logits.head(made)
 

@@ -53,10 +53,16 @@ else:
             return made
 
         def _replace(self, /, **changes: Any) -> Any:
-            made = _tuple(type(self), map(changes.pop, self._fields, self))
-            if changes:
-                raise ValueError(f"{type(self).__name__} has no field {', '.join(changes)}")
-            return made
+            kind = type(self)
+            if kind._places is None:
+                kind._places = dict(zip(self._fields, range(len(self._fields))))
+            values, places = list(self), kind._places
+            try:
+                for field, value in changes.items():
+                    values[places[field]] = value
+            except KeyError as field:
+                raise ValueError(f"{kind.__name__} has no field {field}") from None
+            return _tuple(kind, values)
 
         def _asdict(self) -> dict[str, Any]:
             return dict(zip(self._fields, self))
@@ -82,7 +88,8 @@ else:
             fields = tuple(body.get("__annotations__", ()))
             defaults = {field: body[field] for field in fields if field in body}
             body.update((field, _tuplegetter(place, None)) for place, field in enumerate(fields))
-            body.update(__slots__=(), __match_args__=fields, _fields=fields, _field_defaults=defaults, _made=0)
+            body.update(__slots__=(), __match_args__=fields, _fields=fields, _field_defaults=defaults)
+            body.update(_made=0, _places=None)
             return type(name, (_Row,), body)
 
     class Frozen(metaclass=_Maker):

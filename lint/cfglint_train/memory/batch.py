@@ -8,11 +8,10 @@ from cfglint_train.memory.reader import Reader
 
 
 class Batch(Frozen):
-    """One micro batch on one GPU, and how many of them a step has."""
+    """One micro batch on one GPU."""
 
     sequences: int
     length: int
-    accumulation: int
     tokens: int
     evaluation_tokens: int | None
     virtual: int
@@ -28,15 +27,15 @@ def filled(reader: Reader, budget: int, length: int, ranks: Ranks) -> int:
     return min(budget, each * length) if each else budget
 
 
-def batch_of(reader: Reader, tuning: str, context: int, flow: tuple[int, int, int, int]) -> Batch:
+def batch_of(reader: Reader, tuning: str, context: int, flow: tuple[int, int, int]) -> Batch:
     """What flows. `flow`: tokens per GPU, 0 if a number of sequences is stated instead; sequences (or pairs of them),
-    their length, and micro batches per step.
+    and their length.
     """
-    budget, micro, length, accumulation = flow
+    budget, micro, length = flow
     pairs = 2 if reader.get("batch.pairs") else 1
     virtual = reader.number("method.virtual_tokens") if tuning == "prompt_tuning" else 0
     tokens = max(1, max(budget, micro * (length + virtual)) * pairs // context)
     evaluation = reader.get("batch.eval_micro")
     if evaluation is not None:
         evaluation = evaluation * pairs * (reader.get("sequence.eval_length") or length) // context
-    return Batch(micro * pairs, length, accumulation, tokens, evaluation, virtual)
+    return Batch(micro * pairs, length, tokens, evaluation, virtual)

@@ -70,6 +70,11 @@ class Budget(Frozen):
     basis: tuple[Setup, Plan, int | None] | None = None
     """What the components' formulas take their values from: setup, plan, and the GPU's capacity where it is known."""
 
+    def of(self, read: Sequence[Field], basis: tuple[Setup, Plan, int | None]) -> Budget:
+        """The same budget in another estimate."""
+        place, sizes, low, high, _, more, spans, cached, _ = self
+        return Budget(place, sizes, low, high, read, more, spans, cached, basis)
+
     @property
     def subject(self) -> Setup:
         """The setup that the budget is of."""

@@ -33,5 +33,4 @@ def kinds(kind: str) -> tuple[str, str, str]:
 
 def residual(setup: Setup, residuals: Mapping[str, Residual]) -> Residual:
     """How far comparable jobs were from their estimates."""
-    found = (residuals.get(kind) for kind in kinds(name(setup)))
-    return next(one for one in found if one is not None)
+    return next(residuals[kind] for kind in kinds(name(setup)) if kind in residuals)

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.hardware.catalogue import Hardware
-from cfglint_train.memory import host, reserve, rollout, transients
+from cfglint_train.memory import host, reserve, rollout
 from cfglint_train.memory.activations import Activations, activations
 from cfglint_train.memory.budget import Estimate, Phase
 from cfglint_train.memory.calibration import Residual
@@ -24,8 +24,6 @@ from cfglint_train.memory.components import (
     FROZEN,
     GATHERED,
     GRADIENTS,
-    HOST_EXPERTS,
-    IDLE_MODELS,
     LOGITS,
     MASTER,
     OFFLOADED_ACTIVATIONS,
@@ -33,14 +31,13 @@ from cfglint_train.memory.components import (
     PAGED,
     PARAMETERS,
     REFERENCE,
-    SLEEPING,
-    SLEEPING_STATES,
     WAITING,
     WEIGHT_COPIES,
     WORKERS,
 )
 from cfglint_train.memory.events import step_events
-from cfglint_train.memory.frame import Frame, Sized, Step
+from cfglint_train.memory.frame import Frame, Sized, Step, margins_of
+from cfglint_train.memory.job import Job
 from cfglint_train.memory.logits import evaluation_bytes, evaluation_chunk, head
 from cfglint_train.memory.phase_fields import (
     EVAL_FIELDS,
@@ -52,11 +49,11 @@ from cfglint_train.memory.phase_fields import (
     SAVE_FIELDS,
     SAVE_HOST_FIELDS,
 )
+from cfglint_train.memory.read import read, read_with_job
 from cfglint_train.memory.reader import MODEL, Reader
 from cfglint_train.memory.resume import resume
 from cfglint_train.memory.save import save
-from cfglint_train.memory.setup import Setup, read
-from cfglint_train.memory.states import States, states
+from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan
 
@@ -82,14 +79,15 @@ def estimate(
     if architecture is None:
         lacking = read(plan, _ANY, unreadable=unreadable)[1].missing
         return Estimate((), tuple(dict.fromkeys((MODEL, *lacking))))
-    setup, reader = read(plan, architecture, unreadable=unreadable)
-    if setup is None:
+    given, reader = read_with_job(plan, architecture, unreadable=unreadable)
+    if given is None:
         return Estimate((), tuple(reader.missing), reader.fields, tuple(reader.assumed))
-    found = of_setup(setup, reader, hardware)
+    setup, job = given
+    found = of_setup(setup, reader, hardware, job=job)
     if setup.pipeline > 1:
-        first, reader = read(plan, architecture, ends=False, unreadable=unreadable)
+        first, reader = read_with_job(plan, architecture, ends=False, unreadable=unreadable)
         assert first is not None
-        found = higher(found, of_setup(first, reader, hardware))
+        found = higher(found, of_setup(first[0], reader, hardware, job=first[1]))
     if plan.model.roles:
         others = tuple(_groups(plan, architecture, hardware, unreadable))
         found = found._replace(phases=(*found.phases, *others))
@@ -103,19 +101,20 @@ def _groups(
     from cfglint_train.memory.groups import groups, scored_tokens
 
     for role, own, model in groups(plan, architecture):
-        setup, reader = read(own, model, unreadable=unreadable)
-        if setup is None:
+        given, reader = read_with_job(own, model, unreadable=unreadable)
+        if given is None:
             continue
+        setup, job = given
         if role.trained:
-            steps = [phase for phase in of_setup(setup, reader, hardware).phases if phase.name in _OF_A_STEP]
+            steps = [phase for phase in of_setup(setup, reader, hardware, job=job).phases if phase.name in _OF_A_STEP]
             worst = max(steps, key=lambda phase: phase.gpu.expected if phase.gpu is not None else 0, default=None)
             if worst is not None:
                 yield Phase(role.name, f"{worst.name}, {worst.event}", worst.gpu)
             continue
         flow, tokens = activations(setup), scored_tokens(reader)
         if flow is not None and tokens is not None:
-            frame = Frame(setup, reader, hardware, states(setup), None)
-            parts = {**frame.steady, **_scoring(frame, flow, tokens)}
+            frame = Frame(setup, reader, margins_of(job, hardware, None))
+            parts = {**job.lasting, **_scoring(frame, flow, tokens)}
             yield Phase(role.name, "a micro batch is scored", frame.gpu(parts, ROLLOUT_FIELDS, steady=False))
 
 
@@ -129,7 +128,7 @@ def _scoring(frame: Frame, flow: Activations, tokens: int) -> dict[Component, fl
     setup = frame.setup
     words = 0.0 if setup.scores else tokens * setup.architecture.vocab * SCORING_BYTES
     layer = flow.stack.inference(tokens)
-    return {GATHERED: frame.gathered[0], **({LOGITS: words} if words > layer else {FORWARD: layer})}
+    return {GATHERED: frame.job.gathered[0], **({LOGITS: words} if words > layer else {FORWARD: layer})}
 
 
 def higher(one: Estimate, other: Estimate) -> Estimate:
@@ -151,27 +150,34 @@ def higher(one: Estimate, other: Estimate) -> Estimate:
 
 
 def of_setup(
-    setup: Setup, reader: Reader, hardware: Hardware | None = None, compared: Residual | None = None
+    setup: Setup,
+    reader: Reader,
+    hardware: Hardware | None = None,
+    compared: Residual | None = None,
+    job: Job | None = None,
 ) -> Estimate:
     """The same for a setup that was read from a plan (and changed in what no plan can say). `compared`: how far jobs
-    like it were from their estimates, where that is not what the table says.
+    like it were from their estimates, where that is not what the table says. `job`: the setup's, where nothing was
+    changed.
     """
     missing = list(reader.missing)
-    held = states(setup)
-    frame = Frame(setup, reader, hardware, held, compared)
+    frame = Frame(setup, reader, margins_of(job or Job(setup, reader.plan), hardware, compared))
     flow = activations(setup)
     if flow is None:
         missing.append(MODEL)
-    phases = [
-        _load(frame, held),
-        *_step(frame, held, flow, missing),
-        _eval(frame, held, flow),
-        _save(frame),
-        _resume(frame),
-        _rollout(frame, held, flow, missing),
-    ]
-    found = tuple(phase for phase in phases if phase is not None)
+    load, further = _between_steps(frame)
+    phases = (load, *_step(frame, flow), _eval(frame, flow), *further, _rollout(frame, flow, missing))
+    found = tuple([phase for phase in phases if phase is not None])
     return Estimate(found, tuple(dict.fromkeys(missing)), reader.fields, tuple(reader.assumed))
+
+
+def _between_steps(frame: Frame) -> tuple[Phase, list[Phase]]:
+    """Loading, and saving and resuming, which no batch changes."""
+    between = frame.known.between
+    if between is None:
+        further = (_save(frame), _resume(frame))
+        between = frame.known.between = _load(frame), tuple(phase for phase in further if phase is not None)
+    return frame.of_this(between[0]), [frame.of_this(phase) for phase in between[1]]
 
 
 def _resident(frame: Frame, woken: bool = False) -> float:
@@ -181,98 +187,92 @@ def _resident(frame: Frame, woken: bool = False) -> float:
         return 0.0
     if plan.rollout.sleep:
         return rollout.residue(frame.setup, plan, woken)
-    return rollout.pool(plan, frame.capacity) or 0.0
+    return rollout.pool(plan, frame.known.capacity) or 0.0
 
 
-def _load(frame: Frame, held: States) -> Phase:
+def _load(frame: Frame) -> Phase:
     """Before the first step: the weights as they are read, or cast and with the copies that making the optimizer needs.
 
     DeepSpeed casts them in place, one tensor after the other, before it flattens them: the embedding is the first.
     """
-    setup = frame.setup
+    setup, held, known = frame.setup, frame.job.held, frame.known
     steady = {PARAMETERS: held.parameters, FROZEN: held.frozen, REFERENCE: held.reference}
     parts, event = steady, "the weights on the GPU"
     if setup.loaded and setup.loaded * setup.trained > held.parameters:
         parts, event = {**steady, PARAMETERS: setup.loaded * setup.trained}, "the whole model is on every GPU"
-    elif frame.whole:
+    elif known.whole:
         parts, event = {**steady, FROZEN: setup.frozen_bytes}, "the whole model is on every GPU"
         if setup.strategy == "fsdp2":
             parts[FROZEN] += held.frozen - setup.frozen_weights.scales
             event = "shards are made beside the whole model"
     if setup.zero_stage in (1, 2) and setup.trained:
         if setup.loaded > setup.gathered and setup.head_trained:
-            parts[BACKWARD] = setup.gathered * transients.head_elements(setup)
-        flat = {**steady, BACKWARD: _flattened(frame, held)}
+            parts[BACKWARD] = setup.gathered * frame.job.head_elements
+        flat = {**steady, BACKWARD: _flattened(frame)}
         if sum(flat.values()) > sum(parts.values()):
             parts, event = flat, "DeepSpeed flattens the weights"
-    if frame.ahead:
-        parts, event = {**parts, FROZEN: setup.frozen_bytes + frame.ahead}, "16-bit weights wait to be quantised"
-    budget = frame.gpu(parts, LOAD_FIELDS if frame.whole or frame.ahead else NO_FIELDS, steady=False)
-    if frame.ahead:  # how far the threads run ahead depends on the disk
+    if known.ahead:
+        parts, event = {**parts, FROZEN: setup.frozen_bytes + known.ahead}, "16-bit weights wait to be quantised"
+    budget = frame.gpu(parts, LOAD_FIELDS if known.whole or known.ahead else NO_FIELDS, steady=False)
+    if known.ahead:  # how far the threads run ahead depends on the disk
         low, high, reserved, least = budget.spans
-        budget = budget._replace(low=int(budget.low - frame.ahead), spans=(low - frame.ahead, high, reserved, least))
+        budget = budget._replace(low=int(budget.low - known.ahead), spans=(low - known.ahead, high, reserved, least))
     staged = host.loading(setup, frame.plan)
     return Phase("load", event, budget, None if staged is None else frame.host(staged, LOAD_FIELDS))
 
 
-def _flattened(frame: Frame, held: States) -> float:
+def _flattened(frame: Frame) -> float:
     """Bytes beside the weights while DeepSpeed makes its optimizer: the flat copy of the weights, which it makes on the
     CPU where the GPU has no room for it (stage_1_and_2.py, flatten_on_accelerator), or a rank's fp32 partition.
     """
-    setup = frame.setup
+    setup, held = frame.setup, frame.job.held
     flat, local = setup.trained * setup.gathered, setup.trained / setup.optimizer_shards * 8
-    whole = flat + held.parameters + held.frozen + held.reference + frame.context_low
-    if frame.capacity is not None and whole > frame.capacity:
+    whole = flat + held.parameters + held.frozen + held.reference + frame.known.context_low
+    if frame.known.capacity is not None and whole > frame.known.capacity:
         return local
     return max(flat, local)
 
 
-def _step(frame: Frame, held: States, flow: Activations | None, missing: list[Missing]) -> list[Phase]:
+def _step(frame: Frame, flow: Activations | None) -> list[Phase]:
     """Forward pass, backward pass and optimizer step, each with its highest event."""
     setup = frame.setup
     moments: dict[str, list[Sized]] = {name: [] for name in _OF_A_STEP}
     end = head(setup)
-    loss = others = 0.0
-    streams = frame.stream_part is not None
-    for event in step_events(setup, held, flow, end, frame.steady, frame.gathered):
-        parts = event.passing
+    losses, rest = [0.0], [0.0]
+    elsewhere, stream_part = frame.job.streams
+    whole_logits = bool(end.logits)
+    for phase, name, _, parts in step_events(frame.job, setup, flow, end):
         total = sum(parts.values())  # what lasts is the same for all
-        inside = frame.streamed(parts) if streams else 0.0
-        logits = parts.get(LOGITS, 0.0) if end.logits else 0.0  # in pieces they share blocks like others
-        loss, others = max(loss, logits), max(others, total - logits - inside)
-        moments[event.phase].append((total, inside, event))
+        inside = min(elsewhere, parts.get(stream_part, 0.0)) if stream_part is not None else 0.0
+        logits = parts.get(LOGITS, 0.0) if whole_logits else 0.0  # in pieces they share blocks like others
+        losses.append(logits)
+        rest.append(total - logits - inside)
+        moments[phase].append((total, inside, parts, name))
     if flow is None:
         moments["backward"].clear()
     if setup.optimizer is None:
         moments.clear()
+    others = max(rest)
     shared = Step(
         others,
-        others + loss + end.logits,
-        bool(end.logits),
+        others + max(losses) + end.logits,
+        whole_logits,
         reserve.never_shared(setup, flow),
         _resident(frame),
     )
-    on_the_host = {
-        **host.offloaded(setup),
-        OFFLOADED_ACTIVATIONS: host.checkpointed(setup),
-        HOST_EXPERTS: setup.host_experts,
-        WORKERS: host.workers(setup, frame.plan),
-        WAITING: host.waiting(setup, frame.plan),
-        SLEEPING: rollout.host(setup, frame.plan),
-        IDLE_MODELS: host.idle_models(setup),
-        SLEEPING_STATES: host.asleep(setup, frame.plan),
-    }
+    flowing = {OFFLOADED_ACTIVATIONS: host.checkpointed(setup), WAITING: host.waiting(setup, frame.plan)}
+    on_the_host = {**frame.job.on_the_host, **flowing}
     phases = []
     for name, found in moments.items():
         if not found:
             continue
         on_host = frame.host(on_the_host, HOST_FIELDS) if name == "optimizer step" else None
         best = max(found, key=itemgetter(0))
-        phases.append(Phase(name, best[2].name, frame.step(shared, found, best), on_host))
+        phases.append(Phase(name, best[3], frame.step(shared, found, best), on_host))
     return phases
 
 
-def _eval(frame: Frame, held: States, flow: Activations | None) -> Phase | None:
+def _eval(frame: Frame, flow: Activations | None) -> Phase | None:
     """Evaluation between steps: no gradients, nothing is kept, but the logits are whole."""
     setup, plan = frame.setup, frame.plan
     if setup.evaluation_tokens is None or flow is None or plan.eval.enabled is False or plan.eval.strategy == "no":
@@ -281,14 +281,14 @@ def _eval(frame: Frame, held: States, flow: Activations | None) -> Phase | None:
         return None
     tokens = setup.evaluation_tokens
     parts = {
-        BUCKETS: transients.held_bucket(setup),
-        GATHERED: frame.gathered[0],
+        BUCKETS: frame.job.base[BUCKETS],
+        GATHERED: frame.job.gathered[0],
         WEIGHT_COPIES: flow.copies,
         FORWARD: flow.stack.inference(tokens),
         LOGITS: tokens * setup.architecture.vocab * evaluation_bytes(setup) + evaluation_chunk(setup),
     }
     if setup.zero_stage == 3:
-        parts[GRADIENTS] = held.accumulated
+        parts[GRADIENTS] = frame.job.held.accumulated
     return Phase("eval", "the loss of an evaluation batch", frame.gpu(parts, EVAL_FIELDS))
 
 
@@ -301,7 +301,7 @@ def _save(frame: Frame) -> Phase | None:
     if found is None:
         return None
     parts = {
-        BUCKETS: transients.held_bucket(setup),
+        BUCKETS: frame.job.base[BUCKETS],
         ENGINE: _resident(frame, woken=True),
     }
     for component, size in found.gpu.items():
@@ -326,21 +326,21 @@ def _resume(frame: Frame) -> Phase | None:
     return Phase("resume", found.event, None, frame.host(parts, RESUME_FIELDS))
 
 
-def _rollout(frame: Frame, states: States, flow: Activations | None, missing: list[Missing]) -> Phase | None:
+def _rollout(frame: Frame, flow: Activations | None, missing: list[Missing]) -> Phase | None:
     """Generation on the GPUs of the training job, or the passes that score what was generated."""
     plan = frame.plan
-    size = rollout.pool(plan, frame.capacity)
+    size = rollout.pool(plan, frame.known.capacity)
     if size is None:
         missing.append("rollout.utilization")
     gathered = rollout.whole(frame.setup, plan)
     if not size and not gathered and not plan.model.roles:
         return None
     asleep = (MASTER, OPTIMIZER, PAGED) if plan.rollout.train_sleep else ()
-    held = {component: size for component, size in frame.steady.items() if component not in asleep}
+    held = {component: size for component, size in frame.job.lasting.items() if component not in asleep}
     if not asleep:
-        held[BUCKETS] = transients.held_bucket(frame.setup)
+        held[BUCKETS] = frame.job.base[BUCKETS]
         if frame.setup.zero_stage == 3:
-            held[GRADIENTS] = states.accumulated
+            held[GRADIENTS] = frame.job.held.accumulated
     found = []
     if size or gathered:
         parts = {**held, ENGINE: size or 0.0, GATHERED: gathered}

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory import comparable, reserve, transients
-from cfglint_train.memory.budget import Budget
+from cfglint_train.memory.budget import Budget, Phase
 from cfglint_train.memory.calibration import Residual, Table, table
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import ENGINE, GRADIENTS, LOGITS, PAGED, RESERVE, UPDATE
-from cfglint_train.memory.events import Event, gathered, steady
+from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import runs_traced_code
 from cfglint_train.memory.phase_fields import NO_FIELDS, SAVE_FIELDS
 from cfglint_train.memory.reader import Reader
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.states import States
 
 if TYPE_CHECKING:
     from cfglint_train.plan.names import Field
 
 
-Sized = tuple[float, float, Event]
+Sized = tuple[float, float, dict[Component, float], str]
 """A moment of a training step: bytes of what it has beside what exists all the time, those of them in the pools of
-other streams, and the event.
+other streams, the parts that they are made of, and the event's name.
 """
 
 
@@ -43,25 +42,35 @@ class Step(Frozen):
     """Of a rollout engine."""
 
 
-class Frame:
-    """What all phases of one estimate share."""
+def weighed(parts: dict[Component, float]) -> tuple[tuple[tuple[Component, int], ...], float, float, float]:
+    """The sizes of parts, and how much of them lasts, follows the tokens, and comes and goes."""
+    lasting = flowing = passing = 0.0
+    sizes: list[tuple[Component, int]] = []
+    for component, size in parts.items():
+        if size:
+            sizes.append((component, int(size)))
+            if component.flows:
+                flowing += size
+            else:
+                lasting += size
+            if component.passes:
+                passing += size
+    return tuple(sizes), lasting, flowing, passing
 
-    def __init__(
-        self, setup: Setup, reader: Reader, hardware: Hardware | None, held: States, compared: Residual | None
-    ) -> None:
-        self.setup, self.reader, plan = setup, reader, reader.plan
-        self.steady = steady(setup, held)
-        self.paged = self.steady.get(PAGED, 0.0)
-        self.held = self._weighed(self.steady)
-        self.gathered = gathered(setup)
-        self.plan = plan
-        self.table = table()
+
+class Margins:
+    """What the budgets of a job on one GPU share, whatever its batch."""
+
+    def __init__(self, job: Job, hardware: Hardware | None, compared: Residual | None) -> None:
+        setup, known, self.job = job.setup, table(), job
+        self.between: tuple[Phase, tuple[Phase, ...]] | None = None
+        """Loading, and the other phases between steps, once they were estimated."""
+        self.paged = job.lasting.get(PAGED, 0.0)
+        self.held = weighed(job.lasting)
         self.capacity: int | None = None if hardware is None else hardware.capacity("gpu")
-        self.basis = (setup, plan, self.capacity)
-        self.read = reader.fields
-        flowing, jobs = flow_residual(setup, self.table), compared or comparable.residual(setup, self.table.residuals)
+        flowing, jobs = flow_residual(setup, known), compared or comparable.residual(setup, known.residuals)
         self.gaps = reserve.gaps(setup.checkpointing not in ("none", "selective_ops"))
-        held_high = self.table.residuals["states"].high
+        held_high = known.residuals["states"].high
         self.factors = (flowing.low, flowing.high, held_high, jobs.low, jobs.high)
         """What every event's bounds are made with, taken apart once."""
         self.flowing_high = 1 + flowing.high
@@ -69,13 +78,12 @@ class Frame:
         """How much more than is expected there may be of anything."""
         wider = held_high if flowing.high > jobs.high else max(held_high, jobs.high)
         self.held_high = (self.held[1] + self.held[2]) * (1 + wider)
-        """What exists all the time in the bounds that usually are the wider ones (`_edges`)."""
-        self.lengths = None if setup.records == 0 else reserve.lengths(setup.records)
-        self.elsewhere, self.stream_part = transients.streams(setup, self.gathered)
+        """What exists all the time in the bounds that usually are the wider ones (`edges`)."""
+        self.elsewhere, self.stream_part = job.streams
         self.streams_pass = self.stream_part is not None and self.stream_part.passes
-        self.whole = setup.parameter_shards > 1 and plan.model.init_device == "cuda"
+        self.whole = setup.parameter_shards > 1 and job.plan.model.init_device == "cuda"
         self.leftovers = transients.leftovers(setup, self.whole)
-        self.ahead = transients.read_ahead(setup) if plan.method.reads_ahead else 0.0
+        self.ahead = transients.read_ahead(setup) if job.plan.method.reads_ahead else 0.0
         self.pinned = transients.pinned(setup) if self.ahead else 0.0
         modern = hardware is None or (hardware.compute_capability or 9.0) >= 9.0
         # DeepSpeed makes a process group of one rank, too, and NCCL loads its kernels whatever the number of ranks.
@@ -84,91 +92,108 @@ class Frame:
             modern, group
         )
 
-    @staticmethod
-    def _weighed(parts: dict[Component, float]) -> tuple[tuple[tuple[Component, int], ...], float, float, float]:
-        """The sizes of parts, and how much of them lasts, follows the tokens, and comes and goes."""
-        lasting = flowing = passing = 0.0
-        sizes: list[tuple[Component, int]] = []
-        for component, size in parts.items():
-            if size:
-                sizes.append((component, int(size)))
-                if component.flows:
-                    flowing += size
-                else:
-                    lasting += size
-                if component.passes:
-                    passing += size
-        return tuple(sizes), lasting, flowing, passing
+    def edges(self, lasting: float, flowing: float, paged: float) -> tuple[float, float]:
+        """The bounds of what a moment has, by what its parts say of themselves or by what comparable jobs showed,
+        whichever is wider. The lower one leaves managed memory out.
+        """
+        flow_low, flow_high, states_high, jobs_low, jobs_high = self.factors
+        least = lasting - paged
+        return (
+            min(least + flowing * (1 + flow_low), (least + flowing) * (1 + jobs_low)),
+            max(lasting * (1 + states_high) + flowing * (1 + flow_high), (lasting + flowing) * (1 + jobs_high)),
+        )
 
-    def streamed(self, parts: Mapping[Component, float]) -> float:
-        """What of an event lies in the pools of other streams."""
-        return min(self.elsewhere, parts.get(self.stream_part, 0.0)) if self.stream_part is not None else 0.0
+
+@lru_cache(maxsize=256)
+def margins_of(job: Job, hardware: Hardware | None, compared: Residual | None) -> Margins:
+    """The margins of a job on a GPU. `compared`: how far jobs like it were from their estimates, where that is not what
+    the table says.
+    """
+    return Margins(job, hardware, compared)
+
+
+class Frame:
+    """What all phases of one estimate share."""
+
+    def __init__(self, setup: Setup, reader: Reader, known: Margins) -> None:
+        self.setup, self.reader, self.plan = setup, reader, reader.plan
+        self.known, self.job = known, known.job
+        self.basis = (setup, reader.plan, known.capacity)
+        self.read = reader.fields
+        self.lengths = None if setup.records == 0 else reserve.lengths(setup.records)
+
+    def of_this(self, phase: Phase) -> Phase:
+        """The same phase, of this estimate."""
+        name, event, *budgets = phase
+        return Phase(name, event, *[budget and budget.of(self.read, self.basis) for budget in budgets])
 
     def gpu(self, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS, steady: bool = True) -> Budget:
         """The budget of one moment outside of steps. `steady`: what exists all the time comes on top of `parts`."""
-        found, lasting, flowing, passing = self._weighed(parts)
+        known = self.known
+        found, lasting, flowing, passing = weighed(parts)
         paged = parts.get(PAGED, 0.0)
         if steady:
-            paged = self.paged
-            held, lasts, flows, _ = self.held
+            paged = known.paged
+            held, lasts, flows, _ = known.held
             found, lasting, flowing = held + found, lasting + lasts, flowing + flows
-        low, high = self._edges(lasting, flowing, paged)
-        spare = self.gaps.between(passing)
+        low, high = known.edges(lasting, flowing, paged)
+        spare = known.gaps.between(passing)
         return self._budget(found, fields, paged, (low, high, high), spare, (0.0, 0.0))
 
     def step(self, step: Step, moments: list[Sized], best: Sized) -> Budget:
         """The budget of the forward or backward pass or the update, `best` of whose `moments` has most bytes. Another
         may be less certain, or have less in the pools of other streams: each bound is the highest of all.
         """
-        total, inside, event = best
-        parts = event.passing
-        if step.engine:
-            parts[ENGINE] = step.engine
-        found, lasting, flowing, passing = self._weighed(parts)
-        held, lasts, flows, _ = self.held
-        low, high = self._edges(lasting + lasts, flowing + flows, self.paged)
+        known = self.known
+        others, most, whole_logits, apart, engine = step
+        total, inside, parts, _ = best
+        if engine:
+            parts[ENGINE] = engine
+        found, lasting, flowing, passing = weighed(parts)
+        held, lasts, flows, _ = known.held
+        low, high = known.edges(lasting + lasts, flowing + flows, known.paged)
         reserved = high - inside
-        top = total - inside
-        for other in moments:
-            top = max(top, other[0] - other[1])
-            bytes_ = other[0] + step.engine + lasts + flows
-            most = bytes_ * self.reach
-            if other is best or (bytes_ <= low and most <= high and most - other[1] <= reserved):
+        beside, reach = engine + lasts + flows, known.reach
+        for moment in moments:
+            size, elsewhere, own, _ = moment
+            size += beside
+            largest = size * reach
+            if moment is best or (size <= low and largest <= high and largest - elsewhere <= reserved):
                 continue
-            _, lasting_, flowing_, _ = self._weighed(other[2].passing)
-            edges = self._edges(lasting_ + step.engine + lasts, flowing_ + flows, self.paged)
-            low, high, reserved = max(low, edges[0]), max(high, edges[1]), max(reserved, edges[1] - other[1])
-        top += step.engine
-        gaps, most = self.gaps, step.most + step.engine
-        pools = max(0.0, self.elsewhere + top - total - step.engine)
-        spare_low, spare = gaps.of_step(step.others, most, top)
-        above = max(top, reserved - self.held_high) / self.flowing_high
-        spare_high = gaps.highest(step.others, most, above)
-        kept, kept_high = step.apart * gaps.apart.expected, step.apart * gaps.apart.high
+            _, lasting_, flowing_, _ = weighed(own)
+            edges = known.edges(lasting_ + engine + lasts, flowing_ + flows, known.paged)
+            low, high, reserved = max(low, edges[0]), max(high, edges[1]), max(reserved, edges[1] - elsewhere)
+        top = max([moment[0] - moment[1] for moment in moments]) + engine
+        gaps, most = known.gaps, most + engine
+        pools = max(0.0, known.elsewhere + top - total - engine)
+        spare_low, spare = gaps.of_step(others, most, top)
+        above = max(top, reserved - known.held_high) / known.flowing_high
+        spare_high = gaps.highest(others, most, above)
+        alone_low, alone, alone_high = gaps.apart
+        kept, kept_high = apart * alone, apart * alone_high
         if self.lengths is not None:
             loss = parts.get(LOGITS, 0.0)
-            others = max(0.0, passing - (inside if self.streams_pass else 0.0) - loss - parts.get(UPDATE, 0.0))
-            grown = self.lengths.kept(loss, others) if step.whole_logits else self.lengths.kept(0.0, others + loss)
+            beside = max(0.0, passing - (inside if known.streams_pass else 0.0) - loss - parts.get(UPDATE, 0.0))
+            grown = self.lengths.kept(loss, beside) if whole_logits else self.lengths.kept(0.0, beside + loss)
             kept, kept_high = max(kept, grown[0] - spare), kept_high + grown[1]
         if self.setup.parameter_shards > 1:  # what steps leave is verified on one rank only
-            spare_high = max(spare_high, gaps.between(max([self._passing(moment) for moment in moments]))[2])
-        if self.leftovers or self.pinned:  # what making the model left, where this moment does not need it
-            rest = lasts + self.leftovers + self.elsewhere - (lasting + lasts + flowing + flows + spare + pools)
-            kept, kept_high = max(kept, rest), max(kept_high, rest + self.pinned)
+            leaving = [
+                total - parts.get(GRADIENTS, 0.0) - (inside if known.streams_pass else 0.0)
+                for total, inside, parts, _ in moments
+            ]
+            spare_high = max(spare_high, gaps.between(max(leaving))[2])
+        if known.leftovers or known.pinned:  # what making the model left, where this moment does not need it
+            rest = lasts + known.leftovers + known.elsewhere - (lasting + lasts + flowing + flows + spare + pools)
+            kept, kept_high = max(kept, rest), max(kept_high, rest + known.pinned)
         return self._budget(
             held + found,
             NO_FIELDS,
-            self.paged,
-            (low, high, reserved + self.elsewhere),
-            (spare_low + step.apart * gaps.apart.low, spare, spare_high),
+            known.paged,
+            (low, high, reserved + known.elsewhere),
+            (spare_low + apart * alone_low, spare, spare_high),
             (kept, kept_high),
             pools,
         )
-
-    def _passing(self, moment: Sized) -> float:
-        """What comes and goes at a moment in the pool of the main stream."""
-        total, inside, event = moment
-        return total - event.passing.get(GRADIENTS, 0.0) - (inside if self.streams_pass else 0.0)
 
     def _budget(
         self,
@@ -184,33 +209,23 @@ class Frame:
         are `pools` beyond what is allocated. `spare`: what torch's allocator has beyond that, at least, as expected and
         at most. `kept`: what it gives back before an allocation fails, as expected and at most.
         """
+        known = self.known
         low, high, reserved = bounds
-        reserved += spare[2] * self.flowing_high
-        managed = paged * (1 + self.factors[2]) - self.workspace_high
-        low += self.around_low
-        spans = (low - self.context_low, high - managed, reserved - managed + kept[1], spare[0] + pools)
-        sizes = (*found, *self.around, (RESERVE, int(spare[1] + pools)))
-        top = int(self.around_high + reserved)
+        reserved += spare[2] * known.flowing_high
+        managed = paged * (1 + known.factors[2]) - known.workspace_high
+        low += known.around_low
+        spans = (low - known.context_low, high - managed, reserved - managed + kept[1], spare[0] + pools)
+        sizes = (*found, *known.around, (RESERVE, int(spare[1] + pools)))
+        top = int(known.around_high + reserved)
         return Budget("gpu", sizes, int(low), top, self.read, fields, spans, int(kept[0]), self.basis)
-
-    def _edges(self, lasting: float, flowing: float, paged: float) -> tuple[float, float]:
-        """The bounds of what a moment has, by what its parts say of themselves or by what comparable jobs showed,
-        whichever is wider. The lower one leaves managed memory out.
-        """
-        flow_low, flow_high, states_high, jobs_low, jobs_high = self.factors
-        least = lasting - paged
-        return (
-            min(least + flowing * (1 + flow_low), (least + flowing) * (1 + jobs_low)),
-            max(lasting * (1 + states_high) + flowing * (1 + flow_high), (lasting + flowing) * (1 + jobs_high)),
-        )
 
     def host(self, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS) -> Budget:
         """A budget of one node."""
-        known = self.table.coefficients
+        coefficients = table().coefficients
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
         low = high = 0.0
         for component, size in sizes:
-            _, least, expected, most, _, _ = known[component.coefficient]
+            _, least, expected, most, _, _ = coefficients[component.coefficient]
             low += size * least / expected
             high += size * most / expected
         return Budget("host", sizes, int(low), int(high), self.read, fields, basis=self.basis)

@@ -210,13 +210,14 @@ def returns_at_once(setup: Setup) -> bool:
     DDP cuts it by buckets (torch, _dynamo/backends/distributed.py); hooks of FSDP and ZeRO-3 and the calls of quantised
     layers break it.
     """
-    whole = setup.strategy in ("none", "zero") and setup.zero_stage < 3 and not setup.mode.quantized
-    return whole and setup.compiled_model
+    if not setup.compiled_model:
+        return False
+    return setup.strategy in ("none", "zero") and setup.zero_stage < 3 and not setup.mode.quantized
 
 
 def is_one_graph(setup: Setup) -> bool:
     """Whether model and loss are one compiled graph, whose inputs live until its backward pass ends, too."""
-    return returns_at_once(setup) and setup.compiled_loss and setup.loss == "none"
+    return setup.compiled_loss and setup.loss == "none" and returns_at_once(setup)
 
 
 def sums_in_product(setup: Setup) -> bool:

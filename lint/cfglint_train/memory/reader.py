@@ -45,9 +45,15 @@ class Reader:
         """The value of a field, None where it is unknown. A closure: an estimate asks seventy times."""
 
     @property
-    def blind(self) -> tuple[Field, ...]:
+    def blind(self) -> list[Field]:
         """The fields that were read although their value cannot be determined."""
-        return tuple(field for field in dict.fromkeys(self.fields) if field in self.unreadable)
+        return [field for field in dict.fromkeys(self.fields) if field in self.unreadable] if self.unreadable else []
+
+    def repeat(self, other: Reader) -> None:
+        """Remember what another reader remembers: what was read before of a plan that is alike in it."""
+        self.fields += other.fields
+        self.missing += other.missing
+        self.assumed += other.assumed
 
     def flag(self, field: Field) -> bool:
         """Whether a field is switched on; off if unknown."""

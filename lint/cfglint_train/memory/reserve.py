@@ -30,36 +30,44 @@ def around(modern: bool, group: str) -> tuple[tuple[tuple[Component, int], ...],
     return parts, workspace.high, low, workspace.low + low, workspace.high + high
 
 
+Range = tuple[float, float, float]
+"""Of a coefficient: low, expected, high."""
+
+
+def _range(coefficient: Coefficient) -> Range:
+    return coefficient.low, coefficient.expected, coefficient.high
+
+
 class Gaps(Frozen):
     """What the allocator reserves beyond what is allocated, in the pool of the main stream."""
 
-    apart: Coefficient
-    split: Coefficient
-    fragmentation: Coefficient
+    apart: Range
+    split: Range
+    fragmentation: Range
 
     def of_step(self, others: float, most: float, total: float) -> tuple[float, float]:
         """Lowest and expected bytes at a moment of a step that has `total` bytes of what comes and goes. `others`: the
         step's highest moment without the loss; `most`: what there would be if that and the loss shared no block.
         """
         room = max(0.0, most - total)
-        apart, split = self.apart, self.split
-        return room * apart.low + others * split.low, room * apart.expected + others * split.expected
+        (apart_low, apart, _), (split_low, split, _) = self.apart, self.split
+        return room * apart_low + others * split_low, room * apart + others * split
 
     def highest(self, others: float, most: float, total: float) -> float:
         """Highest bytes at such a moment."""
-        return max(0.0, most - total) * self.apart.high + others * self.split.high
+        return max(0.0, most - total) * self.apart[2] + others * self.split[2]
 
     def between(self, passing: float) -> tuple[float, float, float]:
         """The same outside of steps, of what comes and goes."""
-        share = self.fragmentation
-        return passing * share.low, passing * share.expected, passing * share.high
+        low, expected, high = self.fragmentation
+        return passing * low, passing * expected, passing * high
 
 
 @lru_cache(maxsize=2)
 def gaps(recomputes: bool) -> Gaps:
     """The coefficients of a job that recomputes its layers, or keeps their activations."""
     known, of = table().coefficients, "-checkpointed" if recomputes else ""
-    return Gaps(known[f"apart{of}"], known[f"split{of}"], known[f"fragmentation{of}"])
+    return Gaps(*[_range(known[f"{name}{of}"]) for name in ("apart", "split", "fragmentation")])
 
 
 class Lengths(Frozen):
@@ -69,17 +77,15 @@ class Lengths(Frozen):
 
     records: tuple[float, float]
     """The batches that were the longest so far, as multiples of the longest, itself left out: expected and highest."""
-    pieces: Coefficient
+    pieces: Range
 
     def kept(self, loss: float, others: float) -> tuple[float, float]:
         """Expected and highest bytes, of a batch with `loss` bytes of whole logits and `others` that come and go: what
         the loss left has room for the others, which are smaller.
         """
         expected, high = self.records
-        return (
-            expected * max(loss, others * self.pieces.expected),
-            high * max(loss, others * self.pieces.high),
-        )
+        _, usual, most = self.pieces
+        return expected * max(loss, others * usual), high * max(loss, others * most)
 
 
 def of_lengths(setup: Setup) -> tuple[str, ...]:
@@ -94,7 +100,9 @@ def lengths(records: float | None) -> Lengths:
     """Of batches whose order is known, or may be any."""
     known = table().coefficients
     any_order = known["records"]
-    return Lengths((any_order.expected, any_order.high) if records is None else (records, records), known["cached"])
+    return Lengths(
+        (any_order.expected, any_order.high) if records is None else (records, records), _range(known["cached"])
+    )
 
 
 def never_shared(setup: Setup, flow: Activations | None) -> float:

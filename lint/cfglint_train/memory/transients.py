@@ -49,21 +49,23 @@ def head_elements(setup: Setup) -> int:
     return setup.architecture.vocab * setup.architecture.hidden // setup.head_split
 
 
-def gathered(setup: Setup, layer: bool) -> float:
-    """Bytes of whole weights that a sharded model holds while a layer (or the loss) runs."""
+def gathered(setup: Setup) -> tuple[float, float]:
+    """Bytes of whole weights that a sharded model holds while a layer, and while the loss runs."""
     size = setup.gathered
     if setup.parameter_shards == 1:
-        return 0.0
+        return 0.0, 0.0
     total = setup.architecture.parameters
     if setup.strategy == "zero":
         ahead, at_once = zero_gathers(setup)
-        return size * ahead + setup.quantized_gather * at_once
+        whole = size * ahead + setup.quantized_gather * at_once
+        return whole, whole
     if setup.wrapping == "root" or not setup.reshard:
-        return size * total if setup.unit_bytes == size else setup.frozen_sharded
+        whole = size * total if setup.unit_bytes == size else setup.frozen_sharded
+        return whole, whole
     unit, root = unit_elements(setup), root_elements(setup)
     edge = 0.0 if root else head_elements(setup)
     # A layer's own unit and the one that is prefetched; the loss finds the last layer's unit gathered.
-    return size * (root + (0.0 if layer else edge)) + setup.unit_bytes * unit * (2 if layer else 1)
+    return size * root + setup.unit_bytes * unit * 2, size * (root + edge) + setup.unit_bytes * unit
 
 
 def zero_gathers(setup: Setup) -> tuple[float, float]:
@@ -164,9 +166,9 @@ def leaf_elements(setup: Setup) -> float:
     return largest
 
 
-def reducing(setup: Setup, layer: int) -> float:
-    """Bytes of gradients that FSDP is still reducing while a layer runs: those of the layer behind it."""
-    if setup.strategy not in FSDP or setup.defers_reduction or layer == setup.layers - 1:
+def reducing(setup: Setup) -> float:
+    """Bytes of gradients that FSDP is still reducing while a layer runs: those of the layer behind it, if any."""
+    if setup.strategy not in FSDP or setup.defers_reduction:
         return 0.0
     if not setup.mode.trained:
         return 0.0

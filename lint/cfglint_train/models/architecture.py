@@ -193,6 +193,10 @@ class Architecture(Frozen):
     folder: str = ""
     """The folder by whose name it was found, where that is all that is known of the model."""
 
+    def __hash__(self) -> int:
+        """Of few fields, because every estimate looks up what was derived for its model."""
+        return hash((self.id, self.layers, self.hidden, self.vocab, self.parameters))
+
     @property
     def formula(self) -> str:
         """The row of `memory/layers/families.py` that describes its layers."""

@@ -1,0 +1,152 @@
+"""What a job has whatever its batches are: derived once for all estimates that differ in the batch alone."""
+
+from __future__ import annotations
+
+from cfglint_train.memory import host, rollout, transients
+from cfglint_train.memory.component import Component
+from cfglint_train.memory.components import (
+    BUCKETS,
+    FROZEN,
+    GRADIENTS,
+    HOST_EXPERTS,
+    IDLE_MODELS,
+    MASTER,
+    OFFLOADED_ACTIVATIONS,
+    OPTIMIZER,
+    OTHERS,
+    PAGED,
+    PARAMETERS,
+    REFERENCE,
+    SLEEPING,
+    SLEEPING_STATES,
+    UNSHARDED,
+    WAITING,
+    WORKERS,
+)
+from cfglint_train.memory.logits import returns_at_once, sums_in_product
+from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.states import States, leaves_at_once, left, made, states
+from cfglint_train.plan.choices import FSDP
+from cfglint_train.plan.fields import Plan
+
+
+class Job:
+    """Bytes on one GPU, unless said otherwise. No record: most are read several times in an estimate."""
+
+    __slots__ = (
+        "accumulates", "base", "bucket", "defers", "gathered", "head_elements", "head_gradient", "held",
+        "keeps_gradients", "lasting", "left", "made", "norm", "on_the_host", "plan", "reducing", "setup",
+        "streams", "update", "updating_head", "updating_layer",
+    )  # fmt: skip
+    accumulates: bool
+    """Whole gradients of earlier micro batches exist: new ones are added to them."""
+    base: dict[Component, float]
+    """Gradients of earlier micro batches, and lasting buckets."""
+    bucket: float
+    """Buckets that live during the backward pass, lasting ones included."""
+    defers: bool
+    """FSDP keeps whole gradients until the last micro batch. Those before it are the higher ones: the last one turns
+    whole gradients into shards."""
+    gathered: tuple[float, float]
+    """Whole weights while a layer, and while the loss runs."""
+    head_elements: int
+    """Elements of the output matrix (and of the embedding)."""
+    head_gradient: float
+    """The gradient of the output matrix while the layers run."""
+    held: States
+    keeps_gradients: bool
+    """A layer's gradients are still there while the layers before it run backward."""
+    lasting: dict[Component, float]
+    """The parts that exist all the time."""
+    left: float
+    """Gradients that the optimizer step starts with."""
+    made: float
+    """Gradients that the last micro batch leaves beside those that exist already."""
+    norm: float
+    """What the gradient norm needs."""
+    on_the_host: dict[Component, float]
+    """Bytes of one node while the job trains, without what follows the tokens."""
+    plan: Plan
+    reducing: float
+    """Gradients that are still being reduced while a layer, but the last one, runs backward."""
+    setup: Setup
+    """Of any batch."""
+    streams: tuple[float, Component | None]
+    """What the pools of other streams come to hold, and the part of an event that is in them."""
+    update: float
+    """What the optimizer step needs on top of states and gradients."""
+    updating_head: float
+    """What updating the output matrix makes while the backward pass runs."""
+    updating_layer: float
+    """The same of a layer's largest matrix."""
+
+    def __init__(self, setup: Setup, plan: Plan) -> None:
+        self.setup, self.plan = setup, plan
+        held, buckets = states(setup), transients.held_bucket(setup)
+        self.held, self.lasting = held, steady(setup, held)
+        self.base = {GRADIENTS: held.accumulated, BUCKETS: buckets}
+        self.bucket = buckets + transients.bucket(setup)
+        self.gathered = transients.gathered(setup)
+        self.streams = transients.streams(setup, self.gathered)
+        self.defers = setup.accumulation > 1 and setup.defers_reduction and setup.strategy in FSDP
+        self.accumulates = setup.accumulation > 1 and (setup.gradient_shards == 1 or self.defers)
+        adds_at_once = self.accumulates and not returns_at_once(setup)
+        self.keeps_gradients = not adds_at_once and _keeps_gradients(setup)
+        self.head_elements = transients.head_elements(setup)
+        self.head_gradient = _head_gradient(setup, adds_at_once)
+        self.reducing = transients.reducing(setup)
+        self.made, self.left = made(setup), left(setup)
+        self.norm, self.update = transients.norm(setup), transients.step(setup)
+        within = setup.updates == "within"
+        self.updating_head = transients.updating(setup, self.head_elements)
+        self.updating_layer = transients.updating(setup, transients.layer_tensor(setup)) if within else 0.0
+        self.on_the_host = {
+            **host.offloaded(setup),
+            OFFLOADED_ACTIVATIONS: 0.0,
+            HOST_EXPERTS: setup.host_experts,
+            WORKERS: host.workers(setup, plan),
+            WAITING: 0.0,
+            SLEEPING: rollout.host(setup, plan),
+            IDLE_MODELS: host.idle_models(setup),
+            SLEEPING_STATES: host.asleep(setup, plan),
+        }
+
+
+def steady(setup: Setup, held: States) -> dict[Component, float]:
+    """The parts that exist all the time, those that are nothing left out."""
+    parts = {
+        PARAMETERS: held.parameters,
+        FROZEN: held.frozen,
+        MASTER: held.master,
+        PAGED if setup.paged else OPTIMIZER: held.optimizer,
+        REFERENCE: held.reference,
+        OTHERS: held.neighbours,
+        UNSHARDED: held.persistent,
+    }
+    return {part: size for part, size in parts.items() if size}
+
+
+def _keeps_gradients(setup: Setup) -> bool:
+    """Whether a layer's gradients stay where none is added to another at once."""
+    if setup.zero_stage == 3 or (setup.zero_stage and setup.offload_optimizer):
+        return False
+    if leaves_at_once(setup) or setup.updates != "after":
+        return False
+    # FSDP adds each reduced gradient in place to that of the micro batches before, and gives it up
+    # (_fsdp_collectives.py foreach_reduce, _runtime_utils.py _accumulate_sharded_grad).
+    return setup.accumulation <= 1 or setup.strategy not in FSDP
+
+
+def _head_gradient(setup: Setup, adds_at_once: bool) -> float:
+    """The gradient of the output matrix while the layers run. Where the embedding shares the matrix it waits for the
+    embedding's; else it is added or reduced at once where that happens at all.
+    """
+    if not setup.head_trained or sums_in_product(setup):
+        return 0.0
+    if (setup.zero_stage > 1 or setup.updates == "within" or adds_at_once) and not setup.architecture.tied:
+        return 0.0
+    if setup.strategy in FSDP and not setup.architecture.tied and not transients.root_elements(setup):
+        # A unit of its own is reduced at once.
+        each = 0.0 if leaves_at_once(setup) else setup.accumulated / setup.gradient_shards
+        return transients.head_elements(setup) * each
+    return float(transients.head_elements(setup) * setup.mode.weight)

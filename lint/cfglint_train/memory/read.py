@@ -1,0 +1,371 @@
+"""From a plan to what memory depends on.
+
+`read(plan, architecture)` returns a `Setup`, or says which plan fields it lacks. An unstated field that has a usual
+neutral value (no packing, no bucket of its own) is taken as that value, and named in `assumed`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.memory import adapters
+from cfglint_train.memory.attention_kernel import attention_kernel
+from cfglint_train.memory.batch import Batch, batch_of, filled
+from cfglint_train.memory.formats import (
+    Formats,
+    FrozenWeights,
+    element,
+    formats_of,
+    frozen_weights,
+    loaded,
+    quantized_gather,
+)
+from cfglint_train.memory.job import Job
+from cfglint_train.memory.layers.families import FAMILIES
+from cfglint_train.memory.layers.layer import residual_bytes
+from cfglint_train.memory.layers.matrices import Mode
+from cfglint_train.memory.neighbours import neighbours_of
+from cfglint_train.memory.ranks import Part, Ranks, part_of, ranks_of
+from cfglint_train.memory.reader import MODEL, Reader
+from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.trained import Trained, one_layer, shares, trained_of
+from cfglint_train.memory.updates import Optimizer, chosen, optimizer_of
+from cfglint_train.models.architecture import Architecture
+from cfglint_train.plan.fields import Plan
+from cfglint_train.plan.names import Field
+
+# DeepSpeed's own reduce_bucket_size, in elements (zero/config.py).
+_BUCKET: Final = 500_000_000
+
+RL_STAGES: Final = frozenset(("ppo", "grpo", "rloo", "reinforce", "ebft"))
+SCORING_STAGES: Final = frozenset(("rm", "prm"))
+
+_ONE_TOKEN: Final[dict[str, Any]] = {
+    "tokens": 1,
+    "length": 1,
+    "sequences": 1,
+    "evaluation_tokens": None,
+    "image_tokens": 0,
+    "scored": 1.0,
+    "records": None,
+}
+"""The batch of a job that is not yet known."""
+
+
+def read(
+    plan: Plan, architecture: Architecture, ends: bool = True, unreadable: frozenset[Field] = frozenset()
+) -> tuple[Setup | None, Reader]:
+    """The setup, or None where essential fields are unknown (they are in the reader's `missing`). `ends`: of a
+    pipeline's last stage, else of its first. `unreadable`: fields that are stated, with a value that cannot be
+    determined.
+    """
+    found, reader = read_with_job(plan, architecture, ends, unreadable)
+    return None if found is None else found[0], reader
+
+
+def read_with_job(
+    plan: Plan, architecture: Architecture, ends: bool = True, unreadable: frozenset[Field] = frozenset()
+) -> tuple[tuple[Setup, Job] | None, Reader]:
+    """The same with the job of the setup."""
+    reader = Reader(plan, unreadable)
+    found = _read(reader, architecture, ends)
+    blind = [field for field in reader.blind if field not in OF_ONE_PHASE]
+    reader.missing += [field for field in blind if field not in reader.missing]
+    return None if blind else found, reader
+
+
+OF_ONE_PHASE: Final = frozenset(("batch.eval_micro", "sequence.eval_length", "method.lora_targets"))
+"""Fields without which the other phases can be determined, or that the usual value bounds: an adapter on all linear
+layers is the largest."""
+
+
+def _read(reader: Reader, architecture: Architecture, ends: bool) -> tuple[Setup, Job] | None:
+    strategy, tuning = reader.need("parallel.strategy"), reader.need("method.tuning")
+    budget = reader.number("batch.tokens_per_gpu")
+    micro, length = 1 if budget else reader.count("batch.micro"), reader.count("sequence.length")
+    if strategy is None or tuning is None or micro is None or length is None:
+        return None
+    accumulation = reader.assume("batch.accumulation", 1)
+    job, ranks, read_before = _job(_without_batch(reader.plan), architecture, ends, accumulation)
+    reader.repeat(read_before)
+    if job is None:
+        return None
+    flow = filled(reader, budget, length, ranks), micro, length
+    return _with_batch(reader, job.setup, batch_of(reader, tuning, ranks.context, flow)), job
+
+
+_NO_BATCH: Final = Plan()
+
+
+def _without_batch(plan: Plan) -> Plan:
+    """The fields that `_job` follows from. What is stated of the model's dimensions is in the architecture."""
+    model = plan.model
+    if model.overrides is not None or model.architecture is not None:
+        model = model._replace(overrides=None, architecture=None)
+    return plan._replace(model=model, batch=_NO_BATCH.batch, sequence=_NO_BATCH.sequence)
+
+
+@lru_cache(maxsize=256)
+def _job(plan: Plan, architecture: Architecture, ends: bool, accumulation: int) -> tuple[Job | None, Ranks, Reader]:
+    """The job of a plan that states no batch, its ranks, and what was read."""
+    reader = Reader(plan)
+    strategy, tuning = reader.need("parallel.strategy"), reader.need("method.tuning")
+    ranks = ranks_of(reader, strategy)
+    if ranks.expert > 1 and not ranks.fsdp and strategy != "ddp":
+        reader.missing.append("parallel.expert")  # DeepSpeed's own mixtures have no formula here
+        return None, ranks, reader
+    part = part_of(reader, ranks, architecture, accumulation, ends)
+    formats = formats_of(reader, tuning not in ("full", "freeze"), ranks.fsdp)
+    if formats is None:
+        return None, ranks, reader
+    trained = trained_of(reader, part.architecture, tuning, ranks)
+    choice = chosen(reader, ranks, formats.master or formats.held)
+    if choice is not None and choice.one_layer:
+        trained = one_layer(trained, part.architecture)
+        formats = formats._replace(master=4.0)  # the layer's fp32 copy, which is what it updates
+        choice = choice._replace(updated=4.0)
+    optimizer = optimizer_of(reader, part.architecture, choice, trained, tuning)
+    setup = _setup(reader, architecture, part, ranks, formats, trained, optimizer, accumulation)
+    return Job(setup, plan), ranks, reader
+
+
+def _with_batch(reader: Reader, job: Setup, batch: Batch) -> Setup:
+    """The setup of a job with such a batch."""
+    architecture, mode, sequences, length = job.architecture, job.mode, batch.sequences, batch.length
+    kernel, keys = attention_kernel(
+        reader, architecture, sequences, length, fp32=mode.weight == 4 and not mode.autocast
+    )
+    indexed = architecture.attention is not None and architecture.attention.index_heads > 0
+    whole_length = length + batch.virtual
+    return job._replace(
+        tokens=batch.tokens,
+        length=length,
+        sequences=sequences,
+        evaluation_tokens=batch.evaluation_tokens,
+        mode=mode._replace(attention=kernel, sequence=keys, several=indexed and sequences > 1),
+        scored=min(1.0, (reader.number("activations.scored_tokens") or whole_length) / whole_length),
+        image_tokens=_image_tokens(reader, job) * sequences,
+        records=None if _varying(reader) else 0.0,
+    )
+
+
+def _setup(
+    reader: Reader,
+    whole: Architecture,
+    part: Part,
+    ranks: Ranks,
+    formats: Formats,
+    trained: Trained,
+    optimizer: Optimizer,
+    accumulation: int,
+) -> Setup:
+    """Everything in one record, for one sequence of one token."""
+    get, flag, number, assume = reader.get, reader.flag, reader.number, reader.assume
+    architecture, tuning, stage = part.architecture, get("method.tuning"), get("method.stage")
+    zero = ranks.strategy == "zero" and ranks.zero_stage > 0
+    family = FAMILIES.get(architecture.formula)
+    mode = _mode(reader, ranks, formats, trained, accumulation)
+    if optimizer.updates == "within" and not ranks.fsdp:  # a weight that is updated at once gives up its gradient, too
+        mode = mode._replace(accumulates=True)
+    frozen = frozen_weights(reader, architecture, trained.frozen, ranks.zero_stage)
+    share, active = shares(reader, architecture, tuning, trained, zero)
+    checkpointing, recomputed, kept = _checkpointing(reader)
+    tower = get("activations.tower")
+    return Setup(
+        architecture=architecture,
+        whole=whole,
+        strategy=ranks.strategy,
+        zero_stage=ranks.zero_stage,
+        world=ranks.nodes * ranks.local,
+        local=ranks.local,
+        nodes=ranks.nodes,
+        shards=ranks.shards,
+        parameter_shards=ranks.parameters,
+        gradient_shards=ranks.gradients,
+        optimizer_shards=ranks.optimizer,
+        tensor=ranks.tensor,
+        pipeline=ranks.pipeline,
+        context=ranks.context,
+        expert=ranks.expert,
+        sequence_split=ranks.tensor if get("parallel.sequence_parallel") else 1,
+        head_split=part.head_split,
+        in_flight=part.in_flight,
+        ends=part.ends,
+        trained=trained.trained,
+        computed=trained.trained - trained.away,
+        frozen=trained.frozen,
+        frozen_weights=frozen,
+        frozen_bytes=frozen.bytes,
+        adapters=trained.adapters,
+        reference_bytes=architecture.parameters * formats.plain if get("method.reference_model") == "full" else 0.0,
+        offload_reference=ranks.zero_stage == 3 and flag("method.reference_offload"),
+        neighbours=neighbours_of(reader, architecture, ranks, formats, optimizer.state),
+        loaded=loaded(reader),
+        held=formats.held,
+        gathered=formats.gathered,
+        master=formats.master,
+        gradient=formats.gradient,
+        accumulated=formats.accumulated,
+        optimizer=optimizer.state,
+        optimizer_scratch=optimizer.implementation,
+        scratch=optimizer.scratch,
+        updates=optimizer.updates,
+        paged=flag("optimizer.paged"),
+        offload_parameters=reader.offloads("parallel.offload_params"),
+        offload_optimizer=reader.offloads("parallel.offload_optimizer"),
+        pinned=get("parallel.pin_memory") is not False,
+        accumulation=accumulation,
+        mode=mode,
+        residual=residual_bytes(family or FAMILIES["llama"], mode),
+        checkpointing=checkpointing,
+        recomputed=recomputed,
+        kept=kept,
+        reentrant=flag("activations.reentrant"),
+        offload_activations=reader.offloads("activations.offload"),
+        loss=assume("activations.fused_loss", "none"),
+        keeps_logits=flag("activations.keeps_outputs"),
+        passing_logits=number("activations.passing_logits"),
+        scores=stage in SCORING_STAGES,
+        trains_tower=_trains_tower(reader, tuning),
+        recomputes_tower=checkpointing != "none" if tower is None else tower,
+        trains_decoder=not _freezes_decoder(reader),
+        policy=stage in RL_STAGES,
+        trained_layers=trained.layers,
+        trained_share=share,
+        active=active,
+        head_trained=tuning == "full" and not _freezes_decoder(reader) and optimizer.updates != "block" and part.ends,
+        compile=flag("activations.compile"),
+        compiled_model=flag("activations.compile")
+        and (flag("activations.compiled_model") or flag("activations.compiled_loss")),
+        compiled_loss=flag("activations.compile") and flag("activations.compiled_loss"),
+        reduce_bucket=assume("parallel.reduce_bucket", _BUCKET) if zero else 0,
+        overlap=flag("parallel.overlap_comm"),
+        reduce_scatter=get("parallel.reduce_scatter") is not False,
+        prefetch_bucket=number("parallel.prefetch_bucket"),
+        persistence=number("parallel.persistence_threshold"),
+        live=number("parallel.max_live_parameters"),
+        sub_group=number("parallel.sub_group"),
+        secondary=get("parallel.secondary_partition") or 1,
+        quantized_gather=quantized_gather(reader) if ranks.zero_stage == 3 else 0.0,
+        wrapping=get("parallel.wrapping") or "block",
+        reshard=get("parallel.reshard_after_forward") is not False and get("parallel.sharding") != "shard_grad_op",
+        communication=element(get("parallel.communication") or "fp32"),
+        unit_bytes=_unit_bytes(formats, frozen, trained, mode),
+        leaf_modules=flag("parallel.leaf_modules"),
+        approximate=_approximate(reader, architecture, mode),
+        host_experts=float(architecture.expert_parameters * formats.plain) if flag("model.host_experts") else 0.0,
+        defers_reduction=flag("parallel.defers_reduction") and accumulation > 1,
+        **_ONE_TOKEN,
+    )
+
+
+def _checkpointing(reader: Reader) -> tuple[str, float, float]:
+    """How activations are checkpointed, the share of the layers that run again, and the share that a budget keeps."""
+    how = reader.assume("activations.checkpointing", "none")
+    if how == "every_n":
+        every, of = reader.get("activations.every"), reader.get("activations.of")
+        return how, of / every if every and of is not None else 1.0, 0.0
+    return how, 1.0, reader.number("activations.budget") if how == "budget" else 0.0
+
+
+def _unit_bytes(formats: Formats, frozen: FrozenWeights, trained: Trained, mode: Mode) -> float:
+    """Bytes of an element of a gathered decoder layer: of quantised weights where those are frozen."""
+    if not mode.quantized or not trained.frozen:
+        return formats.gathered
+    return min(formats.gathered, (frozen.bytes - frozen.scales) / trained.frozen)
+
+
+def _varying(reader: Reader) -> bool:
+    """Whether batches have different lengths."""
+    if reader.get("sequence.packing") or reader.get("sequence.padding") in ("max_length", "none"):
+        return False
+    return bool(reader.get("method.stage") != "pretrain")
+
+
+# Formats whose matrices have a layer of PEFT's own that casts as `Mode.as_given` says; and `Mode.clones`.
+_AS_GIVEN: Final = frozenset(("nf4", "fp4", "int8", "awq", "hqq", "eetq", "aqlm"))
+_CLONED: Final = frozenset(("nf4", "fp4"))
+
+
+def _mode(reader: Reader, ranks: Ranks, formats: Formats, trained: Trained, accumulation: int) -> Mode:
+    """What a layer's memory depends on beside the architecture and the batch."""
+    get = reader.get
+    quantization = get("method.quantization") or "none"
+    adapter = bool(trained.leaves) or get("method.tuning") not in ("full", "freeze")
+    frozen = _freezes_decoder(reader)
+    weight = 4 if (formats.plain if frozen else formats.gathered) == 4 else 2
+    return Mode(
+        weight=weight,
+        trained=not adapter and not frozen,
+        autocast=formats.autocast and (get("precision.compute") or "bf16") != "fp32",
+        rank=trained.rank,
+        targets=trained.leaves,
+        adapter=int(formats.held) if adapter else 4,
+        dropout=adapter and bool(get("method.lora_dropout")),
+        expert_ranks=trained.experts,
+        expert_parallel=ranks.expert,
+        quantized=quantization != "none",
+        as_given=quantization in _AS_GIVEN,
+        clones=quantization in _CLONED,
+        unpacks_experts=bool(get("method.unpacks_experts")),
+        fuses_experts=bool(get("method.fuses_experts")),
+        keeps_inputs=adapter and (get("method.quantization") == "int8" or bool(get("method.keeps_inputs"))),
+        kernels=_kernels(reader) if trained.leaves else frozenset(),
+        # torch.compile keeps what Liger's kernels keep: inputs of matrix products, not the steps between them.
+        liger=bool(get("activations.liger_layers")) or bool(get("activations.compile")),
+        overwrites=bool(get("activations.liger_layers")) and not get("activations.compile"),
+        accumulates=not ranks.fsdp and (accumulation > 1 or ranks.zero_stage > 1),
+    )
+
+
+def _kernels(reader: Reader) -> frozenset[str]:
+    """The parts of a layer that fused LoRA kernels run; with DoRA they keep what plain code keeps."""
+    if not reader.get("method.lora_kernels") or reader.get("method.lora_dora"):
+        return frozenset()
+    parts = reader.get("method.lora_kernel_parts")
+    return frozenset(("mlp", "qkv", "o") if parts is None else parts)
+
+
+def _freezes_decoder(reader: Reader) -> bool:
+    """Whether only the tower or the projector is trained; the gradient passes through the decoder all the same."""
+    return reader.get("method.tuning") == "full" and bool(reader.get("model.frozen_language"))
+
+
+def _trains_tower(reader: Reader, tuning: str) -> bool:
+    """Adapters are put on the decoder's matrices, and `freeze` trains its last layers."""
+    return tuning == "full" and not reader.get("model.frozen_vision")
+
+
+def _image_tokens(reader: Reader, job: Setup) -> int:
+    """Tokens of a sequence that are images. Where the number is unknown, a trained tower's activations are not known;
+    a frozen one leaves nothing behind.
+    """
+    tower, trained = job.architecture.tower, job.trains_tower
+    if tower is None:
+        return 0
+    tokens: int | None = reader.get("sequence.image_tokens")
+    if tokens is None and not trained:
+        reader.assumed.append("sequence.image_tokens")
+    elif trained and (tokens is None or (tokens and not tower.kind)):
+        reader.missing.append("sequence.image_tokens" if tokens is None else MODEL)
+    return tokens or 0
+
+
+_CHUNKED: Final = frozenset(("liger_pairs", "liger_unpaired", "liger_policy", "liger_distilled"))
+
+
+_MEASURED_FUSED: Final = frozenset(("llama", "mistral", "qwen2"))
+"""Families whose norm, rotation and gated unit are Llama's, whose kernels of Liger 0.8.5 were measured (liger-1b)."""
+
+
+def _approximate(reader: Reader, architecture: Architecture, mode: Mode) -> bool:
+    alike = reader.get("method.tuning") in adapters.KINDS
+    fused = mode.liger and not (mode.overwrites and architecture.formula in _MEASURED_FUSED)
+    if alike or fused or any(mode.expert_ranks) or reader.get("precision.compute") == "fp8":
+        return True
+    if reader.get("precision.experts") == "fp32":  # the experts' matrix products run in fp32, too
+        return True
+    if reader.plan.activations.fused_loss in _CHUNKED:  # kernels fuse more or less, by their sizes
+        return True
+    return bool(reader.get("activations.tiled_mlp") or reader.get("method.lora_kernels"))
