@@ -13,13 +13,13 @@ FLOWS = ("batch.", "sequence.")
 
 def test_a_job_is_read_without_its_batch() -> None:
     """The fields that are taken away from the plan are not asked for."""
-    read._job.cache_clear()
+    read.job_of.cache_clear()
     for plan, architecture, _ in cases(200, seed=21):
         job = read._without_batch(plan)
         if plan.parallel.strategy is None or plan.method.tuning is None:
             continue
         for ends in (True, False):
-            _, _, reader = read._job(job, architecture, ends, 2)
+            _, _, reader = read.job_of(job, architecture, ends, 2)
             assert not [field for field in reader.fields if field.startswith(FLOWS)]
             assert not {"model.overrides", "model.architecture"}.intersection(reader.fields)
 
@@ -28,9 +28,9 @@ def test_other_batches_do_not_change_an_estimate() -> None:
     """An estimate is the same after estimates of other batches as it is the first time."""
     draw = random.Random(22)
     for plan, architecture, hardware in cases(100, seed=23):
-        read._job.cache_clear()
+        read.job_of.cache_clear()
         first = estimate(plan, architecture, hardware)
-        read._job.cache_clear()
+        read.job_of.cache_clear()
         for _ in range(2):
             other = {"batch.micro": draw.randint(1, 9), "sequence.length": draw.choice((512, 640, 4096))}
             estimate(plan.with_(other), architecture, hardware)

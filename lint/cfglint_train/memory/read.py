@@ -87,7 +87,7 @@ def _read(reader: Reader, architecture: Architecture, ends: bool) -> tuple[Setup
     if strategy is None or tuning is None or micro is None or length is None:
         return None
     accumulation = reader.assume("batch.accumulation", 1)
-    job, ranks, read_before = _job(_without_batch(reader.plan), architecture, ends, accumulation)
+    job, ranks, read_before = job_of(_without_batch(reader.plan), architecture, ends, accumulation)
     reader.repeat(read_before)
     if job is None:
         return None
@@ -99,7 +99,7 @@ _NO_BATCH: Final = Plan()
 
 
 def _without_batch(plan: Plan) -> Plan:
-    """The fields that `_job` follows from. What is stated of the model's dimensions is in the architecture."""
+    """The fields that `job_of` follows from. What is stated of the model's dimensions is in the architecture."""
     model = plan.model
     if model.overrides is not None or model.architecture is not None:
         model = model._replace(overrides=None, architecture=None)
@@ -107,7 +107,7 @@ def _without_batch(plan: Plan) -> Plan:
 
 
 @lru_cache(maxsize=256)
-def _job(plan: Plan, architecture: Architecture, ends: bool, accumulation: int) -> tuple[Job | None, Ranks, Reader]:
+def job_of(plan: Plan, architecture: Architecture, ends: bool, accumulation: int) -> tuple[Job | None, Ranks, Reader]:
     """The job of a plan that states no batch, its ranks, and what was read."""
     reader = Reader(plan)
     strategy, tuning = reader.need("parallel.strategy"), reader.need("method.tuning")

@@ -99,10 +99,8 @@ def of_lengths(setup: Setup) -> tuple[str, ...]:
 def lengths(records: float | None) -> Lengths:
     """Of batches whose order is known, or may be any."""
     known = table().coefficients
-    any_order = known["records"]
-    return Lengths(
-        (any_order.expected, any_order.high) if records is None else (records, records), _range(known["cached"])
-    )
+    _, expected, high = _range(known["records"]) if records is None else (0.0, records, records)
+    return Lengths((expected, high), _range(known["cached"]))
 
 
 def never_shared(setup: Setup, flow: Activations | None) -> float:
