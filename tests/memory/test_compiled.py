@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.foundation.typed import Any
-from cfglint_train.memory.activations import activations
-from cfglint_train.memory.events import Event, mask_bytes, step_events
-from cfglint_train.memory.job import Job
-from cfglint_train.memory.logits import head, loss_of
+from cfglint_train.memory.events import mask_bytes
+from cfglint_train.memory.logits import loss_of
 from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
-from cfglint_train.plan.fields import Plan
 from tests.memory.jobs import LLAMA_3B, LLAMA_8B, plan
+from tests.memory.moments import Moment, moments
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("compiled_losses.jsonl").read_text("utf-8").splitlines()]
 COMPILED: dict[str, Any] = {
@@ -34,9 +32,9 @@ def setup(shape: Any = LLAMA_8B, **changes: Any) -> Setup:
     return found
 
 
-def event(of: Setup, name: str) -> Event:
+def event(of: Setup, name: str) -> Moment:
     """The backward pass's event of a name."""
-    found = step_events(Job(of, Plan()), of, activations(of), head(of))
+    found = moments(of)
     return next(one for one in found if (one.phase, one.name) == ("backward", name))
 
 

@@ -16,13 +16,11 @@ from typing import Any
 import pytest
 
 from cfglint_train.memory import host, transients
-from cfglint_train.memory.events import step_events
-from cfglint_train.memory.job import Job, steady
-from cfglint_train.memory.logits import head
+from cfglint_train.memory.job import steady
 from cfglint_train.memory.read import read
 from cfglint_train.memory.states import left, states, whole_fp32_gradients
-from cfglint_train.plan.fields import Plan
 from tests.memory.jobs import states_only, zero
+from tests.memory.moments import moments
 
 PYTHON = os.environ.get("CFGLINT_ORACLE_PYTHON", sys.executable)
 PROGRAM = Path(__file__).parents[1] / "oracles" / "zero_engine.py"
@@ -90,7 +88,7 @@ def test_held_bytes(name: str, job: dict[str, Any], changes: dict[str, Any], wor
     setup, reader = read(zero(job["stage"], world, parallel__reduce_bucket=1000, **changes), shape)
     assert setup is not None, reader.missing
     held = states(setup)
-    events = {event.name: event.total for event in step_events(Job(setup, Plan()), setup, None, head(setup))}
+    events = {event.name: event.total for event in moments(setup, layers=False)}
     base = sum(steady(setup, held).values()) + transients.held_bucket(setup)
     always = held.accumulated if job["stage"] == 3 or whole_fp32_gradients(setup) else 0.0
     step = max(events["the update"], events.get("the gradient norm", 0.0))
@@ -108,7 +106,7 @@ def test_backward_peak(name: str, job: dict[str, Any], changes: dict[str, Any], 
     shape = states_only(PARAMETERS)._replace(largest_tensor=PARAMETERS // LAYERS)
     setup, _ = read(zero(job["stage"], world, parallel__reduce_bucket=1000, **changes), shape)
     assert setup is not None
-    events = {event.name: event.total for event in step_events(Job(setup, Plan()), setup, None, head(setup))}
+    events = {event.name: event.total for event in moments(setup, layers=False)}
     layer = setup.gradient / LAYERS
     assert -0.01 * found["backward"] <= found["backward"] - events["the last gradients"] / PARAMETERS <= 2.1 * layer
 

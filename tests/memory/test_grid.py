@@ -16,13 +16,9 @@ from typing import Any
 import pytest
 
 from cfglint_train.evidence.traced import architecture_of, plan_of
-from cfglint_train.memory.activations import activations
-from cfglint_train.memory.events import step_events
-from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import FAMILIES
-from cfglint_train.memory.logits import head
 from cfglint_train.memory.read import read
-from cfglint_train.plan.fields import Plan
+from tests.memory.moments import moments
 from tests.memory.test_oracle import missing
 
 HERE = Path(__file__).parent
@@ -44,7 +40,7 @@ def estimated(line: dict[str, Any], mode: str) -> list[float]:
     setup, reader = read(plan_of(fields), architecture_of(line["architecture"]))
     assert setup is not None, reader.missing
     best = dict.fromkeys(PHASES, 0.0)
-    for event in step_events(Job(setup, Plan()), setup, activations(setup), head(setup)):
+    for event in moments(setup):
         best[event.phase] = max(best[event.phase], event.total)
     return list(best.values())
 

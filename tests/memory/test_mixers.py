@@ -11,20 +11,17 @@ from typing import Any
 import pytest
 
 from cfglint_train.evidence.traced import architecture_of, plan_of
-from cfglint_train.memory.activations import activations, stack
-from cfglint_train.memory.events import step_events
-from cfglint_train.memory.job import Job
+from cfglint_train.memory.activations import stack
 from cfglint_train.memory.layers.families import FAMILIES, LEAVES, runs_traced_code
 from cfglint_train.memory.layers.kinds import Kind
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.layers.mixers import MIXERS
-from cfglint_train.memory.logits import head
 from cfglint_train.memory.read import read
 from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Recurrent
 from cfglint_train.models.recurrent import recurrent
-from cfglint_train.plan.fields import Plan
+from tests.memory.moments import moments
 from tests.memory.test_grid import HEAD
 from tests.memory.test_oracle import ORACLES, missing
 
@@ -74,7 +71,7 @@ def error(line: dict[str, Any], mode: str) -> float:
         fields["method.lora_targets"] = line["targets"]
     setup, reader = read(plan_of(fields), shape)
     assert setup is not None, reader.missing
-    events = step_events(Job(setup, Plan()), setup, activations(setup), head(setup))
+    events = moments(setup)
     return max(event.total for event in events) / max(line["peaks"][mode]) - 1
 
 

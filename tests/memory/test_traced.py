@@ -10,13 +10,11 @@ import pytest
 from cfglint_train.evidence.rows import evidence
 from cfglint_train.evidence.traced import architecture_of, plan_of
 from cfglint_train.memory.activations import activations
-from cfglint_train.memory.events import step_events
-from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.logits import head
 from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
-from cfglint_train.plan.fields import Plan
+from tests.memory.moments import moments
 from tests.memory.test_mixers import LINES as BESIDE
 
 ROWS = evidence("traced")
@@ -37,7 +35,7 @@ def setup_of(row: dict[str, Any]) -> Setup:
 def peaks(index: int) -> dict[str, float]:
     setup = setup_of(ROWS[index])
     best: dict[str, float] = {}
-    for event in step_events(Job(setup, Plan()), setup, activations(setup), head(setup)):
+    for event in moments(setup):
         best[event.phase] = max(best.get(event.phase, 0.0), event.total)
     return {**best, "step": max(best.values())}
 

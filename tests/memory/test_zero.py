@@ -13,15 +13,13 @@ from cfglint_train.memory import transients
 from cfglint_train.memory.activations import activations
 from cfglint_train.memory.components import CLONED, GATHERED_WEIGHTS
 from cfglint_train.memory.estimate import estimate
-from cfglint_train.memory.events import step_events
-from cfglint_train.memory.job import Job, steady
-from cfglint_train.memory.logits import head
+from cfglint_train.memory.job import steady
 from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.states import left, states, whole_fp32_gradients
 from cfglint_train.models.architecture import Architecture
-from cfglint_train.plan.fields import Plan
 from tests.memory.jobs import GIB, gpu, llama, states_only, zero
+from tests.memory.moments import moments
 
 # As large as the engine's: below DeepSpeed's flattening piece of 5e8 elements.
 PARAMETERS = 400_000_000
@@ -78,7 +76,7 @@ def test_bytes_per_parameter(name: str, stage: int, changes: dict[str, Any], exp
     architecture = states_only(PARAMETERS)
     setup = setup_of(stage, ranks, {"parallel__reduce_bucket": 1000, **changes}, architecture)
     held = states(setup)
-    events = {event.name: event.total for event in step_events(Job(setup, Plan()), setup, None, head(setup))}
+    events = {event.name: event.total for event in moments(setup, layers=False)}
     base = sum(steady(setup, held).values()) + transients.held_bucket(setup)
     always = held.accumulated if stage == 3 or whole_fp32_gradients(setup) else 0.0
     found = Expected(base + always, base + left(setup), events["the last gradients"], events["the update"])

@@ -56,10 +56,8 @@ class Budget(Frozen):
     """The components and their bytes."""
     low: int
     high: int
-    read: Sequence[Field] = ()
-    """Plan fields that every number of the estimate rests on."""
     more: frozenset[Field] = frozenset()
-    """Plan fields that this one rests on beside them."""
+    """Plan fields that this one rests on beside those that every number of the estimate rests on."""
     spans: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     """Of a GPU's budget: the low and high bound of what torch counts as allocated, the high one of its reserve, and
     what that is above the low one at least: until an allocation would fail, blocks of one stream's pool serve no other,
@@ -68,23 +66,14 @@ class Budget(Frozen):
     """Blocks that torch may hold beyond what the step needs, because none fits a later length; it gives them back
     before an allocation fails, so `expected` leaves them out."""
     basis: tuple[Setup, Plan, int | None] | None = None
-    """What the components' formulas take their values from: setup, plan, and the GPU's capacity where it is known."""
-
-    def of(self, read: Sequence[Field], basis: tuple[Setup, Plan, int | None]) -> Budget:
-        """The same budget in another estimate."""
-        place, sizes, low, high, _, more, spans, cached, _ = self
-        return Budget(place, sizes, low, high, read, more, spans, cached, basis)
+    """What the components' formulas take their values from: setup, plan, and the GPU's capacity where it is known. Of a
+    phase between steps setup and plan have no batch."""
 
     @property
     def subject(self) -> Setup:
         """The setup that the budget is of."""
         assert self.basis is not None
         return self.basis[0]
-
-    @property
-    def fields(self) -> frozenset[Field]:
-        """Plan fields that these numbers rest on."""
-        return self.more.union(self.read)
 
     @property
     def components(self) -> tuple[Part, ...]:

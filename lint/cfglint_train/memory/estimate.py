@@ -36,7 +36,7 @@ from cfglint_train.memory.components import (
     WORKERS,
 )
 from cfglint_train.memory.events import step_events
-from cfglint_train.memory.frame import Frame, Sized, Step, margins_of
+from cfglint_train.memory.frame import Frame, Margins, Sized, Step, margins_of
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.logits import evaluation_bytes, evaluation_chunk, head
 from cfglint_train.memory.phase_fields import (
@@ -113,7 +113,7 @@ def _groups(
             continue
         flow, tokens = activations(setup), scored_tokens(reader)
         if flow is not None and tokens is not None:
-            frame = Frame(setup, reader, margins_of(job, hardware, None))
+            frame = Frame(setup, own, margins_of(job, hardware, None))
             parts = {**job.lasting, **_scoring(frame, flow, tokens)}
             yield Phase(role.name, "a micro batch is scored", frame.gpu(parts, ROLLOUT_FIELDS, steady=False))
 
@@ -161,23 +161,24 @@ def of_setup(
     changed.
     """
     missing = list(reader.missing)
-    frame = Frame(setup, reader, margins_of(job or Job(setup, reader.plan), hardware, compared))
+    known = margins_of(job or Job(setup, reader.plan), hardware, compared)
+    frame = Frame(setup, reader.plan, known)
     flow = activations(setup)
     if flow is None:
         missing.append(MODEL)
-    load, further = _between_steps(frame)
-    phases = (load, *_step(frame, flow), _eval(frame, flow), *further, _rollout(frame, flow, missing))
+    load, further = _between_steps(known)
+    phases = (load, *_step(frame, flow), _eval(frame, flow), *further, _rollout(frame, reader, flow, missing))
     found = tuple([phase for phase in phases if phase is not None])
     return Estimate(found, tuple(dict.fromkeys(missing)), reader.fields, tuple(reader.assumed))
 
 
-def _between_steps(frame: Frame) -> tuple[Phase, list[Phase]]:
+def _between_steps(known: Margins) -> tuple[Phase, list[Phase]]:
     """Loading, and saving and resuming, which no batch changes."""
-    between = frame.known.between
-    if between is None:
+    if known.between is None:
+        frame = Frame(known.job.setup, known.job.plan, known)
         further = (_save(frame), _resume(frame))
-        between = frame.known.between = _load(frame), tuple(phase for phase in further if phase is not None)
-    return frame.of_this(between[0]), [frame.of_this(phase) for phase in between[1]]
+        known.between = _load(frame), [phase for phase in further if phase is not None]
+    return known.between
 
 
 def _resident(frame: Frame, woken: bool = False) -> float:
@@ -239,11 +240,13 @@ def _step(frame: Frame, flow: Activations | None) -> list[Phase]:
     moments: dict[str, list[Sized]] = {name: [] for name in _OF_A_STEP}
     end = head(setup)
     losses, rest = [0.0], [0.0]
-    elsewhere, stream_part = frame.job.streams
+    pool, stream_part = frame.job.streams
     whole_logits = bool(end.logits)
-    for phase, name, _, parts in step_events(frame.job, setup, flow, end):
+    for phase, name, parts in step_events(frame.job, setup, flow, end):
         total = sum(parts.values())  # what lasts is the same for all
-        inside = min(elsewhere, parts.get(stream_part, 0.0)) if stream_part is not None else 0.0
+        inside = parts.get(stream_part, 0.0) if stream_part is not None else 0.0
+        if inside > pool:
+            inside = pool
         logits = parts.get(LOGITS, 0.0) if whole_logits else 0.0  # in pieces they share blocks like others
         losses.append(logits)
         rest.append(total - logits - inside)
@@ -326,9 +329,11 @@ def _resume(frame: Frame) -> Phase | None:
     return Phase("resume", found.event, None, frame.host(parts, RESUME_FIELDS))
 
 
-def _rollout(frame: Frame, flow: Activations | None, missing: list[Missing]) -> Phase | None:
+def _rollout(frame: Frame, reader: Reader, flow: Activations | None, missing: list[Missing]) -> Phase | None:
     """Generation on the GPUs of the training job, or the passes that score what was generated."""
     plan = frame.plan
+    if plan.rollout.engine in (None, "none") and not plan.model.roles:
+        return None
     size = rollout.pool(plan, frame.known.capacity)
     if size is None:
         missing.append("rollout.utilization")
@@ -348,7 +353,7 @@ def _rollout(frame: Frame, flow: Activations | None, missing: list[Missing]) -> 
     if plan.model.roles and flow is not None:
         from cfglint_train.memory.groups import scored_tokens
 
-        tokens = scored_tokens(frame.reader)
+        tokens = scored_tokens(reader)
         if tokens is not None:
             parts = {**held, **_scoring(frame, flow, tokens), ENGINE: _resident(frame)}
             found.append(Phase("rollout", "a micro batch is scored", frame.gpu(parts, ROLLOUT_FIELDS, steady=False)))

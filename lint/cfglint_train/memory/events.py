@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory import transients
-from cfglint_train.memory.activations import Activations, Moment
+from cfglint_train.memory.activations import Activations
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
     ACTIVATIONS,
@@ -34,26 +34,10 @@ from cfglint_train.memory.states import whole_fp32_gradients
 from cfglint_train.memory.tape import peak
 from cfglint_train.plan.choices import FSDP
 
-
-class Event(Frozen):
-    """One moment at which memory can be highest."""
-
-    phase: str
-    name: str
-    lasting: dict[Component, float]
-    """What exists all the time (`steady`)."""
-    passing: dict[Component, float]
-    """What this moment has beside that."""
-
-    @property
-    def parts(self) -> dict[Component, float]:
-        """Everything that exists at that moment."""
-        return {**self.lasting, **self.passing}
-
-    @property
-    def total(self) -> float:
-        """Bytes at that moment."""
-        return sum(self.lasting.values()) + sum(self.passing.values())
+Event = tuple[str, str, dict[Component, float]]
+"""One moment at which memory can be highest: its phase, its name, and the bytes of what it has beside what exists all
+the time (`Job.lasting`).
+"""
 
 
 def mask_bytes(setup: Setup) -> float:
@@ -100,72 +84,80 @@ def step_events(job: Job, setup: Setup, flow: Activations | None, end: Head) -> 
     yield _end(step)
     if setup.zero_stage in (1, 2):
         parts = {**job.base, GRADIENTS: job.left, UPDATE: job.norm}
-        yield Event("optimizer step", "the gradient norm", job.lasting, parts)
+        yield "optimizer step", "the gradient norm", parts
     yield _update(step)
 
 
 def _loss(step: _Step, flow: Activations, end: Head) -> Iterator[Event]:
     """The end of the forward pass and the start of the backward pass: all activations and the logits."""
-    setup, job = step.setup, step.job
-    tokens, lasting = setup.tokens, job.lasting
+    setup, job, cost = step.setup, step.job, end.cost
+    tokens, copies = setup.tokens, cost.copies
     parts = {
         **job.base,
-        ACTIVATIONS: flow.kept + end.cost.saved * tokens + step.kept_masks,
-        WEIGHT_COPIES: flow.copies + end.cost.copies,
+        ACTIVATIONS: flow.kept + cost.saved * tokens + step.kept_masks,
+        WEIGHT_COPIES: flow.copies + copies,
         GATHERED: job.gathered[1],
     }
-    yield Event("forward", "the loss", lasting, {**parts, LOGITS: end.forward + end.fixed_forward})
+    yield "forward", "the loss", {**parts, LOGITS: end.forward + end.fixed_forward}
     if setup.passing_logits and setup.ends:
         name = "unused logits" if setup.scores else "logits beside the loss's"
         passing = float(tokens * setup.scored * setup.architecture.vocab * setup.passing_logits)
         further = {**parts, LOGITS: passing}
         if setup.checkpointing != "none" and not setup.scores:  # the policy's forward pass has ended (dpo-1b-ac)
-            further[WEIGHT_COPIES] = end.cost.copies
-        yield Event("forward", name, lasting, further)
+            further[WEIGHT_COPIES] = copies
+        yield "forward", name, further
     if setup.strategy == "fsdp2" and setup.reshard:
         # Gathered weights arrive in a buffer and are copied out of it; the first layer is already on its way.
         root, unit = transients.root_elements(setup), transients.unit_elements(setup)
         buffers = {**job.base, GATHERED: 2 * (setup.gathered * root + setup.unit_bytes * unit)}
-        yield Event("forward", "the first gather", lasting, buffers)
+        yield "forward", "the first gather", buffers
     if setup.checkpointing != "none":  # autocast's cache is dropped when the forward pass ends
-        parts[WEIGHT_COPIES] = end.cost.copies
-    yield Event("backward", "the loss", lasting, {**parts, LOGITS: end.backward + end.fixed_backward})
+        parts[WEIGHT_COPIES] = copies
+    yield "backward", "the loss", {**parts, LOGITS: end.backward + end.fixed_backward}
     if end.loss is not NOTHING and not sums_in_product(setup):  # which comes last
         parts |= step.waiting
-        held = end.cost.saved * tokens + end.cost.copies
-        parts[BACKWARD] = peak(end.cost.backward, tokens) - held + end.added
+        held = cost.saved * tokens + copies
+        parts[BACKWARD] = peak(cost.backward, tokens) - held + end.added
         if setup.head_trained:  # its gradient is there, and the weight is updated at once where that is so
             parts[BACKWARD] += job.updating_head
-        yield Event("backward", "the output matrix", lasting, parts)
+        yield "backward", "the output matrix", parts
 
 
 def _layers(step: _Step, flow: Activations) -> Iterator[Event]:
     """A layer runs forward for the first time, or backward."""
-    setup, job, base = step.setup, step.job, step.job.base
-    forward = {**base, GATHERED: job.gathered[0]}
-    backward = {**base, **step.waiting, BUCKETS: job.bucket, GATHERED: job.gathered[0]}
+    job, setup, masks, kept_masks, waiting = step
+    base, whole, last = job.base, job.gathered[0], setup.layers - 1
     beside = transients.exchanging(setup) + job.updating_layer
-    for moment in flow.moments:
-        name, copies = moment.name or f"layer {moment.layer}", moment.copies
-        if moment.forward:
-            own = {ACTIVATIONS: moment.kept + step.masks, WEIGHT_COPIES: copies, FORWARD: moment.forward}
-            yield Event("forward", name, job.lasting, {**forward, **own})
-        later = _later(setup, moment) if job.keeps_gradients else 0.0
+    for layer, kept, copies, highest, gradients, running, name in flow.moments:
+        name = name or f"layer {layer}"
+        if running:
+            yield (
+                "forward",
+                name,
+                {**base, GATHERED: whole, ACTIVATIONS: kept + masks, WEIGHT_COPIES: copies, FORWARD: running},
+            )
+        later = _later(setup, gradients) if job.keeps_gradients else 0.0
         # The first layers are of one kind: the other kind's mask went with its last layer.
-        masks = step.kept_masks if moment.layer or not step.kept_masks else step.kept_masks / mask_kinds(setup)
-        reducing = job.reducing if moment.layer < setup.layers - 1 else 0.0
-        own = {
-            GRADIENTS: base[GRADIENTS] + later + job.head_gradient,
-            ACTIVATIONS: moment.kept + masks,
-            WEIGHT_COPIES: copies,
-            BACKWARD: moment.peak + reducing + beside,
-        }
-        yield Event("backward", name, job.lasting, {**backward, **own})
+        still = kept_masks if layer or not kept_masks else kept_masks / mask_kinds(setup)
+        yield (
+            "backward",
+            name,
+            {
+                **base,
+                **waiting,
+                GRADIENTS: base[GRADIENTS] + later + job.head_gradient,
+                BUCKETS: job.bucket,
+                GATHERED: whole,
+                ACTIVATIONS: kept + still,
+                WEIGHT_COPIES: copies,
+                BACKWARD: highest + (job.reducing if layer < last else 0.0) + beside,
+            },
+        )
 
 
-def _later(setup: Setup, moment: Moment) -> float:
+def _later(setup: Setup, gradients: float) -> float:
     """Gradients of the layers behind one, as they are kept by then."""
-    later = moment.later_gradients * setup.trained_share
+    later = gradients * setup.trained_share
     if setup.gradient_shards == 1:
         return later
     return later / setup.gradient_shards * setup.accumulated / setup.mode.weight
@@ -181,13 +173,13 @@ def _root(step: _Step) -> Iterator[Event]:
     parts = {**job.base, GRADIENTS: job.base[GRADIENTS] + layers}
     reduction = root * (setup.gathered + setup.communication)
     reduced = {**parts, BACKWARD: reduction}
-    yield Event("backward", "the reduction of embedding and head", job.lasting, reduced)
+    yield "backward", "the reduction of embedding and head", reduced
     if setup.architecture.tied and setup.head_trained:
         copies = (2.0 if sums_in_place(setup) else 3.0) * job.head_elements * setup.gathered
         unit = transients.unit_elements(setup) * setup.communication
         parts[GATHERED] = root * setup.gathered
         parts[BACKWARD] = copies + unit
-        yield Event("backward", "the sum of the tied matrix's gradients", job.lasting, parts)
+        yield "backward", "the sum of the tied matrix's gradients", parts
 
 
 def _end(step: _Step) -> Event:
@@ -210,18 +202,9 @@ def _end(step: _Step) -> Event:
     if setup.updates == "within" and setup.head_trained:  # the embedding comes last
         whole = head_gradient = job.head_elements * float(setup.mode.weight)
         tied = max(0.0, tied - head_gradient) + job.updating_head
-    return Event(
-        "backward",
-        "the last gradients",
-        job.lasting,
-        {
-            **job.base,
-            **step.waiting,
-            GRADIENTS: job.base[GRADIENTS] + (0.0 if job.defers else job.made) + whole,
-            BUCKETS: job.bucket,
-            BACKWARD: tied,
-        },
-    )
+    gradients = job.base[GRADIENTS] + (0.0 if job.defers else job.made) + whole
+    parts = {**job.base, **step.waiting, GRADIENTS: gradients, BUCKETS: job.bucket, BACKWARD: tied}
+    return "backward", "the last gradients", parts
 
 
 def _compiled_embedding(setup: Setup, elements: int) -> float:
@@ -245,4 +228,4 @@ def _update(step: _Step) -> Event:
         parts[ACTIVATIONS] = 2.0 * setup.tokens * setup.architecture.hidden * setup.mode.weight
     if setup.keeps_logits and not setup.scores:
         parts[LOGITS] = 2.0 * setup.tokens * setup.architecture.vocab
-    return Event("optimizer step", "the update", step.job.lasting, parts)
+    return "optimizer step", "the update", parts

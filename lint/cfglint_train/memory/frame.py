@@ -15,8 +15,8 @@ from cfglint_train.memory.components import ENGINE, GRADIENTS, LOGITS, PAGED, RE
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import runs_traced_code
 from cfglint_train.memory.phase_fields import NO_FIELDS, SAVE_FIELDS
-from cfglint_train.memory.reader import Reader
 from cfglint_train.memory.setup import Setup
+from cfglint_train.plan.fields import Plan
 
 if TYPE_CHECKING:
     from cfglint_train.plan.names import Field
@@ -63,7 +63,7 @@ class Margins:
 
     def __init__(self, job: Job, hardware: Hardware | None, compared: Residual | None) -> None:
         setup, known, self.job = job.setup, table(), job
-        self.between: tuple[Phase, tuple[Phase, ...]] | None = None
+        self.between: tuple[Phase, list[Phase]] | None = None
         """Loading, and the other phases between steps, once they were estimated."""
         self.paged = job.lasting.get(PAGED, 0.0)
         self.held = weighed(job.lasting)
@@ -71,9 +71,10 @@ class Margins:
         flowing, jobs = flow_residual(setup, known), compared or comparable.residual(setup, known.residuals)
         self.gaps = reserve.gaps(setup.checkpointing not in ("none", "selective_ops"))
         held_high = known.residuals["states"].high
-        self.factors = (flowing.low, flowing.high, held_high, jobs.low, jobs.high)
-        """What every event's bounds are made with, taken apart once."""
-        self.flowing_high = 1 + flowing.high
+        self.flowing_high, self.held_most = 1 + flowing.high, 1 + held_high
+        self.factors = (1 + flowing.low, self.flowing_high, self.held_most, 1 + jobs.low, 1 + jobs.high)
+        """Times what is expected that the bounds of every moment are: of what follows the tokens, the upper one of what
+        lasts, and of all where comparable jobs are less certain."""
         self.reach = 1 + max(flowing.high, held_high, jobs.high)
         """How much more than is expected there may be of anything."""
         wider = held_high if flowing.high > jobs.high else max(held_high, jobs.high)
@@ -96,12 +97,11 @@ class Margins:
         """The bounds of what a moment has, by what its parts say of themselves or by what comparable jobs showed,
         whichever is wider. The lower one leaves managed memory out.
         """
-        flow_low, flow_high, states_high, jobs_low, jobs_high = self.factors
+        flow_low, flow_high, held_most, jobs_low, jobs_high = self.factors
         least = lasting - paged
-        return (
-            min(least + flowing * (1 + flow_low), (least + flowing) * (1 + jobs_low)),
-            max(lasting * (1 + states_high) + flowing * (1 + flow_high), (lasting + flowing) * (1 + jobs_high)),
-        )
+        low, low_of_jobs = least + flowing * flow_low, (least + flowing) * jobs_low
+        high, high_of_jobs = lasting * held_most + flowing * flow_high, (lasting + flowing) * jobs_high
+        return low if low < low_of_jobs else low_of_jobs, high if high > high_of_jobs else high_of_jobs
 
 
 @lru_cache(maxsize=256)
@@ -113,19 +113,13 @@ def margins_of(job: Job, hardware: Hardware | None, compared: Residual | None) -
 
 
 class Frame:
-    """What all phases of one estimate share."""
+    """What the phases of one estimate share."""
 
-    def __init__(self, setup: Setup, reader: Reader, known: Margins) -> None:
-        self.setup, self.reader, self.plan = setup, reader, reader.plan
+    def __init__(self, setup: Setup, plan: Plan, known: Margins) -> None:
+        self.setup, self.plan = setup, plan
         self.known, self.job = known, known.job
-        self.basis = (setup, reader.plan, known.capacity)
-        self.read = reader.fields
+        self.basis = (setup, plan, known.capacity)
         self.lengths = None if setup.records == 0 else reserve.lengths(setup.records)
-
-    def of_this(self, phase: Phase) -> Phase:
-        """The same phase, of this estimate."""
-        name, event, *budgets = phase
-        return Phase(name, event, *[budget and budget.of(self.read, self.basis) for budget in budgets])
 
     def gpu(self, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS, steady: bool = True) -> Budget:
         """The budget of one moment outside of steps. `steady`: what exists all the time comes on top of `parts`."""
@@ -153,9 +147,11 @@ class Frame:
         held, lasts, flows, _ = known.held
         low, high = known.edges(lasting + lasts, flowing + flows, known.paged)
         reserved = high - inside
-        beside, reach = engine + lasts + flows, known.reach
+        top, beside, reach = total - inside, engine + lasts + flows, known.reach
         for moment in moments:
             size, elsewhere, own, _ = moment
+            if size - elsewhere > top:
+                top = size - elsewhere
             size += beside
             largest = size * reach
             if moment is best or (size <= low and largest <= high and largest - elsewhere <= reserved):
@@ -163,7 +159,7 @@ class Frame:
             _, lasting_, flowing_, _ = weighed(own)
             edges = known.edges(lasting_ + engine + lasts, flowing_ + flows, known.paged)
             low, high, reserved = max(low, edges[0]), max(high, edges[1]), max(reserved, edges[1] - elsewhere)
-        top = max([moment[0] - moment[1] for moment in moments]) + engine
+        top += engine
         gaps, most = known.gaps, most + engine
         pools = max(0.0, known.elsewhere + top - total - engine)
         spare_low, spare = gaps.of_step(others, most, top)
@@ -174,8 +170,8 @@ class Frame:
         if self.lengths is not None:
             loss = parts.get(LOGITS, 0.0)
             beside = max(0.0, passing - (inside if known.streams_pass else 0.0) - loss - parts.get(UPDATE, 0.0))
-            grown = self.lengths.kept(loss, beside) if whole_logits else self.lengths.kept(0.0, beside + loss)
-            kept, kept_high = max(kept, grown[0] - spare), kept_high + grown[1]
+            grown, most = self.lengths.kept(loss, beside) if whole_logits else self.lengths.kept(0.0, beside + loss)
+            kept, kept_high = max(kept, grown - spare), kept_high + most
         if self.setup.parameter_shards > 1:  # what steps leave is verified on one rank only
             leaving = [
                 total - parts.get(GRADIENTS, 0.0) - (inside if known.streams_pass else 0.0)
@@ -212,12 +208,12 @@ class Frame:
         known = self.known
         low, high, reserved = bounds
         reserved += spare[2] * known.flowing_high
-        managed = paged * (1 + known.factors[2]) - known.workspace_high
+        managed = paged * known.held_most - known.workspace_high
         low += known.around_low
         spans = (low - known.context_low, high - managed, reserved - managed + kept[1], spare[0] + pools)
         sizes = (*found, *known.around, (RESERVE, int(spare[1] + pools)))
         top = int(known.around_high + reserved)
-        return Budget("gpu", sizes, int(low), top, self.read, fields, spans, int(kept[0]), self.basis)
+        return Budget("gpu", sizes, int(low), top, fields, spans, int(kept[0]), self.basis)
 
     def host(self, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS) -> Budget:
         """A budget of one node."""
@@ -228,13 +224,13 @@ class Frame:
             _, least, expected, most, _, _ = coefficients[component.coefficient]
             low += size * least / expected
             high += size * most / expected
-        return Budget("host", sizes, int(low), int(high), self.read, fields, basis=self.basis)
+        return Budget("host", sizes, int(low), int(high), fields, basis=self.basis)
 
     def disk(self, parts: dict[Component, float]) -> Budget:
         """A budget of the job's checkpoints: arithmetic."""
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
         total = sum([size for _, size in sizes])
-        return Budget("disk", sizes, total, total, self.read, SAVE_FIELDS, basis=self.basis)
+        return Budget("disk", sizes, total, total, SAVE_FIELDS, basis=self.basis)
 
 
 _PARTLY: Final = frozenset(("selective", "fine_grained", "budget", "every_n"))

@@ -65,7 +65,8 @@ class Job:
     norm: float
     """What the gradient norm needs."""
     on_the_host: dict[Component, float]
-    """Bytes of one node while the job trains, without what follows the tokens."""
+    """Bytes of one node while the job trains: parts that are nothing left out, and none yet of what follows the
+    tokens."""
     plan: Plan
     reducing: float
     """Gradients that are still being reduced while a layer, but the last one, runs backward."""
@@ -100,16 +101,17 @@ class Job:
         within = setup.updates == "within"
         self.updating_head = transients.updating(setup, self.head_elements)
         self.updating_layer = transients.updating(setup, transients.layer_tensor(setup)) if within else 0.0
-        self.on_the_host = {
+        parts = {  # None keeps the place of what follows the tokens
             **host.offloaded(setup),
-            OFFLOADED_ACTIVATIONS: 0.0,
+            OFFLOADED_ACTIVATIONS: None,
             HOST_EXPERTS: setup.host_experts,
             WORKERS: host.workers(setup, plan),
-            WAITING: 0.0,
+            WAITING: None,
             SLEEPING: rollout.host(setup, plan),
             IDLE_MODELS: host.idle_models(setup),
             SLEEPING_STATES: host.asleep(setup, plan),
         }
+        self.on_the_host = {part: size or 0.0 for part, size in parts.items() if size != 0}
 
 
 def steady(setup: Setup, held: States) -> dict[Component, float]:

@@ -239,6 +239,10 @@ def _waiting(setup: Setup) -> float:
     return float(zeros + (logits if sums_in_product(setup) else 0))
 
 
+_WITHOUT_LOGITS: Final = frozenset(("cce", "tiles", *_RECOMPUTED_LOSSES, *CHUNKED_LOSSES))
+"""Losses that make no whole logits in evaluation."""
+
+
 def evaluation_bytes(setup: Setup) -> float:
     """Bytes per token and word of an evaluation's loss; 0 where it makes no whole logits.
 
@@ -247,7 +251,7 @@ def evaluation_bytes(setup: Setup) -> float:
     dpo_trainer.py get_batch_loss_metrics). Liger's fused cross-entropy does: it skips logits while the model trains
     (liger-kernel 0.8.5, model/llama.py).
     """
-    if setup.loss in ("cce", "tiles", *_RECOMPUTED_LOSSES) or setup.loss in CHUNKED_LOSSES:
+    if setup.loss in _WITHOUT_LOGITS:
         return 0.0
     return max(_whole(setup).forward, setup.passing_logits)
 

@@ -36,7 +36,7 @@ def passed(setup: Setup) -> Passed:
     """A second embedding of each token (Gemma 3n, 4), of which every layer has a part, and shared keys and values."""
     shape = setup.architecture
     attention = shape.attention
-    width = next((item.outputs for item in shape.linears if item.name == PER_LAYER), 0)
+    width = sum([item.outputs for item in shape.linears if item.name == PER_LAYER])
     if not width and (attention is None or not attention.reusing_layers):
         return _NOTHING
     weight, checkpointed = setup.mode.weight, setup.checkpointing != "none"

@@ -132,19 +132,22 @@ def job_of(plan: Plan, architecture: Architecture, ends: bool, accumulation: int
 
 def _with_batch(reader: Reader, job: Setup, batch: Batch) -> Setup:
     """The setup of a job with such a batch."""
-    architecture, mode, sequences, length = job.architecture, job.mode, batch.sequences, batch.length
+    architecture, mode = job.architecture, job.mode
+    sequences, length, tokens, evaluation_tokens, virtual = batch
     kernel, keys = attention_kernel(
         reader, architecture, sequences, length, fp32=mode.weight == 4 and not mode.autocast
     )
-    indexed = architecture.attention is not None and architecture.attention.index_heads > 0
-    whole_length = length + batch.virtual
+    several = sequences > 1 and architecture.attention is not None and architecture.attention.index_heads > 0
+    if several or kernel != mode.attention or keys:
+        mode = mode._replace(attention=kernel, sequence=keys, several=several)
+    scored = reader.number("activations.scored_tokens")
     return job._replace(
-        tokens=batch.tokens,
+        tokens=tokens,
         length=length,
         sequences=sequences,
-        evaluation_tokens=batch.evaluation_tokens,
-        mode=mode._replace(attention=kernel, sequence=keys, several=indexed and sequences > 1),
-        scored=min(1.0, (reader.number("activations.scored_tokens") or whole_length) / whole_length),
+        evaluation_tokens=evaluation_tokens,
+        mode=mode,
+        scored=min(1.0, scored / (length + virtual)) if scored else 1.0,
         image_tokens=_image_tokens(reader, job) * sequences,
         records=None if _varying(reader) else 0.0,
     )

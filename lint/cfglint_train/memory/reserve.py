@@ -49,13 +49,14 @@ class Gaps(Frozen):
         """Lowest and expected bytes at a moment of a step that has `total` bytes of what comes and goes. `others`: the
         step's highest moment without the loss; `most`: what there would be if that and the loss shared no block.
         """
-        room = max(0.0, most - total)
+        room = most - total if most > total else 0.0
         (apart_low, apart, _), (split_low, split, _) = self.apart, self.split
         return room * apart_low + others * split_low, room * apart + others * split
 
     def highest(self, others: float, most: float, total: float) -> float:
         """Highest bytes at such a moment."""
-        return max(0.0, most - total) * self.apart[2] + others * self.split[2]
+        room = most - total if most > total else 0.0
+        return room * self.apart[2] + others * self.split[2]
 
     def between(self, passing: float) -> tuple[float, float, float]:
         """The same outside of steps, of what comes and goes."""
@@ -85,7 +86,8 @@ class Lengths(Frozen):
         """
         expected, high = self.records
         _, usual, most = self.pieces
-        return expected * max(loss, others * usual), high * max(loss, others * most)
+        usual, most = others * usual, others * most
+        return expected * (loss if loss > usual else usual), high * (loss if loss > most else most)
 
 
 def of_lengths(setup: Setup) -> tuple[str, ...]:

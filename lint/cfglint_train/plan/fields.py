@@ -485,6 +485,10 @@ class Plan(Frozen):
     rollout: Rollout = Rollout()
     launch: Launch = Launch()
 
+    def __hash__(self) -> int:
+        """Of the groups that differ in most plans, because every estimate looks its job up."""
+        return hash((self.method, self.precision, self.activations, self.parallel))
+
     def get(self, field: Field) -> Any:
         """Return the value of `"group.field"`. Raises AttributeError for a name that is no field."""
         group, name = field.split(".")

@@ -1,0 +1,33 @@
+"""The moments of a training step, with everything that exists at each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cfglint_train.memory.activations import activations
+from cfglint_train.memory.component import Component
+from cfglint_train.memory.events import step_events
+from cfglint_train.memory.job import Job
+from cfglint_train.memory.logits import head
+from cfglint_train.memory.setup import Setup
+from cfglint_train.plan.fields import Plan
+
+
+class Moment(NamedTuple):
+    """One event in bytes."""
+
+    phase: str
+    name: str
+    parts: dict[Component, float]
+
+    @property
+    def total(self) -> float:
+        return sum(self.parts.values())
+
+
+def moments(setup: Setup, layers: bool = True) -> Iterator[Moment]:
+    """The events of a setup's step. `layers`: those that need the formula of the model's layers, too."""
+    job = Job(setup, Plan())
+    for phase, name, passing in step_events(job, setup, activations(setup) if layers else None, head(setup)):
+        yield Moment(phase, name, {**job.lasting, **passing})
