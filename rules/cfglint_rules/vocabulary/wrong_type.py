@@ -338,8 +338,11 @@ def _option(config: Config, one: Given, schema: Schema, value: Any) -> Report:
 
     releases = across(window_of(config), at)
     outcome = f"{_judge(config)} refuses it" if by_trainer else releases.said()
+    wanted = expected(schema, value)
     return Report(
-        f"`{one.name}` takes {expected(schema, value)}, not {shown(value)}: {outcome}",
+        f"`{one.name}` needs a value ({wanted}): {outcome}"
+        if value == ""
+        else f"`{one.name}` takes {wanted}, not {shown(value)}: {outcome}",
         one.place,
         releases.milder("warning" if by_trainer else "error"),
         grounds=releases.grounds,

@@ -99,9 +99,10 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
     extra = extra if isinstance(extra, dict) else {}
     if read_bool(config, "load_in_4bit") and config.get("adapter") == "lora" and not read_bool(config, "gptq"):
         # Up to 0.12.2 loaders/model.py hands `load_in_4bit` to from_pretrained, where bitsandbytes' defaults hold; then
-        # _set_quantization_config asks for `qlora`.
-        yield "method.quantization", "fp4" if before(config, "0.13.1") else "none", config.origin("load_in_4bit")
-        yield "method.double_quantization", False, config.origin("load_in_4bit")
+        # _set_quantization_config asks for `qlora`. What comes of the key is the release's, as a default is.
+        given = granted(config, ("load_in_4bit",))
+        yield "method.quantization", "fp4" if before(config, "0.13.1") else "none", given
+        yield "method.double_quantization", False, given
     elif read_bool(config, "load_in_4bit"):
         kind = extra.get("bnb_4bit_quant_type", "nf4")
         yield "method.quantization", kind if kind in ("nf4", "fp4") else None, config.origin("load_in_4bit")

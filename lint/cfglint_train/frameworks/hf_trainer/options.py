@@ -60,6 +60,8 @@ class Parser:
             value = parse_value(text, text)
         except ValueError:
             return text
+        if isinstance(value, bool) and text.lower() not in ("true", "false"):
+            return text  # further words of YAML are words here (`--eval_strategy no`)
         return value if isinstance(value, (bool, int, float)) else text
 
     def negated(self, option: str) -> str | None:

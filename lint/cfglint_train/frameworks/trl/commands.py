@@ -105,5 +105,6 @@ def trailing(words: Iterable[str], own: Collection[str] = ()) -> Mapping[Route, 
             continue
         key = name if (name := option.replace("-", "_")) in own else read.key(option)
         typed = [read.typed(key, value) for value in values]
-        found[(key,)] = typed if len(typed) > 1 else typed[0] if typed else True
+        bare = True if "bool" in read.kinds(key) or read.fact(key) is None else ""
+        found[(key,)] = typed if len(typed) > 1 else typed[0] if typed else bare
     return found
