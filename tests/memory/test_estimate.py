@@ -203,6 +203,20 @@ def test_rollout_engine() -> None:
     assert estimate(zero(3, 8, **colocated), LLAMA_8B).missing == ("rollout.utilization",)
 
 
+def test_a_model_that_is_saved_when_the_run_has_ended_is_one_copy_of_its_weights() -> None:
+    last: dict[str, Any] = {"checkpoint__strategy": "no", "checkpoint__final": True}
+    found, often = (
+        estimate(plan(checkpoint__keep=4, **saved), LLAMA_8B).phase("save")
+        for saved in (last, {"checkpoint__strategy": "steps"})
+    )
+    assert found is not None
+    assert often is not None
+    assert found.disk is not None
+    assert often.disk is not None
+    assert found.disk.expected == 2 * LLAMA_8B.parameters
+    assert often.disk.expected > 5 * found.disk.expected
+
+
 def test_saving_single_gpus_and_fsdp() -> None:
     """One GPU writes what it holds; FSDP gathers weights, then states, on rank 0 (or neither, sharded)."""
     alone = estimate(plan(checkpoint__strategy="steps", checkpoint__keep=2), LLAMA_8B).phase("save")

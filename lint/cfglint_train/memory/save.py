@@ -90,10 +90,12 @@ def parts(setup: Setup) -> float:
 
 def _own(setup: Setup, plan: Plan) -> Save | None:
     checkpoint = plan.checkpoint
-    if checkpoint.strategy == "no" and not checkpoint.final:
+    at_the_end = checkpoint.strategy == "no"
+    if at_the_end and not checkpoint.final:
         return None
-    model_only = bool(checkpoint.model_only)
-    copies = _copies(plan)
+    # What is saved when the run has ended is the model alone, once.
+    model_only = at_the_end or bool(checkpoint.model_only)
+    copies = 1 if at_the_end else _copies(plan)
     if checkpoint.checkpointer is not None:
         if plan.parallel.strategy == "ddp":
             none = checkpoint.interval_unsharded == 0 and checkpoint.at_start is False
