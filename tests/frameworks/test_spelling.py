@@ -29,6 +29,8 @@ BY_VALUE = {
     ("deepspeed", "precision.compute"), ("hf_scripts", "precision.compute"), ("olmo", "logging.metrics_interval"),
     ("trl", "precision.compute"),
 }  # fmt: skip
+# A change of a script has one name for the argument; the name that stands in the script is kept (`torch_dtype`).
+KEPT_IN_SCRIPTS = {(framework, "model.dtype", "torch_dtype", "dtype") for framework in ("hf_scripts", "trl")}
 
 
 FLAT = """\
@@ -103,7 +105,7 @@ def test_the_key_that_is_named_is_written(folder: Path) -> None:
             checked += 1
             if not any(name == key or name.startswith(f"{key}.") for name in written):
                 wrong.add((run.main.framework, field, key, *written))
-    wrong = {one for one in wrong if one[:2] not in BY_VALUE}
+    wrong = {one for one in wrong - KEPT_IN_SCRIPTS if one[:2] not in BY_VALUE}
     assert not wrong, "\n".join(map(str, sorted(wrong)))
     assert checked > 100
 
