@@ -29,7 +29,7 @@ BY_VALUE = {
     ("deepspeed", "precision.compute"), ("hf_scripts", "precision.compute"), ("olmo", "logging.metrics_interval"),
     ("trl", "precision.compute"),
 }  # fmt: skip
-# A change of a script has one name for the argument; the name that stands in the script is kept (`torch_dtype`).
+# A change of a script has one name for the argument; the name in the script is kept (`torch_dtype`).
 KEPT_IN_SCRIPTS = {(framework, "model.dtype", "torch_dtype", "dtype") for framework in ("hf_scripts", "trl")}
 
 

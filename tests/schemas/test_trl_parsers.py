@@ -18,6 +18,7 @@ from cfglint_rules import registry
 from cfglint_rules.vocabulary.survey import Sighting, survey
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import load
+from cfglint_train.frameworks.hf_trainer.arguments import OLDER_BATCH
 from cfglint_train.project.run import Run
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import runs_in
@@ -154,7 +155,8 @@ def test_trl_takes_refuses_and_fills_in_the_same(release: str, tmp_path: Path) -
         filled = answer["values"]
         if filled:
             for field, name in VALUES.items():
+                # An older spelling that the release refuses is read as what its author meant.
                 value = run.reading.get(field)
-                if value is not None and name in filled:
+                if value is not None and name in filled and OLDER_BATCH.get(name) not in unknown:
                     assert value == filled[name], (field, one)
     assert refused > len(recipes) // 20
