@@ -13,8 +13,12 @@ from typing import Any, Final, Protocol
 from cfglint_schemas import form
 from cfglint_schemas.readers.table import Definition, Key, Table
 from cfglint_schemas.vocabulary import Vocabulary
+from cfglint_train.foundation.versions import is_final
 
 Json = dict[str, Any]
+
+_ALIKE: Final = 4
+"""A copy is like a release where at most one setting in so many differs: another one may be a part of a copy."""
 
 # What upstream's code makes of a setting that is declared: the copy's probably does the same.
 _BEHAVIOUR: Final = frozenset(("ignored", "requires", "deprecated"))
@@ -43,6 +47,29 @@ class VendoredVocabulary(Vocabulary):
         """Where the copy lies, as messages name it."""
         self.code = code
 
+    def like(self, upstream: Vocabulary) -> tuple[str, ...]:
+        """The final releases of upstream whose settings differ least from the copy's; none where all differ much.
+
+        Definitions that the copy does not declare are left out, and so are the settings of other packages and those
+        that no release has.
+        """
+        declared, known = 0, list(filter(is_final, upstream.releases))
+        differences = dict.fromkeys(known, 0)
+        for definition in self.lines.keys() & upstream.lines.keys():
+            for name in upstream.lines[definition] if self.head(definition).get("x-declared") else ():
+                spans = _own(upstream, definition, name)
+                has = name in self.lines[definition] and bool(_own(self, definition, name))
+                declared += has
+                for release in known if spans else ():
+                    differences[release] += has != any(upstream.within(one, upstream.package, release) for one in spans)
+        least = min(differences.values())
+        return tuple(one for one in known if differences[one] == least) if least * _ALIKE <= declared else ()
+
+
+def _own(vocabulary: Vocabulary, definition: str, name: str) -> list[Mapping[str, Any]]:
+    """The stretches of releases in which the framework itself has a setting."""
+    return [span for span in vocabulary.setting(definition, name)["x-releases"] if "package" not in span]
+
 
 def overlaid(upstream: Json, table: Table) -> str:
     """The text of a schema file: upstream's schema with a copy's table laid over it."""
@@ -67,6 +94,7 @@ def _definition(of: Definition, upstream: Json, first: str) -> Json:
     head = {word: value for word, value in upstream.items() if word not in ("properties", "x-unknown")}
     return {
         **head,
+        "x-declared": True,
         "x-unknown": [{"since": first, "effect": of.unknown}, *effects],
         "properties": dict(sorted(properties.items())),
     }

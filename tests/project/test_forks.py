@@ -257,6 +257,7 @@ LLAMAFACTORY = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\nfinetuning_type
 VERSIONS = {
     "LLaMA-Factory": ("lf/src/llamafactory/extras/env.py", 'X = 1\nVERSION = "0.9.1"\n', "0.9.1", "env.py:2"),
     "LLaMA-Factory of 2024": ("src/llmtuner/__init__.py", '__version__ = "0.7.1"\n', "0.7.1", "__init__.py:1"),
+    "LLaMA-Factory's command": ("src/llmtuner/cli.py", 'VERSION = "0.7.1"\n', "0.7.1", "cli.py:1"),
     "an unfinished one": ("src/llamafactory/extras/env.py", 'VERSION = "0.9.2.dev0"\n', "0.9.2", "env.py:1"),
     "axolotl": ("deps/axolotl/src/axolotl/__init__.py", '__version__ = "0.7.0"\n', "0.7.0", "__init__.py:1"),
     "axolotl's file": ("deps/axolotl/VERSION", "0.14.0\n", "0.14.0", "VERSION:1"),
@@ -266,6 +267,7 @@ VERSIONS = {
 MARKS = {
     "LLaMA-Factory": ("llamafactory/hparams/a.py", "train.yaml", LLAMAFACTORY),
     "LLaMA-Factory of 2024": ("llmtuner/train/a.py", "train.yaml", LLAMAFACTORY),
+    "LLaMA-Factory's command": ("llmtuner/train/a.py", "train.yaml", LLAMAFACTORY),
     "an unfinished one": ("llamafactory/hparams/a.py", "train.yaml", LLAMAFACTORY),
     "axolotl": ("axolotl/core/a.py", "train.yaml", AXOLOTL),
     "axolotl's file": ("src/axolotl/core/a.py", "train.yaml", AXOLOTL),
@@ -288,6 +290,17 @@ def test_the_version_of_a_copy_is_the_release(tmp_path: Path, name: str) -> None
     assert place in release.origin.note
     [run] = runs_in(folder, **{run.framework.listed.package.replace("-", "_"): "0.3.0"})
     assert run.main.releases.known[run.framework.listed.package].version == "0.3.0"
+
+
+def test_the_name_of_a_copy_without_a_version_bounds_its_release(tmp_path: Path) -> None:
+    files = {"src/llmtuner/train/a.py": "class A: pass\n", "train.yaml": LLAMAFACTORY}
+    [run] = runs_in(written(tmp_path / "x", **files))
+    release = run.main.releases.known["llamafactory"]
+    assert release.version == "0.7.1"
+    assert "src/llmtuner (<0.8.0)" in release.origin.note
+    (tmp_path / "x" / "src" / "llmtuner").rename(tmp_path / "x" / "src" / "llamafactory")
+    [run] = runs_in(tmp_path / "x")
+    assert run.main.releases.known["llamafactory"].version == "0.9.5"
 
 
 def test_copies_of_two_versions_state_none(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from cfglint_schemas.status import Context
 from cfglint_schemas.vendored import VendoredVocabulary
 from cfglint_schemas.vocabulary import load
 from cfglint_train.frameworks.registry import listed
-from cfglint_train.project.trees import UnreadTreeError, copy_at, vocabulary
+from cfglint_train.project.trees import UnreadTreeError, copy_at, likely_releases, vocabulary
 from tests.support.pace import stopwatch
 from tests.support.releases import source
 
@@ -30,6 +30,7 @@ def test_a_copy_of_a_release_takes_what_the_release_takes(framework: str, packag
     of, upstream = listed()[framework], load(framework)
     copy = copy_at(str(source(package, release, framework)), of)
     found = vocabulary(copy, of, framework, None)
+    assert release in found.like(upstream)
     assert set(found.entries) == {entry for entry in upstream.entries if upstream.has_entry(entry, release)}
     for entry in found.entries:
         context = Context(entry=entry)
@@ -42,6 +43,14 @@ def test_a_copy_of_a_release_takes_what_the_release_takes(framework: str, packag
             assert known is not None
             assert known.status().kind in ("renamed", "removed", "ignored")
         assert found.effect((), release, context) == upstream.effect((), release, context)
+
+
+@pytest.mark.slow
+def test_a_copy_without_a_version_is_next_to_the_release_that_it_is_most_like(tmp_path) -> None:
+    of, above = listed()["llamafactory"], source("llamafactory", "0.9.2", "llamafactory")
+    found = likely_releases(vocabulary(copy_at(str(above), of), of, "", None), str(above), of)
+    assert found is not None
+    assert str(found.constraint) == ">=0.9.1,<=0.9.3"
 
 
 @pytest.fixture
@@ -83,6 +92,10 @@ def test_a_copy_has_what_it_declares_and_nothing_else(copy) -> None:
         assert probe.schema()["enum"] == ["a", "b", None]
         assert found.effect(("model",), release) == "error"
     assert found.fact(("model", "n_heads"), "0.6.0") is None
+
+
+def test_a_part_of_a_copy_is_like_no_release(copy) -> None:
+    assert copy(CONFIG).like(load("olmo")) == ()
 
 
 def test_settings_of_another_package_stay_as_they_are(tmp_path) -> None:

@@ -8,7 +8,8 @@ A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework
   point there where it is not the usual one; `beside`: another package whose releases decide about keys as well.
 - `tree`: what identifies a copy of its source (`marks`: files and folders in one of which there is Python) and which
   `parts` of it, files and folders, its settings are read from (none: too many to be read); absent: copies are ignored.
-  `versions`: files that hold a copy's release, with a pattern whose groups are that release, put together by dots.
+  `versions`: files that hold a copy's release, with a pattern whose groups are that release, put together by dots;
+  `former`: names of the package that only some releases have.
 - `package`: what its releases are called, or the framework or package (`packages.json`) in which it is released.
 - `entries`: patterns of the programs (commands, modules, scripts) of its own that take a file of it; absent: not known.
 - `trains`: the commands whose file is a configuration whatever keys it has, as a pattern of a program of its own and
@@ -45,6 +46,8 @@ class Tree(Frozen):
     """The files and folders that its settings are read from; none: those of a copy cannot be determined."""
     versions: Mapping[str, str]
     """Files that hold the release of a copy -> a pattern whose groups are the parts of that release."""
+    former: Mapping[str, str]
+    """Names that the package's folder had -> the releases that had it (`<0.8.0`)."""
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -139,7 +142,8 @@ def _listed(name: str, folder: str, content: Mapping[str, Any]) -> Listed:
 
 
 def _tree(content: Mapping[str, Any]) -> Tree:
-    return Tree(tuple(content["marks"]), tuple(content["parts"]), content.get("versions", {}))
+    versions, former = content.get("versions", {}), content.get("former", {})
+    return Tree(tuple(content["marks"]), tuple(content["parts"]), versions, former)
 
 
 @cache

@@ -5,7 +5,7 @@ A file without any framework's clue is never parsed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from json import loads
 
 from cfglint_train.documents.document import Document, DocumentError, NotText, Position
@@ -46,10 +46,15 @@ class Skipped(Frozen):
 
 
 class Documents:
-    """The documents of the files that were asked for."""
+    """The documents of the files that were asked for.
 
-    def __init__(self, sources: Sources) -> None:
+    `part_of`: the copy of a framework that a file is a part of, or nothing. Other training tools and runs that cannot
+    be read are its authors' matter there.
+    """
+
+    def __init__(self, sources: Sources, part_of: Callable[[str], str]) -> None:
         self.sources = sources
+        self._part_of = part_of
         self.skipped: list[Skipped] = []
         self.unread: list[UnreadFile] = []
         self.candidates: dict[str, list[str]] = {}
@@ -62,7 +67,7 @@ class Documents:
 
     def updated(self, sources: Sources, changed: Collection[str]) -> Documents:
         """The same documents but for those of some files, whose contents are new."""
-        after = Documents(sources)
+        after = Documents(sources, self._part_of)
         after.skipped = [skipped for skipped in self.skipped if skipped.path not in changed]
         after.unread = [unread for unread in self.unread if unread.path not in changed]
         after.candidates = dict(self.candidates)
@@ -98,7 +103,18 @@ class Documents:
         """
         from cfglint_train.project.lookalikes import looks_like  # only where a file is left out
 
-        self.skipped.append(Skipped(path, reason, path in self.sources.asked, tool or looks_like(path, source)))
+        tool = tool or looks_like(path, source)
+        if tool and self._part_of(path):
+            tool = ""
+        self.skipped.append(Skipped(path, reason, path in self.sources.asked, tool))
+
+    def note_run(self, path: str, position: Position, why: str) -> None:
+        """Note a run that cannot be read."""
+        copy = self._part_of(path)
+        if copy:
+            self.ignore(path, f"it is a part of the copy in `{copy}`")
+        else:
+            self.unread.append(UnreadFile(path, position, f"run not checked: {why}", "run"))
 
     def ignore(self, path: str, reason: str) -> None:
         """Note a file that no report mentions."""

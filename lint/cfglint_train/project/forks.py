@@ -13,12 +13,13 @@ import os
 import re
 from collections.abc import Callable, Mapping
 
+from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.doubt import Doubt
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import Listed
+from cfglint_train.frameworks.registry import Listed, listed
 from cfglint_train.project.index import Repositories
 from cfglint_train.project.release_statements import ReleaseStatements
 from cfglint_train.project.roots import Roots, distance
@@ -87,12 +88,27 @@ class Forks:
         nearest = () if listed.tree is None or listed.package in said.facts else self._nearest(listed, path)
         if not nearest:
             return said
-        from cfglint_train.project.trees import release_of
+        from cfglint_train.project.trees import likely_releases, release_of
 
         found = [release_of(root, listed) for root in nearest]
+        if found == [None]:
+            copy = self._copy(listed, path)
+            found = [likely_releases(None if isinstance(copy, Doubt) else copy, nearest[0], listed)]
         if found[0] is None or any(one is None or one.constraint != found[0].constraint for one in found):
             return said
         return ReleaseStatements(said.facts, {**said.pins, listed.package: found[0]}, said.named)
+
+    def part_of(self, path: str) -> str:
+        """The folder of the copy that a file is a part of, as messages name it; empty where it is part of none.
+
+        Below the root of the repository, a copy is the project that its package is in.
+        """
+        from cfglint_train.project.trees import whole
+
+        own, root = regular_files.tidy(os.path.abspath(path)), self._repositories.index(path).root
+        holding = ((one, of) for of in listed().values() if of.tree is not None for one in self._folders(of, path))
+        found = (whole(one, of, root) for one, of in holding)
+        return next((self._named(one, path) for one in found if own.startswith(f"{one}/")), "")
 
     def _nearest(self, listed: Listed, path: str) -> tuple[str, ...]:
         """The folders of the repository that hold a copy, those nearest to a file."""

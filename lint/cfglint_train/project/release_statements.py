@@ -73,4 +73,4 @@ class ReleaseStatements:
                 yield package, settled.constraint, f"{places} ({package}{settled.constraint})"
 
     def _place(self, pin: Pin) -> str:
-        return f"{self.named(pin.path)}:{pin.line}"
+        return f"{self.named(pin.path)}:{pin.line}" if pin.line else self.named(pin.path)

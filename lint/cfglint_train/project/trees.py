@@ -30,6 +30,7 @@ from cfglint_train.version import VERSION
 MAX_FILES: Final = 500
 MAX_BYTES: Final = 8 * 2**20
 """Of all the files that a copy's settings are read from."""
+_PROJECT: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _HEAD: Final = 4096
 """Bytes of a file in which a copy's release is looked for."""
 
@@ -91,8 +92,18 @@ def folder_at(root: str, listed: Listed) -> str:
     return next((folder for folder in found if os.path.isdir(folder)), found[0])
 
 
+def whole(root: str, listed: Listed, repository: str) -> str:
+    """The folder of a copy: of the project that its package is in, where the repository holds that in a folder of its
+    own, else of the package.
+    """
+    project = os.path.dirname(root) if os.path.basename(root) == "src" else root
+    if project.startswith(f"{repository}/") and any(os.path.exists(f"{project}/{name}") for name in _PROJECT):
+        return project
+    return folder_at(root, listed)
+
+
 def release_of(root: str, listed: Listed) -> Settled | None:
-    """The release that a copy says it is; None where no file of it does.
+    """The release that a file of a copy says it is; None where none does.
 
     A development version is between two releases, and may be any state of the source between them.
     """
@@ -109,6 +120,27 @@ def release_of(root: str, listed: Listed) -> Settled | None:
             pin = Pin(listed.package, constraint, path, text.count("\n", 0, found.start()) + 1, COPIED)
             return Settled(constraint, (pin,), optional=False, agreed=True)
     return None
+
+
+def likely_releases(copy: VendoredVocabulary | None, root: str, listed: Listed) -> Settled | None:
+    """The releases that a copy without one may be, by the name of its folder and by its settings; None for any.
+
+    A copy may be any state of the source next to the releases that it is most like.
+    """
+    assert listed.tree is not None
+    assert listed.vocabulary is not None
+    folder, upstream = folder_at(root, listed), load(listed.vocabulary)
+    former = listed.tree.former.get(os.path.basename(folder))
+    named = Constraint() if former is None else Constraint.of(former)
+    known = [one for one in upstream.releases if is_final(one) and named.allows(one)]
+    alike = () if copy is None else tuple(filter(named.allows, copy.like(upstream)))
+    before = known[: known.index(alike[0])] if alike else []
+    after = known[known.index(alike[-1]) + 1 :] if alike else []
+    bounds = (*((">=", one) for one in before[-1:]), *(("<=", one) for one in after[:1]))
+    constraint = Constraint((*named.comparisons, *bounds))
+    if not constraint.comparisons:
+        return None
+    return Settled(constraint, (Pin(listed.package, constraint, folder, 0, COPIED),), optional=False, agreed=True)
 
 
 def _between(listed: Listed, version: str) -> Constraint:

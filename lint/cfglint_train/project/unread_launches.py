@@ -46,7 +46,7 @@ _SETTINGS: Final = re.compile(r"conf|cfg|arg|param|setting|recipe")
 def unread_launches(
     document: ShellDocument, sources: Sources, index: RepositoryIndex, reads: Callable[[str], bool]
 ) -> Iterator[tuple[Position, str]]:
-    """Where a script trains with such a program, and what is not read; each program once.
+    """Where a script trains with such a program, and why it is not read; each program once.
 
     `reads`: whether a file is a configuration, or is named as one that is not read.
     """
@@ -68,12 +68,12 @@ def unread_launches(
         met.add(one.program)
         place = document.position(one.head[-1].span.start)
         if file is None and not likely and one.program.endswith(".py"):
-            yield place, f"run not checked: `{name}`, which it starts, was not found"
+            yield place, f"`{name}`, which it starts, was not found"
         elif given:
             of = os.path.relpath(given[0]) if os.path.isabs(given[0]) else given[0]
-            yield place, f"run not checked: `{name}` takes its settings from `{of}`, which no framework reads"
+            yield place, f"`{name}` takes its settings from `{of}`, which no framework reads"
         else:
-            yield place, f"run not checked: nothing that cfglint reads is in `{name}`"
+            yield place, f"nothing that cfglint reads is in `{name}`"
 
 
 def _trains(document: ShellDocument, one: Invocation) -> bool:

@@ -58,10 +58,10 @@ class Workspace:
         self.upstream = upstream
         self.sources = Sources(texts or {})
         self.statements = Statements(settings_for, command_line, self.sources.roots)
-        self.documents = Documents(self.sources)
         self.repositories = Repositories(settings_for, self.sources.roots, self.sources.disk)
-        self.scripts = LaunchScripts(self.documents, self.repositories)
         self.forks = Forks(self.sources.roots, self.repositories, self.sources.named, self._cache_dirs)
+        self.documents = Documents(self.sources, self.forks.part_of)
+        self.scripts = LaunchScripts(self.documents, self.repositories)
         self._configs: dict[str, list[Config]] = {}
         self._templates: dict[tuple[str, Route], Template] = {}
         self._same_folder: SameFolder | None = None
@@ -107,8 +107,8 @@ class Workspace:
 
         script = None if self._configs[path] else self.scripts.script(path, path)
         if script is not None and not looks_like(path, script.source):
-            for position, message in unread_launches(script, self.sources, self.repositories.index(path), self._reads):
-                self.documents.unread.append(UnreadFile(path, position, message, "run"))
+            for position, why in unread_launches(script, self.sources, self.repositories.index(path), self._reads):
+                self.documents.note_run(path, position, why)
 
     def _is_alone(self, document: Document) -> bool:
         """Whether nothing in the repository shows how a program is started."""
@@ -142,15 +142,14 @@ class Workspace:
         framework = frameworks.load(name)
         reader = self._own_reader(framework, document)
         if reader:
-            told = f"run not checked: `{reader}` reads its settings in its own way"
-            self.documents.unread.append(UnreadFile(document.path, START, told, "run"))
+            self.documents.note_run(document.path, START, f"`{reader}` reads its settings in its own way")
             return []
         all_count = self.idle and framework.keys is not None and framework.keys.idle_too
         training = found if all_count else [one for one in found if one.role not in ("other", "unread", "program")]
         unread = [one for one in found if one.role == "unread" or (one.role == "program" and self._is_alone(document))]
         for one in unread:
             place = START if one.at is None else document.position(one.at.start)
-            self.documents.unread.append(UnreadFile(document.path, place, f"run not checked: {one.why}", "run"))
+            self.documents.note_run(document.path, place, one.why)
         if not training:
             if not unread:
                 self.documents.skip(document.path, found[0].why, document.source)
