@@ -157,14 +157,15 @@ def _fixes(expect: Expectation, case: Path, folder: Path) -> Iterator[str]:
         fixed = _checkout(case, folder / how)
         cfglint(*flags, "--exit-zero", *_asked(expect), cwd=fixed)
         paths = [fixed / wishes["path"]] if "path" in wishes else sorted(fixed.rglob("*"))
-        written = [line.strip() for path in paths if path.is_file() for line in _lines(path)]
+        lines = [line.lstrip() for path in paths if path.is_file() for line in _lines(path)]
+        written = [*lines, *map(str.rstrip, lines)]  # some fixtures are about the white space at the end
         yield from _written(wishes, how, written)
 
 
 def _written(wishes: Expectation, how: str, written: Iterable[str]) -> Iterator[str]:
     there = set(written)
     for line in (*wishes.get(f"{how}_must_not_change", []), *wishes.get(f"{how}_must_give", [])):
-        if line.strip() not in there:
+        if line.lstrip() not in there:
             yield f"{line!r} is not there after a fix that is {how}"
     for text in wishes.get(f"{how}_must_not_give", []):
         yield from (f"{text!r} after a fix that is {how}: {line!r}" for line in sorted(there) if text in line)

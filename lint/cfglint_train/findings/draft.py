@@ -100,7 +100,7 @@ def edited(run: Run | None, fix: Fix) -> Written:
         ask(config.document, changes)
     for document, asked in wanted.values():
         read_back.check_keys(document, asked)
-    beside = [(document, list[Change](), [edit]) for document, edit in fix.comments]
+    beside = [(document, list[Change](), [edit]) for document, edit in fix.texts]
     return [*((document, asked, document.edits(asked)) for document, asked in wanted.values()), *beside]
 
 
@@ -208,17 +208,17 @@ def _follows(before: Run, after: Run, field: Field) -> bool:
 def rebound(
     fix: Fix, find: Callable[[str, Route], Config | None], read: Callable[[str], Document | None]
 ) -> Fix | None:
-    """The fix with its configurations and comments looked up anew after other edits; None where one is gone."""
+    """The fix with its configurations and texts looked up anew after other edits; None where one is gone."""
     keys = []
     for config, changes in fix.keys:
         now = find(config.document.path, config.root)
         if now is None:
             return None
         keys.append((now, changes))
-    comments = []
-    for document, edit in fix.comments:
+    texts = []
+    for document, edit in fix.texts:
         present = read(document.path)
         if present is None or present.text(edit.span) != document.text(edit.span):
             return None
-        comments.append((present, edit))
-    return fix._replace(keys=tuple(keys), comments=tuple(comments))
+        texts.append((present, edit))
+    return fix._replace(keys=tuple(keys), texts=tuple(texts))

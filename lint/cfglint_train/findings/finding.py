@@ -42,8 +42,8 @@ class Fix(Frozen):
     """Plan field -> new value; the framework's lenses write it."""
     keys: tuple[tuple[Config, tuple[Change, ...]], ...] = ()
     """Changes of keys, per configuration."""
-    comments: tuple[tuple[Document, Edit], ...] = ()
-    """Edits of comments, which change no setting."""
+    texts: tuple[tuple[Document, Edit], ...] = ()
+    """Edits of what is no key: comments, white space behind a backslash."""
     despite: frozenset[str] = frozenset()
     """Facts that may be assumed without making it unsafe: it costs nothing where they are otherwise."""
     grounds: tuple[Ground, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cfglint_rules import registry
-from cfglint_train.documents.document import CannotEdit, DocumentError, Rename, Route
+from cfglint_train.documents.document import CannotEdit, Document, DocumentError, Rename, Route
 from cfglint_train.findings import draft
 from cfglint_train.findings.finding import Finding, Fix
 from cfglint_train.foundation.frozen import Frozen
@@ -76,7 +76,7 @@ def fix_all(paths: list[str], options: LintOptions, unsafe: bool, sources: Mappi
         unsettled = []
         touched: set[tuple[str, str]] = set()
         asked = [(one, fix) for one in result.findings if (fix := one.intent) and fix.applicability in wanted]
-        asked.sort(key=lambda pair: _of_comment(pair[1]))
+        asked.sort(key=lambda pair: _of_text(pair[1]))
         waiting = False
         for finding, fix in asked:
             keys = _touches(finding, fix)
@@ -158,9 +158,9 @@ def make(
     return Fixed(sources, originals, tuple(applied), tuple(refused), dispatch.lint(workspace, paths, options))
 
 
-def _of_comment(fix: Fix) -> int:
-    """Comments come first, the last one of a file before those above it: so each is where it was found."""
-    return -max((edit.span.start for _, edit in fix.comments), default=-1)
+def _of_text(fix: Fix) -> int:
+    """Edits of text come first, the last one of a file before those above it: so each is where it was found."""
+    return -max((edit.span.start for _, edit in fix.texts), default=-1)
 
 
 def _state(workspace: Workspace) -> int:
@@ -188,8 +188,8 @@ def _touches(finding: Finding, fix: Fix) -> set[tuple[str, str]]:
             keys.add((config.document.path, named))
             if isinstance(change, Rename):
                 keys.add((config.document.path, change.key))
-    for document, edit in fix.comments:
-        keys.add((document.path, f"comment in line {document.position(edit.span.end).line}"))
+    for document, edit in fix.texts:
+        keys.add((document.path, f"text in line {document.position(edit.span.end).line}"))
     return keys
 
 
@@ -231,7 +231,11 @@ def _apply(workspace: Workspace, stale: Run | None, fix: Fix, prepared: Prepared
         run = run if run is None or prepared is None else prepared(run, fix.changes)
         if stale is not None and run is None:
             return "its configuration is no longer recognised"
-        now = draft.rebound(fix, lambda path, root: _config(workspace, run, path, root), workspace.documents.document)
+
+        def read(path: str) -> Document | None:  # a script that starts something has no keys of a framework
+            return workspace.documents.document(path) or workspace.scripts.script(path, path)
+
+        now = draft.rebound(fix, lambda path, root: _config(workspace, run, path, root), read)
         if now is None:
             return "its configuration is no longer recognised"
         written = draft.rewrite(run, now)

@@ -128,6 +128,7 @@ class Config:
         "releases",
         "role",
         "root",
+        "starts",
         "vocabulary",
     )
 
@@ -149,6 +150,8 @@ class Config:
         self.overrides = dict(overrides or {})
         self.launched: tuple[tuple[Route, Override], ...] = ()
         """What each of its launches gives, whether or not the others give it, too."""
+        self.starts: tuple[tuple[Document, int], ...] = ()
+        """The invocations of scripts that start it, by their numbers."""
         self.commands: Callable[[], tuple[str, ...]] = _not_started
         """The programs that scripts give it to, each with its subcommand where it has one (`trl sft`)."""
         self.copied: Callable[[str], bool] = _no_copy
@@ -176,7 +179,7 @@ class Config:
         config = Config(self.framework, document or self.document, self.releases, self.root, self.role, laid)
         config.vocabulary, config.doubt, config.filled = self.vocabulary, self.doubt, self.filled
         config.assumed, config.launched, config.commands = self.assumed, self.launched, self.commands
-        config.copied = self.copied
+        config.copied, config.starts = self.copied, self.starts
         return config
 
     def at(self, package: str, release: str) -> Config:

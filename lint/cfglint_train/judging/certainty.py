@@ -97,12 +97,29 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
         guessed.update(one.fact for one in assumed)
         if fix.measured:  # what it does is the same at every release that the report is at
             guessed.update(one.fact for one in found if not one.fact.startswith(RELEASE))
-        if guessed - fix.despite:
+        cut = "" if run is None or fix.inert else _cut_off(main)
+        if cut:
+            notes = (*notes, f"{cut} (SYN007), so that the fix goes by a command that lacks options: mend that first")
+        if cut or guessed - fix.despite:
             fix = fix._replace(applicability="unsafe")
     severity = capped(severity, certainty)
     if rule.estimates and run is not None and _alone(corners, assumed, run) >= GUESSES:
         severity = "info"
     return Grading(severity, certainty, rests_on, notes, fix, report.help, corners)
+
+
+def _cut_off(main: Config) -> str:
+    """That bash ends a command of a run before all of its options; empty where it ends none."""
+    own = ((main.document, int(main.root[0])),) if main.document.syntax == "shell" else ()
+    for script, number in own or main.starts:
+        from cfglint_train.documents.shell.cuts import cut_off
+        from cfglint_train.documents.shell.script import ShellScript
+
+        assert isinstance(script, ShellScript)
+        first = next(cut_off(script, script.invocations[number]), None)
+        if first is not None:
+            return f"bash cuts off the command before `{first.program}`"
+    return ""
 
 
 def _alone(corners: tuple[Corner, ...], assumed: tuple[Assumption, ...], run: Run) -> int:

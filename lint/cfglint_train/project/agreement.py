@@ -28,6 +28,8 @@ class Launch(Frozen):
     """What all places give, the value unknown where they differ."""
     given: tuple[tuple[Route, Override], ...]
     """What each place gives."""
+    places: tuple[tuple[ShellDocument, int], ...]
+    """The invocations that the file is given to, by their numbers."""
     launchers: tuple[LauncherGiven | None, ...]
     """What the launchers of the places are given, each once, in order; None where one is given nothing."""
     sharding: Value | None
@@ -69,11 +71,14 @@ def together(places: Iterable[Start]) -> Launch | None:
     ordered = [launchers[key] for key in sorted(launchers, key=lambda key: (key is None, key or ()))]
     laid = tuple(pair for start in starts for pair in start.overrides.items())
     documents = dict.fromkeys(start.document for start in starts)
+    invoked = tuple(dict.fromkeys((start.document, start.number) for start in starts))
     known = all(start.known for start in starts)
     sharding = next((start.sharding for start in starts if start.sharding is not None), None)
     environment = dict(set.intersection(*(set(start.environment.items()) for start in starts)))
     meets = _meets(starts)
-    return Launch(tuple(documents), facts, others, overrides, laid, tuple(ordered), sharding, known, environment, meets)
+    return Launch(
+        tuple(documents), facts, others, overrides, laid, invoked, tuple(ordered), sharding, known, environment, meets
+    )
 
 
 def _meets(starts: list[Start]) -> Value | None:
@@ -129,7 +134,7 @@ def shown(start: Start) -> Start | None:
     launcher = None
     if start.launcher is not None:
         launcher = start.launcher._replace(assumed=_launched_as(start.launcher, name))
-    return Start(start.document, facts, {}, launcher, sharding)
+    return Start(start.document, start.number, facts, {}, launcher, sharding)
 
 
 def _launched_as(launcher: LauncherGiven, name: str) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from cfglint_train.documents.document import Route, Unknown
+from cfglint_train.documents.shell.cuts import is_escaped_space
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import folder_of
 from cfglint_train.documents.shell.script import Invocation
@@ -51,6 +52,8 @@ class Start(Frozen):
     """One place where a script starts a configuration."""
 
     document: ShellDocument
+    number: int
+    """Of the invocation that starts it."""
     facts: Mapping[str, Value]
     """nodes, gpus-per-node, gpu, host-memory: what the launch says of the cluster; None is said, and cannot be
     determined.
@@ -235,7 +238,7 @@ def argued(config: Config, calls: Iterable[Call]) -> list[Start]:
             place, script = Place(caller, written.span), os.path.basename(caller.path)
             origin = Origin("user", place, script, name, config.framework, assumed)
             overrides[tuple(name.split("."))] = Override(caller.plain(entry.value), origin)
-        found.append(Start(caller, {}, overrides, None))
+        found.append(Start(caller, call.number, {}, overrides, None))
     return found
 
 
@@ -380,7 +383,9 @@ def _start(
     given = [_launcher_given(document, outer) for outer in document.enclosing(invocation)]
     launcher = next((one for one in reversed(given) if one is not None), None)
     meets = None if launch.meets is None else _given(launch.meets, name)
-    return Start(document, facts, overrides, launcher, sharding, launch.complete, launch.environment, meets)
+    return Start(
+        document, invocation.number, facts, overrides, launcher, sharding, launch.complete, launch.environment, meets
+    )
 
 
 def _facts(launch: LaunchFacts, document: ShellDocument, invocation: Invocation | None = None) -> dict[str, Value]:
@@ -438,7 +443,7 @@ def _overrides(
     """The settings that the words make. Of a word whose value cannot be determined (`--lr=$LR`), the value is
     `Unknown`.
     """
-    told = [(_told(word), word) for word in words if not word.spreads]
+    told = [(_told(word), word) for word in words if not word.spreads and not is_escaped_space(document, word)]
     try:
         settings = framework.trailing(config, [text for text, _ in told])
     except ValueError:

@@ -243,9 +243,9 @@ class Workspace:
         """The run of a main configuration. Raises FactError where a stated fact is invalid."""
         launch = self._launch(main)
         adding = self._adding(main) if main.document.syntax == "shell" else launch
-        if adding is not None and adding.given:
+        if adding is not None:
             main = main.altered(overrides={**adding.overrides, **main.overrides})
-            main.launched = adding.given
+            main.launched, main.starts = adding.given, adding.places
         named = [self._companions(main, one) for one in (launch.launchers if launch is not None else (None,))]
         variants = [companions for companions, _ in named]
         unresolved = {one.framework: one for _, missing in named for one in missing}

@@ -23,6 +23,10 @@ once the job has waited for its GPUs, and a quoted path is looked for with its q
       --zero_stage 3 \\
       --max_len 4096
 
+## Fix safety
+White space behind a backslash is removed: safely where the framework refuses it as a word, so that the run could not
+have started; unsafe where a script may run without the options that follow, as it then trains with them.
+
 ## When it does not apply
 Words that cannot be determined (they come from the environment or another command) are left alone, and so are the
 values of flags that no release has, and a value that the framework itself replaces (OpenRLHF's `--input_template ""`).
@@ -35,16 +39,16 @@ quotes that come from an expansion as characters); argparse refuses what no argu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from collections.abc import Iterator
 from json import loads
 
 from cfglint_rules.rule import Rule
-from cfglint_train.documents.document import Span
+from cfglint_train.documents.document import Edit, Span
+from cfglint_train.documents.shell.cuts import cut_off, line_above, space_behind_backslash
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
-from cfglint_train.findings.finding import Report
+from cfglint_train.findings.finding import Applicability, Fix, Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
@@ -56,6 +60,7 @@ RULE: Final = Rule(
     "error",
     scope="config",
     particular=True,
+    fix="safe",
 )
 
 
@@ -66,8 +71,9 @@ def check(config: Config) -> Iterator[Report]:
     """One report per cut-off command, word and quoted text; one per script for its line ends."""
     document = config.document
     if not isinstance(document, ShellDocument):
-        for script, number in _launches(config):
-            yield from _cuts(script, script.invocations[number])
+        for script, number in config.starts:  # what other texts show is an example
+            if isinstance(script, ShellDocument) and script.path.endswith(_SCRIPTS):
+                yield from _cuts(script, script.invocations[number])
         return
     invocation = document.invocations[int(config.root[0])]
     if b"\r\n" in document.source and frameworks.recognise(config.framework, document)[0].root == config.root:
@@ -81,18 +87,6 @@ def check(config: Config) -> Iterator[Report]:
         yield from _cuts(document, invocation)
     if not invocation.nests and not any(one.nests for one in document.enclosing(invocation)):
         yield from _quotes(config, document, invocation)
-
-
-def _launches(config: Config) -> Iterable[tuple[ShellDocument, int]]:
-    """The invocations in shell scripts that give a Python script its settings; no examples in other texts."""
-    given = (one.given for _, one in config.launched if one.given is not None)
-    return dict.fromkeys(
-        (one.document, one.route[0])
-        for one in given
-        if isinstance(one.document, ShellDocument)
-        and isinstance(one.route[0], int)
-        and one.document.path.endswith(_SCRIPTS)
-    )
 
 
 def _carriage_return(document: ShellDocument) -> Report:
@@ -124,25 +118,37 @@ def _stray(document: ShellDocument, word: Word, title: str) -> Report:
     return Report(
         f"white space follows this backslash: the command ends here, and {title} stops",
         place,
+        fix=_joined(document, Span(word.span.start, document.line_end(word.span.start)), "safe"),
         help="remove the white space; a backslash continues a line only as its last character",
     )
 
 
+def _joined(document: ShellDocument, line: Span, applicability: Applicability) -> Fix | None:
+    """The fix that lets a backslash end its line; None where no white space follows one there."""
+    space = space_behind_backslash(document, line)
+    if space is None:
+        return None
+    return Fix(applicability, "remove the white space behind the backslash", texts=((document, Edit(space, "")),))
+
+
 def _cuts(document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
     """Flags behind the command that bash takes for commands of their own."""
-    behind = (one for one in document.invocations[invocation.number + 1 :] if one.command != invocation.command)
-    for one in takewhile(lambda one: one.program.startswith("--"), behind):
+    for one in cut_off(document, invocation):
         name = one.head[0]
         yield Report(
             f"bash runs `{name.text}` as a separate command: the command above has ended, and trains without it",
             Place(document, name.span),
+            fix=_joined(document, line_above(document, name.span.start), "unsafe"),
             help=_cause(document, name.span.start),
         )
 
 
 def _cause(document: ShellDocument, start: int) -> str:
     """What ended the command above a place."""
-    above = document.source[: document.source.rfind(b"\n", 0, start) + 1].split(b"\n")[-2]
+    line = line_above(document, start)
+    above = document.source[line.start : line.end]
+    if space_behind_backslash(document, line) is not None:
+        return "remove the white space behind the backslash above: only as the last character it continues a line"
     if not above.strip():
         return "remove the empty line, which ends the command"
     if above.lstrip().startswith(b"#"):

@@ -54,7 +54,7 @@ def reports(
             rules = registry.meant(code)
             if rules and rules.issubset(enabled) and (document.path, span) not in used:
                 message = f"remove {code} from the comment" if len(suppression.codes) > 1 else "remove the comment"
-                fix = Fix("safe", message, comments=((document, _removal(document, suppression, span)),))
+                fix = Fix("safe", message, texts=((document, _removal(document, suppression, span)),))
                 yield Report(f"unused suppression: no {code} finding here", Place(document, span), fix=fix)
 
 
