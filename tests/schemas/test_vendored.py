@@ -9,7 +9,7 @@ import pytest
 from cfglint_schemas.status import Context
 from cfglint_schemas.vendored import VendoredVocabulary
 from cfglint_schemas.vocabulary import load
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import handed_to, listed
 from cfglint_train.project.trees import UnreadTreeError, copy_at, likely_releases, vocabulary
 from tests.support.pace import stopwatch
 from tests.support.releases import source
@@ -21,13 +21,15 @@ RELEASES = [
     ("llamafactory", "llamafactory", "0.9.5"),
     ("llamafactory", "llamafactory", "0.9.2"),
     ("olmo", "ai2-olmo", "0.6.0"),
+    ("peft", "peft", "0.21.2"),
+    ("peft", "peft", "0.4.0"),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("framework", "package", "release"), RELEASES)
 def test_a_copy_of_a_release_takes_what_the_release_takes(framework: str, package: str, release: str) -> None:
-    of, upstream = listed()[framework], load(framework)
+    of, upstream = listed().get(framework) or handed_to(framework), load(framework)
     copy = copy_at(str(source(package, release, framework)), of)
     found = vocabulary(copy, of, framework, None)
     assert release in found.like(upstream)

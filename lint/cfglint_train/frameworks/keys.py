@@ -71,6 +71,21 @@ class Outdated(Frozen):
     help: str | None = None
 
 
+class Arguments(Frozen):
+    """What a call takes, and what becomes of an argument that it has under another name."""
+
+    vocabulary: Vocabulary
+    context: Context
+    value: Any
+    """The value of the argument; Unknown where it depends on something out of sight."""
+    same: str | None
+    """What the call has for an argument of that name elsewhere."""
+    rename: Callable[[str], Change | None]
+    """The change that gives the argument another name; None where the call is given that one already."""
+    is_sure: Callable[[str, str, bool], bool]
+    """As `Keys.is_sure`."""
+
+
 class Handed(Frozen):
     """A setting that a script hands to a call which took it at some releases, beside the one that takes the others."""
 
@@ -87,6 +102,10 @@ class Handed(Frozen):
     """The package that it is handed to; None: the framework's own."""
     assumed: str = ""
     """What is assumed, where it is not certain that the call is made."""
+    arguments: Arguments | None = None
+    """What the call takes, where that is known of all its arguments."""
+    copy: str = ""
+    """The folder of the copy of the package that is used; empty where one of its releases is."""
 
 
 class Launched(Frozen):

@@ -95,8 +95,8 @@ def _unfilled(_: Route, __: Handling) -> bool:
     return False
 
 
-def _no_copy(_: str) -> bool:
-    return False
+def _no_copy(_: str) -> None:
+    return None
 
 
 def _not_started() -> tuple[str, ...]:
@@ -154,8 +154,9 @@ class Config:
         """The invocations of scripts that start it, by their numbers."""
         self.commands: Callable[[], tuple[str, ...]] = _not_started
         """The programs that scripts give it to, each with its subcommand where it has one (`trl sft`)."""
-        self.copied: Callable[[str], bool] = _no_copy
-        """Whether the repository has code of a package by its import name."""
+        self.copied: Callable[[str], VendoredVocabulary | Doubt | None] = _no_copy
+        """What the copy of a package in the repository takes, or why that cannot be determined; None where a release of
+        upstream is used."""
         self.filled: Callable[[Route, Handling], bool] = _unfilled
         """Whether a script of the repository handles a setting in some way."""
         self.vocabulary: VendoredVocabulary | None = None

@@ -19,7 +19,7 @@ A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework
 - `replaced_by`: packages that put other trainers in the place of its own as a script imports them.
 - `rules`: codes of the rules that apply only to frameworks that name them.
 
-`packages.json` has the packages that no framework is.
+`packages.json` has the packages that no framework is; `tree` there, as above, where a script hands settings to one.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 _FILE: Final = "framework.json"
+_PACKAGES: Final = os.path.join(os.path.dirname(__file__), "packages.json")
 
 
 class Tree(Frozen):
@@ -150,7 +151,7 @@ def _tree(content: Mapping[str, Any]) -> Tree:
 def packages() -> Mapping[str, Package]:
     """Every package by its name inside cfglint, those of frameworks first."""
     of_frameworks = {name: content.get("package") for name, _, content in _files()}
-    others = _read(os.path.join(os.path.dirname(__file__), "packages.json"))
+    others = _read(_PACKAGES)
     return {name: _package(name, of) for name, of in {**of_frameworks, **others}.items() if isinstance(of, dict)}
 
 
@@ -164,6 +165,13 @@ def _package(name: str, content: Mapping[str, Any]) -> Package:
         content.get("images", {}),
         content.get("dates", {}),
     )
+
+
+@cache
+def handed_to(package: str) -> Listed:
+    """A package to which scripts hand settings, as its copies are found and read. Raises KeyError for another one."""
+    tree = _read(_PACKAGES)[package]["tree"]
+    return _listed(package, "", {"title": package, "clues": {}, "vocabulary": package, "tree": tree})
 
 
 @cache

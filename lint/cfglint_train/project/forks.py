@@ -69,7 +69,7 @@ class Forks:
         keys = framework.keys
         if keys is None:
             return
-        copy = None if framework.listed.tree is None else self._copy(framework.listed, path)
+        copy = None if framework.listed.tree is None else self.copy(framework.listed, path)
         if isinstance(copy, Doubt):
             config.doubt = copy
         elif copy is not None and (entry := keys.started(config)) is not None:
@@ -80,6 +80,10 @@ class Forks:
         config.doubt = config.doubt or self._pinned(framework.listed, path, pins) or keys.doubt(config)
         config.doubt = config.doubt or self._launched(keys, config, scripts) or self._used(config, keys)
         config.doubt = config.doubt or _written(framework.listed, config) or self._patched(framework.listed, path)
+
+    def used(self, listed: Listed, path: str, pins: Mapping[str, Settled]) -> VendoredVocabulary | Doubt | None:
+        """What counts above the releases of a package: what its nearest copy takes, or the doubt about theirs."""
+        return self.copy(listed, path) or self._pinned(listed, path, pins) or self._patched(listed, path)
 
     def stated(self, listed: Listed, path: str, said: ReleaseStatements) -> ReleaseStatements:
         """The statements about releases around a file, and by the nearest copy of its framework: what is held in the
@@ -92,7 +96,7 @@ class Forks:
 
         found = [release_of(root, listed) for root in nearest]
         if found == [None]:
-            copy = self._copy(listed, path)
+            copy = self.copy(listed, path)
             found = [likely_releases(None if isinstance(copy, Doubt) else copy, nearest[0], listed)]
         if found[0] is None or any(one is None or one.constraint != found[0].constraint for one in found):
             return said
@@ -119,7 +123,7 @@ class Forks:
         distances = {root: distance(own, root) for root in roots}
         return tuple(root for root in roots if distances[root] == min(distances.values()))
 
-    def _copy(self, listed: Listed, path: str) -> VendoredVocabulary | Doubt | None:
+    def copy(self, listed: Listed, path: str) -> VendoredVocabulary | Doubt | None:
         """What the nearest copy takes, or why that cannot be determined."""
         nearest = self._nearest(listed, path)
         if not nearest:

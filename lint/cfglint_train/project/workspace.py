@@ -15,7 +15,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Reference
 from cfglint_train.frameworks.lens import Config, Handling
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import handed_to, listed
 from cfglint_train.hardware.catalogue import hardware_from
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Value
@@ -223,8 +223,8 @@ class Workspace:
         """Find the vocabulary that counts for a configuration, and who handles its settings before the framework."""
         if not self.upstream:
             self.forks.settle(config, stated.pins, self.scripts)
+            config.copied = lambda package: self.forks.used(handed_to(package), config.document.path, stated.pins)
         config.commands = partial(self.scripts.commands, config)
-        config.copied = partial(self._copies, config.document.path)
         if config.document.syntax == "shell":
             config.filled = partial(_probed, config.document, config.root)
         elif config.document.syntax in ("yaml", "json"):
@@ -234,10 +234,6 @@ class Workspace:
                 is_read = partial(keys.may_be_read, config) if keys is not None else bool
                 self._templates[place] = Template(config.document, config.root, self.repositories, is_read)
             config.filled = self._templates[place].handles
-
-    def _copies(self, path: str, package: str) -> bool:
-        folders = self.repositories.index(path).holding(package)
-        return any(os.path.isfile(f"{folder}/{package}/__init__.py") for folder in folders)
 
     def run(self, main: Config) -> Run:
         """The run of a main configuration. Raises FactError where a stated fact is invalid."""

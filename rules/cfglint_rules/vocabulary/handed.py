@@ -6,15 +6,21 @@ from collections.abc import Callable, Iterator
 
 from cfglint_rules.vocabulary.across import FINE, across, grounds, window_of
 from cfglint_rules.vocabulary.survey import REFUSED, keys_of, target
+from cfglint_rules.vocabulary.values import fits
 from cfglint_schemas.status import PRESENT, Status
 from cfglint_schemas.vocabulary import load
+from cfglint_train.documents.document import Unknown
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.foundation.versions import release_key
-from cfglint_train.frameworks.keys import Handed
-from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.keys import Arguments, Handed, Rewrite
+from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.releases import Window
+
+if TYPE_CHECKING:
+    from cfglint_rules.vocabulary.proposals import Proposal
 
 UNKNOWN: Final = "unknown"
 """The status of what no release has."""
@@ -37,15 +43,20 @@ def unknown(config: Config) -> Iterator[Report]:
 def _refused(config: Config) -> Iterator[tuple[Handed, Status, Window]]:
     keys = keys_of(config)
     for one in () if keys is None else keys.handed(config):
-        window = window_of(config) if one.package is None else _window(config, one.package)
+        window = window_of(config) if one.package is None else _window(config, one.package, one.copy)
         if window.releases and (one.package is None or not _is_older(window)):
             status = one.status(target(config).release if one.package is None else window.chosen)
             if status.kind != PRESENT:
                 yield one, status, window
 
 
-def _window(config: Config, package: str) -> Window:
-    """The candidates of another package: its pin, else the known releases that the requirements allow."""
+def _window(config: Config, package: str, copy: str) -> Window:
+    """The candidates of another package: its pin, else the known releases that the requirements allow; of a copy, whose
+    settings are the same at each, any.
+    """
+    if copy:
+        newest = load(package).newest
+        return Window(package, (newest,), newest, stated=True)
     try:
         return config.releases.window(package)
     except KeyError:
@@ -61,26 +72,59 @@ def _is_older(window: Window) -> bool:
 
 
 def _report(config: Config, one: Handed, status: Status, window: Window) -> Report:
-    fix = None
     releases = across(window, _effects(one))
     doubt = (
         () if not one.assumed else (Ground(f"call:{one.call}", one.name, "assumed", f"`{one.call}`: {one.assumed}"),)
     )
-    if one.rewrite is not None:
-        changes = ((config, one.rewrite.changes),)
+    meant = _meant(config, one, window) if status.kind == UNKNOWN else None
+    rewrite = one.rewrite if meant is None else _rename(config, one, meant, window)
+    fix = None
+    if rewrite is not None:
+        changes = ((config, rewrite.changes),)
         alike = all(one.status(release) == status for release in window.releases)
         on = (*grounds(window, alike), *doubt)
-        fix = Fix(one.rewrite.applicability, one.rewrite.message, keys=changes, grounds=on)
+        fix = Fix(rewrite.applicability, rewrite.message, keys=changes, grounds=on)
     title = target(config).title if one.package is None else one.package.upper()
-    meant = f"; did you mean `{status.to[0]}`?" if status.kind == UNKNOWN and status.to else ""
+    help = None if one.package is None or one.copy else _checked_against(title, window)
+    title += f" in {one.copy}/" if one.copy else ""
     return Report(
-        f"{_said(one, status, title)}: {releases.said()}{meant}",
+        f"{_said(one, status, title)}: {releases.said()}"
+        + (f"; did you mean `{spelled(meant.route)}`?" if meant is not None else ""),
         one.place,
         releases.milder("error"),
         fix,
-        help=one.help or (None if one.package is None else _checked_against(title, window)),
+        help=one.help or help,
         grounds=(*releases.grounds, *doubt),
     )
+
+
+def _meant(config: Config, one: Handed, window: Window) -> Proposal | None:
+    """The argument that an unknown one was probably meant to be, by its value too."""
+    from cfglint_rules.vocabulary.proposals import Proposal, likely  # few scripts have an unknown one
+
+    call = one.arguments
+    if call is None:
+        return None
+    found = [Proposal((call.same,), True)] if call.same is not None else []
+    found += likely(call.vocabulary, (one.name,), window.chosen, call.context, call.is_sure)
+    return next((near for near in found if _takes(config, call, near, window.chosen)), None)
+
+
+def _rename(config: Config, one: Handed, meant: Proposal, window: Window) -> Rewrite | None:
+    call, new = one.arguments, spelled(meant.route)
+    change = call.rename(new) if call is not None and meant.same else None
+    if call is None or change is None:
+        return None
+    known = not isinstance(call.value, Unknown) and all(
+        _takes(config, call, meant, release) for release in window.releases
+    )
+    return Rewrite("safe" if meant.sure and known else "unsafe", f"rename {one.name} to {new}", (change,))
+
+
+def _takes(config: Config, call: Arguments, near: Proposal, release: str) -> bool:
+    """Whether a call has an argument at a release, and takes the value for it."""
+    fact, loader = call.vocabulary.fact(near.route, release, call.context), frameworks.load(config.framework).loader
+    return fact is not None and fact.status().kind == PRESENT and fits(fact.schema(), call.value, loader)
 
 
 def _checked_against(title: str, window: Window) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from cfglint_rules.vocabulary.survey import Sighting, context, keys_of, target
 from cfglint_train.documents.document import Route
@@ -11,7 +12,11 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from cfglint_schemas.fact import Fact
-    from cfglint_train.frameworks.keys import Keys
+    from cfglint_schemas.status import Context
+    from cfglint_schemas.vocabulary import Vocabulary
+
+IsSure = Callable[[str, str, bool], bool]
+"""Whether a likely slip is one: a name, what it may be meant to be, and whether their likeness makes it sure."""
 
 # difflib's ratio from which a name is a slip of another, and by how much the next best must be worse; the ratio from
 # which that holds of a single word, and the letters up to which a word is short.
@@ -33,8 +38,6 @@ class Proposal(Frozen):
 
 def proposals(sighting: Sighting) -> list[Proposal]:
     """The settings that an unknown key may have been meant to be, the likeliest first."""
-    from cfglint_schemas.matches import closest
-
     config, keys = sighting.config, keys_of(sighting.config)
     if keys is None:
         return []
@@ -47,10 +50,17 @@ def proposals(sighting: Sighting) -> list[Proposal]:
             return [Proposal(route, True)]
     if advice(sighting) is not None:
         return []
-    wanted = str(sighting.route[-1])
+    return likely(known, sighting.route, release, told, keys.is_sure)
+
+
+def likely(known: Vocabulary, route: Route, release: str, told: Context, is_sure: IsSure) -> list[Proposal]:
+    """The settings of a vocabulary that an unknown one may have been meant to be, the likeliest first."""
+    from cfglint_schemas.matches import closest
+
+    wanted = str(route[-1])
     found = [
         match
-        for match in closest(known, sighting.route, release, told)
+        for match in closest(known, route, release, told)
         if match.how != "similar" or has_same_words(_own(wanted), _own(str(match.route[-1]))) is not False
     ]
     found = [match for match in found if not _is_leaving(known.fact(match.route, release, told))]
@@ -59,8 +69,8 @@ def proposals(sighting: Sighting) -> list[Proposal]:
     likeness = [_likeness(wanted, str(match.route[-1])) for match in found]
     alike = likeness[0] >= _SLIP and all(likeness[0] - other >= _MARGIN for other in likeness[1:])
     sure = found[0].how in ("spelling", "dotted", "words") or (found[0].how == "similar" and alike)
-    sure = keys.is_sure(wanted, str(found[0].route[-1]), sure)
-    same = [match.how != "similar" or _is_same(keys, wanted, str(match.route[-1])) for match in found]
+    sure = is_sure(wanted, str(found[0].route[-1]), sure)
+    same = [match.how != "similar" or _is_same(is_sure, wanted, str(match.route[-1])) for match in found]
     return [Proposal(match.route, sure and one and match is found[0], one) for match, one in zip(found, same)]
 
 
@@ -68,9 +78,9 @@ def _is_leaving(fact: Fact | None) -> bool:
     return fact is not None and fact.deprecated
 
 
-def _is_same(keys: Keys, wanted: str, other: str) -> bool:
+def _is_same(is_sure: IsSure, wanted: str, other: str) -> bool:
     """Whether two names have the same words, and are in groups that mean the same."""
-    return has_same_words(_own(wanted), _own(other)) is True and keys.is_sure(wanted, other, sure=True)
+    return has_same_words(_own(wanted), _own(other)) is True and is_sure(wanted, other, True)
 
 
 def _own(name: str) -> str:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 
-from cfglint_schemas.kinds import Kind
 from cfglint_schemas.status import PRESENT, Context, Status
-from cfglint_schemas.vocabulary import load
-from cfglint_train.documents.document import Entry, Rename, Unknown
+from cfglint_schemas.vocabulary import Vocabulary, load
+from cfglint_train.documents.document import Change, Entry, Rename
 from cfglint_train.documents.python.script import callee
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.keys import Handed, Rewrite
+from cfglint_train.frameworks.doubt import Doubt
+from cfglint_train.frameworks.keys import Arguments, Handed
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.script_names import ADAPTER, LORA
 from cfglint_train.plan.origin import Place
 
 _PEFT: Final = "peft"
 _LORA: Final = Context(entry="lora")
-_MEANT: Final = {
+_SAME: Final = {
     **{other: own for own, other in LORA.items()},
     "lora_rank": "r",
     "rank": "r",
@@ -30,26 +30,29 @@ _MEANT: Final = {
 
 
 def handed(config: Config) -> Iterator[Handed]:
-    """Each keyword that not every known release has; none where the repository has a PEFT of its own, which may take
-    other arguments than the releases.
+    """Each keyword that not every known release has, or that a copy of PEFT in the repository lacks; none where the
+    copy cannot be read, or a fork is installed.
     """
     node = config.node()
     made = node.parts[ADAPTER].entry if isinstance(node, Record) and ADAPTER in node.parts else None
     if made is None or not isinstance(made.value, Record) or made.value.call is None:
         return
-    adapter, known = made.value, load(_PEFT)
-    facts = [(entry, known.fact((str(entry.name),), known.newest, _LORA)) for entry in _keywords(adapter)]
-    doubtful = [(entry, fact is None) for entry, fact in facts if fact is None or not fact.lasting]
-    for entry, unknown in doubtful if doubtful and not config.copied(_PEFT) else ():
+    copy, adapter = config.copied(_PEFT), made.value
+    if isinstance(copy, Doubt):
+        return
+    known, folder = copy or load(_PEFT), copy.folder if copy is not None else ""
+    assumed = config.document.assumed((*config.root, ADAPTER))
+    for entry in _keywords(adapter):
         name = str(entry.name)
-        near, sure = _near(name, config.document.plain(entry.value)) if unknown else ("", False)
-        free = near and adapter.get(near) is None and _is_there(config, near)
-        change = Rename((*config.root, ADAPTER, name), near)
-        rewrite = Rewrite("safe" if sure else "unsafe", f"rename {name} to {near}", (change,)) if free else None
-        place = Place(config.document, entry.key.span)
-        assumed = config.document.assumed((*config.root, ADAPTER))
-        status = partial(_status, name, near)
-        yield Handed(name, callee(made.value.call), place, status, rewrite, package=_PEFT, assumed=assumed)
+        fact = known.fact((name,), known.newest, _LORA)
+        if fact is not None and fact.lasting:
+            continue
+        value, same = config.document.plain(entry.value), _SAME.get(name)
+        rename, is_sure = partial(_renamed, config, adapter, name), partial(_is_sure, value)
+        arguments = Arguments(known, _LORA, value, None if same == name else same, rename, is_sure)
+        place, status = Place(config.document, entry.key.span), partial(_status, known, name)
+        call = callee(made.value.call)
+        yield Handed(name, call, place, status, None, None, _PEFT, assumed, arguments, folder)
 
 
 def _keywords(adapter: Record) -> Iterator[Entry]:
@@ -61,62 +64,17 @@ def _keywords(adapter: Record) -> Iterator[Entry]:
             yield entry
 
 
-def _status(name: str, near: str, release: str) -> Status:
-    fact = load(_PEFT).fact((name,), release, _LORA)
+def _status(known: Vocabulary, name: str, release: str) -> Status:
+    fact = known.fact((name,), release, _LORA)
     if fact is None:
-        return Status("unknown", to=(near,) if near else (), effect="error")
+        return Status("unknown", effect="error")
     return Status(PRESENT) if fact.open else fact.status()
 
 
-def _is_there(config: Config, name: str) -> bool:
-    """Whether the release of PEFT has an argument, if one is stated."""
-    stated = config.releases.get(_PEFT) if config.releases.stated(_PEFT) else None
-    return stated is None or _status(name, "", stated).kind == PRESENT
+def _renamed(config: Config, adapter: Record, name: str, new: str) -> Change | None:
+    return Rename((*config.root, ADAPTER, name), new) if adapter.get(new) is None else None
 
 
-def _near(name: str, value: Any) -> tuple[str, bool]:
-    """The argument that an unknown one was probably meant to be, by its value too; whether that is sure.
-
-    Empty where there is none. A switch is never sure: the names of methods differ by a letter (`use_qlora`).
-    """
-    from cfglint_schemas.matches import closest  # few scripts have an unknown one
-
-    known, own = load(_PEFT), _MEANT.get(name)
-    near = [(own,)] if own else [one.route for one in closest(known, (name,), known.newest, _LORA)]
-    for route in near:
-        fact = known.fact(route, known.newest, _LORA)
-        takes = None if fact is None else _takes(fact.kinds(), value)
-        if takes is not False:
-            other = str(route[-1])
-            return other, takes is True and (own is not None or (type(value) is not bool and _is_slip(name, other)))
-    return "", False
-
-
-def _is_slip(name: str, other: str) -> bool:
-    """Whether one letter is missing, too many or another one."""
-    pairs = enumerate(zip(name, other, strict=False))
-    same = next((place for place, (left, right) in pairs if left != right), min(len(name), len(other)))
-    rest, wanted = name[same:], other[same:]
-    return rest[1:] == wanted or rest == wanted[1:] or rest[1:] == wanted[1:]
-
-
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "int": (int,),
-    "float": (int, float),
-    "bool": (bool,),
-    "str": (str,),
-    "list": (list,),
-    "dict": (dict,),
-    "null": (type(None),),
-}
-
-
-def _takes(kinds: tuple[Kind, ...], value: Any) -> bool | None:
-    """Whether an argument takes a value, by its type; None where that is unknown."""
-    if isinstance(value, Unknown):
-        return None
-    return any(
-        value in kind.values if kind.name == "enum" else kind.name == "any" or type(value) in _TYPES[kind.name]
-        for kind in kinds
-        if not isinstance(value, list) or not kind.items or all(_takes(kind.items, item) is not False for item in value)
-    )
+def _is_sure(value: Any, written: str, meant: str, sure: bool) -> bool:
+    """A switch is never sure: the names of methods differ by a letter (`use_qlora`)."""
+    return sure and type(value) is not bool
