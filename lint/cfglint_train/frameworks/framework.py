@@ -132,6 +132,8 @@ class Framework(Frozen):
     recipes: Callable[[Config], tuple[str, ...]] = _nothing
     """The files that the launches of a program give it as its settings, as written; none where one launch names none.
     """
+    takes_recipe: Callable[[Document, str], bool] = lambda _, __: False
+    """Whether a Python program, of whomever, takes a file of the framework by an option."""
     launched: Callable[[Mapping[str, Any]], Mapping[Route, tuple[str, Any]]] = lambda _: {}
     """The settings that options of its launcher give, by route, each with its option; names have underscores."""
     shared: frozenset[str] = frozenset()

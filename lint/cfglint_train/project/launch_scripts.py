@@ -73,10 +73,10 @@ class LaunchScripts:
         return (
             found
             or list(self._assembled(main))
-            or list(self._elsewhere(main))
+            or list(self._supposed(main, self._elsewhere(path), "which names the file by a folder out of sight"))
             or list(self._turns(main))
             or list(self._shown(main))  # by its name, which says more than a name with variables
-            or list(self._by_variables(main))
+            or list(self._supposed(main, self._by_variables(path), "which names its file by variables"))
             or list(self._taking(main))
             or list(self._described(main))
         )
@@ -115,18 +115,24 @@ class LaunchScripts:
         for document in self._naming_by_variables(path):
             yield from self._starts(main, document, self.handed_in(document, path))
 
-    def _elsewhere(self, main: Config) -> Iterator[Start]:
-        """The places in scripts that start a configuration by its path on another machine."""
-        path = main.document.path
-        for document in self._naming(path):
+    def _supposed(self, main: Config, places: Iterable[Handed], why: str) -> Iterator[Start]:
+        """What places come to that may be given a configuration."""
+        for document, invocation, words in places:
             from cfglint_train.project.agreement import supposed
+
+            for start in self._starts(main, document, [(invocation, words)]):
+                yield supposed(start, why)
+
+    def _elsewhere(self, path: str) -> Iterator[Handed]:
+        """The invocations in scripts that are given a file by its path in a folder out of sight."""
+        for document in self._naming(path):
             from cfglint_train.project.launches import behind_elsewhere
 
             repository = self.repositories.index(path)
-            found = ((one, behind_elsewhere(document, one, path, repository)) for one in self._with(document, path))
-            given = [(one, words) for one, words in found if words is not None]
-            for start in self._starts(main, document, given):
-                yield supposed(start, "which names the file by a path of another machine")
+            for one in self._with(document, path):
+                words = behind_elsewhere(document, one, path, repository)
+                if words is not None:
+                    yield document, one, words
 
     def _turns(self, main: Config) -> Iterator[Start]:
         """The places in scripts that start a configuration in a turn of a loop over files."""
@@ -145,16 +151,13 @@ class LaunchScripts:
         for document in self._read(scripts, path):
             yield from self._starts(main, document, turned(document, path, repository))
 
-    def _by_variables(self, main: Config) -> Iterator[Start]:
-        """The places in scripts that start files by names with variables, where a configuration may be one of them."""
-        path = main.document.path
-        repository = self.repositories.index(path)
+    def _by_variables(self, path: str) -> Iterator[Handed]:
+        """The invocations in scripts that are given files by names with variables, where a file may be one of them."""
         for document in self._naming_by_variables(path):
-            from cfglint_train.project.agreement import supposed
             from cfglint_train.project.named_by_variables import given
 
-            for start in self._starts(main, document, given(document, path, repository)):
-                yield supposed(start, "which names its file by variables")
+            for invocation, words in given(document, path, self.repositories.index(path)):
+                yield document, invocation, words
 
     def _naming_by_variables(self, path: str) -> Iterator[ShellDocument]:
         """The scripts with a name that is a file's for some values of the variables in it."""
@@ -359,12 +362,15 @@ class LaunchScripts:
         return tuple((script, invocation) for script, invocation, _ in self.handed(document.path))
 
     def commands(self, main: Config) -> tuple[str, ...]:
-        """The programs that a configuration is given to, each with the word behind its name where that is no option."""
-        return _programs(one for _, one in self.given(main))
+        """The programs that a configuration is given to, or may be, each with the word behind its name where that is no
+        option.
+        """
+        places = self.given(main) or (self.likely(main.document.path) if main.role == "main" else ())
+        return _programs(one for _, one, *_ in places)
 
-    def given_to(self, path: str) -> tuple[str, ...]:
-        """The programs that a file is given to, as `commands` has them."""
-        return _programs(one for _, one, _ in self.handed(path))
+    def likely(self, path: str) -> Iterator[Handed]:
+        """The invocations of scripts that a file is given to, or may be, by a name with variables."""
+        yield from self.handed(path) or tuple(self._elsewhere(path)) or self._by_variables(path)
 
     def assigned(self, path: str) -> str:
         """The program that is given a file as `name=FILE`, which no parser of options takes: it reads the file in its

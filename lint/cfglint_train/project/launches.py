@@ -275,7 +275,7 @@ def by_name(document: ShellDocument) -> Mapping[str, Sequence[Invocation]]:
     found: dict[str, list[Invocation]] = {}
     for invocation in document.invocations:
         words = (*invocation.head[-1:], *invocation.words)
-        for name in {_last_part(word.text) for word in words if word.known}:
+        for name in {_last_part(word.text if word.known else word.tail) for word in words}:
             found.setdefault(name, []).append(invocation)
     return found
 
@@ -301,12 +301,15 @@ def behind(
 def behind_elsewhere(
     document: ShellDocument, invocation: Invocation, config: str, repository: RepositoryIndex
 ) -> tuple[Word, ...] | None:
-    """The words behind an absolute path that is not there, and of whose end only the configuration has as much."""
+    """The words behind a path in a folder out of sight, of whose end only the configuration has as much: an absolute
+    one that is not there, or one whose folder cannot be determined (`$ROOT/configs/sft.yaml`).
+    """
     path = os.path.abspath(config).replace(os.sep, "/")
     words = (*invocation.head[-1:], *invocation.words)
     for index, word in enumerate(words):
-        if word.known and word.text.startswith("/") and os.path.basename(word.text) == os.path.basename(path):
-            found = None if os.path.exists(word.text) else repository.by_tail(word.text, document.path)
+        end = word.text if word.known else word.tail
+        if end.startswith("/") and os.path.basename(end) == os.path.basename(path):
+            found = None if os.path.exists(end) else repository.by_tail(end, document.path)
             if found == path:
                 return words[index + 1 :]
     return None

@@ -6,7 +6,6 @@ A companion that a configuration names is read although the command line does no
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
@@ -182,14 +181,20 @@ class Workspace:
         return self.scripts.assigned(document.path)
 
     def _trained_with(self, document: Document) -> tuple[int, str, list[frameworks.Found]]:
-        """The framework whose command is given a file that no keys distinguish."""
-        for name in self.documents.candidates[document.path] if document.syntax in ("yaml", "json") else ():
-            trains = listed()[name].trains
-            if trains is not None:
-                for command in self.scripts.given_to(document.path):
-                    if re.fullmatch(trains, command):
-                        return 1, name, [frameworks.Found((), 1, f"`{command}` is given the file")]
-        return 0, "", []
+        """The framework that trains with a file which no keys distinguish."""
+        names = self.documents.candidates[document.path] if document.syntax in ("yaml", "json") else ()
+        own = [name for name in names if listed()[name].trains is not None]
+        if not own:
+            return 0, "", []
+        from cfglint_train.project.trained_with import trained_with  # most files are recognised by their keys
+
+        name, command = trained_with(own, self.scripts.likely(document.path), self._program)
+        return (1, name, [frameworks.Found((), 1, f"`{command}` is given the file")]) if name else (0, "", [])
+
+    def _program(self, script: Document, named: str) -> Document | None:
+        """The Python program that a script starts by its path; None where the repository has none."""
+        path = self.sources.find(named, script.path)
+        return None if path is None else self.documents.document(path)
 
     def _stated(self, framework: frameworks.Framework, document: Document) -> ReleaseStatements:
         """The statements about releases around a main configuration: by flags, settings and requirement files, by a

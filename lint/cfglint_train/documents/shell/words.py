@@ -95,6 +95,17 @@ class Word(Frozen):
         """Whether the text is what the program receives, as far as the script decides."""
         return not self.why
 
+    @property
+    def tail(self) -> str:
+        """The known end of a path in a folder that cannot be determined, from its slash on; empty for other words."""
+        parts: list[str] = []
+        for fragment in reversed(self.fragments if self.why else ()):
+            if not fragment.told:
+                break
+            parts.append(fragment.text.decode("utf-8", "replace"))
+        end = "".join(reversed(parts))
+        return end if end.startswith("/") else ""
+
 
 class Setting(Frozen):
     """`NAME=value` in the environment of a program."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cfglint_train.documents.document import Route
+from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.framework import Framework
@@ -85,6 +85,12 @@ def _recipes(config: Config) -> tuple[str, ...]:
     return recipes(config)
 
 
+def _takes_recipe(script: Document, option: str) -> bool:
+    from cfglint_train.frameworks.trl.script_runs import takes_recipe
+
+    return takes_recipe(script, option)
+
+
 FRAMEWORK: Final = Framework(
     name="trl",
     newest=NEWEST,
@@ -97,6 +103,7 @@ FRAMEWORK: Final = Framework(
     pins=pins,
     trailing=_trailing,
     recipes=_recipes,
+    takes_recipe=_takes_recipe,
     keys_of=TrlKeys,
     runs_trainer=True,
     strict_json=True,

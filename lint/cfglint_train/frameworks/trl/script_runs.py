@@ -169,6 +169,11 @@ def recipes(config: Config) -> tuple[str, ...]:
     return named if config.override((RECIPE,)) is not None and len(named) == len(given) else ()
 
 
+def takes_recipe(document: Document, option: str) -> bool:
+    """Whether a script takes a recipe by an option (trl 0.9.6 to 1.16.0 `scripts/utils.py`, TrlParser)."""
+    return option == "--config" and isinstance(document, PythonDocument) and bool(document.calls("TrlParser"))
+
+
 def _settings(document: PythonDocument, record: Record) -> dict[str, Any]:
     """Every setting of a run by its name, those of other calls included."""
     entries = {entry.name or "": entry for entry in record.entries}
