@@ -17,11 +17,14 @@ from cfglint_train.frameworks.trl.script_samples import mapped
 
 
 def constant(name: str) -> Any:
-    """The value of a constant: a number format of torch, a member of an enumeration of transformers."""
+    """The value of a constant: a number format of torch, a member of an enumeration of transformers.
+
+    An attribute of any other class may have any value (`Config.batch_size` of the project's own module).
+    """
     owner, _, member = name.rpartition(".")
     if owner == "torch":
         return DTYPES.get(member, MISSING)
-    return member.lower() if owner.rpartition(".")[2] in ENUMERATIONS else MISSING
+    return member.lower() if owner.rpartition(".")[2] in ENUMERATIONS else Unknown(name)
 
 
 def _with_adapter(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:

@@ -54,7 +54,7 @@ class Evaluator:
     `handlers` maps dotted names to what a call of them yields, `methods` names of methods likewise (the first argument
     is the owner); a handler that answers None leaves the call to the evaluator. `fields` names the positional
     parameters of the library's classes, and of their methods that make objects. `constant` yields the value of a name
-    of the library, MISSING where it has none.
+    of the library, `Unknown` where that cannot be determined, MISSING where the name of a member is its value.
     """
 
     def __init__(
@@ -146,6 +146,8 @@ class Evaluator:
             return value
         if isinstance(value, External):
             constant = self.constant(value.name)
+            if isinstance(constant, Unknown):
+                return self.unknown(where)
             if constant is not MISSING:
                 return Value(span, constant, value.how, (Target(span),))
             *_, owner, name = ["", *value.parts]
