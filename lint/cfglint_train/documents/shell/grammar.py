@@ -26,6 +26,9 @@ _MARK: Final = re.compile(
 )
 _MARKS: Final = re.compile(rb"[= \t]<[A-Za-z]")
 _NO_NAME: Final = re.compile(rb"\W")
+# A comment between continued lines: bash runs no command and has no word. The grammar ends the command there.
+_INLINE: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
+_COMMENT: Final = re.compile(rb"`[ \t]*#")
 _CRLF: Final = re.compile(rb"(\\?)\r\n")
 
 _GRAMMAR: Final[list[Any]] = []
@@ -70,6 +73,10 @@ def readable(source: bytes) -> bytes:
         source = _CRLF.sub(lambda match: b" " + match.group(1) + b"\n", source)
     if _MARKS.search(source) is not None:
         source = _MARK.sub(_unset, source)
+    if _COMMENT.search(source) is not None:
+        source = _INLINE.sub(
+            lambda match: match.group() if match.group(1) is None else b" " * len(match.group()), source
+        )
     return _DANGLING.sub(lambda match: b" " + (match.group(1) or b""), source)
 
 
