@@ -121,8 +121,9 @@ def _supposed(name: str, value: Value, why: str) -> Value:
 
 
 def shown(start: Start) -> Start | None:
-    """A start as an example shows it: the cluster and what its launcher is given as assumptions, and that the model may
-    be sharded; None where it shows none of these. What else it changes in the file is for the example alone.
+    """A start as an example shows it: the cluster and what its launcher is given as assumptions, where its nodes meet,
+    and that the model may be sharded; None where it shows none of these. What else it changes in the file is for the
+    example alone.
     """
     facts = supposed(start, "which is an example of how to start it").facts
     shards = start.launcher is not None or start.sharding is not None
@@ -134,7 +135,7 @@ def shown(start: Start) -> Start | None:
     launcher = None
     if start.launcher is not None:
         launcher = start.launcher._replace(assumed=_launched_as(start.launcher, name))
-    return Start(start.document, start.number, facts, {}, launcher, sharding)
+    return Start(start.document, start.number, facts, {}, launcher, sharding, meets=start.meets)
 
 
 def _launched_as(launcher: LauncherGiven, name: str) -> str:

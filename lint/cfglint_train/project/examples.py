@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.project import makefiles
@@ -19,6 +20,7 @@ _SIGNS: Final = {".md": (b"```",), ".mk": (b"\t",), "": (b"\t",)}
 _CALLING: Final = dict.fromkeys((".md", ".mk", "", ".sh"), (b"make ",))
 _MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile")
 _FENCE: Final = re.compile(r"(?ms)^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$")
+_JOB: Final = "#SBATCH "
 _SHELLS: Final = ("", "bash", "console", "sh", "shell", "zsh")
 _PROGRAMS: Final = r"accelerate|axolotl|deepspeed|llamafactory-cli|lmf|python3?|sbatch|torchrun"
 _ENDING: Final = r"\.(?:ya?ml|json|py)\b"
@@ -35,13 +37,16 @@ _FILE: Final = re.compile(_ENDING)
 
 
 def examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
-    """The files of a repository with such commands, each with nothing but these in it."""
+    """The files of a repository with such commands, each with nothing but these in it.
+
+    A Markdown file that shows job scripts is several: what `#SBATCH` asks for is for the commands of its own block.
+    """
     found = []
     for path, text in index.texts(_SIGNS):
         name = os.path.basename(path)
         if name.endswith(".md"):
             if _STARTS.search(text) is not None:
-                found.append((path, _fenced(text).encode()))
+                found += [(path, part.encode()) for part in _fenced(text)]
         elif (name in _MAKEFILES or name.endswith(".mk")) and _LAUNCHER.search(text) and _FILE.search(text):
             found.append((path, makefiles.commands(text, index.once(_made)).encode()))
     return found
@@ -67,10 +72,14 @@ def _made(index: RepositoryIndex) -> frozenset[str]:
     return frozenset(name for call in calls for name in makefiles.SET.findall(call))
 
 
-def _fenced(text: str) -> str:
-    """The commands of a Markdown file."""
-    fences = (one for one in _FENCE.finditer(text) if one[1] in _SHELLS and _STARTS.search(one[2]) is not None)
-    return _alone(text, [one.span(2) for one in fences])
+def _fenced(text: str) -> Iterator[str]:
+    """The commands of a Markdown file, those of each job script by themselves."""
+    fences = [one for one in _FENCE.finditer(text) if one[1] in _SHELLS and _STARTS.search(one[2]) is not None]
+    jobs = [one.span(2) for one in fences if _JOB in one[2]]
+    yield from (_alone(text, [one]) for one in jobs)
+    plain = [one.span(2) for one in fences if one.span(2) not in jobs]
+    if plain:
+        yield _alone(text, plain)
 
 
 def _alone(text: str, kept: list[tuple[int, int]]) -> str:

@@ -43,7 +43,7 @@ class LaunchScripts:
         self.documents = documents
         self.sources = documents.sources
         self.repositories = repositories
-        self._launchers: dict[str, Document | None] = {}
+        self._launchers: dict[str | tuple[str, bytes], Document | None] = {}
         self._handed: dict[str, tuple[Handed, ...]] = {}
         self._handed_in: dict[tuple[str, str], tuple[Given, ...]] = {}
         self._found: dict[str, tuple[ShellDocument, ...]] = {}
@@ -232,12 +232,12 @@ class LaunchScripts:
     def _example(self, path: str, text: bytes, beside: str) -> ShellDocument | None:
         from cfglint_train.documents.shell.document import ShellDocument
 
-        if path not in self._launchers:
+        if (path, text) not in self._launchers:
             try:
-                self._launchers[path] = files.parse(self.sources.named(path, beside), text, "shell")
+                self._launchers[path, text] = files.parse(self.sources.named(path, beside), text, "shell")
             except DocumentError:
-                self._launchers[path] = None
-        document = self._launchers[path]
+                self._launchers[path, text] = None
+        document = self._launchers[path, text]
         return document if isinstance(document, ShellDocument) else None
 
     def beside(self, main: Config) -> tuple[str, str] | None:
