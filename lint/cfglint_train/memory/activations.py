@@ -114,9 +114,10 @@ def activations(setup: Setup) -> Activations | None:
     frozen = setup.architecture.layers - setup.trained_layers
     # Per run: bytes that one layer keeps, its weight copies, its peaks, its weight gradients.
     rows: list[tuple[int, int, float, float, float, float, float]] = []
+    kept_total = copies_total = gradients_total = 0.0
     start = 0
     for cost, count in runs:
-        first = max(start, frozen)
+        first = start if start > frozen else frozen
         end = start + count
         start = end
         if first >= end:
@@ -128,7 +129,8 @@ def activations(setup: Setup) -> Activations | None:
         if checkpointed:
             whole = (cost.saved - elsewhere) * tokens
             kept = checkpoint * setup.recomputed + whole * (1 - setup.recomputed)
-            kept += setup.kept * max(0.0, whole - kept)
+            if whole > kept:
+                kept += setup.kept * (whole - kept)
             more = 0.0
             if setup.checkpointing in ("selective", "selective_ops"):
                 selected = cost.attention if setup.checkpointing == "selective" else cost.operations
@@ -140,14 +142,12 @@ def activations(setup: Setup) -> Activations | None:
                 more = (selected.beyond - selected.kept) * tokens
             if setup.offload_activations:
                 kept -= checkpoint * setup.recomputed
-            rows.append((first, end, kept, 0.0, _again(cost, setup) + more, cost.weight_gradients, running))
+            copies, top = 0.0, _again(cost, setup) + more
         else:
-            top = peak(cost.backward, tokens) + cost.saved_input * tokens
-            copies = cost.copies
+            copies, top = cost.copies, peak(cost.backward, tokens) + cost.saved_input * tokens
             kept = (cost.saved - elsewhere) * tokens
-            rows.append((first, end, kept, copies, top, cost.weight_gradients, running))
-    kept_total = copies_total = gradients_total = 0.0
-    for first, end, kept, copies, _, gradients, _ in rows:
+        gradients = cost.weight_gradients
+        rows.append((first, end, kept, copies, top, gradients, running))
         kept_total += (end - first) * kept
         copies_total += (end - first) * copies
         gradients_total += (end - first) * gradients
@@ -247,4 +247,5 @@ def _again(cost: Cost, setup: Setup) -> float:
         forward = peak(cost.forward, tokens) + tokens * width * setup.residual
     else:
         forward = peak(cost.recompute, tokens)
-    return max(forward, peak(cost.backward, tokens))
+    backward = peak(cost.backward, tokens)
+    return forward if forward > backward else backward

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture
 
 # transformers leaves wider heads to no kernel that takes grouped queries (integrations/sdpa_attention.py).
 _WIDEST_GROUPED = 256
 
 
-def attention_kernel(
-    reader: Reader, architecture: Architecture, sequences: int, length: int, fp32: bool
-) -> tuple[str, int]:
-    """Return what `Mode.attention` and `Mode.sequence` are. `fp32`: queries have 32 bits when attention gets them.
+def attention_kernel(reader: Reader, job: Setup, sequences: int, length: int) -> tuple[str, int]:
+    """Return what `Mode.attention` and `Mode.sequence` are.
 
     Before torch 2.14 transformers makes sdpa a mask whenever it is compiled (masking_utils.py,
     `_ignore_causal_mask_sdpa`), which sends it to the kernel that takes one; all layers share it (compiled-1b).
     """
-    kernel = _uncompiled(reader, architecture, sequences, length, fp32)
-    whole = reader.get("activations.compiled_model") or reader.get("activations.compiled_loss")
-    compiled = reader.get("activations.compile") and whole
-    if compiled and reader.assume("activations.attention", "sdpa") == "sdpa" and kernel[0] != "eager":
+    fp32 = job.mode.weight == 4 and not job.mode.autocast  # queries have 32 bits when attention gets them
+    kernel = _uncompiled(reader, job.architecture, sequences, length, fp32)
+    if job.compiled_model and reader.assume("activations.attention", "sdpa") == "sdpa" and kernel[0] != "eager":
         return "efficient", 0
     return kernel
 

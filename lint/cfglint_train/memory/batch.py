@@ -22,7 +22,9 @@ def filled(reader: Reader, budget: int, length: int, ranks: Ranks) -> int:
     """What of a token budget the samples of a step can fill: each rank has its part of the global batch (OpenRLHF
     0.11.2 trainer/ppo_utils/replay_buffer.py, setup_dynamic_batch).
     """
-    samples = reader.number("batch.global_") if budget else 0
+    if not budget:
+        return 0
+    samples = reader.number("batch.global_")
     each = samples * ranks.tensor * ranks.context // (ranks.nodes * ranks.local)
     return min(budget, each * length) if each else budget
 
@@ -34,7 +36,8 @@ def batch_of(reader: Reader, tuning: str, context: int, flow: tuple[int, int, in
     budget, micro, length = flow
     pairs = 2 if reader.get("batch.pairs") else 1
     virtual = reader.number("method.virtual_tokens") if tuning == "prompt_tuning" else 0
-    tokens = max(1, max(budget, micro * (length + virtual)) * pairs // context)
+    stated = micro * (length + virtual)
+    tokens = (budget if budget > stated else stated) * pairs // context or 1
     evaluation = reader.get("batch.eval_micro")
     if evaluation is not None:
         evaluation = evaluation * pairs * (reader.get("sequence.eval_length") or length) // context

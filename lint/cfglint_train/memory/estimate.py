@@ -234,12 +234,15 @@ def _flattened(frame: Frame) -> float:
     return max(flat, local)
 
 
+_BYTES: Final = itemgetter(0)
+
+
 def _step(frame: Frame, flow: Activations | None) -> list[Phase]:
     """Forward pass, backward pass and optimizer step, each with its highest event."""
     setup = frame.setup
     moments: dict[str, list[Sized]] = {name: [] for name in _OF_A_STEP}
     end = head(setup)
-    losses, rest = [0.0], [0.0]
+    others = loss = 0.0
     pool, stream_part = frame.job.streams
     whole_logits = bool(end.logits)
     for phase, name, parts in step_events(frame.job, setup, flow, end):
@@ -248,17 +251,19 @@ def _step(frame: Frame, flow: Activations | None) -> list[Phase]:
         if inside > pool:
             inside = pool
         logits = parts.get(LOGITS, 0.0) if whole_logits else 0.0  # in pieces they share blocks like others
-        losses.append(logits)
-        rest.append(total - logits - inside)
+        if logits > loss:
+            loss = logits
+        rest = total - logits - inside
+        if rest > others:
+            others = rest
         moments[phase].append((total, inside, parts, name))
     if flow is None:
         moments["backward"].clear()
     if setup.optimizer is None:
         moments.clear()
-    others = max(rest)
     shared = Step(
         others,
-        others + max(losses) + end.logits,
+        others + loss + end.logits,
         whole_logits,
         reserve.never_shared(setup, flow),
         _resident(frame),
@@ -270,7 +275,7 @@ def _step(frame: Frame, flow: Activations | None) -> list[Phase]:
         if not found:
             continue
         on_host = frame.host(on_the_host, HOST_FIELDS) if name == "optimizer step" else None
-        best = max(found, key=itemgetter(0))
+        best = max(found, key=_BYTES)
         phases.append(Phase(name, best[3], frame.step(shared, found, best), on_host))
     return phases
 

@@ -1,4 +1,7 @@
-"""The budgets of one estimate: what a moment has, what torch's allocator and the driver add, and the bounds of both."""
+"""The budgets of one estimate: what a moment has, what torch's allocator and the driver add, and the bounds of both.
+
+A search makes thousands of estimates: comparisons are written out, as a call of `max` costs as much as ten of them.
+"""
 
 from __future__ import annotations
 
@@ -146,38 +149,44 @@ class Frame:
         found, lasting, flowing, passing = weighed(parts)
         held, lasts, flows, _ = known.held
         low, high = known.edges(lasting + lasts, flowing + flows, known.paged)
-        reserved = high - inside
-        top, beside, reach = total - inside, engine + lasts + flows, known.reach
+        reserved, top, leaving = high - inside, total - inside, 0.0
+        sharded = self.setup.parameter_shards > 1
         for moment in moments:
             size, elsewhere, own, _ = moment
+            if sharded:
+                left = size - own.get(GRADIENTS, 0.0) - (elsewhere if known.streams_pass else 0.0)
+                if left > leaving:
+                    leaving = left
+            if moment is best:
+                continue
             if size - elsewhere > top:
                 top = size - elsewhere
-            size += beside
-            largest = size * reach
-            if moment is best or (size <= low and largest <= high and largest - elsewhere <= reserved):
+            size += engine + lasts + flows
+            largest = size * known.reach
+            if size <= low and largest <= high and largest - elsewhere <= reserved:
                 continue
             _, lasting_, flowing_, _ = weighed(own)
             edges = known.edges(lasting_ + engine + lasts, flowing_ + flows, known.paged)
             low, high, reserved = max(low, edges[0]), max(high, edges[1]), max(reserved, edges[1] - elsewhere)
         top += engine
         gaps, most = known.gaps, most + engine
-        pools = max(0.0, known.elsewhere + top - total - engine)
-        spare_low, spare = gaps.of_step(others, most, top)
-        above = max(top, reserved - known.held_high) / known.flowing_high
-        spare_high = gaps.highest(others, most, above)
+        pools = known.elsewhere + top - total - engine
+        pools = pools if pools > 0 else 0.0
+        highest = reserved - known.held_high
+        highest = (highest if highest > top else top) / known.flowing_high
+        spare_low, spare, spare_high = gaps.of_step(others, most, top, highest)
         alone_low, alone, alone_high = gaps.apart
         kept, kept_high = apart * alone, apart * alone_high
         if self.lengths is not None:
             loss = parts.get(LOGITS, 0.0)
-            beside = max(0.0, passing - (inside if known.streams_pass else 0.0) - loss - parts.get(UPDATE, 0.0))
+            beside = passing - (inside if known.streams_pass else 0.0) - loss - parts.get(UPDATE, 0.0)
+            beside = beside if beside > 0 else 0.0
             grown, most = self.lengths.kept(loss, beside) if whole_logits else self.lengths.kept(0.0, beside + loss)
-            kept, kept_high = max(kept, grown - spare), kept_high + most
-        if self.setup.parameter_shards > 1:  # what steps leave is verified on one rank only
-            leaving = [
-                total - parts.get(GRADIENTS, 0.0) - (inside if known.streams_pass else 0.0)
-                for total, inside, parts, _ in moments
-            ]
-            spare_high = max(spare_high, gaps.between(max(leaving))[2])
+            grown -= spare
+            kept, kept_high = kept if kept > grown else grown, kept_high + most
+        if sharded:  # what steps leave is verified on one rank only
+            left = gaps.between(leaving)[2]
+            spare_high = spare_high if spare_high > left else left
         if known.leftovers or known.pinned:  # what making the model left, where this moment does not need it
             rest = lasts + known.leftovers + known.elsewhere - (lasting + lasts + flowing + flows + spare + pools)
             kept, kept_high = max(kept, rest), max(kept_high, rest + known.pinned)

@@ -253,7 +253,8 @@ def evaluation_bytes(setup: Setup) -> float:
     """
     if setup.loss in _WITHOUT_LOGITS:
         return 0.0
-    return max(_whole(setup).forward, setup.passing_logits)
+    usual, passing = _whole(setup).forward, setup.passing_logits
+    return passing if passing > usual else usual
 
 
 def evaluation_chunk(setup: Setup) -> float:
@@ -370,26 +371,26 @@ def _liger(setup: Setup, cost: Cost, matrix: float) -> Head:
 def head(setup: Setup) -> Head:
     """The head of a setup."""
     shape, tokens = setup.architecture, setup.tokens
-    cost = head_cost(shape, setup.mode, setup.head_trained)
+    cost, name = head_cost(shape, setup.mode, setup.head_trained), setup.loss
     if setup.scores or not setup.ends:
         return Head(cost, NOTHING, 0, 0, 0, 0, 0)
-    if setup.loss == "tiles":
+    if name == "tiles":
         return _tiled(setup, cost)
-    if setup.loss in _RECOMPUTED_LOSSES:
+    if name in _RECOMPUTED_LOSSES:
         return _recomputed(setup, cost)
     words = tokens * setup.scored * shape.vocab
-    if setup.loss in ("liger", "cce", "chunked_logits") or setup.loss in CHUNKED_LOSSES:
+    if name in ("liger", "cce", "chunked_logits") or name in CHUNKED_LOSSES:
         # The gradient of the output matrix, where it is trained.
         matrix = float(shape.vocab * shape.hidden * setup.mode.weight) if setup.head_trained else 0.0
         gradient = tokens * shape.hidden * 2.0
-        if setup.loss == "liger":
+        if name == "liger":
             return _liger(setup, cost, matrix)
-        chunked = CHUNKED_LOSSES.get(setup.loss)
+        chunked = CHUNKED_LOSSES.get(name)
         if chunked is not None:  # forward and backward at once; the gradients of a chunk are added to those of all
             each, matrices = at_once(setup, chunked)
             transient = each * chunk_tokens(setup, chunked) * shape.vocab
             return Head(cost, NOTHING, gradient + transient, gradient, gradient, matrices * matrix, matrix)
-        if setup.loss == "cce":  # one number per token is kept; the matrix's gradient is accumulated in a copy
+        if name == "cce":  # one number per token is kept; the matrix's gradient is accumulated in a copy
             return Head(cost, NOTHING, 8.0 * tokens, 8.0 * tokens, gradient + 8.0 * tokens, 0, 2 * matrix)
         transient = 10.0 * tokens / _UPCAST_CHUNKS * shape.vocab
         return Head(cost, NOTHING, gradient + transient, gradient, gradient + transient, 2 * matrix, 2 * matrix)

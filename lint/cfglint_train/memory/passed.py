@@ -36,7 +36,7 @@ def passed(setup: Setup) -> Passed:
     """A second embedding of each token (Gemma 3n, 4), of which every layer has a part, and shared keys and values."""
     shape = setup.architecture
     attention = shape.attention
-    width = sum([item.outputs for item in shape.linears if item.name == PER_LAYER])
+    width = _width(shape)
     if not width and (attention is None or not attention.reusing_layers):
         return _NOTHING
     weight, checkpointed = setup.mode.weight, setup.checkpointing != "none"
@@ -61,6 +61,12 @@ def passed(setup: Setup) -> Passed:
         return Passed(kept, ended, returned, 0, 0.0)
     before = shape.layers - attention.reusing_layers - 2
     return Passed(kept + handed * setup.tokens, ended, returned, before, made * setup.tokens)
+
+
+@lru_cache(maxsize=64)
+def _width(architecture: Architecture) -> int:
+    """Of the second embedding, all layers' parts together; 0 without one."""
+    return sum([item.outputs for item in architecture.linears if item.name == PER_LAYER])
 
 
 def _adapted(setup: Setup) -> float:

@@ -70,6 +70,8 @@ def read_with_job(
     """The same with the job of the setup."""
     reader = Reader(plan, unreadable)
     found = _read(reader, architecture, ends)
+    if not unreadable:
+        return found, reader
     blind = [field for field in reader.blind if field not in OF_ONE_PHASE]
     reader.missing += [field for field in blind if field not in reader.missing]
     return None if blind else found, reader
@@ -134,9 +136,7 @@ def _with_batch(reader: Reader, job: Setup, batch: Batch) -> Setup:
     """The setup of a job with such a batch."""
     architecture, mode = job.architecture, job.mode
     sequences, length, tokens, evaluation_tokens, virtual = batch
-    kernel, keys = attention_kernel(
-        reader, architecture, sequences, length, fp32=mode.weight == 4 and not mode.autocast
-    )
+    kernel, keys = attention_kernel(reader, job, sequences, length)
     several = sequences > 1 and architecture.attention is not None and architecture.attention.index_heads > 0
     if several or kernel != mode.attention or keys:
         mode = mode._replace(attention=kernel, sequence=keys, several=several)
@@ -239,8 +239,8 @@ def _setup(
         active=active,
         head_trained=tuning == "full" and not _freezes_decoder(reader) and optimizer.updates != "block" and part.ends,
         compile=flag("activations.compile"),
-        compiled_model=flag("activations.compile")
-        and (flag("activations.compiled_model") or flag("activations.compiled_loss")),
+        compiled_model=(flag("activations.compiled_model") or flag("activations.compiled_loss"))
+        and flag("activations.compile"),
         compiled_loss=flag("activations.compile") and flag("activations.compiled_loss"),
         reduce_bucket=assume("parallel.reduce_bucket", _BUCKET) if zero else 0,
         overlap=flag("parallel.overlap_comm"),

@@ -45,20 +45,20 @@ class Gaps(Frozen):
     split: Range
     fragmentation: Range
 
-    def of_step(self, others: float, most: float, total: float) -> tuple[float, float]:
-        """Lowest and expected bytes at a moment of a step that has `total` bytes of what comes and goes. `others`: the
+    def of_step(self, others: float, most: float, total: float, highest: float) -> Range:
+        """Bytes at a moment of a step that has `total` bytes of what comes and goes, at most `highest`. `others`: the
         step's highest moment without the loss; `most`: what there would be if that and the loss shared no block.
         """
         room = most - total if most > total else 0.0
-        (apart_low, apart, _), (split_low, split, _) = self.apart, self.split
-        return room * apart_low + others * split_low, room * apart + others * split
+        room_high = most - highest if most > highest else 0.0
+        (apart_low, apart, apart_high), (split_low, split, split_high) = self.apart, self.split
+        return (
+            room * apart_low + others * split_low,
+            room * apart + others * split,
+            room_high * apart_high + others * split_high,
+        )
 
-    def highest(self, others: float, most: float, total: float) -> float:
-        """Highest bytes at such a moment."""
-        room = most - total if most > total else 0.0
-        return room * self.apart[2] + others * self.split[2]
-
-    def between(self, passing: float) -> tuple[float, float, float]:
+    def between(self, passing: float) -> Range:
         """The same outside of steps, of what comes and goes."""
         low, expected, high = self.fragmentation
         return passing * low, passing * expected, passing * high

@@ -97,7 +97,12 @@ class Cost(Frozen):
 
 def peak(moments: tuple[Moment, ...], tokens: int) -> float:
     """The highest moment for `tokens` tokens, in bytes."""
-    return max([per_token * tokens + fixed for per_token, fixed in moments])
+    highest = 0.0
+    for per_token, fixed in moments:
+        size = per_token * tokens + fixed
+        if size > highest:
+            highest = size
+    return highest
 
 
 class Tape:

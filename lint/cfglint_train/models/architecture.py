@@ -195,7 +195,7 @@ class Architecture(Frozen):
 
     def __hash__(self) -> int:
         """Of few fields, because every estimate looks up what was derived for its model."""
-        return hash((self.id, self.layers, self.hidden, self.vocab, self.parameters))
+        return hash((self.id, self.layers, self.parameters))
 
     @property
     def formula(self) -> str:
