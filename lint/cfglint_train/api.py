@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Phase,
         Refused,
         RelatedPlace,
+        Room,
         RunEstimate,
         RunFit,
         Rung,
@@ -62,16 +63,16 @@ if TYPE_CHECKING:
 # The records are dataclasses in a module of their own: a lint that only prints a report does not import it.
 _RECORDS = (
     "Applied", "Budget", "CheckedFile", "Component", "Edit", "Failure", "Finding", "Fix", "Ground", "Holding", "Model",
-    "NotChecked", "Phase", "Refused", "RelatedPlace", "RunEstimate", "RunFit", "Rung", "SkippedFile", "Solution",
-    "UnsupportedFiles",
+    "NotChecked", "Phase", "Refused", "RelatedPlace", "Room", "RunEstimate", "RunFit", "Rung", "SkippedFile",
+    "Solution", "UnsupportedFiles",
 )  # fmt: skip
 
 __all__ = [
     "DEFAULTS", "Applied", "Budget", "CheckedFile", "Component", "Edit", "EstimateResult", "FactError", "Failure",
     "Finding", "FitResult", "Fix", "FixResult", "Ground", "Holding", "LintResult", "Model", "NotChecked", "OptionError",
-    "Options", "Phase", "Refused", "RelatedPlace", "RunEstimate", "RunFit", "Rung", "SettingsError", "SkippedFile",
-    "Solution", "UnsupportedFiles", "UsageError", "accept", "estimate", "fit", "fix", "ignore", "lint", "rules",
-    "settings",
+    "Options", "Phase", "Refused", "RelatedPlace", "Room", "RunEstimate", "RunFit", "Rung", "SettingsError",
+    "SkippedFile", "Solution", "UnsupportedFiles", "UsageError", "accept", "estimate", "fit", "fix", "ignore", "lint",
+    "rules", "settings",
 ]  # fmt: skip
 
 
@@ -270,8 +271,7 @@ class FitResult(_Result):
     @cached_property
     def needs_change(self) -> bool:
         """Whether some run is not expected to fit as it is."""
-        found = (ladder.judgement for ladder in self.ladders)
-        return any(one is not None and one.budget.expected > one.capacity for one in found)
+        return any(ladder.lacks_room for ladder in self.ladders)
 
     @cached_property
     def hopeless(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ masked. Only the API imports this module: `dataclasses` takes longer to import t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from cfglint_train.fitting.ladder import Ladder
 from cfglint_train.fixing.loop import Fixed
 from cfglint_train.foundation.redact import redaction
 from cfglint_train.judging.result import Result
-from cfglint_train.memory.budget import Verdict
+from cfglint_train.memory.budget import Resource, Verdict
 from cfglint_train.plan.certainty import Certainty
 from cfglint_train.project.run import Run
 from cfglint_train.reports import estimate, fit, json
@@ -224,15 +225,30 @@ class RunEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """What a run needs of its hosts or its disk, where their size is stated. Sizes are bytes."""
+
+    place: Resource
+    phase: str
+    expected: int
+    low: int
+    high: int
+    capacity: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
 class Rung:
     """One change of a run by itself. Sizes are bytes."""
 
     name: str
     settings: tuple[str, ...]
     """`micro_batch_size: 16 -> 2`, one for each setting."""
+    place: Resource
+    """Where it saves memory: on the GPU, else where room is lacking."""
     saved: int
     after: int
-    """The highest expected peak of a GPU with it."""
+    """The highest expected peak there with it."""
     slowdown: float
     """The factor on the time of a step."""
     basis: Literal["measured", "derived", "rough"]
@@ -256,6 +272,8 @@ class Solution:
     high: int
     verdict: Verdict
     slowdown: float
+    elsewhere: tuple[Room, ...] = ()
+    """The host and the disk afterwards, where they lack room before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +287,8 @@ class Holding:
     gpu: str | None
     settings: tuple[str, ...]
     """The changes with which that holds it."""
+    beside: Mapping[Resource, int]
+    """What is needed of a host and of the disk, where they lack room on the nodes that there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +304,8 @@ class RunFit:
     high: int | None
     capacity: int | None
     verdict: Verdict | None
+    elsewhere: tuple[Room, ...]
+    """Its hosts and its disk, where their size is stated."""
     rungs: tuple[Rung, ...]
     solution: Solution | None
     """None where it fits as it is, or where nothing makes it fit."""
@@ -384,12 +406,18 @@ def _run_fit(one: dict[str, Any]) -> RunFit:
     return RunFit(
         **{
             **one,
+            "elsewhere": tuple(Room(**room) for room in one["elsewhere"]),
             "rungs": tuple(Rung(**{**rung, "settings": tuple(rung["settings"])}) for rung in one["rungs"]),
-            "solution": solution and Solution(**{**solution, "settings": tuple(solution["settings"])}),
+            "solution": solution and _solution(solution),
             "holding": holding and Holding(**{**holding, "settings": tuple(holding["settings"])}),
             "assumptions": tuple(one["assumptions"]),
         }
     )
+
+
+def _solution(one: dict[str, Any]) -> Solution:
+    rooms = tuple(Room(**room) for room in one["elsewhere"])
+    return Solution(**{**one, "settings": tuple(one["settings"]), "elsewhere": rooms})
 
 
 def _phase(one: dict[str, Any]) -> Phase:

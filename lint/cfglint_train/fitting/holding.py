@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from cfglint_train.findings.verdicts import ROLLOUT, STEP, judge
-from cfglint_train.fitting import words
+from cfglint_train.fitting import places, words
 from cfglint_train.fitting.moves import SAFE, Dimension, dimensions
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.hardware import gpus
+from cfglint_train.memory.budget import Resource
 from cfglint_train.memory.rollout import pool
 from cfglint_train.plan.names import Field
 from cfglint_train.project.run import Run
@@ -33,6 +34,10 @@ class Holding(Frozen):
     """The safe changes, one for each setting; none where the run needs least as it is."""
     share: str = ""
     """The setting by which an engine takes a share of any GPU, where that leaves too little of each."""
+    beside: Mapping[Resource, int] = {}
+    """The host and the disk where they lack room on the nodes that there are, with the bytes that are expected."""
+    only_beside: bool = False
+    """The GPUs that there are have room."""
 
     @property
     def words(self) -> str:
@@ -40,13 +45,20 @@ class Holding(Frozen):
         ways = []
         if self.nodes is not None:
             ways.append(f"{self.gpus} GPUs ({self.nodes} nodes)")
-        if not self.share:
-            ways.append(f"a GPU with {gib(self.need)}" + (f" ({self.gpu})" if self.gpu else ""))
+        others = [f"{gib(size)} of {_OTHERS[place]}" for place, size in self.beside.items()]
+        if self.only_beside:
+            ways.append(" and ".join(others))
+        elif not self.share:
+            card = f"a GPU with {gib(self.need)}" + (f" ({self.gpu})" if self.gpu else "")
+            ways.append(" and ".join([card, *others]))
         elif not ways:
             return f"neither more nor larger GPUs help, as the engine takes a share of each (`{self.share}`)"
         lead = "" if self.nodes is not None else "more GPUs do not help; "
         beside = f" with {', '.join(map(_after, self.settings))}" if self.settings else ""
         return f"{lead}{', or '.join(ways)} would hold it{beside}"
+
+
+_OTHERS: Final[dict[Resource, str]] = {"host": "host memory per node", "disk": "disk"}
 
 
 def _after(setting: str) -> str:
@@ -76,26 +88,30 @@ def _holding_step(run: Run) -> Holding | None:
 
 
 def _holding(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> Holding | None:
-    least = _least(run, phases, keep)
+    gpu = judge(run, "gpu", phases)
+    has_room = phases is None and gpu is not None and not places.lacks(gpu)
+    least = ({}, gpu.budget.expected) if gpu is not None and has_room else _least(run, phases, keep)
     if least is None:
         return None
     changes, need = least
-    nodes = _nodes(run, changes, phases)
+    changed = run.changed(changes)
+    nodes = _nodes(changed, phases)
     local = run.plan.launch.gpus_per_node or 1
     settings = words.settings(run, changes) if changes else ()
     if changes and not settings:
         return None  # no file can state them
     card, share = _gpu(need), ""
-    if pool(run.changed(changes).plan, run.hardware.capacity("gpu")):
+    if pool(changed.plan, run.hardware.capacity("gpu")):
         need, card = _sharing(run, changes, phases, need)
         share = "" if card else run.spell("rollout.utilization")
-    return Holding(need, nodes, None if nodes is None else nodes * local, card, settings, share)
+    lacking = {one.place: one.budget.expected for one in places.lacking(changed)} if phases is None else {}
+    return Holding(need, nodes, None if nodes is None else nodes * local, card, settings, share, lacking, has_room)
 
 
 def _least(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> tuple[dict[Field, Any], int] | None:
     """The safe changes with which the phases need least, and how much that is."""
-    asked = () if phases == STEP else [one.name for one in run.estimate.phases if phases is None or one.name in phases]
-    every = dimensions(run, asked, keep)
+    asked = [one.name for one in run.estimate.phases if phases is None or one.name in phases]
+    every = dimensions(run, () if phases == STEP else [(name, "gpu") for name in asked], keep)
     safe = [one._replace(moves=tuple(move for move in one.moves if move.tier <= SAFE)) for one in every]
     switched: dict[Field, Any] = {}
     for one in safe:
@@ -115,14 +131,17 @@ def _need(run: Run, changes: Mapping[Field, Any], phases: Collection[str] | None
     return None if judged is None else judged.budget.expected
 
 
-def _nodes(run: Run, changes: Mapping[Field, Any], phases: Collection[str] | None) -> int | None:
-    """The smallest number of nodes on which the phases are expected to fit."""
+def _nodes(run: Run, phases: Collection[str] | None) -> int | None:
+    """The smallest number of nodes on which the phases are expected to fit; where all are asked for, everywhere."""
     capacity, too_few = run.hardware.capacity("gpu"), run.plan.launch.nodes
     if not too_few or capacity is None:
         return None
 
     def fits(nodes: int) -> bool:
-        need = _need(run, {**changes, "launch.nodes": nodes}, phases)
+        more = run.changed({"launch.nodes": nodes})
+        if phases is None:
+            return places.fits(more)
+        need = _need(more, {}, phases)
         return need is not None and need <= capacity
 
     if not fits(MOST_NODES):  # what is on every GPU anyway is too large, as where more nodes do not help

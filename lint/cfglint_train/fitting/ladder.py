@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from cfglint_train.findings.verdicts import Judgement, judge
-from cfglint_train.fitting import words
+from cfglint_train.fitting import places, words
 from cfglint_train.fitting.holding import Holding, holding_all, least
-from cfglint_train.fitting.moves import OPTIMISATION, SAFE, Dimension, Move, dimensions
+from cfglint_train.fitting.moves import OPTIMISATION, SAFE, Dimension, Move
 from cfglint_train.fitting.offload import advised
-from cfglint_train.fitting.smallest import Problem, Solution, smallest_of, together
+from cfglint_train.fitting.smallest import Problem, Solution, smallest_of, solution_of, together
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
+from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.names import Field
 from cfglint_train.project.run import Run
 
@@ -29,8 +30,10 @@ class Rung(Frozen):
     move: Move
     settings: tuple[str, ...]
     """`micro_batch_size: 16 -> 2`, one for each setting."""
+    place: Resource
+    """Where it saves memory: on the GPU, else where room is lacking."""
     after: int
-    """The highest expected peak of a GPU with it, in bytes."""
+    """The highest expected peak there with it, in bytes."""
     saved: int
     chosen: bool
     """It is part of the change that is proposed."""
@@ -46,7 +49,9 @@ class Ladder(Frozen):
 
     run: Run
     judgement: Judgement | None
-    """None where the run is not estimated."""
+    """The verdict on its GPUs; None where the run is not estimated."""
+    elsewhere: tuple[Judgement, ...] = ()
+    """The verdicts on its hosts and its disk, where their size is stated."""
     rungs: tuple[Rung, ...] = ()
     """From the cheapest on."""
     solution: Solution | None = None
@@ -60,10 +65,14 @@ class Ladder(Frozen):
     asked: Field | None = None
 
     @property
+    def lacks_room(self) -> bool:
+        """It is not expected to fit as it is."""
+        return self.judgement is not None and any(map(places.lacks, (self.judgement, *self.elsewhere)))
+
+    @property
     def is_hopeless(self) -> bool:
         """It does not fit, and no change of its files makes it."""
-        over = self.judgement is not None and self.judgement.budget.expected > self.judgement.capacity
-        return over and (self.solution is None or self.solution.after.budget.expected > self.solution.after.capacity)
+        return self.lacks_room and (self.solution is None or not self.solution.fits)
 
 
 def ladder(run: Run, keep: Collection[str] = (), goal: Goal = "throughput", most: Most | None = None) -> Ladder:
@@ -74,13 +83,15 @@ def ladder(run: Run, keep: Collection[str] = (), goal: Goal = "throughput", most
     if judgement is None:
         return Ladder(run, None)
     solution = _leanest(run, judgement, keep) if goal == "memory" else smallest_of(run, None, keep)
-    over = judgement.budget.expected > judgement.capacity
+    over = places.lacks(judgement)
+    elsewhere = tuple(one for place in places.PLACES[1:] if (one := places.judged(run, place)) is not None)
     return Ladder(
         run,
         judgement,
+        elsewhere,
         _rungs(run, judgement, keep, solution),
         solution,
-        holding_all(run, keep) if over and solution is None else None,
+        holding_all(run, keep) if solution is None and not places.fits(run) else None,
         _offload(run) if over and _is_dear(solution) and run.hardware.capacity("host") is None else None,
         largest(run, LARGEST[most]) if most is not None else None,
         LARGEST[most] if most is not None else None,
@@ -131,13 +142,27 @@ def _rungs(run: Run, before: Judgement, keep: Collection[str], solution: Solutio
         move = next((move for move in dimension.moves if picked.get(move.name) == move), None) or _telling(
             problem, dimension
         )
-        after = judge(run.changed(move.changes), "gpu", None)
+        changed = run.changed(move.changes)
         chosen = picked.get(move.name) == move
-        if after is not None and (chosen or after.budget.expected < before.budget.expected):
-            peak = after.budget.expected
-            saved = before.budget.expected - peak
-            found.append(Rung(move, words.settings(run, move.changes), peak, saved, chosen))
+        if not chosen and not places.holds_elsewhere(changed, run):
+            continue
+        relieved = _relieved(changed, (before, *places.lacking(run)))
+        if relieved is None and chosen and (gpu := judge(changed, "gpu", None)) is not None:
+            relieved = (before, gpu)
+        if relieved is not None:
+            was, peak = (one.budget.expected for one in relieved)
+            settings = words.settings(run, move.changes)
+            found.append(Rung(move, settings, relieved[0].place, peak, was - peak, chosen))
     return tuple(sorted(found, key=lambda rung: (rung.move.tier, rung.move.slowdown, -rung.saved)))
+
+
+def _relieved(after: Run, before: Iterable[Judgement]) -> tuple[Judgement, Judgement] | None:
+    """The first place where less is expected than before, with both verdicts."""
+    for one in before:
+        now = places.judged(after, one.place)
+        if now is not None and now.budget.expected < one.budget.expected:
+            return one, now
+    return None
 
 
 def _telling(problem: Problem, dimension: Dimension) -> Move:
@@ -148,24 +173,27 @@ def _telling(problem: Problem, dimension: Dimension) -> Move:
 
 
 def _leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solution | None:
-    """The safe moves that together need least memory: of each setting the one that lowers the peak most."""
+    """The safe moves that together need least memory: of each setting the one that lowers the peak most, and asks
+    neither the host nor the disk for more than there is.
+    """
     chosen: tuple[Move, ...] = ()
     lowest = before
-    for dimension in dimensions(run, (), keep):
+    for dimension in Problem(run, None, keep).dimensions:
         for move in [move for move in dimension.moves if move.tier <= SAFE]:
             tried = (*(one for one in chosen if one not in dimension.moves), move)
-            after = judge(run.changed(together(tried)), "gpu", None)
-            if after is not None and after.budget.expected < lowest.budget.expected:
+            changed = run.changed(together(tried))
+            after = judge(changed, "gpu", None)
+            lower = after is not None and after.budget.expected < lowest.budget.expected
+            if after is not None and lower and places.holds_elsewhere(changed, run):
                 lowest, chosen = after, tried
-    return Solution(run, chosen, before, lowest) if chosen else None
+    return solution_of(run, chosen, before) if chosen else None
 
 
 def largest(run: Run, field: Field) -> int:
-    """The largest value of a size with which every phase is expected to fit its GPU; 0 where 1 does not."""
+    """The largest value of a size with which every phase is expected to fit; 0 where 1 does not."""
 
     def fits(value: int) -> bool:
-        judged = judge(run.changed({field: value}), "gpu", None)
-        return judged is not None and judged.budget.expected <= judged.capacity
+        return places.fits(run.changed({field: value}))
 
     enough, too_much = 0, 1
     while too_much <= _HIGHEST and fits(too_much):

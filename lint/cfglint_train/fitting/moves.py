@@ -16,6 +16,7 @@ from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings.draft import key_changes
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.fields import by_field, named
 from cfglint_train.plan.names import Field
 from cfglint_train.project.run import Run
@@ -82,8 +83,12 @@ def fields() -> frozenset[Field]:
     return frozenset({*listed, "batch.micro", "batch.accumulation", "batch.global_", _BUDGET, _LENGTH})
 
 
-def dimensions(run: Run, over: Collection[str], keep: Collection[str] = ()) -> list[Dimension]:
-    """The settings of a run that can be changed and written. `over`: the phases that need too much; `keep`: keys and
+Lacking = Collection[tuple[str, Resource]]
+"""Phases with the place that lacks room for them."""
+
+
+def dimensions(run: Run, over: Lacking, keep: Collection[str] = ()) -> list[Dimension]:
+    """The settings of a run that can be changed and written. `over`: what needs too much, and where; `keep`: keys and
     fields that stay as they are.
     """
     found: dict[Field, list[Move]] = {}
@@ -124,7 +129,7 @@ def _tier(run: Run, kind: str, field: Field) -> int:
     return REPLACES if tier == FILLS_IN and run.stated(field) else tier
 
 
-def _listed(run: Run, over: Collection[str]) -> Iterator[tuple[Field, Move]]:
+def _listed(run: Run, over: Lacking) -> Iterator[tuple[Field, Move]]:
     """The moves of the table that apply to a run."""
     for row in table()["moves"]:
         field = named(row["field"])
@@ -143,9 +148,11 @@ def _listed(run: Run, over: Collection[str]) -> Iterator[tuple[Field, Move]]:
                     break
 
 
-def _applies(run: Run, row: Mapping[str, Any], field: Field, over: Collection[str]) -> bool:
+def _applies(run: Run, row: Mapping[str, Any], field: Field, over: Lacking) -> bool:
     value = run.plan.get(field)
-    if row.get("phase", "") not in ("", *over):
+    if "phase" in row and all(phase != row["phase"] for phase, _ in over):
+        return False
+    if "relieves" in row and all(place not in row["relieves"] for _, place in over):
         return False
     if row.get("host") and run.hardware.capacity("host") is None:
         return False  # whether the host holds it is not known

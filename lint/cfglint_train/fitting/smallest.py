@@ -9,19 +9,17 @@ from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings.draft import edited
 from cfglint_train.findings.finding import Applicability, Fix
 from cfglint_train.findings.verdicts import ROLLOUT, STEP, Judgement, judge
-from cfglint_train.fitting import words
+from cfglint_train.fitting import places, words
 from cfglint_train.fitting.moves import FILLS_IN, OPTIMISATION, REPLACES, SAFE, Move, dimensions
 from cfglint_train.fitting.search import Chosen, cheapest
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.budget import Budget, Phase, Resource
 from cfglint_train.plan.names import Field
 from cfglint_train.project.run import Run
 
 Places = Mapping[tuple[str, Resource], float]
 """(phase, place) -> the bytes that it may take."""
-
-_PLACES: Final[tuple[Resource, ...]] = ("gpu", "host")
 
 
 class Problem:
@@ -37,7 +35,7 @@ class Problem:
         self.phases = phases
         self.surely = surely
         self.room = _room(run, phases)
-        over = {phase.name for phase in run.estimate.phases if not self._holds(phase)}
+        over = {(phase.name, place) for phase in run.estimate.phases for place in self._lacking(phase)}
         self.dimensions = dimensions(run, over, keep)
         self._estimated: dict[frozenset[tuple[Field, Any]], tuple[Phase, ...]] = {}
 
@@ -49,7 +47,7 @@ class Problem:
             self._estimated[key] = self.run.changed(changes).estimate.phases
         phases = self._estimated[key]
         needed = {name for name, place in self.room if place == "gpu"}
-        return needed <= {phase.name for phase in phases} and all(self._holds(phase) for phase in phases)
+        return needed <= {phase.name for phase in phases} and not any(map(self._lacking, phases))
 
     def writable(self, chosen: Chosen) -> bool:
         """Whether the run's files can state a combination. One that makes a comment false is shown, and not written."""
@@ -59,32 +57,35 @@ class Problem:
             return False
         return True
 
-    def _holds(self, phase: Phase) -> bool:
-        for place in _PLACES:
-            budget: Budget | None = getattr(phase, place)
-            if budget is None:
-                if (phase.name, place) in self.room:
-                    return False
-                continue
-            room = self.room.get((phase.name, place), self.run.hardware.capacity(place))
-            need = budget.high if self.surely and place == "gpu" and phase.name in STEP else budget.expected
-            if room is not None and need > room:
-                return False
-        return True
+    def _lacking(self, phase: Phase) -> list[Resource]:
+        """The places that lack room for a phase."""
+        return [place for place in places.PLACES if not self._holds(phase, place)]
+
+    def _holds(self, phase: Phase, place: Resource) -> bool:
+        budget: Budget | None = getattr(phase, place)
+        if budget is None:
+            return (phase.name, place) not in self.room
+        room = self.room.get((phase.name, place), self.run.hardware.capacity(place))
+        need = budget.high if self.surely and place == "gpu" and phase.name in STEP else budget.expected
+        return room is None or need <= room
 
 
 def _room(run: Run, phases: Collection[str] | None) -> Places:
-    """What each phase may take: the capacity, where it is asked for or fits now; a phase that is not asked for and does
-    not fit anyway may take anything. The rollout is asked for with the step.
+    """What each phase may take: the capacity, where it is asked for or fits now; what is not asked for and does not fit
+    anyway may take what it takes now on the host and the disk, and anything on the GPU. The rollout is asked for with
+    the step.
     """
     room: dict[tuple[str, Resource], float] = {}
+    counted = places.phases(run)
     for phase in run.estimate.phases:
-        for place in _PLACES:
+        for place in places.PLACES:
             budget: Budget | None = getattr(phase, place)
             capacity = run.hardware.capacity(place)
-            if budget is not None and capacity is not None:
-                asked = phases is None or (place == "gpu" and phase.name in (*phases, ROLLOUT))
-                room[phase.name, place] = capacity if asked or budget.expected <= capacity else inf
+            if budget is None or capacity is None:
+                continue
+            asked = phase.name in counted if phases is None else place == "gpu" and phase.name in (*phases, ROLLOUT)
+            now = inf if place == "gpu" else budget.expected
+            room[phase.name, place] = capacity if asked or budget.expected <= capacity else now
     return room
 
 
@@ -100,6 +101,13 @@ class Solution(Frozen):
     moves: tuple[Move, ...]
     before: Judgement
     after: Judgement
+    elsewhere: tuple[tuple[Judgement, Judgement], ...] = ()
+    """The host and the disk before and after, where they are asked for and lack room before."""
+
+    @property
+    def fits(self) -> bool:
+        """Every place that is asked for is expected to have room afterwards."""
+        return not any(places.lacks(one) for one in (self.after, *(after for _, after in self.elsewhere)))
 
     @property
     def changes(self) -> dict[Field, Any]:
@@ -118,7 +126,7 @@ class Solution(Frozen):
     def applicability(self) -> Applicability:
         """safe: loss, data and resuming stay, and the run cannot work as it is or nothing stated is replaced."""
         tier = max(move.tier for move in self.moves)
-        if self.before.budget.expected <= self.before.capacity:
+        if not places.lacks(self.before) and not self.elsewhere:
             return "safe" if tier == FILLS_IN and self.slowdown <= 1 else "unsafe"
         return "safe" if tier <= SAFE else "unsafe"
 
@@ -128,9 +136,15 @@ class Solution(Frozen):
         return words.settings(self.run, self.changes)
 
     @property
+    def drops(self) -> tuple[str, ...]:
+        """`180 -> 58.5 GiB` of the GPU, and `host: 600 -> 200 GiB` of each other place that lacks room before."""
+        beside = (f"{before.place}: {words.drop(before, after)}" for before, after in self.elsewhere)
+        return (words.drop(self.before, self.after), *beside)
+
+    @property
     def fix(self) -> Fix:
         """All of it as one fix. Where it only switches something on, a length that is an upper limit may be assumed."""
-        message = f"{', '.join(self.settings)} ({words.drop(self.before.budget.expected, self.after.budget.expected)})"
+        message = f"{', '.join(self.settings)} ({', '.join(self.drops)})"
         lost = dict.fromkeys(move.gives_up for move in self.moves if move.tier > SAFE)
         if lost:
             message += f"; gives up: {', '.join(lost)}"
@@ -153,7 +167,7 @@ def _smallest(run: Run) -> Solution | None:
 
 
 def smallest_of(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> Solution | None:
-    """The same for some phases (None: all, and the host's memory too), with some keys and fields left as they are."""
+    """The same for some phases (None: all, and the host and the disk, too); `keep`: keys and fields that stay."""
     before = judge(run, "gpu", phases)
     if before is None:
         return None
@@ -178,5 +192,17 @@ def solved(problem: Problem, before: Judgement, highest: int = OPTIMISATION) -> 
     moves = tuple(move for move in chosen or () if move is not None)
     if not moves:
         return None
-    after = judge(problem.run.changed(together(moves)), "gpu", problem.phases)
-    return None if after is None else Solution(problem.run, moves, before, after)
+    return solution_of(problem.run, moves, before, problem.phases)
+
+
+def solution_of(
+    run: Run, moves: tuple[Move, ...], before: Judgement, phases: Collection[str] | None = None
+) -> Solution | None:
+    """What some moves make of a run; `before` is the verdict on its GPUs."""
+    changed = run.changed(together(moves))
+    after = judge(changed, "gpu", phases)
+    if after is None:
+        return None
+    lacking = places.lacking(run) if phases is None else ()
+    pairs = tuple((one, found) for one in lacking if (found := places.judged(changed, one.place)) is not None)
+    return Solution(run, moves, before, after, pairs)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import MISSING, Append, CannotEdit, Change, Delete, Rename, Set
 from cfglint_train.findings.draft import by_lens
+from cfglint_train.findings.verdicts import Judgement
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.lens import Config, spelled
@@ -57,9 +58,9 @@ def shown(value: Any) -> str:
     return str(getattr(value, "text", value))  # Python source has its text
 
 
-def drop(before: int, after: int) -> str:
-    """`92.1 -> 61.4 GiB`, of bytes."""
-    return f"{gib(before).removesuffix(' GiB')} -> {gib(after)}"
+def drop(before: Judgement, after: Judgement) -> str:
+    """`92.1 -> 61.4 GiB`, of what is expected."""
+    return f"{gib(before.budget.expected).removesuffix(' GiB')} -> {gib(after.budget.expected)}"
 
 
 def percent(slowdown: float) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cfglint_train.findings.verdicts import Judgement
 from cfglint_train.fitting import words
 from cfglint_train.fitting.holding import Holding
 from cfglint_train.fitting.ladder import Ladder, Rung
 from cfglint_train.fitting.smallest import Solution
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.memory.budget import Resource
 from cfglint_train.project.other_releases import RELEASE
 from cfglint_train.project.unchecked import unchecked
 from cfglint_train.reports import estimate
@@ -35,13 +37,7 @@ def _lines(ladder: Ladder) -> Iterator[str]:
         why = f"{found.why}; {found.remedy}" if found is not None else "no phase could be estimated"
         yield f"  memory not checked: {why}"
         return
-    budget = judgement.budget
-    verdict = judgement.verdict
-    interval = f"{budget.low / 2**30:.1f} to {budget.high / 2**30:.1f}"
-    yield (
-        f"  {judgement.phase.name}: {gib(budget.expected)} expected ({interval}), {gib(judgement.capacity)} available: "
-        f"{verdict}"
-    )
+    yield from map(_verdict, (judgement, *ladder.elsewhere))
     assumed = estimate.assumed(ladder.run)
     yield from (f"  assumes {note}" for note in estimate.notes(assumed))
     if ladder.rungs:
@@ -55,7 +51,7 @@ def _lines(ladder: Ladder) -> Iterator[str]:
         # As for --fix: what a measured change does is the same at each release at which the run does not fit.
         guessed = any(not one.fact.startswith(RELEASE) for one in assumed)
         yield from _solution(solution, guessed)
-    elif budget.expected <= judgement.capacity:
+    elif not ladder.lacks_room:
         yield "  no change needed"
     else:
         yield "  no change of these files makes it fit"
@@ -69,6 +65,17 @@ def _lines(ladder: Ladder) -> Iterator[str]:
         yield f"  largest {key} that fits, everything else as it is: {largest}"
 
 
+def _verdict(judgement: Judgement) -> str:
+    """`backward: 180 GiB expected (145.1 to 215.9), 79.1 GiB available: does not fit`, with the place if no GPU."""
+    budget = judgement.budget
+    where = "" if judgement.place == "gpu" else f" ({judgement.place})"
+    interval = f"{budget.low / 2**30:.1f} to {budget.high / 2**30:.1f}"
+    return (
+        f"  {judgement.phase.name}{where}: {gib(budget.expected)} expected ({interval}), "
+        f"{gib(judgement.capacity)} available: {judgement.verdict}"
+    )
+
+
 def _rung(rung: Rung, width: int) -> str:
     mark = "*" if rung.chosen else " "
     unsafe = " " if rung.safe else "!"
@@ -76,8 +83,11 @@ def _rung(rung: Rung, width: int) -> str:
     lost = "" if rung.move.gives_up == "nothing" else f"; {rung.move.gives_up}"
     return (
         f"  {mark}{unsafe} {setting:<{width}}  -{gib(rung.saved):>10} ={gib(rung.after):>10}  "
-        f"{words.percent(rung.move.slowdown)} ({rung.move.basis}){lost}"
+        f"{_WHERE[rung.place]}{words.percent(rung.move.slowdown)} ({rung.move.basis}){lost}"
     )
+
+
+_WHERE: Final[dict[Resource, str]] = {"gpu": "", "host": "of the host, ", "disk": "of the disk, "}
 
 
 def _solution(solution: Solution, assumed: bool) -> Iterator[str]:
@@ -85,9 +95,9 @@ def _solution(solution: Solution, assumed: bool) -> Iterator[str]:
     yield f"  smallest change that fits ({safe}):"
     for setting in solution.settings:
         yield f"    {setting}"
-    sizes = words.drop(solution.before.budget.expected, solution.after.budget.expected)
-    outcome = solution.after.verdict
-    yield f"  {sizes}, {outcome}, {words.percent(solution.slowdown)}"
+    outcomes = (solution.after.verdict, *(after.verdict for _, after in solution.elsewhere))
+    reached = (f"{drop}, {outcome}" for drop, outcome in zip(solution.drops, outcomes))
+    yield f"  {', '.join(reached)}, {words.percent(solution.slowdown)}"
 
 
 def as_json(ladders: Sequence[Ladder]) -> Iterator[str]:
@@ -111,6 +121,7 @@ def _run(ladder: Ladder) -> dict[str, Any]:
         "high": None if judgement is None else judgement.budget.high,
         "capacity": None if judgement is None else judgement.capacity,
         "verdict": None if judgement is None else judgement.verdict,
+        "elsewhere": [_verdict_record(one) for one in ladder.elsewhere],
         "rungs": [_rung_record(rung) for rung in ladder.rungs],
         "solution": None if ladder.solution is None else _solution_record(ladder.solution),
         "holding": None if ladder.holding is None else _holding_record(ladder.holding),
@@ -120,10 +131,23 @@ def _run(ladder: Ladder) -> dict[str, Any]:
     }
 
 
+def _verdict_record(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "place": judgement.place,
+        "phase": judgement.phase.name,
+        "expected": judgement.budget.expected,
+        "low": judgement.budget.low,
+        "high": judgement.budget.high,
+        "capacity": judgement.capacity,
+        "verdict": judgement.verdict,
+    }
+
+
 def _rung_record(rung: Rung) -> dict[str, Any]:
     return {
         "name": rung.move.name,
         "settings": [plain(setting) for setting in rung.settings],
+        "place": rung.place,
         "saved": rung.saved,
         "after": rung.after,
         "slowdown": round(rung.move.slowdown, 3),
@@ -144,9 +168,10 @@ def _solution_record(solution: Solution) -> dict[str, Any]:
         "high": solution.after.budget.high,
         "verdict": solution.after.verdict,
         "slowdown": round(solution.slowdown, 3),
+        "elsewhere": [_verdict_record(after) for _, after in solution.elsewhere],
     }
 
 
 def _holding_record(holding: Holding) -> dict[str, Any]:
     record: dict[str, Any] = {name: getattr(holding, name) for name in ("need", "nodes", "gpus", "gpu")}
-    return {**record, "settings": list(holding.settings)}
+    return {**record, "settings": list(holding.settings), "beside": dict(holding.beside)}

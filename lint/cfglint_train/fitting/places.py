@@ -1,0 +1,47 @@
+"""Whether a run has room: on its GPUs, on its hosts and on its disk, each where its size is stated or assumed."""
+
+from __future__ import annotations
+
+from cfglint_train.findings.verdicts import Judgement, judge
+from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.budget import Resource
+from cfglint_train.project.run import Run
+
+PLACES: Final[tuple[Resource, ...]] = ("gpu", "host", "disk")
+
+
+def phases(run: Run) -> tuple[str, ...]:
+    """The phases that a run goes through: it finds no checkpoint of its own unless it is asked to resume."""
+    checkpoint = run.plan.checkpoint
+    latest = checkpoint.resume_latest and run.stated("checkpoint.resume_latest")
+    resumes = latest or checkpoint.load_path is not None
+    return tuple(phase.name for phase in run.estimate.phases if phase.name != "resume" or resumes)
+
+
+def judged(run: Run, place: Resource) -> Judgement | None:
+    """The verdict on the worst phase at a place; None where its size is unknown or nothing could be estimated."""
+    if run.hardware.capacity(place) is None:
+        return None
+    return judge(run, place, None if place == "gpu" else phases(run))
+
+
+def lacks(judgement: Judgement) -> bool:
+    """Whether more is expected than there is."""
+    return judgement.budget.expected > judgement.capacity
+
+
+def lacking(run: Run) -> tuple[Judgement, ...]:
+    """The host and the disk, where they are expected to lack room."""
+    return tuple(one for place in PLACES[1:] if (one := judged(run, place)) is not None and lacks(one))
+
+
+def fits(run: Run) -> bool:
+    """Whether every phase is expected to fit its GPU, and the host and the disk where they are stated."""
+    gpu = judged(run, "gpu")
+    return gpu is not None and not lacks(gpu) and not lacking(run)
+
+
+def holds_elsewhere(after: Run, before: Run) -> bool:
+    """Whether the host and the disk have room for a changed run, or it takes no more of them than before."""
+    was = {one.place: one.budget.expected for one in lacking(before)}
+    return all(one.budget.expected <= was.get(one.place, 0) for one in lacking(after))

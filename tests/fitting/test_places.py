@@ -1,0 +1,101 @@
+"""`cfglint fit` where the host or the disk is stated: their verdicts count as the GPU's does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cfglint_train import api
+from cfglint_train.reports import fit as report
+from tests.support.corpus import REPOSITORY
+
+Z3 = json.loads((REPOSITORY / "fixtures" / "fit" / "z3.json").read_text())
+OFFLOADED = {**Z3, "zero_optimization": {**Z3["zero_optimization"], "offload_optimizer": {"device": "cpu"}}}
+FULL = """\
+# cfglint: axolotl=0.18.0 nodes=1 gpus-per-node=8 gpu=H100
+base_model: meta-llama/Llama-3.1-8B
+datasets: [{path: x.jsonl, type: alpaca}]
+output_dir: out
+bf16: true
+sequence_len: 4096
+sample_packing: true
+pad_to_sequence_len: true
+gradient_checkpointing: true
+micro_batch_size: 1
+gradient_accumulation_steps: 4
+deepspeed: z3.json
+num_epochs: 8
+save_total_limit: 4
+save_steps: 100
+optimizer: adamw_torch_fused
+"""
+
+
+def fitted(config: object = Z3, text: str = FULL, **arguments: object) -> tuple[api.RunFit, api.FitResult]:
+    goal = arguments.pop("goal", "throughput")
+    options = api.Options(isolated=True, **arguments)  # type: ignore[arg-type]
+    result = api.fit("run.yaml", options, {"run.yaml": text, "z3.json": json.dumps(config)}, goal=goal)  # type: ignore[arg-type]
+    return result.runs[0], result
+
+
+def test_a_host_that_is_too_small_is_no_fit() -> None:
+    """Each of 8 ranks reads files of 5 GB at once: 37 GiB, whatever the run's files say."""
+    run, result = fitted(host_memory="24GiB")
+    assert run.verdict == "fits"
+    assert [(one.place, one.phase, one.verdict) for one in run.elsewhere] == [("host", "load", "does not fit")]
+    assert result.needs_change
+    assert result.hopeless == ("run.yaml",)
+    assert run.holding is not None
+    assert run.holding.beside == {"host": run.elsewhere[0].expected}
+    lines = "\n".join(report.text(result.ladders))
+    assert "load (host): 37.3 GiB expected" in lines
+    assert "no change needed" not in lines
+    assert "more GPUs do not help; 37.3 GiB of host memory per node would hold it\n" in lines
+
+
+@pytest.mark.parametrize("size", [None, "64GiB"])
+def test_a_host_that_is_unknown_or_large_enough_needs_no_change(size: str | None) -> None:
+    run, result = fitted(host_memory=size)
+    assert not result.needs_change
+    assert run.solution is None
+    assert len(run.elsewhere) == (size is not None)
+
+
+def test_the_disk_counts_too() -> None:
+    """8.03 B x 14 B of weights and states, 5 times, in 100 GB; the 2 B of the weights alone have room."""
+    run, _ = fitted(disk="100GB")
+    assert [(one.place, one.verdict) for one in run.elsewhere] == [("disk", "does not fit")]
+    assert run.solution is not None
+    assert (run.solution.settings, run.solution.applicability) == (("save_only_model: true",), "unsafe")
+    assert [one.verdict for one in run.solution.elsewhere] == ["fits"]
+
+
+def test_what_fills_the_host_goes_back_where_the_gpu_has_room() -> None:
+    run, _ = fitted(OFFLOADED, host_memory="64GiB")
+    assert run.solution is not None
+    assert run.solution.settings == ("zero_optimization.offload_optimizer.device: cpu -> none",)
+    assert run.solution.applicability == "safe"
+    assert run.solution.expected > (run.expected or 0)
+    [rung] = [rung for rung in run.rungs if rung.chosen]
+    assert rung.place == "host"
+    unknown, _ = fitted(OFFLOADED)
+    assert not [rung for rung in unknown.rungs if rung.place != "gpu"]
+
+
+@pytest.mark.parametrize("goal", ["throughput", "memory"])
+@pytest.mark.parametrize(("size", "offered"), [("64GiB", False), ("1TiB", True)])
+def test_nothing_moves_to_a_host_without_room(goal: str, size: str, offered: bool) -> None:
+    """On a card of 24 GB the states of 8.03 B parameters do not fit; the host of 64 GiB does not hold them, either."""
+    run, result = fitted(host_memory=size, gpu="RTX 4090", goal=goal)
+    assert bool([rung for rung in run.rungs if "offload_optimizer" in rung.settings[0]]) is offered
+    for one in result.ladders:
+        if one.solution is not None and goal == "throughput":
+            assert one.solution.fits
+
+
+def test_a_fix_of_the_step_adds_nothing_to_a_host_that_lacks_room() -> None:
+    """The host lacks room already (loading): the states of the optimizer do not follow."""
+    options = api.Options(isolated=True, gpu="RTX 4090", host_memory="24GiB", select=("MEM001",))
+    [found] = api.lint("run.yaml", options, {"run.yaml": FULL, "z3.json": json.dumps(Z3)}).findings
+    assert found.fix is None or "offload_optimizer" not in found.fix.message
