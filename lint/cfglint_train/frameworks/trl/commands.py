@@ -12,18 +12,14 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import Found
 from cfglint_train.frameworks.hf_trainer.options import options, parser
 from cfglint_train.frameworks.trl.clues import ANY, FOREIGN, OWN, TRAINERS
-from cfglint_train.frameworks.trl.settings import mostly_known
+from cfglint_train.frameworks.trl.settings import COMMANDS, mostly_known
 
 _NAMED: Final = "|".join((*TRAINERS, "reward_modeling"))
 _SCRIPT: Final = re.compile(rf"(?:.*/)?scripts/(?!dpo_online\.)(?:{_NAMED})(?:_\w+)?\.py|trl\.scripts\.(?:{_NAMED})")
 """TRL's scripts by the name of their trainer (`sft_vlm.py`); `dpo_online.py` is the OnlineDPOTrainer's, which has other
 settings.
 """
-_COMMANDS: Final = ("sft", "dpo", "grpo", "kto", "rloo", "reward")
-"""What `trl` trains by a command of its own, at some release (trl 0.9.2 to 1.16.0 commands/cli.py, cli.py, cli/). ORPO
-and CPO have scripts alone.
-"""
-_NO_TRAINING: Final = ("chat", "env", "vllm-serve")
+_NO_TRAINING: Final = ("chat", "env", "skills", "vllm-serve")
 _UNRULED: Final = ("distillation",)
 """Commands whose trainers no rule covers."""
 
@@ -57,7 +53,7 @@ def commands(document: Document) -> list[Found]:
 def _starts(one: Invocation) -> bool:
     """Whether an invocation starts a trainer of TRL."""
     if one.program == "trl":
-        return _command(one) in _COMMANDS
+        return _command(one) in COMMANDS
     return _SCRIPT.fullmatch(one.program) is not None
 
 
@@ -69,9 +65,12 @@ def _command(one: Invocation) -> str:
 def _unread(one: Invocation) -> str:
     """Why a command of `trl` is not read; empty where it is, and where it trains nothing."""
     command = _command(one)
-    if command in ("", *_COMMANDS, *_NO_TRAINING) or not command[0].isalpha():
+    if command in ("", *COMMANDS, *_NO_TRAINING) or not command[0].isalpha():
         return ""
-    return f"no rule covers `trl {command}`" if command in _UNRULED else f"`trl` has no command `{command}`"
+    if command in _UNRULED:
+        return f"no rule covers `trl {command}`"
+    script = f"; start TRL's `examples/scripts/{command}.py`" if command in TRAINERS else ""
+    return f"no release of `trl` has the command `{command}`{script}"
 
 
 def read_as_keys(document: Document) -> None:

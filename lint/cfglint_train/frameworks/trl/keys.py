@@ -10,11 +10,11 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
-from cfglint_train.frameworks.keys import Handed, Keys, Launched, words_of
+from cfglint_train.frameworks.keys import Handed, Keys, Launched, Outdated, words_of
 from cfglint_train.frameworks.keys_in_use import Told, Use
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY
-from cfglint_train.frameworks.trl.settings import COMMAND, by_keys, context_of, trainer_of, ways
+from cfglint_train.frameworks.trl.settings import COMMAND, COMMANDS, by_keys, context_of, trainer_of, ways
 
 _EVERY: Final = Context(entry=ANY)
 
@@ -111,6 +111,18 @@ class TrlKeys(ArgumentKeys):
     def context(self, config: Config) -> Context:
         """The trainer that is started, or that the keys show."""
         return context_of(config)
+
+    def outdated(self, config: Config) -> Outdated | None:
+        """A command that the stated release of TRL does not have yet."""
+        if config.vocabulary is not None or not config.releases.stated("trl"):
+            return None
+        started = [one.removeprefix("trl ") for one in ways(config) if COMMAND.match(one)]
+        since = max((COMMANDS[one] for one in started if one in COMMANDS), key=release_key, default="")
+        if not since or release_key(since) <= release_key(config.release):
+            return None
+        command = next(one for one in started if COMMANDS.get(one) == since)
+        why = f"TRL {config.release} has no command `trl {command}`: it comes with {since}"
+        return Outdated(why, config.top(), "error")
 
     def effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
         """What the parser and the command make of a key that they do not know."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import load
@@ -36,6 +36,12 @@ def origin_of(config: Config, *keys: str) -> Origin:
     return granted(config, (keys[0],))
 
 
+COMMANDS: Final[Mapping[str, str]] = {
+    "sft": "0.8.1", "dpo": "0.8.1", "kto": "0.11.0", "grpo": "0.14.0", "rloo": "0.22.0", "reward": "0.24.0",
+}  # fmt: skip
+"""What `trl` trains by a command of its own -> its first release with that (trl 0.8.1 to 1.16.0 commands/cli.py,
+cli.py, cli/). ORPO and CPO have scripts alone.
+"""
 COMMAND: Final = re.compile(r"trl \w+")
 """TRL's own command."""
 _OWN_SCRIPT: Final = re.compile(r"(?:.*/)?trl/(?:commands/)?scripts/\w+\.py|trl\.scripts\.\w+")
