@@ -320,6 +320,10 @@ class Document:
         """What the value at `route` rests on where the text gives it only by default; empty where it is certain."""
         return ""
 
+    def spelling(self, route: Route) -> Route:
+        """A route as the text spells it: a call may have another name for a setting than the tree."""
+        return route
+
     def value(self, route: Route = ()) -> Any:
         """The plain value at `route` as the document's reader types it; MISSING where nothing is there.
 

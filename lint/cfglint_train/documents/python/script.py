@@ -102,6 +102,12 @@ class PythonScript(Document):
         node = self.node(route)
         return "" if node is None else self._doubts(self, node)
 
+    def spelling(self, route: Route) -> Route:
+        """As in the base class."""
+        above = self.node(route[:-1])
+        part = above.parts.get(str(route[-1])) if isinstance(above, Record) else None
+        return route if part is None or not part.name else (*route[:-1], part.name)
+
     def span(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias) -> Span:
         """The bytes of a syntax node (enclosing parentheses are not part of it)."""
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset

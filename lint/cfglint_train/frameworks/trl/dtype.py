@@ -64,12 +64,7 @@ def _is_handed_on(config: Config) -> bool:
 def _key_in(config: Config) -> tuple[Route, ...]:
     if _is_handed_on(config):
         return (("model_init_kwargs", _spelled(config)),)
-    if config.document.syntax != "python":
-        return ((dtype_key(config),),)
-    from cfglint_train.frameworks.trl.script import Settings  # most files are recipes
-
-    node = config.node()
-    return ((node.parts["dtype"].name if isinstance(node, Settings) and "dtype" in node.parts else "dtype",),)
+    return (config.document.spelling((*config.root, dtype_key(config)))[len(config.root) :],)
 
 
 DTYPE: Final = Custom({"model.dtype": names("dtype", "torch_dtype")}, _read, _write, terms=_key_in)
