@@ -264,7 +264,6 @@ def test_targets_of_an_adapter_as_peft_gets_them(written, targets):
         ("orpo", "no release of `trl` has the command `orpo`; start TRL's `examples/scripts/orpo.py`"),
         ("cpo", "no release of `trl` has the command `cpo`; start TRL's `examples/scripts/cpo.py`"),
         ("distillation", "no rule covers `trl distillation`"),
-        ("gkd", "no release of `trl` has the command `gkd`"),
         ("chat", None),
         ("vllm-serve", None),
     ],

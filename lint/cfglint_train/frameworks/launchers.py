@@ -116,8 +116,8 @@ def _by_name(invocation: Invocation) -> dict[str, Entry]:
 
 
 def _sharding(document: ShellDocument, around: list[Invocation]) -> Value | None:
-    """The option of `accelerate launch` that shards the model in a way that is not read, or that it refuses beside
-    another one: the value is None.
+    """The option of `accelerate launch` that shards the model in a way that is not read, that names a file which may
+    and cannot be determined, or that it refuses beside another one: the value is None.
     """
     for one in around:
         if one.program != "accelerate launch":
@@ -130,7 +130,7 @@ def _sharding(document: ShellDocument, around: list[Invocation]) -> Value | None
             note = f"accelerate refuses `{second.name}` beside `{first.name}`"
             return Value(None, Origin("explicit", Place(document, second.span), note, second.name or ""))
         for name, entry in given.items():
-            if name in uses:
+            if name in uses or (name == "config_file" and is_open(entry.value)):
                 return Value(None, Origin("explicit", Place(document, entry.span), key=entry.name or ""))
     return None
 

@@ -45,3 +45,6 @@ TRAINERS: Final = ("sft", "dpo", "grpo", "kto", "rloo", "reward", "orpo", "cpo")
 
 ANY: Final = "any"
 """The entry point of a recipe whose trainer is not known: what any of them takes."""
+
+LAUNCHER_FILES: Final = ("accelerate_config", "config_file")
+"""What `trl` hands on to the launcher as its file, by a path or by the name of one that TRL ships."""

@@ -9,7 +9,7 @@ from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Found, Reference
 from cfglint_train.frameworks.lens import Config, Override
-from cfglint_train.frameworks.trl.clues import FOREIGN, OWN, STRONG, TRAINS
+from cfglint_train.frameworks.trl.clues import FOREIGN, LAUNCHER_FILES, OWN, STRONG, TRAINS
 
 
 def recognise(document: Document) -> list[Found]:
@@ -53,7 +53,7 @@ def references(config: Config) -> tuple[Reference, ...]:
     counts above what the launcher's file has of its own.
     """
     found: list[Reference] = []
-    for key in _FILES:
+    for key in LAUNCHER_FILES:
         launched = config.get(key)
         if isinstance(launched, str):
             found.append(Reference("accelerate", (key,), launched, _over(config)))
@@ -63,8 +63,7 @@ def references(config: Config) -> tuple[Reference, ...]:
     return tuple(found)
 
 
-# What `trl` hands on to the launcher: its file, by a path or by the name of one that TRL ships, and what counts above.
-_FILES: Final = ("accelerate_config", "config_file")
+# What `trl` hands on to the launcher beside its file, and what counts above that.
 _OPTIONS: Final = ("num_processes", "num_machines", "mixed_precision", "use_deepspeed", "use_fsdp", "zero_stage")
 
 

@@ -6,18 +6,31 @@ Sources: transformers 4.57.1 and 5.8.0 (`modeling_utils.py`, `trainer.py`); acce
 
 from __future__ import annotations
 
+from cfglint_train.documents.document import Unknown
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp
 from cfglint_train.frameworks.hf_trainer.infer import infer_mixed_precision, infer_plain_strategy, infer_states
+from cfglint_train.frameworks.trl.clues import LAUNCHER_FILES
 from cfglint_train.frameworks.trl.dtype import dtype_key, dtype_of
 from cfglint_train.frameworks.trl.settings import before, trainer_of
 from cfglint_train.plan.choices import FSDP
+from cfglint_train.plan.origin import Origin
 
 
 def infer_placement(job: Job, stated: bool) -> None:
     """The strategy, and mixed precision. `stated`: the settings say whether there is any."""
     infer_mixed_precision(job, stated=stated)
+    _infer_unread_launcher(job)
     infer_plain_strategy(job)
+
+
+def _infer_unread_launcher(job: Job) -> None:
+    """Nothing is known of what shards the model where the file that `trl` gives its launcher cannot be determined."""
+    config = job.main
+    key = next((key for key in LAUNCHER_FILES if isinstance(config.get(key), Unknown)), None)
+    if key is not None and job.reading.origin("parallel.strategy") is None:
+        note = f"how `{key}` shards the model cannot be determined"
+        job.reading.put("parallel.strategy", None, Origin("explicit", config.origin(key).place, note, key))
 
 
 def infer_weights(job: Job) -> None:
