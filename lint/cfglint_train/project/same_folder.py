@@ -58,7 +58,12 @@ class SameFolder:
         self.configs_in = configs_in
         self._launches: dict[tuple[str, str, str], tuple[_Launch, ...]] = {}
 
-    def earlier(self, main: Config, repository: RepositoryIndex) -> Iterator[Earlier]:
+    def earlier(self, main: Config, repository: RepositoryIndex) -> tuple[Earlier, ...]:
+        """The launches before those of a configuration that write into its folder, each once."""
+        found = {(one.place.document.path, one.place.span): one for one in self._earlier(main, repository)}
+        return tuple(found.values())
+
+    def _earlier(self, main: Config, repository: RepositoryIndex) -> Iterator[Earlier]:
         """The launches before those of a configuration that write into its folder, with other settings.
 
         Only launches of one script count that are run in any case: two scripts, and the branches of a condition, are

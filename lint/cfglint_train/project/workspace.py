@@ -364,7 +364,7 @@ class Workspace:
             from cfglint_train.project.same_folder import SameFolder
 
             self._same_folder = SameFolder(self.scripts, self.configs_in)
-        return tuple(self._same_folder.earlier(main, self.repositories.index(main.document.path)))
+        return self._same_folder.earlier(main, self.repositories.index(main.document.path))
 
     def _companions(
         self, main: Config, launcher: LauncherGiven | None

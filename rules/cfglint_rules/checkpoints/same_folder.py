@@ -75,8 +75,10 @@ def check(run: Run) -> Iterator[Report]:
     script = basename(place.document.path)
     if before[0].is_turn:
         who, related = f"each iteration of the loop in {script}", "started here, in a loop"
-    else:
+    elif (count := sum(one.place.document is place.document for one in before)) == 1:
         who, related = f"{script} starts another run before this one, and each", "the previous run"
+    else:
+        who, related = f"{script} starts {count} runs before this one, and each", "a previous run"
     key = run.spell(field)
     yield Report(
         f"{who} writes to {run.plan.get(field)} (`{key}`): {outcome}",
