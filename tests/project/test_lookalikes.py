@@ -68,6 +68,7 @@ def test_no_clue_begins_in_two_ways():
         while (without := re.sub(r"\([^()]*\)", "", outside)) != outside:
             outside = without
         assert "|" not in outside, clue
+        assert re.search(r"\(\?[a-zA-Z-]", clue) is None, clue  # its flags would let it begin with other letters
 
 
 def test_no_file_of_another_kind_looks_like_a_tool():
