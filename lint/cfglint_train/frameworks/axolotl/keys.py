@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from cfglint_schemas.status import Context, is_loaded
@@ -10,9 +11,10 @@ from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.frameworks.axolotl.settings import CCE_PLUGIN, LIGER_PLUGIN, is_sharegpt
 from cfglint_train.frameworks.doubt import Doubt
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
-from cfglint_train.frameworks.keys import Keys, Rewrite
+from cfglint_train.frameworks.keys import Keys, Launched, Rewrite
 from cfglint_train.frameworks.lens import Config
 
+_COMMAND: Final = re.compile(r"axolotl (?:train|preprocess)\b|axolotl\.cli\.")
 _LOSSES: Final = ("liger_fused_linear_cross_entropy", "liger_cross_entropy", "chunked_cross_entropy")
 
 # accelerate 1.15.0 utils/dataclasses.py (FullyShardedDataParallelPlugin): what each option of `fsdp` is under FSDP2.
@@ -69,6 +71,19 @@ class AxolotlKeys(Keys):
             return Context(plugins=(), settings=settings)
         listed = isinstance(plugins, list) and all(isinstance(name, str) for name in plugins)
         return Context(plugins=tuple(plugins) if listed else None, settings=settings)
+
+    def launched(self, config: Config, route: Route) -> Launched | None:
+        """An option beside the file, where axolotl's own commands alone start it."""
+        started = config.commands()
+        if not started or any(_COMMAND.match(one) is None for one in started):
+            return None
+        return Launched(None, route, there=0)
+
+    def launched_effect(self, effect: str, config: Config, release: str) -> str:
+        """`axolotl train` refuses it by itself or by its launcher (0.6.0 to 0.21.0 `cli/main.py`), where its module
+        lays it over the file (`fire`).
+        """
+        return "error" if all(one.startswith("axolotl ") for one in config.commands()) else effect
 
     def routes(self, name: str) -> tuple[Route, ...]:
         """Keys of `fsdp_config` are there with or without their prefix."""

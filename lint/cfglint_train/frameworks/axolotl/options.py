@@ -20,10 +20,41 @@ _PLAIN: Final = {"true": True, "yes": True, "false": False, "no": False, "null":
 def trailing(config: Config, words: list[str]) -> dict[Route, Any]:
     """The settings that options make, by route. What is behind `--` is the launcher's."""
     found: dict[Route, Any] = {}
-    for route, text in _options(config, words[: words.index("--")] if "--" in words else words):
+    own = words[: words.index("--")] if "--" in words else words
+    for route, text in _options(config, own):
         if config.has(route[0]) or not config.get("strict"):
             found[route] = _coerced(text, config.get(*route)) if isinstance(text, str) else text
     return found
+
+
+def _slips(config: Config, words: list[str], name: str) -> bool:
+    """Whether an option that is no setting is meant to be one: what else axolotl does not know is its launcher's
+    (`ignore_unknown_options` since 0.11), and without a launcher it is left out.
+    """
+    from cfglint_schemas.matches import closest  # few launches have such an option
+
+    if "." in name or name in _OTHERS or name.startswith(("fsdp_", "deepspeed_", "main_process_")):
+        return False
+    if any(after == "python" for word, after in zip(words, words[1:]) if word == "--launcher"):
+        return False
+    known = vocabulary.load("axolotl")
+    return any(_is_near(name, one.route) for one in closest(known, (name,), config.release)[:1])
+
+
+def _is_near(name: str, route: Route) -> bool:
+    """Whether a name differs from that of a setting by a letter or two."""
+    from difflib import SequenceMatcher
+
+    return len(route) == 1 and SequenceMatcher(None, name, str(route[0])).ratio() >= _SLIP
+
+
+_SLIP: Final = 0.85
+"""A margin: `learning_rte` is 0.96 of `learning_rate`, accelerate's `use_deepspeed` 0.82 of `deepspeed`."""
+_OTHERS: Final = frozenset((
+    "accelerate", "cloud", "debug", "debug_num_examples", "debug_text_only", "iterable", "launcher", "module",
+    "prompter", "shard", "sweep",
+))  # fmt: skip
+"""Options of `axolotl train` that are no settings (0.21.0 `cli/main.py`, `cli/args.py`)."""
 
 
 def _options(config: Config, words: list[str]) -> Iterator[tuple[Route, str | bool]]:
@@ -45,6 +76,8 @@ def _options(config: Config, words: list[str]) -> Iterator[tuple[Route, str | bo
             route = (route[0].removeprefix("no_"), *route[1:])
             if _kinds(config, route)[:1] == ["bool"]:
                 yield route, False
+        elif _slips(config, words, ".".join(map(str, route))):
+            yield route, text if sign else following
 
 
 def _kinds(config: Config, route: Route) -> list[str]:

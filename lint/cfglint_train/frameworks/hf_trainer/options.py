@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 
 from cfglint_schemas.fact import Fact
-from cfglint_schemas.status import Context
+from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.shell.options import Options
 from cfglint_train.foundation.typed import Any, Final
@@ -65,10 +65,25 @@ class Parser:
         return value if isinstance(value, (bool, int, float)) else text
 
     def negated(self, option: str) -> str | None:
-        """The switch that an option without a value turns off; None for other options."""
+        """The switch that an option without a value turns off; None for other options: only of a switch that is on by
+        default the parser has a `--no_NAME`.
+        """
         name = option.replace("-", "_")
         switch = name.removeprefix("no_")
-        return switch if name != switch and self.fact(name) is None and "bool" in self.kinds(switch) else None
+        if name == switch or self.fact(name) is not None or "bool" not in self.kinds(switch):
+            return None
+        return switch if self._may_be_on(switch) else None
+
+    def _may_be_on(self, switch: str) -> bool:
+        """Whether a switch is on by default at some release, as far as that is known."""
+        fact, known = self.fact(switch), load(self.vocabulary)
+        assert fact is not None
+        try:
+            return any(
+                fact.default(release) is True for release in known.releases if fact.status(release).kind == PRESENT
+            )
+        except KeyError:
+            return True
 
 
 @cache

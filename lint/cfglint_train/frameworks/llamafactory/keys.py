@@ -8,8 +8,9 @@ from cfglint_schemas.status import Context
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
-from cfglint_train.frameworks.keys import Keys
+from cfglint_train.frameworks.keys import Keys, Launched
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.registry import of_program
 
 # Training arguments that are declared as text and turned into a member of an enumeration, which refuses other words
 # (transformers 4.41 to 5.23 training_args.py, __post_init__).
@@ -72,6 +73,15 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
             settings=settings if isinstance(settings, dict) else None,
             releases={} if transformers is None else {"transformers": transformers},
         )
+
+    def launched(self, config: Config, route: Route) -> Launched | None:
+        """A word behind the file, which is read as a setting of it (0.9.3 to 0.9.5 `hparams/parser.py`, read_args;
+        older releases refuse any); what is below a mapping is merged with it.
+        """
+        started = config.commands()
+        if not started or any(of_program(one.partition(" ")[0]) is None for one in started):
+            return None
+        return Launched(self.context(config).entry, route, there=0)
 
     def routes(self, name: str) -> tuple[Route, ...]:
         """Keys of `fsdp_config` are there with or without their prefix."""
