@@ -9,6 +9,8 @@ from textwrap import dedent
 import pytest
 
 from cfglint_train.project.pins.search import Settled, pins_of
+from cfglint_train.project.requirements import Requirements
+from cfglint_train.project.roots import Roots
 
 
 def written(folder: Path, **files: str) -> None:
@@ -130,6 +132,92 @@ def test_lock_files_settle_what_the_others_allow(tmp_path: Path, name: str) -> N
         tmp_path, **{name: lock, "pyproject.toml": '[project]\ndependencies = ["torch>=2.4", "transformers>=4.45"]\n'}
     )
     assert told(tmp_path) == {"torch": f"==2.6.0 ({name}:12)", "transformers": f"==4.52.4 ({name}:23)"}
+
+
+ENVIRONMENTS = {
+    "pixi.lock": """\
+        version: 6
+        environments:
+          default:
+            packages:
+              linux-64:
+              - conda: https://conda.anaconda.org/conda-forge/linux-64/pytorch-2.6.0-cuda126_py312_200.conda
+              - pypi: https://files.pythonhosted.org/packages/a/transformers-4.52.4-py3-none-any.whl
+        packages:
+        - conda: https://conda.anaconda.org/conda-forge/osx-arm64/pytorch-2.2.2-cpu_py312.conda
+        - pypi: https://files.pythonhosted.org/packages/a/transformers-4.52.4-py3-none-any.whl
+          name: transformers
+          version: 4.52.4
+        """,
+    "conda-lock.yml": """\
+        version: 1
+        package:
+        - name: pytorch
+          version: 2.2.2
+          manager: conda
+          platform: osx-arm64
+        - name: pytorch
+          version: 2.6.0
+          manager: conda
+          platform: linux-64
+        - name: transformers
+          version: 4.52.4
+          manager: pip
+          platform: linux-64
+        """,
+    "Pipfile.lock": '{"default": {"torch": {"version": "==2.6.0+cu124"},\n"transformers": {"version": "==4.52.4"}}}',
+    "Pipfile": '[packages]\ntorch = "==2.6.0"\ntransformers = {version = "==4.52.4", extras = ["torch"]}\n',
+    "pixi.toml": '[dependencies]\npytorch = "==2.6.0"\n[pypi-dependencies]\ntransformers = "==4.52.4"\n',
+    "pyproject.toml": """\
+        [tool.pixi.dependencies]
+        pytorch = "2.6.0"
+        [tool.pixi.pypi-dependencies]
+        transformers = "==4.52.4"
+        """,
+    "requirements.lock": "-e file:.\ntorch==2.6.0\n    # via x\ntransformers==4.52.4\n",
+    "setup.cfg": """\
+        [options]
+        install_requires =
+            torch==2.6.0
+            # the newest
+            transformers==4.52.4
+        [tool:pytest]
+        x =
+            torch==1.0.0
+        """,
+}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_environments_of_other_tools(tmp_path: Path, name: str) -> None:
+    """What other systems install does not count, nor does a section about something else."""
+    written(tmp_path, **{name: ENVIRONMENTS[name]})
+    found = Requirements(Roots()).around(str(tmp_path / "train.yaml"))
+    assert {package: str(one.constraint) for package, one in found.items()} == {
+        "torch": "==2.6.0",
+        "transformers": "==4.52.4",
+    }
+
+
+FORKED = {
+    "pixi.lock": """\
+        version: 6
+        packages:
+        - pypi: git+https://github.com/lab/ax?rev=moe#4f1d2c3
+          name: axolotl
+          version: 0.9.2
+        """,
+    "Pipfile": '[packages]\naxolotl = {git = "https://github.com/lab/ax.git", ref = "moe"}\n',
+    "pixi.toml": '[feature.train.pypi-dependencies]\naxolotl = { git = "https://github.com/lab/ax", branch = "moe" }\n',
+}
+
+
+@pytest.mark.parametrize("name", FORKED)
+def test_forks_in_environments_of_other_tools(tmp_path: Path, name: str) -> None:
+    written(tmp_path, **{name: FORKED[name]})
+    fork = pins_of(str(tmp_path), [name])["axolotl"].fork
+    assert fork is not None
+    assert fork.fork == "github.com/lab/ax@moe"
 
 
 def test_poetry_writes_its_markers_as_one_text(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # `project/pins` imported.
 _BEGINNINGS: Final = (
     "requirement", "reqs.", "req.", "constraints", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pylock.",
-    "environment", "conda", "env.y", "dockerfile", "containerfile", "docker", "setup.py",
+    "environment", "conda", "env.y", "dockerfile", "containerfile", "docker", "setup.py", "setup.cfg",
+    "pixi.", "pipfile",
 )  # fmt: skip
 _ENDINGS: Final = ("requirements.txt", "requirements.in", "requirement.txt", ".dockerfile")
 _SIGNS: Final = (b"git+", b"git clone", b"/tree/")

@@ -11,7 +11,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Constraint, public
 from cfglint_train.frameworks.registry import packages, spellings
-from cfglint_train.project.pins import requirement
+from cfglint_train.project.pins import environments, requirement
 from cfglint_train.project.pins.requirement import PACKAGES, Requirement
 
 COPIED: Final = -1
@@ -43,7 +43,7 @@ class Pin(Frozen):
 def read(path: str, load: Read) -> Iterator[Pin]:
     """The pins of a requirement file, by the kind that its name implies. Nothing for a file of another kind."""
     name = os.path.basename(path).lower()
-    if name.endswith((".txt", ".in")):
+    if name.endswith((".txt", ".in")) or (name.endswith(".lock") and name.startswith("requirements")):
         yield from _requirements(path, load, set())
         return
     text = load(path)
@@ -51,6 +51,10 @@ def read(path: str, load: Read) -> Iterator[Pin]:
         return
     if name == "pyproject.toml":
         yield from _pyproject(path, text)
+        if "[tool.pixi." in text:
+            yield from _environment(path, text, environments.manifest, REQUIRED)
+    elif name in _ENVIRONMENTS:
+        yield from _environment(path, text, *_ENVIRONMENTS[name])
     elif name == "setup.py":
         from cfglint_train.project.pins.setup_py import asked
 
@@ -62,6 +66,24 @@ def read(path: str, load: Read) -> Iterator[Pin]:
         yield from _conda(path, text)
     else:
         yield from _dockerfile(path, text)
+
+
+_ENVIRONMENTS: Final[Mapping[str, tuple[Callable[[str], Iterator[environments.Found]], int]]] = {
+    "pixi.lock": (environments.items, LOCKED),
+    "conda-lock.yml": (environments.items, LOCKED),
+    "conda-lock.yaml": (environments.items, LOCKED),
+    "pipfile.lock": (environments.pipfile_lock, LOCKED),
+    "pixi.toml": (environments.manifest, REQUIRED),
+    "pipfile": (environments.manifest, REQUIRED),
+    "setup.cfg": (environments.setup_cfg, REQUIRED),
+}
+
+
+def _environment(
+    path: str, text: str, reader: Callable[[str], Iterator[environments.Found]], weight: int
+) -> Iterator[Pin]:
+    for one in reader(text):
+        yield from _pinned(one.requirement, path, one.line, OPTIONAL if one.optional else weight)
 
 
 # A file in which none of the names occurs is not looked at any closer.

@@ -17,7 +17,7 @@ from cfglint_train.project.roots import Roots
 _NAME: Final = re.compile(
     r"(?:.*requirements?.*|reqs?|constraints.*)\.(?:txt|in)|pyproject\.toml|(?:uv|poetry|pdm)\.lock|pylock(?:\..+)?\.toml"
     r"|(?:environment|conda|env)\b.*\.ya?ml|(?:dockerfile|containerfile)(?:\..*)?|.*\.dockerfile"
-    r"|setup\.py",
+    r"|setup\.(?:py|cfg)|pixi\.(?:toml|lock)|pipfile(?:\.lock)?|requirements.*\.lock",
     re.IGNORECASE,
 )
 _README: Final = re.compile(r"readme.*\.md", re.IGNORECASE)
