@@ -13,6 +13,7 @@ import pytest
 
 from cfglint_rules import registry
 from cfglint_train.foundation.regular_files import MAX_BYTES
+from cfglint_train.front.commands.check import _parsed, _switch
 from cfglint_train.front.commands.check_defaults import DEFAULTS
 from cfglint_train.front.commands.check_flags import check_parser
 from cfglint_train.version import VERSION
@@ -871,6 +872,18 @@ def test_what_no_flag_says_is_what_the_parser_says():
     """A call with files alone never makes the parser."""
     stated = vars(check_parser().parse_args(["a.yaml", "b"]))
     assert stated == {**DEFAULTS, "paths": ["a.yaml", "b"]}
+
+
+@pytest.mark.parametrize("name", [name for name, default in DEFAULTS.items() if default is False])
+@pytest.mark.parametrize("paths", [[], ["a.yaml", "fix"]], ids=["no file", "files"])
+def test_what_is_off_by_default_is_a_switch(name, paths):
+    arguments = [f"--{name.replace('_', '-')}", "--force-exclude", *paths]
+    assert vars(_parsed(arguments)) == vars(check_parser().parse_args(arguments))
+
+
+@pytest.mark.parametrize("argument", ["--", "-", "--fix_only", "--no_such", "-q", "--jobs", "--unsafe-fixes"])
+def test_what_is_no_switch_is_left_to_the_parser(argument):
+    assert _switch(argument) == ""
 
 
 def test_a_companion_that_no_run_names_is_no_run(here):

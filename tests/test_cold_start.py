@@ -46,6 +46,14 @@ def imported(path: list[str], folder: Path, *arguments: str) -> tuple[int, set[s
     return code, set(modules)
 
 
+@pytest.mark.parametrize("arguments", [("check", "--force-exclude"), ("check", "--force-exclude", "--fix")])
+def test_what_a_hook_runs_imports_no_parser_of_arguments(path, tmp_path, arguments):
+    (tmp_path / "config.yaml").write_text(REMOTE_CODE)
+    code, modules = imported(path, tmp_path, *arguments, "config.yaml")
+    assert code == 0
+    assert sorted(modules & {"argparse", "gettext", "locale"}) == []
+
+
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [

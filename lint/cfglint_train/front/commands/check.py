@@ -197,8 +197,20 @@ def _exit_code(result: Result, options: Any, settings: Settings) -> int:
 
 
 def _parsed(argv: list[str]) -> Any:
-    if not any(argument.startswith("-") for argument in argv):
-        return SimpleNamespace(**DEFAULTS, paths=argv)
+    """The options. Switches and then files are all that a hook gives, for which argparse is not imported."""
+    options, paths = {**DEFAULTS}, [*argv]
+    while paths and (name := _switch(paths[0])):
+        options[name] = True
+        del paths[0]
+    if not any(path.startswith("-") for path in paths):
+        return SimpleNamespace(**options, paths=paths)
     from cfglint_train.front.commands.check_flags import check_parser
 
     return check_parser().parse_args(argv)
+
+
+def _switch(argument: str) -> str:
+    """The option that an argument switches on: one that is off by default. Empty for any other argument."""
+    name = argument[2:].replace("-", "_")
+    is_switch = argument == f"--{name.replace('_', '-')}" and DEFAULTS.get(name) is False
+    return name if is_switch else ""
