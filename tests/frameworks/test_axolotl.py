@@ -434,3 +434,18 @@ def test_a_quantised_model_is_read_onto_every_gpu_under_fsdp(keys, device):
 def test_transformers_reads_ahead_of_its_quantiser(release, ahead):
     main = config({**MINIMAL, "adapter": "qlora", "load_in_4bit": True}, axolotl="0.15.0", transformers=release)
     assert plan_of(main).method.reads_ahead is ahead
+
+
+@pytest.mark.parametrize(
+    ("release", "keys", "batch"),
+    [
+        ("0.7.1", {"sample_packing": True}, 8),
+        ("0.8.0", {"sample_packing": True}, 2),
+        ("0.8.0", {"sample_packing": True, "eval_sample_packing": False}, 8),
+        ("0.8.0", {"sample_packing": True, "rl": "dpo"}, 8),
+        ("0.8.0", {}, 8),
+    ],
+)
+def test_packs_of_an_evaluation_are_as_large_as_in_training(release, keys, batch):
+    main = config({**MINIMAL, "micro_batch_size": 2, "eval_batch_size": 8, **keys}, axolotl=release)
+    assert plan_of(main).batch.eval_micro == batch

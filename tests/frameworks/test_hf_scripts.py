@@ -190,6 +190,23 @@ def test_the_loss_is_the_models_own_unless_the_script_replaces_it(
     assert run.plan.activations.fused_loss == loss
 
 
+@pytest.mark.parametrize(
+    ("release", "arguments", "fused"),
+    [
+        ("5.15.0", ", use_liger_kernel=True", True),
+        ("5.14.0", ", use_liger_kernel=True", None),
+        ("5.15.0", "", None),
+    ],
+)
+def test_ligers_loss_skips_the_logits_of_an_evaluation(
+    tmp_path: Path, release: str, arguments: str, fused: bool | None
+) -> None:
+    text = f"{IMPORTS}Trainer(model={CAUSAL}, args=TrainingArguments('out'{arguments}))\n"
+    (tmp_path / "train.py").write_text(text)
+    (run,) = runs_in(tmp_path, transformers=release)
+    assert run.plan.activations.fused_evaluation is fused
+
+
 @pytest.mark.parametrize(("release", "attention"), [("4.31.0", "eager"), ("4.40.0", "sdpa")])
 def test_what_models_attended_with(tmp_path: Path, release: str, attention: str) -> None:
     (tmp_path / "train.py").write_text(f"{IMPORTS}Trainer(model={CAUSAL}, args=TrainingArguments('out'))\n")

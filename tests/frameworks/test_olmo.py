@@ -240,6 +240,12 @@ def test_pins_are_the_releases_that_are_allowed():
         ({"evaluators": []}, "eval.enabled", False),
         ({"evaluators": [{"label": "a", "device_eval_batch_size": 99}]}, "batch.eval_micro", 99),
         ({"evaluators": [{"label": "a", "device_eval_batch_size": "9"}, 4]}, "batch.eval_micro", 16),
+        (
+            {"evaluators": [{"label": "a"}, {"label": "b", "type": "downstream", "device_eval_batch_size": 99}]},
+            "batch.eval_micro",
+            16,
+        ),
+        ({"evaluators": [{"label": "piqa", "type": "downstream"}]}, "batch.eval_micro", None),
         ({"wandb": {"log_interval": 20}}, "logging.metrics_interval", 20),
         ({"wandb": {}, "optimizer__metrics_log_interval": 10}, "logging.metrics_interval", 10),
         ({"wandb": {"log_interval": 20}, "optimizer__metrics_log_interval": 10}, "logging.metrics_interval", 20),

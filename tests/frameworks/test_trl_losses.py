@@ -55,3 +55,13 @@ def test_logits_of_a_trainer_at_a_release(row: dict[str, Any], tmp_path: Path) -
     assert found.backward == pytest.approx(row["backward"], abs=0.1)
     # Entropies of 128 tokens at a time are in the rows, and nothing of 4,096 tokens.
     assert max(found.forward, held.passing_logits or 0) == pytest.approx(row["forward"], abs=1.1)
+
+
+@pytest.mark.parametrize(("release", "fused"), [("0.28.0", None), ("0.29.0", True)])
+def test_sft_skips_the_logits_of_an_evaluation_with_ligers_loss(
+    release: str, fused: bool | None, tmp_path: Path
+) -> None:
+    (tmp_path / "sft.yaml").write_text(f"{RECIPE}{KEYS['sft']}\nuse_liger_kernel: true\n")
+    (tmp_path / "run.sh").write_text("trl sft --config sft.yaml\n")
+    (run,) = runs_in(tmp_path, trl=release)
+    assert run.plan.activations.fused_evaluation is fused

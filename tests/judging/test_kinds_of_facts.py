@@ -21,6 +21,7 @@ fsdp_config:
   transformer_layer_cls_to_wrap: LlamaDecoderLayer
 """
 ADAPTER = "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
+EVALUATED = f"{ADAPTER}val_set_size: 0.05\neval_steps: 100\neval_batch_size: 64\n"
 EIGHT = " gpu=H100-80GB nodes=1 gpus-per-node=8"
 NODE = " gpu=A100-40GB nodes=1 gpus-per-node=8"
 FORKED = "axolotl @ git+https://github.com/acme/axolotl@abc\n"
@@ -150,6 +151,14 @@ CASES = (
         one(micro=4, packing="false"),
         "MEM001",
         one(micro=1, packing="false", facts=" gpu=A100-40GB nodes=1 gpus-per-node=1"),
+    ),
+    Case(
+        "sequence.eval_length",
+        "MEM011",
+        one(length=2048, micro=1, more=EVALUATED, release="axolotl=0.7.1"),
+        one(length=2048, micro=1, more=f"{EVALUATED}eval_sample_packing: false\n", release="axolotl=0.7.1"),
+        "MEM001",
+        one(micro=64, more=f"{EVALUATED}eval_sample_packing: false\n", release="axolotl=0.7.1"),
     ),
     Case(
         "parallel.strategy",

@@ -70,6 +70,14 @@ def test_an_evaluation_by_tiles_makes_no_logits() -> None:
     assert logits.evaluation_bytes(made) == 0
 
 
+def test_an_evaluation_with_ligers_loss_has_logits_unless_it_skips_them() -> None:
+    made, _ = head(activations__fused_loss="liger", batch__eval_micro=8)
+    assert logits.evaluation_bytes(made) == 10
+    skipping, found = head(activations__fused_loss="liger", activations__fused_evaluation=True, batch__eval_micro=8)
+    assert logits.evaluation_bytes(skipping) == 0
+    assert found.forward < logits.evaluation_chunk(skipping) < 10 * found.forward
+
+
 def test_the_formula_counts_tokens_with_logits() -> None:
     found = estimate(
         plan(activations__fused_loss="rows", activations__scored_tokens=512, sequence__length=1024, batch__micro=8),

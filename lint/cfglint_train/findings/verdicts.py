@@ -15,6 +15,7 @@ from cfglint_train.project.run import Run
 
 STEP: Final = ("forward", "backward", "optimizer step")
 """The phases of a training step."""
+EVALUATION: Final = "eval"
 ROLLOUT: Final = "rollout"
 """It takes turns with the training step, on the same GPUs, and no rule looks at it by itself."""
 
@@ -110,8 +111,10 @@ def _holds_with_one_long(judgement: Judgement) -> bool:
     """
     run = judgement.run
     plan = run.plan
-    length, samples = plan.sequence.length, plan.batch.micro
-    apart = plan.sequence.packing and not run.framework.fills_packs and not plan.batch.tokens_per_gpu
+    length, samples, packs = plan.sequence.length, plan.batch.micro, plan.sequence.packing
+    if judgement.phase.name == EVALUATION:
+        samples, packs = plan.batch.eval_micro, packs and plan.sequence.eval_packing is not False
+    apart = packs and not run.framework.fills_packs and not plan.batch.tokens_per_gpu
     if not apart or length is None or samples is None or samples < 2 or length <= SHORT:
         return True
     mean = (length + (samples - 1) * SHORT) // samples

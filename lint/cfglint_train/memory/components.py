@@ -181,6 +181,8 @@ LOGITS: Final = Component(
     "{scored} tokens x vocabulary {vocab} x {passing_logits} B; {loss_words}",
     "{evaluation_tokens} tokens x vocabulary {vocab} x {evaluation_loss} B; loss not fused",
     "{tokens} tokens x vocabulary {vocab} x 2 B; outputs that the caller keeps",
+    "{evaluation_tokens} tokens x width {hidden} x 2 B"
+    " + {evaluation_chunk} tokens of a chunk x vocabulary {vocab} x 2 B; {loss_words}",
     # Liger, Cut Cross-Entropy, output matrix and loss in chunks
     "{tokens} tokens x width {hidden} x 2 B + {chunk} tokens of a chunk x vocabulary {vocab} x 2 B"
     " + vocabulary {vocab} x width {hidden} x {head_bytes} B; {loss_words}",

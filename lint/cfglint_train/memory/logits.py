@@ -248,18 +248,27 @@ def evaluation_bytes(setup: Setup) -> float:
 
     Cut Cross-Entropy makes none in evaluation either (ml-cross-entropy, PatchOptions.use_lce: `train_only` is off by
     default), nor do Liger's chunked losses, which trl and axolotl call in evaluation, too (trl 0.24.0,
-    dpo_trainer.py get_batch_loss_metrics). Liger's fused cross-entropy does: it skips logits while the model trains
-    (liger-kernel 0.8.5, model/llama.py).
+    dpo_trainer.py get_batch_loss_metrics). Liger's fused cross-entropy does, unless the trainer asks for less: it skips
+    logits while the model trains (liger-kernel 0.8.5, model/llama.py).
     """
-    if setup.loss in _WITHOUT_LOGITS:
+    if setup.loss in _WITHOUT_LOGITS or _is_fused(setup):
         return 0.0
     usual, passing = _whole(setup).forward, setup.passing_logits
     return passing if passing > usual else usual
 
 
+def _is_fused(setup: Setup) -> bool:
+    return setup.loss == "liger" and setup.fused_evaluation
+
+
 def evaluation_chunk(setup: Setup) -> float:
-    """Bytes of one chunk of an evaluation's loss that goes from chunk to chunk: it makes gradients there, too."""
+    """Bytes of one chunk of an evaluation's loss that goes from chunk to chunk: it makes gradients there, too, Liger's
+    fused one that of the input only.
+    """
     chunked = CHUNKED_LOSSES.get(setup.loss)
+    if _is_fused(setup):
+        passing, cast = _liger_chunk(setup, setup.evaluation_tokens or 0)
+        return passing + 2 * cast
     if chunked is None:
         return 0.0
     shape = setup.architecture
@@ -356,16 +365,22 @@ def _liger(setup: Setup, cost: Cost, matrix: float) -> Head:
     chunk, which become their gradient in place, the gradient of the input, and that of the matrix, to which each chunk
     is added in place. Autocast casts the transposed fp32 matrix for each chunk anew.
     """
-    shape, tokens = setup.architecture, setup.tokens
-    element = 2 if setup.mode.autocast else setup.mode.weight
-    words = float(element * min(tokens, chunk_of(tokens, shape.hidden, shape.vocab)) * shape.vocab)
-    gradient = float(tokens * shape.hidden * setup.residual)
-    cast = 2.0 * shape.vocab * shape.hidden if setup.mode.autocast and setup.mode.weight == 4 else 0.0
+    passing, cast = _liger_chunk(setup, setup.tokens)
+    gradient = float(setup.tokens * setup.architecture.hidden * setup.residual)
     # The head's input is not kept. `cost` has it, as the forward pass does. A second copy of the matrix is cached until
     # that ends.
     cost = cost._replace(fixed_saved=0.0)
     held = 0.0 if setup.head_trained else gradient
-    return Head(cost, NOTHING, gradient + words, 0.0, held, matrix + 2 * cast, matrix)
+    return Head(cost, NOTHING, passing, 0.0, held, matrix + 2 * cast, matrix)
+
+
+def _liger_chunk(setup: Setup, tokens: int) -> tuple[float, float]:
+    """Bytes of the gradient of the input and of the logits of a chunk, and those of a cast of the output matrix."""
+    shape = setup.architecture
+    element = 2 if setup.mode.autocast else setup.mode.weight
+    words = float(element * min(tokens, chunk_of(tokens, shape.hidden, shape.vocab)) * shape.vocab)
+    cast = 2.0 * shape.vocab * shape.hidden if setup.mode.autocast and setup.mode.weight == 4 else 0.0
+    return float(tokens * shape.hidden * setup.residual) + words, cast
 
 
 def head(setup: Setup) -> Head:

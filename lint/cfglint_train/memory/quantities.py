@@ -272,6 +272,9 @@ _COMPUTED: Final[dict[str, Callable[[Quantities], Any]]] = {
     "loss_backward": _loss_backward,
     "loss_forward": _loss_forward,
     "normed": _normed,
+    "evaluation_chunk": lambda of: chunk_of(
+        of.setup.evaluation_tokens or 1, of.setup.architecture.hidden, of.setup.architecture.vocab
+    ),
     "evaluation_loss": lambda of: evaluation_bytes(of.setup),
     "chunked": lambda of: chunk_tokens(of.setup, _chunked(of)),
     "chunked_each": lambda of: at_once(of.setup, _chunked(of))[0],

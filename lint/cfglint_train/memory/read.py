@@ -229,6 +229,7 @@ def _setup(
         loss=assume("activations.fused_loss", "none"),
         keeps_logits=flag("activations.keeps_outputs"),
         passing_logits=number("activations.passing_logits"),
+        fused_evaluation=flag("activations.fused_evaluation"),
         scores=stage in SCORING_STAGES,
         trains_tower=_trains_tower(reader, tuning),
         recomputes_tower=checkpointing != "none" if tower is None else tower,

@@ -86,6 +86,8 @@ class Setup(Frozen):
     sequences: int
     accumulation: int
     evaluation_tokens: int | None
+    fused_evaluation: bool
+    """Liger's loss makes no whole logits in an evaluation."""
     mode: Mode
     residual: int
     """Bytes of an element of the residual stream."""

@@ -230,6 +230,8 @@ class SequenceLength(Frozen):
     packing: bool | None = None
     padding: Padding | None = None
     eval_length: int | None = None
+    eval_packing: bool | None = None
+    """Samples of an evaluation are packed; None: as in training."""
     dataset_length: int | None = None
     """The length that the data was prepared with, where the two must agree."""
     block_mask: bool | None = None
@@ -267,6 +269,8 @@ class Activations(Frozen):
     """The caller keeps the logits alive during the backward pass."""
     passing_logits: int | None = None
     """Bytes per token and word of logits beside the loss's: of a reference model, or ignored by a reward model."""
+    fused_evaluation: bool | None = None
+    """Liger's fused loss makes no whole logits in an evaluation, either; None: it does."""
     scored_tokens: int | None = None
     """Tokens of a sequence that have logits, where those are not all."""
 

@@ -52,6 +52,7 @@ def _each(run: Run) -> Iterator[Assumption]:
         others = tuple(end for end in _others(field, value.value) if _is_enough(run, field, end))
         yield Assumption(field, value.value, value.origin.note, others)
     yield from _length(run)
+    yield from _evaluation_length(run)
     yield from _files(run)
     if run.main.doubt is not None:
         note = f"the installed {run.framework.title} behaves like its releases, but {run.main.doubt}"
@@ -113,7 +114,8 @@ def _length(run: Run) -> Iterator[Assumption]:
     """A length that no sample need have: without packing and padding to the maximum it is only the most."""
     plan = run.plan
     length, field = plan.sequence.length, named("sequence.length")
-    filled = plan.sequence.padding != "longest" or (plan.sequence.packing and run.framework.fills_packs)
+    padded = plan.sequence.padding in ("max_length", "none")
+    filled = padded or (plan.sequence.packing and run.framework.fills_packs)
     if length is None or length <= 1 or filled:
         return
     if plan.sequence.dataset_length:
@@ -121,6 +123,16 @@ def _length(run: Run) -> Iterator[Assumption]:
     key = run.spell(field)
     note = f"every sequence has the full `{key}` of {length:,} tokens; set `{key}` to the length of your longest sample"
     yield Assumption(field, length, note, (_shortest(length),))
+
+
+def _evaluation_length(run: Run) -> Iterator[Assumption]:
+    """The same of an evaluation whose samples are not packed, where those of the training are."""
+    plan = run.plan
+    length = plan.sequence.eval_length or plan.sequence.length
+    if not length or length <= 1 or not plan.sequence.packing or plan.sequence.eval_packing is not False:
+        return
+    note = f"a sample of the evaluation has the full {length:,} tokens (`{run.spell('sequence.eval_packing')}` is off)"
+    yield Assumption("sequence.eval_length", length, note, (_shortest(length),))
 
 
 def _shortest(length: int) -> int:
@@ -192,6 +204,7 @@ KINDEST: Final[Mapping[str, tuple[str, ...]]] = {
         "launch.nodes",
         "launch.gpus_per_node",
         "sequence.length",
+        "sequence.eval_length",
         "batch.micro",
         "parallel.strategy",
         "method.quantized_experts",

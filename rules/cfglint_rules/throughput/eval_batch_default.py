@@ -2,8 +2,7 @@
 
 ## What it does
 Fires where evaluation is on, its batch size is the framework's default (8 for the Hugging Face Trainer), and that
-is larger than the training micro batch. A warning where the evaluation then does not fit the GPU or is tight, else
-information.
+is larger than the training micro batch. That it does not fit is MEM011.
 
 ## Why is this bad?
 The evaluation forward pass materialises full logits: 8 sequences of 8,192 tokens over a vocabulary of 152,064 are
@@ -28,11 +27,11 @@ transformers 5.8.0 `training_args.py` (per_device_eval_batch_size defaults to 8)
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import judge
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.verdicts import EVALUATION, judge
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.project.run import Run
@@ -40,7 +39,7 @@ from cfglint_train.project.run import Run
 RULE: Final = Rule(
     "PRF002",
     "eval-batch-default",
-    "warning",
+    "info",
     fix="safe",
     needs={"eval.enabled": (True,)},
     reads=("eval.enabled", "batch.eval_micro", "batch.micro"),
@@ -48,37 +47,26 @@ RULE: Final = Rule(
     estimates=("gpu",),
 )
 
-_FIELD: Final = "batch.eval_micro"
-# An evaluation batch as large as the training batch costs nothing, whatever the hardware and the samples are.
-_HARMLESS: Final = frozenset(("gpu", "launch.nodes", "launch.gpus_per_node", "parallel.strategy", "sequence.length"))
-
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the default is larger than the training batch."""
-    plan, origin = run.plan, run.origin(_FIELD)
+    plan, origin = run.plan, run.origin("batch.eval_micro")
     if not plan.eval.enabled or origin is None or origin.kind != "default":
         return
     evaluation, micro = plan.batch.eval_micro, plan.batch.micro
     if evaluation is None or micro is None or evaluation <= micro:
         return
-    judgement = judge(run, "gpu", ("eval",))
+    judgement = judge(run, "gpu", (EVALUATION,))
     size = f": it needs {gib(judgement.budget.expected)} per GPU" if judgement is not None else ""
-    fitting = _fitting(run, micro)
-    why = "as in training" if fitting == micro else "which fits"
-    grave = judgement is not None and judgement.verdict == "does not fit"
     yield Report(
         f"evaluation defaults to {evaluation} sequences at a time, and training has {micro}{size}",
         run.place("eval.strategy", "batch.micro"),
-        judgement.severity if grave and judgement is not None else "info",
-        Fix("safe", f"{worded(run, {_FIELD: fitting})}, {why}", {_FIELD: fitting}, despite=_HARMLESS),
+        remedy=partial(_remedy, run),
     )
 
 
-def _fitting(run: Run, micro: int) -> int:
-    """The training batch, halved until an evaluation is expected to fit."""
-    while micro > 1:
-        judged = judge(run.changed({_FIELD: micro}), "gpu", ("eval",))
-        if judged is None or judged.budget.expected <= judged.capacity:
-            break
-        micro //= 2
-    return micro
+def _remedy(run: Run) -> tuple[Fix | None, str | None]:
+    """The training batch, or half of it and so on where an evaluation is not expected to fit with that."""
+    from cfglint_train.fitting.evaluation import smaller_batch  # with the fixer, and only where something is wrong
+
+    return smaller_batch(run), None

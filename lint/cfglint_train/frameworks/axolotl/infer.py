@@ -32,7 +32,7 @@ def infer(job: Job) -> None:
     else:
         padding = "max_length" if packing else "longest"
         reading.infer("sequence.padding", padding, "pad_to_sequence_len follows sample_packing")
-    reading.infer("batch.eval_micro", reading.get("batch.micro"), "eval_batch_size follows micro_batch_size")
+    _infer_evaluation(job)
     infer_plain_strategy(job)
     if reading.get("parallel.strategy") == "zero":
         infer_zero(job)
@@ -144,6 +144,19 @@ def _infer_loading(job: Job) -> None:
         return
     if reading.get("parallel.cpu_efficient_loading") is False and not before(job.main, "0.18.0"):
         reading.infer("model.init_device", "cuda", "loaders/model.py puts a quantised model on the rank's GPU")
+
+
+def _infer_evaluation(job: Job) -> None:
+    """The batch of an evaluation. From 0.8.0 on packs are as large as in training, whatever eval_batch_size is
+    (core/trainers/base.py, _create_multipack_sampler; in 0.7.1 _get_eval_sampler had its own).
+    """
+    config, reading = job.main, job.reading
+    micro, packed = reading.get("batch.micro"), reading.get("sequence.packing") and config.get("rl") is None
+    if packed and micro and reading.get("sequence.eval_packing") is not False and not before(config, "0.8.0"):
+        note = "packs of an evaluation are as large as in training"
+        reading.put("batch.eval_micro", micro, Origin("inferred", note=note))
+    else:
+        reading.infer("batch.eval_micro", micro, "eval_batch_size follows micro_batch_size")
 
 
 def _infer_formats(job: Job) -> None:

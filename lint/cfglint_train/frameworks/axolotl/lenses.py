@@ -243,6 +243,7 @@ LENSES: Final = (
     Key("sequence.length", names("sequence_len"), PYDANTIC.integer, default=512),
     Key("sequence.eval_length", names("eval_sequence_len"), PYDANTIC.integer),
     Key("sequence.packing", names("sample_packing"), PYDANTIC.boolean, default=False),
+    Key("sequence.eval_packing", names("eval_sample_packing"), PYDANTIC.boolean),
     Key("sequence.padding", names("pad_to_sequence_len"), choice({True: "max_length", False: "longest"})),
     _BATCH,
     Key("batch.eval_micro", names("eval_batch_size"), PYDANTIC.integer, beside=("micro_batch_size",)),

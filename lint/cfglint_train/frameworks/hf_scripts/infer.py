@@ -6,7 +6,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer.infer import infer_compiled, infer_loops
 from cfglint_train.frameworks.trl.script_infer import infer_script
-from cfglint_train.frameworks.trl.settings import stated
+from cfglint_train.frameworks.trl.settings import before, on, stated
 from cfglint_train.frameworks.trl.weights import infer_placement, infer_weights
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
@@ -31,10 +31,16 @@ def infer(job: Job) -> None:
 
 
 def _infer_loss(job: Job) -> None:
-    """Whether the loss is the model's own."""
+    """Whether the loss is the model's own, and whether Liger's skips the logits of an evaluation
+    (transformers 5.15.0 trainer.py, prediction_step).
+    """
     from cfglint_train.frameworks.trl.script import Settings
 
     config = job.main
+    if on(config, "use_liger_kernel") and not before(config, "5.15"):
+        job.reading.infer(
+            "activations.fused_evaluation", True, "the Trainer has Liger's loss skip the logits of an evaluation"
+        )
     node = config.node()
     if isinstance(node, Settings) and node.computes:
         note = "the script's own class of trainer computes the loss"

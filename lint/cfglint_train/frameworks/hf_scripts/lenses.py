@@ -15,7 +15,8 @@ from cfglint_train.frameworks.trl.settings import default_of, names, on, origin_
 from cfglint_train.plan.origin import Origin
 
 _OF_TRL_ALONE: Final = frozenset((
-    "method.stage", "sequence.length", "sequence.packing", "data.preprocessing_workers", "activations.fused_loss",
+    "method.stage", "sequence.length", "sequence.packing", "sequence.eval_packing", "data.preprocessing_workers",
+    "activations.fused_loss",
 ))  # fmt: skip
 """Fields whose keys are those of TRL's classes."""
 

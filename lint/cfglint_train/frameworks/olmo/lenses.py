@@ -94,11 +94,27 @@ def _read_architecture(config: Config) -> Iterator[Triple]:
     yield "model.architecture", tuple(dimensions), origin
 
 
-def _read_eval_micro(config: Config) -> Iterator[Triple]:
-    """The largest batch of any evaluator: its own, else `device_eval_batch_size`."""
-    largest, place = value_of(config, "device_eval_batch_size", OMEGACONF.integer)
+def _evaluators(config: Config) -> list[Any]:
     evaluators = config.get("evaluators")
-    for index, evaluator in enumerate(evaluators if isinstance(evaluators, list) else []):
+    return evaluators if isinstance(evaluators, list) else []
+
+
+def _is_task(evaluator: Any) -> bool:
+    return isinstance(evaluator, dict) and evaluator.get("type") == "downstream"
+
+
+def _read_eval_micro(config: Config) -> Iterator[Triple]:
+    """The largest batch of any evaluator of texts: its own, else `device_eval_batch_size`. The samples of tasks are as
+    long as those have them (eval/downstream.py); of these alone the batch is left unknown.
+    """
+    largest, place = value_of(config, "device_eval_batch_size", OMEGACONF.integer)
+    evaluators = _evaluators(config)
+    if evaluators and all(map(_is_task, evaluators)):
+        yield "batch.eval_micro", None, place
+        return
+    for index, evaluator in enumerate(evaluators):
+        if _is_task(evaluator):
+            continue
         route = ("evaluators", index, "device_eval_batch_size")
         found = find(config, route) if isinstance(evaluator, dict) else NOT_STATED
         if not isinstance(found, Stated) or found.value is None:
@@ -115,12 +131,15 @@ def _read_eval_micro(config: Config) -> Iterator[Triple]:
 
 
 def _write_eval_micro(config: Config, changes: Changes) -> list[Change]:
-    value = changes["batch.eval_micro"]
-    evaluators = config.get("evaluators")
+    value, evaluators = changes["batch.eval_micro"], _evaluators(config)
+    if evaluators and all(map(_is_task, evaluators)):
+        raise CannotEdit("all evaluators are tasks, whose batches follow their own samples")
     stated = [
         evaluator.get("device_eval_batch_size")
-        for evaluator in (evaluators if isinstance(evaluators, list) else [])
-        if isinstance(evaluator, dict) and evaluator.get("device_eval_batch_size") is not None
+        for evaluator in evaluators
+        if isinstance(evaluator, dict)
+        and not _is_task(evaluator)
+        and evaluator.get("device_eval_batch_size") is not None
     ]
     if any(not isinstance(own, int) or own > value for own in stated):
         raise CannotEdit("an evaluator states its own device_eval_batch_size")

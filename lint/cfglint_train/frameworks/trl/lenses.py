@@ -175,6 +175,7 @@ LENSES: Final = (
     _argument("auto_find_batch_size"),
     LENGTH,
     PACKING,
+    Key("sequence.eval_packing", names("eval_packing"), _BOOLEAN),
     activations.CHECKPOINTING,
     _key(
         "activations.attention",

@@ -67,6 +67,9 @@ def infer_loss(job: Job) -> None:
     if trainer in ("grpo", "rloo"):
         reading.infer("activations.scored_tokens", reading.get("rollout.new_tokens"), "only completions are scored")
     infer_passing_logits(job, _made(config))
+    if trainer == "sft" and loss == "liger" and not before(config, "0.29"):
+        note = "SFT has Liger's loss skip the logits of an evaluation"
+        reading.infer("activations.fused_evaluation", True, note)
 
 
 def _not_derived(job: Job, trainer: str, loss: str) -> str:

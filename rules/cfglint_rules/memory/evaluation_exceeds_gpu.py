@@ -1,0 +1,113 @@
+"""MEM011 evaluation-exceeds-gpu: the training step fits a GPU, and an evaluation does not.
+
+## What it does
+Estimates the loss of one evaluation batch beside the training states, where the run evaluates while it trains, and
+compares it with the GPU's memory. Where the training step does not fit either, MEM001 reports that alone.
+
+## Why is this bad?
+The job trains well and dies of CUDA out of memory at its first evaluation, after hours with `eval_strategy: epoch`. An
+evaluation keeps no activations, but its batch has a size of its own (8 by default in the HF Trainer), and its logits
+are whole in 16 bits and in fp32 where training has a fused loss: Liger's makes none while the model trains only. 8
+sequences of 8,192 tokens over a vocabulary of 152,064 are 93 GiB.
+
+## Example
+    # cfglint: gpu=H100
+    per_device_train_batch_size: 1
+    per_device_eval_batch_size: 8
+    enable_liger_kernel: true
+    cutoff_len: 8192
+    packing: true
+    eval_strategy: epoch
+    val_size: 0.1
+
+## Use instead
+    per_device_eval_batch_size: 4
+
+## Fix safety
+An evaluation gives the same loss in smaller batches. Safe where no batch is stated, and where the stated one cannot
+work on the stated hardware; unsafe where that is assumed. Where no smaller batch fits, or none counts (axolotl's packs
+of an evaluation have `micro_batch_size`), the fix is the smallest change of training with which both fit.
+
+## When it does not apply
+Silent where the files do not say that the run evaluates, for reinforcement learning and reward models, and with losses
+that make no whole logits in an evaluation (Cut Cross-Entropy, TRL's and Liger's chunked losses). Generation and metrics
+of the user's own, which keep all predictions until `eval_accumulation_steps`, are not estimated. Where samples are
+neither packed nor padded to the limit, that one has the full length is an assumption, as in MEM001.
+
+## References
+transformers 5.8.0 `trainer.py` (prediction_step, evaluation_loop), `training_args.py` (per_device_eval_batch_size);
+liger-kernel 0.8.5 `transformers/model/llama.py` (skip_logits); axolotl 0.18.0 `core/trainers/base.py`
+(_create_multipack_sampler); docs/memory-model.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from cfglint_rules.memory.fields import CHANGED
+from cfglint_rules.rule import Rule
+from cfglint_train.findings.finding import Fix, Report
+from cfglint_train.findings.verdicts import EVALUATION, STEP, amount, breakdown, judge, outcome
+from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.budget import VERDICTS
+from cfglint_train.plan.names import Field
+from cfglint_train.project.run import Run
+
+RULE: Final = Rule(
+    "MEM011",
+    "evaluation-exceeds-gpu",
+    "error",
+    fix="safe",
+    needs={"eval.enabled": (True,)},
+    reads=("eval.enabled", "batch.eval_micro"),
+    writes=CHANGED,
+    estimates=("gpu",),
+    since="0.2.0",
+)
+
+_FIELD: Final[Field] = "batch.eval_micro"
+
+
+def check(run: Run) -> Iterator[Report]:
+    """One report where an evaluation is worse than the training step, which is expected to fit."""
+    if not run.plan.eval.enabled:
+        return
+    judgement = judge(run, "gpu", (EVALUATION,))
+    if judgement is None or judgement.verdict == "fits":
+        return
+    step = judge(run, "gpu", STEP)
+    if step is None or step.budget.expected > step.capacity:
+        return  # MEM001's
+    if VERDICTS.index(judgement.verdict) <= VERDICTS.index(step.verdict):
+        return
+    batch, origin = run.plan.batch.eval_micro, run.origin(_FIELD)
+    inferred = origin is not None and origin.kind == "inferred"
+    stated = f"with `{run.spell(_FIELD)}: {batch}`" if run.stated(_FIELD) else f"of {batch} sequences at a time"
+    yield Report(
+        f"evaluation {stated} {outcome(judgement)}",
+        run.place(_FIELD, "batch.micro" if inferred else "eval.strategy"),
+        judgement.severity,
+        notes=(
+            breakdown(judgement.budget),
+            f"the training step itself needs {amount(step.budget)}",
+            *((origin.note,) if origin is not None and inferred and origin.note else ()),
+        ),
+        minimum=judgement.minimum,
+        remedy=partial(_remedy, run),
+    )
+
+
+def _remedy(run: Run) -> tuple[Fix | None, str | None]:
+    """A smaller evaluation batch; else the smallest change of training with which both fit."""
+    if run.is_corner:
+        return None, None
+    from cfglint_train.fitting.evaluation import smaller_batch  # with the fixer, and only where something is wrong
+
+    fix = smaller_batch(run)
+    if fix is not None:
+        return fix, None
+    from cfglint_train.fitting.smallest import smallest_of
+
+    solution = smallest_of(run, (*STEP, EVALUATION))
+    return None if solution is None else solution.fix, None
