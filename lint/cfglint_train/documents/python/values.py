@@ -158,6 +158,14 @@ def hedged(value: Any, step: Step) -> Any:
     return value
 
 
+def either(first: Any, other: Any) -> Any:
+    """The one of two values that counts where a condition between them cannot be decided: the first, save where that is
+    None and the other is made by a call.
+    """
+    nothing = isinstance(first, Value) and first.value is None
+    return other if nothing and isinstance(other, Record) else first
+
+
 def truth(value: Any) -> bool | None:
     """Whether a value counts as true; None where that cannot be determined."""
     if isinstance(value, Value):

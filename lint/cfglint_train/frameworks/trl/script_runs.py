@@ -125,7 +125,7 @@ def _doubts(document: Document, node: Node) -> str:
     for step in node.how if isinstance(node, (Value, Record)) else ():
         if step.kind == "depends":
             line = document.position(step.span.start).line
-            return f"it depends on a condition in line {line} ({step.text})"
+            return f"one outcome of the condition in line {line} ({step.text})"
     for step in node.how if isinstance(node, (Value, Record)) else ():
         if step.kind == "option":
             return f"the default of `{step.text}` counts, which a launch may replace"

@@ -7,7 +7,7 @@ import ast
 from cfglint_train.documents.document import Sequence, Span
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.tree import Record, Value
-from cfglint_train.documents.python.values import Class, Scope, hedged
+from cfglint_train.documents.python.values import Class, Scope, either, hedged
 from cfglint_train.foundation.typed import Any
 
 
@@ -16,7 +16,7 @@ def bind(evaluator: Evaluator, name: str, value: Any, scope: Scope) -> None:
     scope = scope.owner(name)
     if len(evaluator.undecided) > scope.level:
         step = evaluator.undecided[-1]
-        value = hedged(scope.names.get(name, value), step)
+        value = hedged(either(scope.names.get(name, value), value), step)
     scope.names[name] = value
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from cfglint_train.documents.document import Sequence, Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.tree import Record, Step, Target, Value
-from cfglint_train.documents.python.values import Scope, Several, elsewhere, hedged, hinging, truth
+from cfglint_train.documents.python.values import Scope, Several, either, elsewhere, hedged, hinging, truth
 from cfglint_train.foundation.python_arithmetic import BINARY, is_bounded
 from cfglint_train.foundation.typed import Any, Final
 
@@ -142,7 +142,7 @@ def _of_several(op: ast.cmpop, other: Any) -> bool | None:
 
 
 def choice(evaluator: Evaluator, node: ast.IfExp, scope: Scope) -> Any:
-    """What a conditional expression chooses; its first value where the condition cannot be decided."""
+    """What a conditional expression chooses; `either` of its values where the condition cannot be decided."""
     test = truth(evaluator.value(node.test, scope))
     if test is not None:
         chosen = evaluator.value(node.body if test else node.orelse, scope)
@@ -150,6 +150,6 @@ def choice(evaluator: Evaluator, node: ast.IfExp, scope: Scope) -> Any:
     step = evaluator.named_condition("if", node.test)
     evaluator.undecided.append(step)
     first = evaluator.value(node.body, scope)
-    evaluator.value(node.orelse, scope)
+    other = evaluator.value(node.orelse, scope)
     evaluator.undecided.pop()
-    return hedged(first, step)
+    return hedged(either(first, other), step)

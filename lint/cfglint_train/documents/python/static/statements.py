@@ -1,6 +1,7 @@
 """Statements: what runs, what may run, and what a loop or a handler leaves uncertain.
 
-Where a condition cannot be decided, the value that holds if it is false stays, marked as depending on it.
+Where a condition cannot be decided, the value that holds if it is false stays, marked as depending on it; of None and
+what a call makes, the latter counts.
 """
 
 from __future__ import annotations
