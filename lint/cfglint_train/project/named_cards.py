@@ -1,4 +1,4 @@
-"""The GPUs that the path of a file names: `runs/8xMI300/sft.yaml`, `scripts/train_h100.sh`.
+"""The GPUs that the path of a file names: `runs/8xMI300/sft.yaml`, `scripts/train_h100.sh`, and its comments.
 
 People name a file after the machine that it is for. That is no statement, but a better assumption than any card.
 """
@@ -6,8 +6,9 @@ People name a file after the machine that it is for. That is no statement, but a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from cfglint_train.documents.document import Document
 from cfglint_train.foundation.typed import Final
 from cfglint_train.hardware.gpus import find, names
 from cfglint_train.plan.origin import Origin, Value
@@ -19,6 +20,8 @@ _CLUE: Final = r"\d\d"
 """In every name that matches; asked first, since most paths have none and compiling the pattern takes a millisecond."""
 _TELLING: Final = r"(?i)(?=.{4})[a-z].*"
 """What means a card without a number of them before it: `4090` and `t4` may be anything."""
+_WORD: Final = r"(?i)(?<![\w.-])(?:\d{1,2}[ \t]?[x×*][ \t]?)?((?:rtx|gtx)[ -]?\d{4}|[a-z]{1,2}\d{1,3}s?)(?![\w.])"
+"""A card in a comment: `2×T4`, `RTX 2080`."""
 
 
 def named(path: str) -> Mapping[str, Value]:
@@ -36,6 +39,23 @@ def named(path: str) -> Mapping[str, Value]:
                 facts["gpus-per-node"] = _assumed(int(count), f"GPUs per node: {int(count)}", "gpus-per-node", part)
             return facts
     return {}
+
+
+def oldest(documents: Iterable[Document]) -> tuple[int, int] | None:
+    """The lowest CUDA compute capability of the cards that comments of some files name; None where they name none."""
+    words = {
+        match[1].replace(" ", "").replace("-", "").lower()
+        for document in documents
+        for comment in document.comments()
+        for match in re.finditer(_WORD, comment.text)
+    }
+    cards = [card for name in names() if (card := find(name)) is not None and _family(card.name) in words]
+    return min((card.capability for card in cards if card.capability is not None), default=None)
+
+
+def _family(name: str) -> str:
+    """What people call a card, whatever its memory (`v100`, `rtx2080`)."""
+    return name.partition("-")[0].replace(" ", "").lower().removesuffix("ti")
 
 
 def _card(text: str, count: str | None) -> str | None:

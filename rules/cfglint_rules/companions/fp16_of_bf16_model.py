@@ -18,7 +18,7 @@ Mistral) are trained in fp16 without trouble, and bf16 is only the safer format.
 
 ## When it does not apply
 Silent for models whose weights are fp16 or fp32 (Llama 2), and on GPUs without bf16, where fp16 is the only 16-bit
-format.
+format. So it is where no file states the GPU, and a comment of the run's files names one without bf16 (T4, V100).
 
 ## References
 Gemma: huggingface/transformers#36822, #37226. Qwen2: QwenLM/Qwen3#670, #868, hiyouga/LLaMA-Factory#4278,
@@ -58,7 +58,7 @@ def check(run: Run) -> Iterator[Report]:
         return
     if run.plan.precision.compute != "fp16" or not run.stated("precision.compute"):
         return
-    if has is not None and has < _HAS_BF16:
+    if (has is not None and has < _HAS_BF16) or _is_older(run):
         return
     key = run.spell("precision.compute")
     told = f"`{key}` trains a bf16 model in fp16"
@@ -72,6 +72,17 @@ def check(run: Run) -> Iterator[Report]:
         help="train in bf16",
         grounds=_card(run),
     )
+
+
+def _is_older(run: Run) -> bool:
+    """Whether comments name a card without bf16, where no file states the card."""
+    if run.hardware.gpu_origin.kind != "assumed":
+        return False
+    from cfglint_train.project.named_cards import oldest
+
+    place = run.place("precision.compute")
+    named = oldest(dict.fromkeys((*(config.document for config in run.configs), place.document)))
+    return named is not None and named[0] < _HAS_BF16
 
 
 def _card(run: Run) -> tuple[Ground, ...]:
