@@ -32,12 +32,13 @@ GUESSES: Final = 2
 On public configurations, none of 21 such warnings could be confirmed, and both that rest on the card alone
 were.
 """
-MOST_REACHED: Final = 4096
+MOST_REACHED: Final = 2048
 """Tokens of a limit (`cutoff_len` of unpacked data) that the longest sample is taken to reach: a longer one is a guess.
 
-A margin. A run with 2,048 did run out of memory on 80 GB (OpenRLHF/OpenRLHF#392). Published runs with 30,024 would need
-116 GiB at the full length (RUCAIBox/R1-Searcher), and of 122 warnings on public files with limits of 8,192 and 65,536
-tokens none could be confirmed.
+A run with 2,048 did run out of memory on 80 GB (OpenRLHF/OpenRLHF#392). Of the warnings on public files none could be
+confirmed that rest on a longer limit: one of 4,096 tokens trains on questions of some hundred, in micro batches of 32
+that would need 298 GiB at the full length (modal-labs/llm-finetuning, config/llama-3.yml); published runs with 30,024
+would need 116 GiB (RUCAIBox/R1-Searcher); 122 had limits of 8,192 and 65,536.
 """
 
 _KNOWN: Final[tuple[Certainty, ...]] = ("stated", "followed")

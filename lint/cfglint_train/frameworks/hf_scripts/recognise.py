@@ -64,8 +64,9 @@ def _found(document: Document, number: int, run: Settings) -> Found:
     reason = run.refused or other
     if not reason:
         return Found((number,), _SCORE, "it makes a Trainer of transformers")
-    # A class of another kind is one of another kind of model.
-    trains = causal or (not run.model and _LANGUAGE_MODEL.search(document.source) is not None)
+    # A class of another kind is one of another kind of model; PEFT's classes are for any.
+    is_open = not run.model or module.partition(".")[0] == "peft"
+    trains = causal or (is_open and _LANGUAGE_MODEL.search(document.source) is not None)
     return Found((number,), _SCORE, reason, (role_of(run) or "unread") if trains else "other", run.span)
 
 
