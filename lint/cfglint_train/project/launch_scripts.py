@@ -45,9 +45,9 @@ class LaunchScripts:
         self.repositories = repositories
         self._launchers: dict[str | tuple[str, bytes], Document | None] = {}
         self._handed: dict[str, tuple[Handed, ...]] = {}
-        self._handed_in: dict[tuple[str, str], tuple[Given, ...]] = {}
+        self._handed_in: dict[tuple[ShellDocument, str], tuple[Given, ...]] = {}
         self._found: dict[str, tuple[ShellDocument, ...]] = {}
-        self._by_name: dict[str, Mapping[str, Sequence[Invocation]]] = {}
+        self._by_name: dict[ShellDocument, Mapping[str, Sequence[Invocation]]] = {}
         self._called: dict[str, tuple[Call, ...]] = {}
         self._taking_arguments: dict[tuple[str, str], tuple[str, ...]] = {}
         self._beside: dict[tuple[str, str], tuple[str, str] | None] = {}
@@ -398,7 +398,7 @@ class LaunchScripts:
 
     def handed_in(self, script: ShellDocument, path: str) -> tuple[Given, ...]:
         """The invocations of one script that a file is given to, each with the words behind it."""
-        key = script.path, path
+        key = script, path
         if key not in self._handed_in:
             from cfglint_train.project.launches import behind
 
@@ -409,11 +409,11 @@ class LaunchScripts:
 
     def _with(self, script: ShellDocument, path: str) -> Sequence[Invocation]:
         """The invocations of a script with a word that ends in a file's name. Each script is gone through once."""
-        if script.path not in self._by_name:
+        if script not in self._by_name:
             from cfglint_train.project.launches import by_name
 
-            self._by_name[script.path] = by_name(script)
-        return self._by_name[script.path].get(os.path.basename(path), ())
+            self._by_name[script] = by_name(script)
+        return self._by_name[script].get(os.path.basename(path), ())
 
     def _submissions(self, job: Document) -> list[Submission]:
         """The places where other scripts submit a job script to Slurm."""
