@@ -254,6 +254,7 @@ def test_the_parser_of_a_copy_decides(tmp_path: Path) -> None:
 
 OLMO = (REPOSITORY / "fixtures" / "acceptance" / "forks" / "olmo-no-fork" / "configs" / "probe.yaml").read_text()
 LLAMAFACTORY = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\nfinetuning_type: lora\ndataset: d\noutput_dir: o\n"
+TRL = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: d\npacking: true\nlearning_rate: 1.0e-5\nuse_peft: true\n"
 VERSIONS = {
     "LLaMA-Factory": ("lf/src/llamafactory/extras/env.py", 'X = 1\nVERSION = "0.9.1"\n', "0.9.1", "env.py:2"),
     "LLaMA-Factory of 2024": ("src/llmtuner/__init__.py", '__version__ = "0.7.1"\n', "0.7.1", "__init__.py:1"),
@@ -261,6 +262,7 @@ VERSIONS = {
     "an unfinished one": ("src/llamafactory/extras/env.py", 'VERSION = "0.9.2.dev0"\n', "0.9.2", "env.py:1"),
     "axolotl": ("deps/axolotl/src/axolotl/__init__.py", '__version__ = "0.7.0"\n', "0.7.0", "__init__.py:1"),
     "axolotl's file": ("deps/axolotl/VERSION", "0.14.0\n", "0.14.0", "VERSION:1"),
+    "TRL's file": ("deps/t/VERSION", "1.4.0\n", "1.4.0", "VERSION:1"),
     "OLMo": ("olmo/version.py", '_MAJOR = "0"\n_MINOR = "5"\n# next\n_PATCH = "1"\n', "0.5.1", "version.py:1"),
     "OpenRLHF": ("version.txt", "0.6.1\n", "0.6.1", "version.txt:1"),
 }
@@ -271,6 +273,7 @@ MARKS = {
     "an unfinished one": ("llamafactory/hparams/a.py", "train.yaml", LLAMAFACTORY),
     "axolotl": ("axolotl/core/a.py", "train.yaml", AXOLOTL),
     "axolotl's file": ("src/axolotl/core/a.py", "train.yaml", AXOLOTL),
+    "TRL's file": ("trl/trainer/sft_config.py", "train.yaml", TRL),
     "OLMo": ("olmo/model.py", "train.yaml", OLMO),
     "OpenRLHF": ("openrlhf/cli/a.py", "a.sh", OPENRLHF.format(program="openrlhf.cli.train_sft", flags="")),
 }

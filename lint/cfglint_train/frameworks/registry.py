@@ -175,6 +175,13 @@ def handed_to(package: str) -> Listed:
 
 
 @cache
+def copied() -> tuple[Listed, ...]:
+    """The frameworks and packages of which copies are found."""
+    others = (handed_to(name) for name, content in _read(_PACKAGES).items() if "tree" in content)
+    return (*(one for one in listed().values() if one.tree is not None), *others)
+
+
+@cache
 def spellings() -> Mapping[str, str]:
     """Names by which people state a release -> the package."""
     return {spelling: one.name for one in packages().values() for spelling in one.spellings}

@@ -19,7 +19,7 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.doubt import Doubt
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import Listed, listed
+from cfglint_train.frameworks.registry import Listed, copied
 from cfglint_train.project.index import Repositories
 from cfglint_train.project.release_statements import ReleaseStatements
 from cfglint_train.project.roots import Roots, distance
@@ -109,9 +109,18 @@ class Forks:
         """
         from cfglint_train.project.trees import whole
 
+        return self._holding_file(path, whole)
+
+    def package_of(self, path: str) -> str:
+        """The package of a copy that a file is in, as messages name it; empty where it is in none."""
+        from cfglint_train.project.trees import folder_at
+
+        return self._holding_file(path, lambda root, of, _: folder_at(root, of))
+
+    def _holding_file(self, path: str, folder: Callable[[str, Listed, str], str]) -> str:
         own, root = regular_files.tidy(os.path.abspath(path)), self._repositories.index(path).root
-        holding = ((one, of) for of in listed().values() if of.tree is not None for one in self._folders(of, path))
-        found = (whole(one, of, root) for one, of in holding)
+        holding = ((one, of) for of in copied() for one in self._folders(of, path))
+        found = (folder(one, of, root) for one, of in holding)
         return next((self._named(one, path) for one in found if own.startswith(f"{one}/")), "")
 
     def _nearest(self, listed: Listed, path: str) -> tuple[str, ...]:

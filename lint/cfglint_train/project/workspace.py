@@ -134,6 +134,11 @@ class Workspace:
         if not found:
             self.documents.skip(document.path, "its keys belong to no known configuration", document.source)
             return []
+        if document.syntax == "python" and document.path not in self.sources.asked:
+            copy = self.forks.package_of(document.path)
+            if copy:
+                self.documents.ignore(document.path, f"it is a module of the copy in `{copy}`")
+                return []
         replacing = self._replacing(document, name)
         if replacing:
             self.documents.skip(document.path, f"{replacing} replaces its trainers", tool=replacing)
