@@ -480,7 +480,9 @@ CATALOGUE: Final = (
         module="checkpoints.interval_exceeds_run",
         needs={"checkpoint.strategy": ("steps",)},
         reads=(
+            "checkpoint.deepspeed_checkpoint",
             "checkpoint.final_path",
+            "checkpoint.hf_export",
             "checkpoint.interval",
             "checkpoint.strategy",
             "batch.steps",

@@ -132,7 +132,7 @@ def _placed(config: Config, change: Change) -> tuple[Document, list[Change]]:
     if override.given is None and override.origin.kind == "explicit":
         raise CannotEdit(f"{override.origin.key} is misspelt; fix its spelling first")
     if override.given is None or not isinstance(change, Set):
-        raise CannotEdit(f"{spelled(change.route[len(config.root) :])} is given at launch ({override.origin.note})")
+        raise CannotEdit(override.refusal(spelled(change.route[len(config.root) :])))
     return override.given.document, [override.given.change(change.value)]
 
 

@@ -79,6 +79,12 @@ class Override(Frozen):
     given: Given | None = None
     """Where a fix changes it; None where none can."""
 
+    def refusal(self, name: str) -> str:
+        """Why a fix does not change it, which is called by a name."""
+        if self.value is MISSING:
+            return f"only the launch ({self.origin.note}) can give {name}: add it there"
+        return f"{name} is given at launch ({self.origin.note})"
+
 
 # A document whose routes are not simply nested mappings.
 NO_TOP: Final[dict[str, Entry]] = {}
@@ -378,7 +384,7 @@ def refuse_override(config: Config, route: Route) -> None:
     if overridden is not None and config.overrides[overridden].origin.kind == "explicit":
         raise CannotEdit(f"{config.overrides[overridden].origin.key} is misspelt; fix its spelling first")
     if overridden is not None:
-        raise CannotEdit(f"{spelled(overridden)} is given at launch ({config.overrides[overridden].origin.note})")
+        raise CannotEdit(config.overrides[overridden].refusal(spelled(overridden)))
 
 
 def remove(config: Config, *routes: Route) -> list[Change]:

@@ -17,7 +17,8 @@ interval longer than the run there is nothing to resume from: a job that is stop
 ## When it does not apply
 Silent for the Trainer of transformers, OLMo and OLMo-core, which end with a checkpoint, and for runs of unknown length.
 A data set with fewer samples than the stated limit is not seen, so that a run that it makes shorter is not reported.
-Silent for fewer than ten steps: a trial, of which nothing need be resumed.
+Silent for fewer than ten steps: a trial, of which nothing need be resumed. With `--ckpt.disable_ds` no checkpoint is
+written at any interval: advice about the weights that `--ckpt.save_hf` exports, else nothing.
 
 ## References
 OpenRLHF 0.11.2 `trainer/sft_trainer.py`, `trainer/ppo_trainer.py` (save_logs_and_checkpoints), `cli/train_sft.py`
@@ -42,7 +43,14 @@ RULE: Final = Rule(
     "interval-exceeds-run",
     "warning",
     needs={"checkpoint.strategy": ("steps",)},
-    reads=("checkpoint.final_path", "checkpoint.interval", "checkpoint.strategy", *_LENGTH),
+    reads=(
+        "checkpoint.deepspeed_checkpoint",
+        "checkpoint.final_path",
+        "checkpoint.hf_export",
+        "checkpoint.interval",
+        "checkpoint.strategy",
+        *_LENGTH,
+    ),
     since="0.2.0",
 )
 
@@ -58,12 +66,17 @@ def check(run: Run) -> Iterator[Report]:
     steps = most_steps(run.plan)
     if not steps or steps < _SHARE or saved.interval <= steps:
         return
+    if saved.deepspeed_checkpoint is False and not saved.hf_export:
+        return  # nothing is written at any interval, as the run asks for
     limit, key = stated_by(run.plan), run.spell("checkpoint.interval")
     unit = "steps" if run.plan.rollout.batch is None else "rollouts"
+    lost = "checkpoint is written to resume from"
+    if saved.deepspeed_checkpoint is False:
+        lost = "weights are exported before the end"
     yield Report(
-        f"`{key}` is {saved.interval:,}, but the run has at most {steps:,} {unit} (`{run.spell(limit)}`): no "
-        "checkpoint is written to resume from",
+        f"`{key}` is {saved.interval:,}, but the run has at most {steps:,} {unit} (`{run.spell(limit)}`): no {lost}",
         run.place("checkpoint.interval"),
+        "info" if saved.deepspeed_checkpoint is False else None,
         related=(Related(run.place(limit), "limits the run"),) if run.stated(limit) else (),
         help=f"save more often, such as `{key} {steps // _SHARE}`",
     )
