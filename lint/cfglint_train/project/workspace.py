@@ -116,12 +116,15 @@ class Workspace:
         return not is_started(document.path, self.repositories.index(document.path))
 
     def _reads(self, path: str) -> bool:
-        """Whether a file is the main configuration of a run, or one that is named as not read."""
+        """Whether a file is the main configuration of a run, or one that is named as not read; a Python program also
+        where it trains no language model.
+        """
         document = self.documents.document(path)
         if document is None:
             return False
         names = (name for name in self.documents.candidates[path] if not frameworks.load(name).is_companion)
-        return any(one.role in (None, "unread") for name in names for one in frameworks.recognise(name, document))
+        read = (None, "unread", "other") if document.syntax == "python" else (None, "unread")
+        return any(one.role in read for name in names for one in frameworks.recognise(name, document))
 
     def _recognise(self, document: Document) -> list[Config]:
         best: tuple[int, str, list[frameworks.Found]] = (0, "", [])
