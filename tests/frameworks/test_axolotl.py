@@ -146,11 +146,6 @@ KERNELS = {"plugins": ["axolotl.integrations.kernels.KernelsPlugin"]}
             "method.double_quantization",
             False,
         ),
-        ({"load_in_4bit": True}, "method.unpacks_experts", False),
-        ({"load_in_4bit": True, "quantize_moe_experts": True}, "method.unpacks_experts", True),
-        ({"quantize_moe_experts": True, "use_scattermoe": True}, "method.unpacks_experts", True),
-        ({"quantize_moe_experts": True, "use_scattermoe": True, **KERNELS}, "method.unpacks_experts", False),
-        ({"quantize_moe_experts": True, "use_sonicmoe": True, **KERNELS}, "method.unpacks_experts", False),
         ({"use_scattermoe": True, **KERNELS}, "method.fuses_experts", True),
         ({"expert_backend": "ScatterMoE", **KERNELS}, "method.fuses_experts", True),
         ({"expert_backend": "eager", **KERNELS}, "method.fuses_experts", False),
@@ -296,6 +291,20 @@ def test_zero_keeps_an_fp32_master():
 )
 def test_reference_models(keys, expected):
     assert plan_of(config({**MINIMAL, **keys})).method.reference_model == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"load_in_4bit": True}, False),
+        ({"load_in_4bit": True, "quantize_moe_experts": True}, True),
+        ({"quantize_moe_experts": True, "use_scattermoe": True}, True),
+        ({"quantize_moe_experts": True, "use_scattermoe": True, **KERNELS}, False),
+        ({"quantize_moe_experts": True, "use_sonicmoe": True, **KERNELS}, False),
+    ],
+)
+def test_quantised_experts_are_unpacked_without_a_kernel(keys, expected):
+    assert plan_of(config({**MINIMAL, **keys})).method.unpacks_experts is expected
 
 
 def test_published_quantisation_stays():

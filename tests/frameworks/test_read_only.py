@@ -58,6 +58,7 @@ MORE = {
     "eight-bit.yaml": LLAMAFACTORY + "enable_liger_kernel: true\noptim: adamw_8bit\n",
     "before.yaml": "# cfglint: trl=0.24.0\nmodel_name_or_path: x\ndataset_name: y\npacking: true\nbf16: true\n",
     "lora.sh": "deepspeed --module openrlhf.cli.train_sft --pretrain x --lora_rank 8 --zero_stage 2\n",
+    "bits.sh": "deepspeed --module openrlhf.cli.train_sft --pretrain x --lora_rank 8 --load_in_4bit\n",
     "collects.py": COLLECTS,
     "trainer.py": TRAINER,
     "sharded.py": SHARDED,

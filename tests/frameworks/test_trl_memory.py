@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cfglint_train import api
 from cfglint_train.foundation.typed import Any
 from cfglint_train.project.run import Run
 from cfglint_train.project.unchecked import unchecked
@@ -231,3 +232,15 @@ def test_gradients_of_adapters_have_their_format(tmp_path: Path, option: str, he
     )
     precision = run_of(tmp_path, line, "1.14.1", "run.sh").plan.precision
     assert (precision.adapter, precision.grads) == (held, held)
+
+
+@pytest.mark.parametrize("release", ["0.24.0", "1.16.0"])
+def test_a_note_gives_each_length_its_own_number(release: str) -> None:
+    text = (
+        f"# cfglint: trl={release} nodes=1 gpus-per-node=1 gpu=24GB\n"
+        "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: x\nscale_rewards: false\nmax_completion_length: 512\n"
+        "per_device_train_batch_size: 8\nnum_generations: 8\noutput_dir: out\n"
+    )
+    [run] = api.estimate("run.yaml", api.Options(isolated=True), {"run.yaml": text}).runs
+    said = "a prompt of 512 tokens and the full `max_completion_length` of 512; set `max_completion_length`"
+    assert any(said in note for note in run.assumptions)

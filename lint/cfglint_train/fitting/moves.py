@@ -154,6 +154,9 @@ def _applies(run: Run, row: Mapping[str, Any], field: Field, over: Lacking) -> b
         return False
     if "relieves" in row and all(place not in row["relieves"] for _, place in over):
         return False
+    model = run.architecture
+    if "mixture" in row and row["mixture"] != (model is not None and model.experts is not None):
+        return False
     if row.get("host") and run.hardware.capacity("host") is None:
         return False  # whether the host holds it is not known
     if row["from"] == "above":

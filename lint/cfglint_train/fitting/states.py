@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cfglint_train.fitting import words
+from cfglint_train.fitting.moves import of_field
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.project.run import Run
 
@@ -16,5 +18,13 @@ def smaller(run: Run) -> str:
         "offload": not offloads and (not sharded or run.owner("parallel.offload_params") is not None),
         "LoRA": run.plan.method.tuning == "full" and run.owner("method.tuning") is not None,
     }
+    bits = four_bits(run)
+    ways[f"4 bits ({', '.join(bits)})"] = bool(bits)
     *others, last = [way for way, is_left in ways.items() if is_left] or [""]
     return f"the states get smaller with {', '.join(others)}{' or ' if others else ''}{last}" if last else ""
+
+
+def four_bits(run: Run) -> tuple[str, ...]:
+    """The settings that quantise the weights below an adapter to 4 bits; none where no file of the run can state it."""
+    move = of_field(run, "method.quantization") or of_field(run, "method.quantized_experts")
+    return () if move is None else words.settings(run, move.changes)

@@ -121,7 +121,11 @@ def _length(run: Run) -> Iterator[Assumption]:
     if plan.sequence.dataset_length:
         return
     key = run.spell(field)
-    note = f"every sequence has the full `{key}` of {length:,} tokens; set `{key}` to the length of your longest sample"
+    generated, what = plan.rollout.new_tokens, "sample"
+    longest = f"the full `{key}` of {length:,} tokens"
+    if generated and generated < length and key == run.spell("rollout.new_tokens"):  # the prompt has no key
+        longest, what = f"a prompt of {length - generated:,} tokens and the full `{key}` of {generated:,}", "completion"
+    note = f"every sequence has {longest}; set `{key}` to the length of your longest {what}"
     yield Assumption(field, length, note, (_shortest(length),))
 
 

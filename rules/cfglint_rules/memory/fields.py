@@ -22,6 +22,8 @@ CHANGED: Final[tuple[Field, ...]] = (
     "checkpoint.keep",
     "checkpoint.model_only",
     "checkpoint.state_dict",
+    "method.quantization",
+    "method.quantized_experts",
     "method.reference_offload",
     "method.tuning",
     "model.dtype",

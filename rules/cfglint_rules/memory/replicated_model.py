@@ -23,9 +23,10 @@ Quantised base weights count with their quantised size. Unknown models are left 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from cfglint_rules.rule import Rule
-from cfglint_train.findings.finding import Report
+from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import STEP, judge
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
@@ -57,5 +58,15 @@ def check(run: Run) -> Iterator[Report]:
         f"the weights alone do not fit: {gib(weights)} on every GPU, {gib(judgement.capacity)} available; {how} them",
         run.place("parallel.zero_stage", "parallel.strategy", "model.id"),
         "error",
-        help="shard the weights with ZeRO stage 3 or FSDP, or quantise them",
+        remedy=partial(_remedy, run),
+    )
+
+
+def _remedy(run: Run) -> tuple[Fix | None, str]:
+    """How to hold less on each GPU, with the settings where the run's files can state 4 bits."""
+    from cfglint_train.fitting.states import four_bits  # with the fixer, and only where something is wrong
+
+    settings = four_bits(run)
+    return None, "shard the weights with ZeRO stage 3 or FSDP, or quantise them" + (
+        f" (`{', '.join(settings)}`)" if settings else ""
     )

@@ -20,6 +20,10 @@ Qwen3-30B-A3B takes 110 GiB for its weights, with quantised experts 16 GiB.
     load_in_4bit: true
     quantize_moe_experts: true
 
+## Fix safety
+Unsafe: the experts learn with 4 or 8 bits. axolotl refuses the key beside `lora_target_linear`, which is then for
+you to replace.
+
 ## When it does not apply
 Under FSDP with QLoRA and under ZeRO-3 axolotl does not cast; transformers 4 has experts as linear layers.
 
@@ -33,23 +37,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_train.findings.finding import Report
+from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import STEP, judge
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
+from cfglint_train.plan.names import Field
 from cfglint_train.project.run import Run
 
 RULE: Final = Rule(
     "MEM006",
     "upcast-experts",
     "error",
+    fix="unsafe",
     needs={"precision.experts": ("fp32",)},
     reads=("method.quantized_experts", "precision.experts"),
+    writes=("method.quantized_experts",),
     estimates=("gpu",),
     since="0.2.0",
 )
 
-_FIELD: Final = "method.quantized_experts"
+_FIELD: Final[Field] = "method.quantized_experts"
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -63,12 +70,14 @@ def check(run: Run) -> Iterator[Report]:
     after = judge(run.changed({_FIELD: True}), "gpu", STEP)
     if after is None or not weights.fp32:
         return
+    drop = f"{gib(judgement.budget.expected).removesuffix(' GiB')} -> {gib(after.budget.expected)}"
     key, phase = run.spell(_FIELD), judgement.phase.title
     yield Report(
         f"the experts are cast to fp32 instead of quantised: {gib(weights.fp32 * 4)} of the "
         f"{gib(judgement.budget.expected)} in {phase}, {gib(judgement.capacity)} available",
         run.place(_FIELD, "method.quantization"),
         judgement.severity,
+        Fix("unsafe", f"{key}: true ({drop}); gives up: experts have the bits of the other weights", {_FIELD: True}),
         help=f"set `{key}: true` to quantise them: {gib(after.budget.expected)} expected",
         notes=("PEFT's prepare_model_for_kbit_training casts every 16-bit weight that is not quantised to fp32",),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cfglint_train.frameworks.axolotl.activations import made_by_trl
+from cfglint_train.frameworks.axolotl.method import expert_kernel
 from cfglint_train.frameworks.axolotl.settings import before, read_bool
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
@@ -44,6 +45,7 @@ def infer(job: Job) -> None:
     infer_kept_inputs(job)
     infer_reads_ahead(job)
     _infer_cast_experts(job)
+    _infer_unpacked_experts(job)
     _infer_loading(job)
     _infer_adapter(job)
     optimizers.infer_optimizer_state(job)
@@ -132,6 +134,14 @@ def _infer_cast_experts(job: Job) -> None:
         return
     if job.architecture is not None and job.architecture.experts is not None:
         reading.infer("precision.experts", "fp32", "PEFT's prepare_model_for_kbit_training casts them")
+
+
+def _infer_unpacked_experts(job: Job) -> None:
+    """Quantised experts are a parametrization, which all but the kernels read as one 16-bit tensor (0.18.0,
+    monkeypatch/moe_quant.py).
+    """
+    unpacks = bool(job.reading.get("method.quantized_experts")) and not expert_kernel(job.main)
+    job.reading.infer("method.unpacks_experts", unpacks, "follows quantize_moe_experts and the experts' kernel")
 
 
 def _infer_loading(job: Job) -> None:

@@ -97,37 +97,54 @@ def _read_lisa(config: Config) -> Iterator[Triple]:
 def _read_quantization(config: Config) -> Iterator[Triple]:
     extra = config.get("bnb_config_kwargs")
     extra = extra if isinstance(extra, dict) else {}
+    double, doubled = bool(extra.get("bnb_4bit_use_double_quant", True)), origin_of(config, "bnb_config_kwargs")
     if read_bool(config, "load_in_4bit") and config.get("adapter") == "lora" and not read_bool(config, "gptq"):
         # Up to 0.12.2 loaders/model.py hands `load_in_4bit` to from_pretrained, where bitsandbytes' defaults hold; then
         # _set_quantization_config asks for `qlora`. What comes of the key is the release's, as a default is.
         given = granted(config, ("load_in_4bit",))
         yield "method.quantization", "fp4" if before(config, "0.13.1") else "none", given
-        yield "method.double_quantization", False, given
+        double, doubled = False, given
     elif read_bool(config, "load_in_4bit"):
         kind = extra.get("bnb_4bit_quant_type", "nf4")
         yield "method.quantization", kind if kind in ("nf4", "fp4") else None, config.origin("load_in_4bit")
-        double = extra.get("bnb_4bit_use_double_quant", True)
-        yield "method.double_quantization", bool(double), origin_of(config, "bnb_config_kwargs")
     elif read_bool(config, "load_in_8bit"):
         yield "method.quantization", "int8", config.origin("load_in_8bit")
     elif read_bool(config, "gptq"):
         yield "method.quantization", "gptq", config.origin("gptq")
     else:
         yield "method.quantization", "none", origin_of(config, "load_in_4bit")
+    yield "method.double_quantization", double, doubled
     experts = read_bool(config, "quantize_moe_experts")
     yield "method.quantized_experts", bool(experts), origin_of(config, "quantize_moe_experts")
-    # monkeypatch/moe_quant.py: a parametrization, which all but the kernels read as one 16-bit tensor.
-    kernel = _expert_kernel(config)
-    yield "method.unpacks_experts", bool(experts and not kernel), origin_of(config, "quantize_moe_experts")
     # ScatterMoE adds adapters to its products (libs/scattermoe_lora, since 0.15.0), SonicMoE makes W + BA as PEFT does.
-    fuses = kernel == "scattermoe" and not before(config, "0.15.0")
+    fuses = expert_kernel(config) == "scattermoe" and not before(config, "0.15.0")
     yield "method.fuses_experts", fuses, origin_of(config, *_EXPERT_KEYS, "plugins")
+
+
+def _write_quantization(config: Config, changes: Changes) -> list[Change]:
+    """4 bits below an adapter, and experts in as many."""
+    wanted, written = pending(QUANTIZATION, config, changes), list[Change]()
+    if "method.quantization" in wanted:
+        if wanted.pop("method.quantization") != "nf4" or config.get("adapter") != "lora":
+            raise CannotEdit("only the weights below an adapter are quantised, to 4 bits")
+        for key in ("adapter", "load_in_4bit"):
+            refuse_override(config, (key,))
+        written.append(Set((*config.root, "adapter"), "qlora"))
+        written.append(Set((*config.root, "load_in_4bit"), True, ("adapter",)))
+    if wanted.pop("method.quantized_experts", False):
+        if read_bool(config, "lora_target_linear"):
+            raise CannotEdit("lora_target_linear does not go with quantize_moe_experts")
+        refuse_override(config, ("quantize_moe_experts",))
+        written.append(Set((*config.root, "quantize_moe_experts"), True, ("load_in_4bit", "adapter")))
+    if wanted:
+        raise CannotEdit("only the weights below an adapter are quantised, to 4 bits")
+    return written
 
 
 _EXPERT_KEYS: Final = ("expert_backend", "use_scattermoe", "use_sonicmoe", "experts_implementation")
 
 
-def _expert_kernel(config: Config) -> str:
+def expert_kernel(config: Config) -> str:
     """The kernel that experts run in, scattermoe or sonicmoe, or none (integrations/kernels/args.py): the plugin reads
     the keys, and `experts_implementation` by itself switches none on.
     """
@@ -204,10 +221,11 @@ QUANTIZATION: Final = Custom(
         "method.quantization": names("load_in_4bit", "load_in_8bit", "gptq", "bnb_config_kwargs"),
         "method.double_quantization": names("bnb_config_kwargs"),
         "method.quantized_experts": names("quantize_moe_experts"),
-        "method.unpacks_experts": names("quantize_moe_experts"),
         "method.fuses_experts": names(*_EXPERT_KEYS, "plugins"),
     },
     _read_quantization,
+    _write_quantization,
+    also=names("adapter"),
 )
 TARGETS: Final = Custom({"method.lora_targets": names("lora_target_modules", "lora_target_linear")}, _read_targets)
 PRECISION: Final = Custom(

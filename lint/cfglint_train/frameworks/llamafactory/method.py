@@ -8,7 +8,7 @@ from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable
 from cfglint_train.frameworks.key import Custom
-from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, refuse_override
+from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, pending, refuse_override
 from cfglint_train.frameworks.llamafactory.settings import (
     STAGES,
     before,
@@ -127,6 +127,9 @@ def _bitsandbytes(config: Config) -> Any:
 def _read_quantization(config: Config) -> Iterator[Triple]:
     # Without `quantization_bit` the method, the type and double quantisation have no effect.
     bits, usual = config.get("quantization_bit"), _bitsandbytes(config)
+    double = config.get("double_quantization", default=True)
+    doubled = double if isinstance(double, bool) else None
+    yield "method.double_quantization", doubled, origin_of(config, "double_quantization")
     method = config.get("quantization_method", default=usual)
     if bits is None:
         yield "method.quantization", "none", granted(config, ("quantization_bit",))
@@ -139,9 +142,6 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
     if method == usual and bits == 4 and not isinstance(bits, bool):
         kind = config.get("quantization_type", default="nf4")
         yield "method.quantization", kind if kind in ("nf4", "fp4") else None, origin
-        double = config.get("double_quantization", default=True)
-        known = double if isinstance(double, bool) else None
-        yield "method.double_quantization", known, origin_of(config, "double_quantization")
     elif method == usual and bits == 8:
         yield "method.quantization", "int8", origin
     else:
@@ -149,6 +149,17 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
         if known and method not in _METHODS:
             origin = origin_of(config, "quantization_method")
         yield "method.quantization", _METHODS.get(method) if known else None, origin
+
+
+def _write_quantization(config: Config, changes: Changes) -> list[Change]:
+    wanted = pending(QUANTIZATION, config, changes)
+    if not wanted:
+        return []
+    plain = config.get("quantization_method", default=_bitsandbytes(config)) == _bitsandbytes(config)
+    if wanted != {"method.quantization": "nf4"} or not plain or tuning_of(config) != "lora":
+        raise CannotEdit("only the weights below an adapter are quantised, to 4 bits by bitsandbytes")
+    refuse_override(config, ("quantization_bit",))
+    return [Set((*config.root, "quantization_bit"), 4, ("lora_rank", "finetuning_type"))]
 
 
 def _read_frozen(config: Config) -> Iterator[Triple]:
@@ -240,6 +251,7 @@ QUANTIZATION: Final = Custom(
         "method.double_quantization": names("double_quantization"),
     },
     _read_quantization,
+    _write_quantization,
 )
 FROZEN: Final = Custom(
     {field: names(key) for field, key in _FROZEN_KEYS.items()},

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.documents.document import MISSING, CannotEdit, Change
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.codec import choice
-from cfglint_train.frameworks.lens import Changes, Config, Triple
+from cfglint_train.frameworks.lens import Changes, Config, Triple, pending
 from cfglint_train.frameworks.openrlhf import names as flag
 from cfglint_train.frameworks.openrlhf.flags import (
     ENTRIES,
@@ -108,8 +108,16 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
     if four is not None:
         origin = origin_of(config, flag.FOUR_BITS)
         yield "method.quantization", "nf4" if four else "none", origin
-        if four:
-            yield "method.double_quantization", True, origin
+        yield "method.double_quantization", True, granted(config, flag.FOUR_BITS)
+
+
+def _write_quantization(config: Config, changes: Changes) -> list[Change]:
+    wanted = pending(QUANTIZATION, config, changes)
+    if not wanted:
+        return []
+    if wanted != {"method.quantization": "nf4"} or not trains_adapter(config):
+        raise CannotEdit("only the weights below an adapter are quantised, to 4 bits")
+    return put(config, flag.FOUR_BITS, True)
 
 
 def _read_compute(config: Config) -> Iterator[Triple]:
@@ -166,7 +174,9 @@ TUNING: Final = custom(
     _write_tuning,
 )
 QUANTIZATION: Final = custom(
-    dict.fromkeys(("method.quantization", "method.double_quantization"), keys_of(flag.FOUR_BITS)), _read_quantization
+    dict.fromkeys(("method.quantization", "method.double_quantization"), keys_of(flag.FOUR_BITS)),
+    _read_quantization,
+    _write_quantization,
 )
 COMPUTE: Final = custom({"precision.compute": keys_of(flag.DTYPE, flag.BF16)}, _read_compute, _write_compute)
 ACCUMULATION: Final = custom(

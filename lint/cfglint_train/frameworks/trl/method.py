@@ -9,7 +9,7 @@ from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable
 from cfglint_train.frameworks.key import Custom
-from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, refuse_override
+from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, pending, refuse_override
 from cfglint_train.frameworks.trl.settings import names, on, origin_of, stated, trainer_of
 from cfglint_train.plan.origin import Origin
 
@@ -102,12 +102,22 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
     if on(config, "load_in_4bit"):
         kind = stated(config, "bnb_4bit_quant_type", "string")
         yield "method.quantization", kind if kind in ("nf4", "fp4") else None, config.origin("load_in_4bit")
-        double = stated(config, "use_bnb_nested_quant", "boolean")
-        yield "method.double_quantization", double, origin_of(config, "use_bnb_nested_quant")
     elif on(config, "load_in_8bit"):
         yield "method.quantization", "int8", config.origin("load_in_8bit")
     else:
         yield "method.quantization", "none", origin_of(config, "load_in_4bit", "load_in_8bit")
+    double = stated(config, "use_bnb_nested_quant", "boolean") if config.has("use_bnb_nested_quant") else False
+    yield "method.double_quantization", double, origin_of(config, "use_bnb_nested_quant")
+
+
+def _write_quantization(config: Config, changes: Changes) -> list[Change]:
+    wanted = pending(QUANTIZATION, config, changes)
+    if not wanted:
+        return []
+    if wanted != {"method.quantization": "nf4"} or not on(config, "use_peft") or config.document.syntax == "python":
+        raise CannotEdit("only the weights below an adapter are quantised, to 4 bits, by an option or a recipe")
+    refuse_override(config, ("load_in_4bit",))
+    return [Set((*config.root, "load_in_4bit"), True, ("lora_r", "use_peft"))]
 
 
 def _half(config: Config) -> tuple[bool | None, bool | None]:
@@ -164,6 +174,7 @@ QUANTIZATION: Final = Custom(
         "method.double_quantization": names("use_bnb_nested_quant"),
     },
     _read_quantization,
+    _write_quantization,
 )
 PRECISION: Final = Custom(
     dict.fromkeys(("precision.compute", "precision.autocast"), names("bf16", "fp16")),
