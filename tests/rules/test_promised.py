@@ -10,7 +10,7 @@ import pytest
 from cfglint_rules import registry
 from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings.draft import rewrite
-from cfglint_train.findings.verdicts import ROLLOUT, STEP, judge
+from cfglint_train.findings.verdicts import EVALUATION, ROLLOUT, STEP, judge
 from cfglint_train.foundation.sizes import gib
 from tests.rules.test_metadata import FIXTURES
 from tests.support.linting import copied, runs_in
@@ -36,7 +36,7 @@ def test_what_a_fix_promises_is_estimated_of_the_fixed_files(rule, tmp_path: Pat
             for path, source in sources.items():
                 (here / path).write_bytes(source)
             [after] = [one for one in runs_in(here) if one.main.document.path == run.main.document.path]
-            judged = [judge(after, "gpu", phases) for phases in (STEP, (*STEP, ROLLOUT))]
+            judged = [judge(after, "gpu", phases) for phases in (STEP, (*STEP, ROLLOUT), (EVALUATION,))]
             assert promise[1] in [gib(one.budget.expected) for one in judged if one is not None], fix.message
             kept += 1
     assert kept
