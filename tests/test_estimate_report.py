@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cfglint_train import api
+from cfglint_train.foundation.sizes import parameters
 from cfglint_train.front.terminal import style_of
 from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.reports import estimate
@@ -201,3 +202,11 @@ def test_every_report_has_the_same_word(here, word):
     said = [line for line in cfglint("check", *stated, cwd=here).lines if "MEM001" in line]
     assert len(said) == (word != "fits")
     assert all(f" pass {'is tight' if word == 'tight' else word} on one GPU" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(494_032_768, "494 M"), (999_600_000, "1 B"), (8_030_261_248, "8.03 B"), (1_026_000_000_000, "1.03 T")],
+)
+def test_parameters_are_counted_without_an_exponent(count: int, shown: str) -> None:
+    assert parameters(count) == shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,18 @@ def test_diff_writes_nothing_and_write_does(here: Path) -> None:
     after = cfglint("fit", *CLUSTER, "run.yaml", cwd=here)
     assert after.code == 0
     assert "no change needed" in after.out or "(unsafe)" in after.out
+
+
+def test_a_run_that_is_tight_as_it_is_says_by_how_much(here: Path) -> None:
+    text = TEXT.replace("micro_batch_size: 16  # sequences", "micro_batch_size: 1")
+    (here / "run.yaml").write_text(text)
+    sizes = json.loads(cfglint("fit", *CLUSTER, "--format", "json", "run.yaml", cwd=here).out)["runs"][0]
+    card = f"{(sizes['expected'] + sizes['high']) // 2**31}GiB"
+    shown = cfglint("fit", "--nodes", "1", "--gpus-per-node", "8", "--gpu", card, "run.yaml", cwd=here)
+    assert ": tight" in shown.out
+    assert re.search(
+        r"expected to fit as it is, and tight: [\d.]+ GiB to spare in .+, at worst [\d.]+ GiB too", shown.out
+    )
 
 
 @pytest.mark.parametrize("what", ["--diff", "--write"])

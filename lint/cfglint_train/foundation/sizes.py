@@ -1,4 +1,4 @@
-"""Bytes for people."""
+"""Bytes and numbers of parameters for people."""
 
 from __future__ import annotations
 
@@ -13,3 +13,11 @@ def gib(size: float) -> str:
     if value >= 100:
         return f"{value:,.0f} GiB"
     return f"{value:.1f} GiB" if value >= 1 else f"{value:.2f} GiB"
+
+
+def parameters(count: int) -> str:
+    """A number of parameters with three significant digits: 494 M, 8.03 B, 671 B, 1.03 T."""
+    for unit, each in (("M", 1e6), ("B", 1e9)):
+        if count / each < 999.5:
+            return f"{count / each:.3g} {unit}"
+    return f"{count / 1e12:.3g} T"

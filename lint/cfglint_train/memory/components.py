@@ -90,7 +90,7 @@ GRADIENTS: Final = Component(
     " + {active_elements} trained elements x {last_each} B / {last_ranks} ranks",
     "{earlier_elements} trained elements x {earlier_each} B / {earlier_ranks} ranks"
     " + {active_elements} trained elements x {last_each} B / {last_ranks} ranks"
-    " + {trained} trained elements x {gradient} B; before they are reduced",
+    " + {trained} trained elements x {gradient} B; {unreduced_words}",
     state=True,
     spread=True,
 )
@@ -305,7 +305,8 @@ OFFLOADED_GRADIENTS: Final = Component(
     "host",
     "shards of the gradients",
     "{local} ranks x {host_trained} B; {pinning}",
-    "{local} ranks x {sub_groups} sub-groups x {host_sub_group} B + {local} ranks x {host_gradient} B; {pinning}",
+    "{local} ranks x {sub_groups} sub-groups x {host_sub_group} B + {local} ranks x {host_last_group} B of the last one"
+    " + {local} ranks x {host_gradient} B; {pinning}",
     "{local} ranks x {host_fp32_gradient} B + {local} ranks x {host_gradient} B"
     " + {local} ranks x {host_kept_gradient} B of earlier micro batches; {pinning}",
     coefficient="offloaded",

@@ -44,10 +44,19 @@ def partition_bytes(setup: Setup) -> float:
     return (float(setup.trained) * setup.gathered + setup.frozen_sharded) / max(1, setup.optimizer_shards)
 
 
-def sub_groups(setup: Setup, share: float) -> tuple[float, float]:
-    """How many sub-groups a rank's partition of `share` elements has under ZeRO-3, and the elements of one."""
+def sub_groups(setup: Setup, share: float) -> tuple[int, float, float]:
+    """How many whole sub-groups a rank's partition of `share` elements has under ZeRO-3, the elements of one, and those
+    of the last, smaller one.
+    """
     piece = min(setup.sub_group or share, share)
-    return (max(1.0, share / piece) if piece else 0.0), piece
+    whole = int(share / piece) if piece else 0
+    return whole, piece, share - whole * piece
+
+
+def _in_sub_groups(setup: Setup, share: float, block: Callable[[float], float]) -> float:
+    """Bytes of a partition's fp32 numbers, with a block for each sub-group."""
+    whole, piece, last = sub_groups(setup, share)
+    return whole * block(piece * 4) + block(last * 4)
 
 
 def offloaded(setup: Setup) -> dict[Component, float]:
@@ -78,9 +87,8 @@ def _offloaded(setup: Setup, share: float) -> dict[Component, float]:
         parts[OFFLOADED_OPTIMIZER] = local * share * (setup.optimizer or 0)
         if setup.zero_stage == 3:
             # The master copy is made sub-group by sub-group in plain memory; its gradients are pinned.
-            pieces, piece = sub_groups(setup, share)
             parts[OFFLOADED_MASTER] = local * share * master
-            parts[OFFLOADED_GRADIENTS] = local * (pieces * block(piece * 4) + block(share * setup.gradient))
+            parts[OFFLOADED_GRADIENTS] = local * (_in_sub_groups(setup, share, block) + block(share * setup.gradient))
         else:
             buffer = block(share * setup.gradient)
             kept = share * setup.gradient if setup.accumulation > 1 else 0.0
@@ -121,8 +129,7 @@ def asleep(setup: Setup, plan: Plan) -> float:
     total = 0.0
     for elements in (setup.trained, *(other.elements for other in setup.neighbours if other.trained)):
         share = elements / setup.optimizer_shards
-        pieces, piece = sub_groups(setup, share) if setup.zero_stage == 3 else (1.0, share)
-        total += pieces * tensors * pinned(piece * 4)
+        total += tensors * (_in_sub_groups(setup, share, pinned) if setup.zero_stage == 3 else pinned(share * 4))
         if setup.zero_stage == 3:
             total += pinned(share * setup.gradient)
     return setup.local * total

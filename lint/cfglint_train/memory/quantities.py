@@ -237,6 +237,11 @@ _COMPUTED: Final[dict[str, Callable[[Quantities], Any]]] = {
     "earlier_ranks": _earlier_ranks,
     "last_each": lambda of: _over(made(of.setup) * _left_ranks(of), _active(of)),
     "last_ranks": _left_ranks,
+    "unreduced_words": lambda of: (
+        "before they are reduced"
+        if of.setup.zero_stage == 1 and of.setup.accumulation == 1
+        else "before they are added to those of earlier micro batches"
+    ),
     "lasting_bucket": lambda of: _over(transients.held_bucket(of.setup), of.setup.gradient),
     "passing_bucket": lambda of: _over(transients.bucket(of.setup), of.setup.gradient),
     # gathered weights
@@ -295,6 +300,7 @@ _COMPUTED: Final[dict[str, Callable[[Quantities], Any]]] = {
     ),
     "sub_groups": lambda of: host.sub_groups(of.setup, host.partition(of.setup))[0],
     "host_sub_group": lambda of: host.blocks(of.setup)(host.sub_groups(of.setup, host.partition(of.setup))[1] * 4),
+    "host_last_group": lambda of: host.blocks(of.setup)(host.sub_groups(of.setup, host.partition(of.setup))[2] * 4),
     "host_gradient": lambda of: host.blocks(of.setup)(host.partition(of.setup) * of.setup.gradient),
     "host_fp32_gradient": lambda of: host.blocks(of.setup)(host.partition(of.setup) * 4),
     "host_kept_gradient": lambda of: host.partition(of.setup) * of.setup.gradient if of.setup.accumulation > 1 else 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_rules import registry
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.foundation.sizes import gib, parameters
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import spelled
 from cfglint_train.memory import comparable
@@ -73,7 +73,7 @@ def _head(run: Run | Planned) -> Iterator[str]:
         yield f"{leading(run.path)}  ({run.title})"
     if model is not None:
         name = printable(str(plan.model.id or model.id))
-        yield f"  model   {name}: {model.parameters / 1e9:.3g} B parameters, {model.layers} layers, {model.model_type}"
+        yield f"  model   {name}: {parameters(model.parameters)} parameters, {model.layers} layers, {model.model_type}"
     else:
         yield f"  model   {printable(str(plan.model.id or 'not stated'))}: not in the catalogue"
     spread = {None: "strategy not stated", "zero": f"ZeRO stage {plan.parallel.zero_stage}", "none": "one GPU"}.get(

@@ -52,7 +52,7 @@ def _lines(ladder: Ladder) -> Iterator[str]:
         guessed = any(not one.fact.startswith(RELEASE) for one in assumed)
         yield from _solution(solution, guessed)
     elif not ladder.lacks_room:
-        yield "  no change needed"
+        yield _no_change(judgement, *ladder.elsewhere)
     else:
         yield "  no change of these files makes it fit"
         if ladder.holding is not None:
@@ -63,6 +63,19 @@ def _lines(ladder: Ladder) -> Iterator[str]:
         key = ladder.run.spell(ladder.asked)
         largest = f"{ladder.largest:,}" if ladder.largest else f"none: {key}: 1 does not fit either"
         yield f"  largest {key} that fits, everything else as it is: {largest}"
+
+
+def _no_change(*judgements: Judgement) -> str:
+    """That a run is expected to fit as it is, and by how much where it is tight."""
+    tight = [one for one in judgements if one.verdict == "tight"]
+    if not tight:
+        return "  no change needed"
+    worst = max(tight, key=lambda one: one.budget.high - one.capacity)
+    spare, more = worst.capacity - worst.budget.expected, worst.budget.high - worst.capacity
+    return (
+        f"  expected to fit as it is, and tight: {gib(spare)} to spare in {worst.phase.title}, "
+        f"at worst {gib(more)} too little"
+    )
 
 
 def _verdict(judgement: Judgement) -> str:

@@ -175,14 +175,14 @@ def table(run: Changeable, wanted: Sequence[Axis]) -> Iterator[str]:
     cells = list(grid(run, wanted))
     last = wanted[-1]
     heads = [f"{last.name} {_shown(value)}" for value in last.values]
-    width = max(24, *(len(head) + 2 for head in heads))
+    width = max(24, *(len(head) + 2 for head in heads), *(len(_cell(cell)) for cell in cells))
     lead = [", ".join(f"{axis.name} {_shown(cells[start].changes[axis.name])}" for axis in wanted[:-1])
             for start in range(0, len(cells), len(last.values))]  # fmt: skip
     margin = max((len(text) for text in lead), default=0)
-    yield f"  {'':<{margin}}" + "".join(f"  {head:<{width}}" for head in heads)
+    yield (f"  {'':<{margin}}" + "".join(f"  {head:<{width}}" for head in heads)).rstrip()
     for number, text in enumerate(lead):
         row = cells[number * len(last.values) : (number + 1) * len(last.values)]
-        yield f"  {text:<{margin}}" + "".join(f"  {_cell(cell):<{width}}" for cell in row)
+        yield (f"  {text:<{margin}}" + "".join(f"  {_cell(cell):<{width}}" for cell in row)).rstrip()
     for name in without_effect(cells, wanted):
         yield f"  {name} has no effect on this estimate"
 

@@ -9,15 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cfglint_train.foundation.errors import UsageError
-from cfglint_train.foundation.typed import Any
+from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.typed_values import field_type
 
+_COUNTS: Final[frozenset[Field]] = frozenset((
+    "batch.micro", "batch.accumulation", "batch.eval_micro", "batch.global_", "sequence.length", "sequence.eval_length",
+    "launch.nodes", "launch.gpus_per_node",
+))  # fmt: skip
+"""Numbers of which a run has one at least."""
+
 
 def check_axis(field: Field, values: Iterable[Any]) -> None:
-    """Raise UsageError for a word that no estimate knows, and for a text field that no estimate compares."""
+    """Raise UsageError for a word that no estimate knows, a text field that no estimate compares, and a number of which
+    there is one at least.
+    """
     from cfglint_train.plan.enumerations import choices
 
+    values = tuple(values)
+    if field in _COUNTS and any(isinstance(value, (int, float)) and value < 1 for value in values):
+        raise UsageError(f"{field} must be at least 1")
     if field_type(field) == "str" and choices(field) is None and _known(field) is None:
         raise UsageError(f"{field} is free text, which no estimate compares; it cannot be an axis")
     check(field, values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.sizes import parameters
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import Budget, Phase, Verdict, verdict
 from cfglint_train.project.run import GPU, Run
@@ -92,7 +93,7 @@ def _facts(run: Run | Planned) -> Iterator[str]:
     else:
         yield run.title
     if model is not None:
-        yield f"{plan.model.id or model.id}, {model.parameters / 1e9:.3g} B parameters"
+        yield f"{plan.model.id or model.id}, {parameters(model.parameters)} parameters"
     else:
         yield f"{plan.model.id or 'a model that is not stated'}, not in the catalogue"
     nodes, local = cluster(run, "launch.nodes"), cluster(run, "launch.gpus_per_node")
