@@ -24,7 +24,7 @@ FSDP = "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true, auto_wrap_po
     ("more", "ways"),
     [
         ("", "sharding, offload or LoRA"),
-        (LORA, "sharding or offload"),
+        (LORA, "sharding, offload or 4 bits (`adapter: lora -> qlora, load_in_4bit: true`)"),
         (FSDP, "offload or LoRA"),
         (LORA + FSDP, "offload"),
     ],

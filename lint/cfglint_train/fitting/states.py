@@ -19,7 +19,7 @@ def smaller(run: Run) -> str:
         "LoRA": run.plan.method.tuning == "full" and run.owner("method.tuning") is not None,
     }
     bits = four_bits(run)
-    ways[f"4 bits ({', '.join(bits)})"] = bool(bits)
+    ways[f"4 bits (`{', '.join(bits)}`)"] = bool(bits)
     *others, last = [way for way, is_left in ways.items() if is_left] or [""]
     return f"the states get smaller with {', '.join(others)}{' or ' if others else ''}{last}" if last else ""
 
