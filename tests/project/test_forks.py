@@ -62,6 +62,22 @@ EVIDENCE = {
         '[tool.poetry.dependencies]\naxolotl = { git = "git@github.com:lab/ax.git" }\n',
         "`github.com/lab/ax` is installed (pyproject.toml:2)",
     ),
+    "folder": (
+        "requirements.txt",
+        "torch\n-e ./libs/axolotl[flash-attn]\n",
+        "`./libs/axolotl` is installed (requirements.txt:2)",
+    ),
+    "uv's folder": (
+        "pyproject.toml",
+        '[project]\nname = "x"\ndependencies = ["axolotl"]\n[tool.uv.sources]\n'
+        'axolotl = { path = "../ax", editable = true }\n',
+        "`../ax` is installed (pyproject.toml:3)",
+    ),
+    "folder of an image": (
+        "Dockerfile",
+        "FROM x\nCOPY axolotl /opt/axolotl\nRUN pip install -e /opt/axolotl\n",
+        "`/opt/axolotl` is installed (Dockerfile:3)",
+    ),
     "uv.lock": (
         "uv.lock",
         '[[package]]\nname = "axolotl"\nversion = "0.21.0"\n'
@@ -130,6 +146,15 @@ NO_EVIDENCE = {
         'source = { git = "https://github.com/axolotl-ai-cloud/axolotl?tag=v0.21.0#4f1d2c3" }\n',
     ),
     "the newest upstream": ("Dockerfile", "RUN git clone https://github.com/axolotl-ai-cloud/axolotl.git\n"),
+    "a folder of another package": (
+        "requirements.txt",
+        "-e ./libs/metrics\n-e .\n./wheels/axolotl-0.21.0-py3-none-any.whl\n",
+    ),
+    "the clone of upstream": (
+        "Dockerfile",
+        "RUN git clone -b v0.21.0 https://github.com/axolotl-ai-cloud/axolotl /o/axolotl\n"
+        "RUN pip install -e /o/axolotl\n",
+    ),
     "a patch of another package": ("x.patch", "--- a/vllm/engine.py\n+++ b/vllm/engine.py\n@@ -1 +1 @@\n-a\n+b\n"),
     "a file of its own": ("tools/axolotl/run.py", "sed = 'sed -i s/a/b/ tools/axolotl/run.py'\n"),
     "a command that is a comment": ("setup.sh", "# sed -i s/a/b/ $SITE/axolotl/train.py\n"),

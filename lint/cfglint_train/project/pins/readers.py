@@ -110,20 +110,27 @@ def _requirements(path: str, load: Read, seen: set[str]) -> Iterator[Pin]:
             yield from _pinned(_asked(text), path, line, REQUIRED)
 
 
-def _asked(text: str) -> Requirement | None:
-    """A requirement on a line of its own, with or without options behind it; also as an address alone."""
+def _asked(text: str, on_disk: bool = True) -> Requirement | None:
+    """A requirement on a line of its own, with or without options behind it; also as an address alone, or as a path on
+    disk where those count.
+    """
     if len(text) > requirement.LONGEST:
         text = re.split(r"[ \t]--hash\b", text, maxsplit=1)[0]
         if len(text) > requirement.LONGEST:
             return None
-    if text.startswith("-"):
+    editable = text.startswith("-")
+    if editable:
         text = re.sub(r"^(?:-e|--editable)[ \t=]+", "", text)
     if "--" in text:
         text = re.split(r"[ \t]--(?:hash|config-settings|global-option)\b", text)[0]
-    return requirement.of_address(text) if _ADDRESS.match(text) else requirement.of_pip(text)
+    if _ADDRESS.match(text):
+        return requirement.of_address(text)
+    is_path = text.startswith(_PATHS) or (editable and "/" in text)
+    return (requirement.of_path(text) if on_disk else None) if is_path else requirement.of_pip(text)
 
 
 _ADDRESS: Final = re.compile(r"git\+|https?://|git@")
+_PATHS: Final = ("./", "../", "/", "~/", "file:")
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
@@ -250,6 +257,9 @@ def _tagged(path: str, text: str, name: str, stated: Any, weight: int) -> Iterat
     package = requirement.known(name)
     if package is None or not isinstance(stated, dict):
         return
+    if isinstance(stated.get("path"), str):
+        path_of = stated["path"] if "/" in stated["path"] else f"./{stated['path']}"
+        yield from _pinned(requirement.of_path(path_of, package), path, _line(text, name), weight)
     revision = stated.get("tag", stated.get("rev", stated.get("branch", "")))
     if isinstance(revision, str) and isinstance(stated.get("git"), str):
         found = requirement.of_address(_pip_address(stated["git"], revision), package)
@@ -306,16 +316,18 @@ _ENGINES: Final = re.compile(r"\b(?:docker|podman|singularity|apptainer|enroot)\
 
 def _dockerfile(path: str, text: str) -> Iterator[Pin]:
     variables: dict[str, str] = {}
+    on_disk = _CLONE.search(text) is None
     for number, line in _joined(re.sub(r"(?m)^\s*#.*$", "", text)):
         line = re.sub(r"\$\{?(\w+)\}?", lambda match: variables.get(match[1], match[0]), line)
         variable = _VARIABLE.match(line)
         if variable is not None:
             variables[variable[1]] = variable[2]
-        for found in _run(line):
+        for found in _run(line, on_disk):
             yield Pin(found.package, found.constraint, path, number, REQUIRED, found.fork)
 
 
-def _run(line: str) -> Iterator[Requirement]:
+def _run(line: str, on_disk: bool) -> Iterator[Requirement]:
+    """What a line installs or clones. `on_disk`: paths count, as no command before may have put a release there."""
     image = _IMAGE.match(line)
     started = _STARTED.finditer(line) if image is None and _ENGINES.search(line) is not None else ()
     for one in started if image is None else (image,):
@@ -324,7 +336,7 @@ def _run(line: str) -> Iterator[Requirement]:
         conda = "pip" not in command[0].split()[0]
         for word in re.findall(r"\"[^\"]*\"|'[^']*'|\S+", command[1]):
             asked = word.strip("\"'")
-            found = requirement.of_conda(asked) if conda else _asked(asked)
+            found = requirement.of_conda(asked) if conda else _asked(asked, on_disk)
             if found is not None:
                 yield found
     for command in _CLONE.finditer(line):
@@ -416,7 +428,7 @@ def commands_in(path: str, text: str) -> Iterator[Pin]:
             continue
         checkout = _CHECKOUT.search(line)
         clone = _CLONE.search(line)
-        found: list[Requirement | None] = list(_run(line))
+        found: list[Requirement | None] = list(_run(line, on_disk=False))
         if clone is not None and (address := re.search(r"https?://\S+", clone[1])) is not None:
             cloned, at = address[0].rstrip("/"), number
         if checkout is not None and cloned and number - at <= _NEAR:

@@ -110,6 +110,25 @@ def of_address(url: str, package: str | None = None) -> Requirement | None:
     return None if git is None else Requirement(package, Constraint(), repository(url))
 
 
+_PATH: Final = re.compile(r"(?:file:(?://)?)?([\w.~-]*/[\w./+~-]+?)/?(?:\[[\w, -]*\])?(?:#.*)?")
+_WHEEL: Final = re.compile(rf"([A-Za-z0-9_.]+)-({_RELEASE})(?:-[\w.-]+\.whl|\.tar\.gz)")
+
+
+def of_path(text: str, package: str | None = None) -> Requirement | None:
+    """What a path on disk installs: the release of a wheel, or a folder that is called like a package, whose source may
+    be any. `package`: what is in the folder, where that is stated.
+    """
+    match = _PATH.fullmatch(text) if len(text) <= LONGEST else None
+    if match is None:
+        return None
+    wheel = _WHEEL.fullmatch(match[1].rpartition("/")[2])
+    if wheel is not None:
+        named = known(wheel[1])
+        return None if named is None else Requirement(named, Constraint((("==", public(wheel[2])),)))
+    package = package or namesake(match[1])
+    return None if package is None else Requirement(package, Constraint(), match[1])
+
+
 def repository(url: str) -> str:
     """A git address as people read it, without credentials: `github.com/owner/name@revision`."""
     git = _GIT.match(url)
