@@ -48,9 +48,9 @@ START = """\
 set -euo pipefail
 source "$(dirname "$0")/env.sh"
 RUN=${{RUN:-run-{number}}}
-ARGS=(--logging_steps 10)
+ARGS=(logging_steps=10)
 if [ -n "${{RESUME:-}}" ]; then
-  ARGS+=(--resume_from_checkpoint "$RESUME")
+  ARGS+=("resume_from_checkpoint=$RESUME")
 fi
 cleanup() {{ rm -rf "/tmp/$RUN"; }}
 trap cleanup EXIT

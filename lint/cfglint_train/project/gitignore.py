@@ -53,10 +53,10 @@ class GitIgnore:
         folder = os.path.dirname(full)
         while True:
             spec = self._spec(folder)
-            name = _relative(full, folder) + ("/" if is_folder else "")
-            verdict = None if spec is None else spec.check_file(name).include
-            if verdict is not None:
-                return verdict
+            if spec is not None:
+                verdict = spec.check_file(_relative(full, folder) + ("/" if is_folder else "")).include
+                if verdict is not None:
+                    return verdict
             if len(folder) <= len(self._root):
                 return False
             folder = os.path.dirname(folder)

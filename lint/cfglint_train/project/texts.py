@@ -28,8 +28,10 @@ class Texts:
 
     def read(self, path: str) -> bytes:
         """The bytes of a file. Raises OSError."""
-        full = os.path.abspath(path)
-        text = self._kept.get(full)
+        text = self._kept.get(path)  # most are asked for by their absolute path
+        if text is None:
+            full = os.path.abspath(path)
+            text = self._kept.get(full)
         if text is None:
             text = regular_files.read(path, self._cleared)
             if len(text) <= MAX_SMALL and self._size < MAX_KEPT:
