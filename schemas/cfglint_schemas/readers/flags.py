@@ -14,6 +14,9 @@ from cfglint_train.foundation.frozen import Frozen
 _TYPES: Final = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "str_to_bool": "boolean"}
 # What argparse's own actions put into the namespace.
 _SWITCHES: Final = {"store_true": False, "store_false": True}
+_OF_PARSERS: Final = ("add_argument", "parse_args")
+# Packages whose parsers have no flags of their own.
+_PARSERS: Final = ("argparse", "configargparse")
 
 
 class Flag(Frozen):
@@ -28,7 +31,7 @@ class Flag(Frozen):
 
 def flags(module: Module) -> Iterator[Flag]:
     """Every flag that a module adds to a parser, here or in functions that it hands the parser to, in order."""
-    for addition in _additions(module, module.tree, {}, set()):
+    for addition in _all(module):
         names = [name for name in map(addition.value, addition.call.args) if isinstance(name, str) and name[:1] == "-"]
         if not names:
             continue
@@ -36,6 +39,47 @@ def flags(module: Module) -> Iterator[Flag]:
         assert isinstance(addition.call.func, ast.Attribute)
         key = Key(_schema(addition, long), tuple(name for name in names if name != long))
         yield Flag(long, key, dotted_name(addition.call.func.value) or "")
+
+
+def _all(module: Module) -> Iterator[_Addition]:
+    seen: set[str] = set()
+    for call in _making(module):
+        maker = _maker(module, call)
+        if isinstance(maker, Function):
+            yield from _of_function(module, maker, seen)
+    yield from _additions(module, module.tree, {}, seen)
+
+
+def may_have_more(module: Module) -> bool:
+    """Whether the parser of a module comes from a function whose text is not there: its flags are unknown."""
+    return any(isinstance(_maker(module, call), External) for call in _making(module))
+
+
+def _making(module: Module) -> Iterator[ast.Call]:
+    """The calls whose result a module adds flags to, or reads the command line with."""
+    nodes = [node for node in ast.walk(module.tree) if isinstance(node, (ast.Attribute, ast.Assign))]
+    parsers = {
+        node.value.id
+        for node in nodes
+        if isinstance(node, ast.Attribute) and node.attr in _OF_PARSERS and isinstance(node.value, ast.Name)
+    }
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            if not parsers.isdisjoint(names):
+                yield node.value
+
+
+def _maker(module: Module, call: ast.Call) -> Function | External | None:
+    """The function that makes a parser: None for one of argparse, of the parser itself, and one that is not found."""
+    name = dotted_name(call.func)
+    try:
+        symbol = module.resolve(name) if name else None
+    except UndecidedError:
+        return None
+    if isinstance(symbol, External):
+        return None if symbol.name.partition(".")[0] in _PARSERS else symbol
+    return symbol if isinstance(symbol, Function) else None
 
 
 class _Addition(Frozen):
@@ -95,11 +139,16 @@ def _elsewhere(module: Module, call: ast.Call, seen: set[str]) -> Iterator[_Addi
         return
     if isinstance(symbol, External) and module.source.lacks(symbol.name):
         raise UndecidedError(f"{symbol.name}, which adds flags, is missing")
-    if isinstance(symbol, Function) and symbol.module is not module:
-        place = f"{symbol.module.name}.{symbol.node.name}"
-        if place not in seen:
-            seen.add(place)
-            yield from _additions(symbol.module, symbol.node, {}, seen)
+    if isinstance(symbol, Function):
+        yield from _of_function(module, symbol, seen)
+
+
+def _of_function(module: Module, function: Function, seen: set[str]) -> Iterator[_Addition]:
+    """The additions of a function of another module, once; those of the module itself are met where they stand."""
+    place = f"{function.module.name}.{function.node.name}"
+    if function.module is not module and place not in seen:
+        seen.add(place)
+        yield from _additions(function.module, function.node, {}, seen)
 
 
 def _schema(addition: _Addition, name: str) -> Fragment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cfglint_schemas.readers.flags import flags
+from cfglint_schemas.readers.flags import flags, may_have_more
 from cfglint_schemas.readers.source import Source, UndecidedError
 from cfglint_schemas.readers.table import Definition, Key, Table
 
@@ -17,7 +17,8 @@ def read(package: str, source: Source) -> Table:
     for module in source.modules(_FOLDER):
         keys = {flag.name: _taking(flag.key) for flag in flags(module)}
         if keys:
-            definitions[module.name.rpartition(".")[2]] = Definition(keys)
+            unknown = "kept" if may_have_more(module) else "error"
+            definitions[module.name.rpartition(".")[2]] = Definition(keys, unknown)
     if not definitions:
         raise UndecidedError(f"{package} {source.tree.release}: no entry point adds arguments")
     order = sorted(definitions, key=lambda name: (name != "train_ppo_ray", name))
