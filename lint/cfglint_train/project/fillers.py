@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation import regular_files
@@ -55,7 +56,7 @@ def filled(path: str, index: RepositoryIndex) -> Filled:
         from cfglint_train.project.shell_fillers import Key, edits  # few files are edited by a script
 
         for one in edits(
-            script, index.once(Followed).text(script).encode(), lambda stated: _means(stated, path, index)
+            script, index.once(Followed).text(script).encode(), partial(_means, path=path, index=index, script=script)
         ):
             if isinstance(one, str):
                 (keys if isinstance(one, Key) else marks).add(str(one))
@@ -161,11 +162,14 @@ def _in_groups(route: Route, folders: list[str]) -> list[Route]:
     return [route, *(route[count:] for count in groups)]
 
 
-def _means(stated: list[str], path: str, index: RepositoryIndex) -> bool:
-    """Whether one of some paths is that of a file: the same end, and a bare name only where no second file has it."""
+def _means(stated: list[str], path: str, index: RepositoryIndex, script: str = "") -> bool:
+    """Whether one of some paths is that of a file: the same end, and a bare name only where no second file has it, or
+    the script that states it is beside the file.
+    """
+    beside = bool(script) and os.path.dirname(os.path.abspath(script)) == os.path.dirname(os.path.abspath(path))
     own = regular_files.tidy(os.path.abspath(path)).split("/")
     for one in stated:
         parts = [part for part in re.split(r"[/\\]", one) if part not in (".", "..") and not re.search(r"[${}]", part)]
-        if parts and parts == own[-len(parts) :] and (len(parts) > 1 or len(index.named(parts[-1])) == 1):
+        if parts and parts == own[-len(parts) :] and (len(parts) > 1 or beside or len(index.named(parts[-1])) == 1):
             return True
     return False

@@ -38,21 +38,35 @@ def edits(path: str, source: bytes, means: Means) -> Iterator[Route | Key | str]
         document = ShellDocument(path, source)
     except DocumentError:
         return
+    commands: dict[tuple[int, int], list[Invocation]] = {}
     for invocation in document.invocations:
-        tool = _TOOLS.get(invocation.program)
-        words = [word.text for word in invocation.words]
-        if tool is not None and means([*words, *_line(invocation, source)]):
-            for word in words:
-                yield from tool(word)
+        if invocation.program in _TOOLS:
+            commands.setdefault(_lines(invocation, source), []).append(invocation)
+    for (first, last), piped in commands.items():
+        words = [[word.text for word in invocation.words] for invocation in piped]
+        if means([*(word for own in words for word in own), *_written(source[first:last])]):
+            for invocation, own in zip(piped, words):
+                for word in own:
+                    yield from _TOOLS[invocation.program](word)
 
 
-def _line(invocation: Invocation, source: bytes) -> list[str]:
-    """The words of the lines around a program: what its input is redirected from, or piped to it."""
+def _lines(invocation: Invocation, source: bytes) -> tuple[int, int]:
+    """Start and end of the lines around a program, with those that a backslash joins to them."""
     words = (*invocation.head, *invocation.words)
     start, end = words[0].span.start, max(word.span.end for word in words)
-    first, last = source.rfind(b"\n", 0, start) + 1, source.find(b"\n", max(start, end))
-    text = source[first : len(source) if last < 0 else last].decode("utf-8", "replace")
-    return re.findall(r"[^\s\"'=<>|;&()]+", re.sub(r"(?:^|\s)#.*", "", text))
+    first = source.rfind(b"\n", 0, start) + 1
+    while first and source[: first - 1].endswith(b"\\"):
+        first = source.rfind(b"\n", 0, first - 1) + 1
+    last = source.find(b"\n", max(start, end))
+    while last > 0 and source[:last].endswith(b"\\"):
+        last = source.find(b"\n", last + 1)
+    return first, len(source) if last < 0 else last
+
+
+def _written(lines: bytes) -> list[str]:
+    """The words of some lines: what the input of a program is redirected from, or piped to it."""
+    text = re.sub(r"(?:^|\s)#.*", "", lines.decode("utf-8", "replace"))
+    return re.findall(r"[^\s\"'=<>|;&()]+", text)
 
 
 def _yq(program: str) -> Iterator[Route | Key | str]:
