@@ -237,8 +237,8 @@ _PROGRAM: Final = rb"[\w./-]+\.py\b|(?<=-m )[\w.]+|(?<=--module )[\w.]+"
 
 
 def may_start_others(source: bytes) -> bool:
-    """Whether a text may name a Python program that no framework has."""
-    return any(not _entries().fullmatch(one) for one in re.findall(_PROGRAM, source))
+    """Whether a text may name a Python program that no framework has: any file may be the repository's own."""
+    return any(one.endswith(b".py") or not _entries().fullmatch(one) for one in re.findall(_PROGRAM, source))
 
 
 @cache

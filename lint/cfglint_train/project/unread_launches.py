@@ -56,9 +56,9 @@ def unread_launches(
         if one.number in launching or one.program in met or not _trains(document, one):
             continue
         name, known = _name(one), one.head[-1].known
-        if of_program(name) is not None:
-            continue
         file = _file(document, one, sources, index)
+        if _is_of_a_framework(name, file, sources):
+            continue
         if not (_is_of_a_model(document, one) or _loads_a_model(one, file, sources)):
             continue
         given = [path for path in _given(document, one, sources) if path is not None]
@@ -74,6 +74,17 @@ def unread_launches(
             yield place, f"`{name}` takes its settings from `{of}`, which no framework reads"
         else:
             yield place, f"nothing that cfglint reads is in `{name}`"
+
+
+def _is_of_a_framework(name: str, file: str | None, sources: Sources) -> bool:
+    """Whether a framework's program is started: a file of its name may be the repository's own (`scripts/train.py`),
+    and that does not name the framework's package.
+    """
+    framework = of_program(name)
+    if framework is None or framework.tree is None or file is None:
+        return framework is not None
+    text = sources.read(file)
+    return any(re.search(rb"\b" + package.encode() + rb"\b", text) is not None for package in framework.tree.packages)
 
 
 def _trains(document: ShellDocument, one: Invocation) -> bool:
