@@ -129,7 +129,7 @@ CATALOGUE: Final = (
         "warning",
         module="memory.unfused_loss",
         fix="safe",
-        needs={"activations.fused_loss": ("none", "chunked")},
+        needs={"activations.fused_loss": ("none", "chunked", "compiled_shifted")},
         reads=("activations.fused_loss",),
         writes=(
             "activations.attention",

@@ -26,6 +26,10 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+HEADS = [json.loads(line) for line in Path(__file__).with_name("compiled_heads.jsonl").read_text("utf-8").splitlines()]
+NUMBERS = {"bfloat16": "bf16", "float32": "fp32"}
+
+
 def setup(shape: Any = LLAMA_8B, **changes: Any) -> Setup:
     found, reader = read(plan(**{**COMPILED, **changes}), shape)
     assert found is not None, reader.missing
@@ -92,3 +96,14 @@ def test_compiled_sdpa_has_a_mask_and_repeats_keys() -> None:
     assert setup(activations__attention="flash").mode.attention == "flash"
     assert setup(activations__compiled_loss=False).mode.attention == "flash"
     assert setup(activations__attention="eager").mode.attention == "eager"
+
+
+@pytest.mark.parametrize("row", HEADS, ids=lambda row: f"{row['dtype']}-{row['squared']}")
+def test_an_output_layer_that_is_compiled_with_its_loss_keeps_what_the_graphs_show(row: dict[str, Any]):
+    apart = {**CASES[NUMBERS[row["dtype"]]], "activations__compiled_loss": False}
+    loss = loss_of(setup(**apart, activations__compiled_head=True))
+    assert (loss.forward, loss.saved, loss.backward) == (row["made"], row["kept"], row["kept"] + row["product"])
+    shifted = loss_of(setup(**apart, activations__fused_loss="compiled_shifted"))
+    assert (shifted.forward, shifted.saved, shifted.backward) == (
+        2 * loss.forward, 2 * loss.saved, 2 * loss.backward
+    )  # fmt: skip

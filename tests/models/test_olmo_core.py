@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from cfglint_train.memory.layers.layer import layer_cost
+from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.models.olmo_core import HARMLESS, SHAPING, from_preset, presets
 from tests.support.corpus import SHARED
 from tests.support.skips import not_applicable
@@ -99,3 +101,14 @@ def test_counts_what_the_class_of_olmo_core_holds(name, arguments):
         return
     assert (found.parameters, found.tensors, found.largest_tensor) == (sum(sizes), len(sizes), max(sizes))
     assert found.layer_parameters == layer
+
+
+@pytest.mark.parametrize("preset", ["olmo2_7B", "olmo3_7B"])
+def test_layers_without_a_norm_of_queries_and_keys_keep_no_outputs_of_one(preset: str):
+    made = [from_preset(preset, {"qk_norm": given}) for given in (True, False)]
+    usual, plain = (layer_cost(one, Mode(liger=True)) for one in made if one is not None)
+    assert usual is not None
+    assert plain is not None
+    assert made[0] is not None
+    # Queries and keys before their norms in 16 bits, and one number per token of each norm.
+    assert usual.saved - plain.saved == 2 * (2 * made[0].hidden + 4)

@@ -55,6 +55,10 @@ COMPILED: Final = Loss(2, 2, 6)
 COMPILED_FP32: Final = Loss(4, 4, 12)
 # The Trainer's autocast has the model return fp32 logits (accelerate 1.15, utils/operations.py).
 COMPILED_AUTOCAST: Final = Loss(6, 2, 8)
+# A compiled loss that returns no logits: these are kept, and their gradient is made from them, in their format
+# (`tests/memory/compiled_heads.jsonl`; OLMo-core 2.0.0 nn/lm_head.py). OLMo-core 1.8.0 train/trainer.py gives it a copy
+# without the last logits, and keeps both. Numbers, not bytes, per token and word.
+COMPILED_HEADS: Final[dict[str, Loss]] = {"compiled": Loss(1, 1, 2), "compiled_shifted": Loss(2, 2, 4)}
 # Only the fp32 upcast is chunked (8 chunks): 16-bit logits, the log-softmax of all chunks, two gradients of one chunk,
 # and the 16-bit gradient.
 CHUNKED: Final = Loss(7, 6, 9)
@@ -186,6 +190,10 @@ def loss_of(setup: Setup) -> Loss:
         return CHUNKED
     if setup.loss == "triton":
         return TRITON
+    if setup.loss in COMPILED_HEADS:
+        numbers = COMPILED_HEADS[setup.loss]
+        width = 4 if setup.mode.weight == 4 and not setup.mode.autocast else 2
+        return Loss(width * numbers.forward, width * numbers.saved, width * numbers.backward)
     if setup.loss in ANSWERS:
         return ANSWERS[setup.loss][0 if setup.mode.autocast or setup.mode.weight == 4 else 1]
     if setup.loss in OTHER_LOSSES:
@@ -253,7 +261,8 @@ def evaluation_bytes(setup: Setup) -> float:
     """
     if setup.loss in _WITHOUT_LOGITS or _is_fused(setup):
         return 0.0
-    usual, passing = _whole(setup).forward, setup.passing_logits
+    own = loss_of(setup) if setup.loss in COMPILED_HEADS else _whole(setup)
+    usual, passing = own.forward, setup.passing_logits
     return passing if passing > usual else usual
 
 

@@ -149,6 +149,8 @@ _LOSSES: Final = {
     "odds_kernel": "log-probabilities by a kernel, and cross-entropy of the chosen answers",
     "checkpointed": "output matrix in fp32 and loss in chunks of 256 tokens, recomputed",
     "checkpointed_half": "output matrix and loss in chunks of 256 tokens, recomputed",
+    "compiled": "compiled loss",
+    "compiled_shifted": "compiled loss of a shifted copy",
     "tiles": "log-probabilities by tiles of the output matrix, without logits",
 }
 

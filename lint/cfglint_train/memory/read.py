@@ -226,7 +226,7 @@ def _setup(
         kept=kept,
         reentrant=flag("activations.reentrant"),
         offload_activations=reader.offloads("activations.offload"),
-        loss=assume("activations.fused_loss", "none"),
+        loss=_loss(reader),
         keeps_logits=flag("activations.keeps_outputs"),
         passing_logits=number("activations.passing_logits"),
         fused_evaluation=flag("activations.fused_evaluation"),
@@ -354,6 +354,12 @@ def _image_tokens(reader: Reader, job: Setup) -> int:
     elif trained and (tokens is None or (tokens and not tower.kind)):
         reader.missing.append("sequence.image_tokens" if tokens is None else MODEL)
     return tokens or 0
+
+
+def _loss(reader: Reader) -> str:
+    loss: str = reader.assume("activations.fused_loss", "none")
+    compiled = loss == "none" and reader.get("activations.compile") and reader.get("activations.compiled_head")
+    return "compiled" if compiled else loss
 
 
 _CHUNKED: Final = frozenset(("liger_pairs", "liger_unpaired", "liger_policy", "liger_distilled"))

@@ -89,6 +89,7 @@ def from_preset(name: str, arguments: Mapping[str, Any] | None = None) -> Archit
     tied = bool(given.get("tie_word_embeddings", preset.get("tied", False)))
     experts = Experts(*preset["experts"]) if "experts" in preset else None
     plan = _blueprint(preset, given, hidden, layers, heads, kv_heads, head_dim, vocab, width, tied)
+    plain = family in ("olmo2", "olmo3") and not _normalizes_queries(preset, given)
     windowed = family == "olmo3" and given.get("sliding_window", True)
     linears = plan.linears + ((Linear("w_out", hidden, vocab, 1, "head"),) if tied else ())
     return Architecture(
@@ -117,7 +118,12 @@ def from_preset(name: str, arguments: Mapping[str, Any] | None = None) -> Archit
         if experts
         else None,
         source=str(_data()["source"]),
+        variant="olmo2_without_qk_norm" if plain else "",
     )
+
+
+def _normalizes_queries(preset: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    return bool(given.get("qk_norm", preset["family"] != "llama"))
 
 
 def _width(preset: Mapping[str, Any], given: Mapping[str, Any], hidden: int) -> int:
@@ -163,7 +169,7 @@ def _blueprint(
         bias = bool(preset.get("shared_bias"))
         weights += [Weight(name, *sides, bias) for name, sides in _mlp(hidden, width)]
     vectors: tuple[int, ...] = (hidden, hidden)
-    if given.get("qk_norm", preset["family"] != "llama"):
+    if _normalizes_queries(preset, given):
         per_head = given.get("use_head_qk_norm", preset["family"] == "qwen3")
         vectors += (head_dim, head_dim) if per_head else (query, key)
     outer = [Weight("embeddings", vocab, hidden, part="embedding")]

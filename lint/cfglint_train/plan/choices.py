@@ -31,7 +31,7 @@ ActivationOffload = Literal["none", "cpu", "disk"]
 FusedLoss = Literal[
     "none", "liger", "cce", "chunked", "chunked_logits", "liger_pairs", "liger_unpaired", "liger_policy",
     "liger_distilled", "triton", "log_softmax", "rows", "rows_in_place", "row_kernel", "odds", "odds_rows",
-    "odds_kernel", "tiles", "checkpointed", "checkpointed_half",
+    "odds_kernel", "tiles", "checkpointed", "checkpointed_half", "compiled_shifted",
 ]  # fmt: skip
 """cce: cut cross-entropy; chunked: only the fp32 upcast; triton: flash-attn's. Liger's losses of preferences, one pair
 (DPO, ORPO) or one answer (KTO) at a time, of a policy (GRPO), and of a teacher's student (JSD). log_softmax:
@@ -39,6 +39,7 @@ log-probabilities of whole logits at once, or (rows) of one sequence at a time; 
 divided by the temperature where they are; row_kernel: by a kernel. odds: log-probabilities and the cross-entropy of the
 chosen answers. tiles: log-probabilities without logits, by tiles of the output matrix.
 checkpointed: chunks of 256 tokens, each recomputed, with an fp32 copy of the output matrix, or (half) without one.
+compiled_shifted: torch.compile covers the loss, of a copy of the logits without the last ones, and not the whole model.
 """
 
 Strategy = Literal["none", "ddp", "zero", "fsdp1", "fsdp2", "device_map"]

@@ -264,6 +264,8 @@ class Activations(Frozen):
     """torch.compile covers the whole model, not one layer at a time."""
     compiled_loss: bool | None = None
     """torch.compile covers the loss, too, which a model of transformers computes itself."""
+    compiled_head: bool | None = None
+    """torch.compile covers the output layer, which computes the loss itself and returns no logits."""
     dropout: float | None = None
     keeps_outputs: bool | None = None
     """The caller keeps the logits alive during the backward pass."""

@@ -103,6 +103,7 @@ Field = Literal[
     "activations.compile",
     "activations.compiled_model",
     "activations.compiled_loss",
+    "activations.compiled_head",
     "activations.dropout",
     "activations.keeps_outputs",
     "activations.passing_logits",

@@ -56,7 +56,7 @@ RULE: Final = Rule(
     "unfused-loss",
     "warning",
     fix="safe",
-    needs={"activations.fused_loss": ("none", "chunked")},
+    needs={"activations.fused_loss": ("none", "chunked", "compiled_shifted")},
     reads=("activations.fused_loss",),
     writes=CHANGED,
     estimates=("gpu",),
@@ -68,7 +68,7 @@ _SHARE = 0.25
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the logits are what does not fit, or take a quarter of the GPU."""
-    if run.plan.activations.fused_loss not in ("none", "chunked") or run.architecture is None:
+    if run.plan.activations.fused_loss not in RULE.needs["activations.fused_loss"] or run.architecture is None:
         return
     judgement = judge(run, "gpu", STEP)
     if judgement is None:

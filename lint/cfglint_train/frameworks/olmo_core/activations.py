@@ -158,15 +158,23 @@ _LOSS: Final = enumeration({"default": "none", "fused_linear": "liger", "fused":
 
 
 def _read_loss(config: Config) -> Iterator[Triple]:
-    old = first(config, "trainer.fused_loss")
-    if old is not None and before(config, "2.0.0"):
-        yield "activations.fused_loss", "triton" if old[0] is True else "none", old[1]
-        return
+    if before(config, "2.0.0"):
+        old = first(config, "trainer.fused_loss", "trainer.compile_loss")
+        if old is not None:
+            yield "activations.fused_loss", _old_loss(config), old[1]
+            return
     stated = first(config, "model.lm_head.loss_implementation")
     if stated is not None:
         yield "activations.fused_loss", _LOSS.readable(stated[0]), stated[1]
     elif isinstance(config.document.node((*config.root, "model")), MappingNode):
         yield "activations.fused_loss", "none", granted(config, ("model", "lm_head", "loss_implementation"))
+
+
+def _old_loss(config: Config) -> str:
+    if (fused := first(config, "trainer.fused_loss")) is not None and fused[0] is True:
+        return "triton"
+    compiled = first(config, "trainer.compile_loss")
+    return "compiled_shifted" if compiled is not None and compiled[0] is True else "none"
 
 
 def _write_loss(config: Config, changes: Changes) -> list[Change]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.olmo_core.settings import dtype_of, first
+from cfglint_train.frameworks.olmo_core.settings import before, dtype_of, first
 
 
 def infer(job: Job) -> None:
-    """Number formats, shard groups, accumulation; evaluation in the size of training."""
+    """Number formats, what is compiled, shard groups, accumulation; evaluation in the size of training."""
     reading = job.reading
     strategy = reading.get("parallel.strategy")
     weights = dtype_of(first(job.main, "model.dtype")) or "fp32"
@@ -30,6 +30,9 @@ def infer(job: Job) -> None:
             "parallel.sequence_parallel", True, "Transformer.apply_tp splits the sequence outside the matrices"
         )
         reading.infer("parallel.split_vocabulary", "all", "Transformer.apply_tp splits embedding, head and logits")
+    if reading.get("activations.compile") and not before(job.main, "2.0.0"):
+        # Before, `trainer.compile_loss` says so.
+        reading.infer("activations.compiled_head", True, "Transformer.apply_compile compiles the output layer")
     _infer_shards(job)
     reading.infer("batch.eval_micro", reading.get("batch.micro"), "evaluators take rank_microbatch_size")
     micro, total, ranks = reading.get("batch.micro"), reading.get("batch.global_"), reading.data_parallel
