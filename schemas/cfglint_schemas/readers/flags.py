@@ -144,7 +144,7 @@ def _elsewhere(module: Module, call: ast.Call, seen: set[str]) -> Iterator[_Addi
 
 
 def _of_function(module: Module, function: Function, seen: set[str]) -> Iterator[_Addition]:
-    """The additions of a function of another module, once; those of the module itself are met where they stand."""
+    """The additions of a function of another module, once; those of the module itself are met where they are."""
     place = f"{function.module.name}.{function.node.name}"
     if function.module is not module and place not in seen:
         seen.add(place)

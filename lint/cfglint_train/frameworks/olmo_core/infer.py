@@ -31,7 +31,7 @@ def infer(job: Job) -> None:
         )
         reading.infer("parallel.split_vocabulary", "all", "Transformer.apply_tp splits embedding, head and logits")
     if reading.get("activations.compile") and not before(job.main, "2.0.0"):
-        # Before, `trainer.compile_loss` says so.
+        # Before, `trainer.compile_loss` compiles the loss.
         reading.infer("activations.compiled_head", True, "Transformer.apply_compile compiles the output layer")
     _infer_shards(job)
     reading.infer("batch.eval_micro", reading.get("batch.micro"), "evaluators take rank_microbatch_size")
