@@ -8,7 +8,7 @@ from cfglint_train.findings.finding import Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.budget import Budget, Phase, Resource, Verdict, verdict
+from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Resource, Verdict, verdict
 from cfglint_train.plan.certainty import Certainty
 from cfglint_train.project.assumptions import SHORT
 from cfglint_train.project.run import Run
@@ -72,6 +72,16 @@ def _judged(run: Run, place: Resource, wanted: tuple[str, ...] | None) -> Judgem
         return None
     phase, budget = max(found, key=lambda pair: (pair[1].low > capacity, pair[1].high > capacity, pair[1].expected))
     return Judgement(phase, budget, capacity, verdict(budget, capacity), run, place)
+
+
+def worse_evaluation(run: Run) -> Judgement | None:
+    """The verdict on an evaluation, where it is worse than that on the training step; None where it is not, and where
+    either is not estimated.
+    """
+    judgement, step = judge(run, "gpu", (EVALUATION,)), judge(run, "gpu", STEP)
+    if judgement is None or step is None:
+        return None
+    return judgement if VERDICTS.index(judgement.verdict) > VERDICTS.index(step.verdict) else None
 
 
 def outcome(judgement: Judgement) -> str:

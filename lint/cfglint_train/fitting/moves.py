@@ -135,11 +135,14 @@ def _listed(run: Run, over: Lacking) -> Iterator[tuple[Field, Move]]:
         field = named(row["field"])
         if not _applies(run, row, field, over):
             continue
+        most = named(row["unstated_at_most"]) if "unstated_at_most" in row and not run.stated(field) else None
         slowdowns = row["slowdown"] if isinstance(row["slowdown"], list) else [row["slowdown"]] * len(row["to"])
         for ways, slowdown in zip(row["to"], slowdowns):
             for way in ways:
                 changes = by_field(way)
                 if row["from"] == "above" and not run.plan.get(field) > changes[field]:
+                    continue
+                if most is not None and changes[field] > (run.plan.get(most) or 1):
                     continue
                 edits = _written(run, changes)
                 if edits:

@@ -21,12 +21,14 @@ sequences of 8,192 tokens over a vocabulary of 152,064 are 93 GiB.
     val_size: 0.1
 
 ## Use instead
-    per_device_eval_batch_size: 4
+    per_device_eval_batch_size: 2
 
 ## Fix safety
-An evaluation gives the same loss in smaller batches. Safe where no batch is stated, and where the stated one cannot
-work on the stated hardware; unsafe where that is assumed. Where no smaller batch fits, or none counts (axolotl's packs
-of an evaluation have `micro_batch_size`), the fix is the smallest change of training with which both fit.
+An evaluation gives the same loss in smaller batches: the largest half, quarter and so on that fits like the training
+step is written; where no batch is stated, the training batch or the largest half of that. Safe where no batch is
+stated, and where the stated one cannot work on the stated hardware; unsafe where that is assumed. Where no smaller
+batch fits, or none counts (axolotl's packs of an evaluation have `micro_batch_size`), the fix is the smallest change of
+training with which both fit. What is tight is changed only where it fits afterwards.
 
 ## When it does not apply
 Silent where the files do not say that the run evaluates, for reinforcement learning and reward models, and with losses
@@ -48,9 +50,8 @@ from functools import partial
 from cfglint_rules.memory.fields import CHANGED
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import EVALUATION, STEP, amount, breakdown, judge, outcome
+from cfglint_train.findings.verdicts import EVALUATION, STEP, amount, breakdown, judge, outcome, worse_evaluation
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.plan.names import Field
 from cfglint_train.project.run import Run
 
@@ -73,14 +74,9 @@ def check(run: Run) -> Iterator[Report]:
     """One report where an evaluation is worse than the training step, which is expected to fit."""
     if not run.plan.eval.enabled:
         return
-    judgement = judge(run, "gpu", (EVALUATION,))
-    if judgement is None or judgement.verdict == "fits":
-        return
-    step = judge(run, "gpu", STEP)
-    if step is None or step.budget.expected > step.capacity:
-        return  # MEM001's
-    if VERDICTS.index(judgement.verdict) <= VERDICTS.index(step.verdict):
-        return
+    judgement, step = worse_evaluation(run), judge(run, "gpu", STEP)
+    if judgement is None or step is None or step.budget.expected > step.capacity:
+        return  # where training does not fit, it is MEM001's
     batch, origin = run.plan.batch.eval_micro, run.origin(_FIELD)
     inferred = origin is not None and origin.kind == "inferred"
     stated = f"with `{run.spell(_FIELD)}: {batch}`" if run.stated(_FIELD) else f"of {batch} sequences at a time"

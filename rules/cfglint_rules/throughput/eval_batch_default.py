@@ -18,7 +18,7 @@ The evaluation forward pass materialises full logits: 8 sequences of 8,192 token
 
 ## Fix safety
 Safe: evaluation gives the same loss in smaller batches. The fix takes the training batch, or half of it and so on where
-an evaluation is not expected to fit with that.
+an evaluation does not fit with that as the training step does; none where no batch does.
 
 ## References
 transformers 5.8.0 `training_args.py` (per_device_eval_batch_size defaults to 8).
@@ -66,7 +66,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _remedy(run: Run) -> tuple[Fix | None, str | None]:
-    """The training batch, or half of it and so on where an evaluation is not expected to fit with that."""
+    """The training batch, or half of it and so on where an evaluation does not fit with that."""
     from cfglint_train.fitting.evaluation import smaller_batch  # with the fixer, and only where something is wrong
 
     return smaller_batch(run), None
