@@ -14,6 +14,7 @@ from cfglint_train.frameworks.hf_trainer.infer import (
     infer_kept_inputs,
     infer_passing_logits,
     infer_plain_strategy,
+    infer_published_quantization,
     infer_reads_ahead,
     infer_tensor_parallelism,
     infer_zero,
@@ -95,19 +96,12 @@ def _infer_completions(job: Job) -> None:
 
 
 def _infer_published_quantization(job: Job) -> None:
-    """Weights that are published quantised stay so, unless the configuration says how to load them.
-
-    loaders/model.py _set_quantization_config: gptq, awq and bitsandbytes checkpoints keep their own configuration; an
-    Mxfp4Config with `dequantize` turns MXFP4 into 16 bits, which four times the file's size.
+    """loaders/model.py _set_quantization_config: gptq, awq and bitsandbytes checkpoints keep their own configuration;
+    an Mxfp4Config with `dequantize` turns MXFP4 into 16 bits, which four times the file's size.
     """
-    reading, model = job.reading, job.architecture
-    if model is None or model.quantization is None or reading.get("method.quantization") != "none":
-        return
     extra = job.main.get("model_quantization_config_kwargs")
-    if isinstance(extra, dict) and extra.get("dequantize"):
-        return
-    note = f"{model.id} is published in {model.quantization}"
-    reading.put("method.quantization", model.quantization, Origin("inferred", job.main.place("base_model"), note))
+    if not (isinstance(extra, dict) and extra.get("dequantize")):
+        infer_published_quantization(job, becomes={})
 
 
 def _infer_cast_model(job: Job) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from cfglint_train.documents.document import MISSING
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
@@ -10,6 +10,7 @@ from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
 from cfglint_train.frameworks.registry import listed
+from cfglint_train.models.names import QUANTIZATIONS
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
@@ -66,6 +67,38 @@ def infer_experts(job: Job) -> None:
     elif fused and release_key(job.releases.window("transformers").releases[0]) < release_key("5.0"):
         note = "transformers 5, which leaves the experts in 16 bits; state transformers=RELEASE to be sure"
         reading.put(field, False, Origin("assumed", note=note))
+
+
+_KINDS: Final = frozenset((*QUANTIZATIONS.values(), "int8"))
+
+OPENED: Final[Mapping[str, str | None]] = {"mxfp4": "none", "fp8": None}
+"""What becomes of published kinds that transformers does not keep: it turns MXFP4 into 16 bits or refuses to train it,
+and FP8 where the GPU has no such arithmetic (5.15.0, quantizers/quantizer_mxfp4.py, quantizer_finegrained_fp8.py).
+"""
+
+
+def infer_published_quantization(job: Job, becomes: Mapping[str, str | None] = OPENED, overrides: bool = False) -> None:
+    """Weights that are published quantised are loaded so: a checkpoint's own `quantization_config` holds (transformers
+    5.15.0, quantizers/auto.py, merge_quantization_configs).
+
+    `becomes`: the kinds that are loaded otherwise, and as what; None where that is unknown, as for kinds that the plan
+    has no word for. `overrides`: the checkpoint's also replaces a quantisation that the configuration asks for.
+    """
+    model, reading = job.architecture, job.reading
+    asked, stated = reading.get("method.quantization"), reading.origin("method.quantization")
+    if model is None or model.quantization is None or (stated is not None and stated.kind == "user"):
+        return
+    if asked != "none" and not overrides:
+        return
+    kind = becomes.get(model.quantization, model.quantization if model.quantization in _KINDS else None)
+    named = reading.origin("model.id")
+    place, key = (None, "") if named is None else (named.place, named.key)
+    note = f"{model.id} is published in {model.quantization}"
+    origin = Origin("inferred" if kind else "explicit", place, note, "" if kind else key)
+    reading.put("method.quantization", kind, origin)
+    if kind in ("nf4", "fp4"):
+        # unsloth/*-bnb-4bit, config.json: bnb_4bit_use_double_quant is true.
+        reading.put("method.double_quantization", True, Origin("inferred", place, note))
 
 
 def infer_kept_inputs(job: Job) -> None:

@@ -13,6 +13,7 @@ from cfglint_train.frameworks.hf_trainer.infer import (
     infer_loops,
     infer_mixed_precision,
     infer_plain_strategy,
+    infer_published_quantization,
     infer_states,
 )
 from cfglint_train.frameworks.llamafactory.activations import liger_key
@@ -36,6 +37,7 @@ def infer(job: Job) -> None:
     rank = reading.get("method.lora_rank")
     if rank is not None:
         reading.infer("method.lora_alpha", 2.0 * rank, "lora_alpha follows lora_rank")
+    infer_published_quantization(job, becomes=_DEQUANTIZED, overrides=True)
     _infer_model(job)
     _infer_images(job)
     _infer_checkpointing(job)
@@ -47,6 +49,11 @@ def infer(job: Job) -> None:
     _infer_processes(job)
     _not_modelled(job)
 
+
+_DEQUANTIZED: Final = {"mxfp4": "none", "fp8": "none"}
+"""Published kinds that become 16 bits (0.9.4, model_utils/quantization.py, configure_quantization). The others keep the
+checkpoint's format, and `quantization_bit` has no effect on either.
+"""
 
 _IMAGE_PIXELS: Final = 768 * 768
 """Where `image_max_pixels` is not stated (hparams/model_args.py)."""
@@ -157,8 +164,6 @@ def _infer_model(job: Job) -> None:
         reading.infer("parallel.leaf_modules", True, "LLaMA-Factory marks the blocks of this mixture as leaves")
     if kind == "gemma3n" and not reading.stated("activations.checkpointing"):
         reading.put("activations.checkpointing", "none", Origin("inferred", note="switched off for Gemma 3n"))
-    if reading.get("method.quantization") == "none" and architecture.quantization in ("gptq", "awq", "aqlm"):
-        reading.put("method.quantization", architecture.quantization, Origin("inferred", note="the checkpoint's own"))
     if architecture.experts is not None and reading.get("method.quantization") not in (None, "none"):
         transformers = job.releases.get("transformers")
         if transformers is not None:

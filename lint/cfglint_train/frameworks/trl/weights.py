@@ -9,7 +9,12 @@ from __future__ import annotations
 from cfglint_train.documents.document import Unknown
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp
-from cfglint_train.frameworks.hf_trainer.infer import infer_mixed_precision, infer_plain_strategy, infer_states
+from cfglint_train.frameworks.hf_trainer.infer import (
+    infer_mixed_precision,
+    infer_plain_strategy,
+    infer_published_quantization,
+    infer_states,
+)
 from cfglint_train.frameworks.trl.clues import LAUNCHER_FILES
 from cfglint_train.frameworks.trl.dtype import dtype_key, dtype_of
 from cfglint_train.frameworks.trl.settings import before, trainer_of
@@ -38,6 +43,7 @@ def infer_weights(job: Job) -> None:
     reading = job.reading
     loaded, origin = dtype_of(job)
     reading.infer("model.dtype", loaded, f"`{origin.key or 'dtype'}`, or what TRL and transformers take without it")
+    infer_published_quantization(job)
     infer_states(job, _infer_formats, _infer_loaded)
 
 
