@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from cfglint_schemas.readers.flags import Flag, flags
+from cfglint_schemas.readers.flags import Flag, parser
 from cfglint_schemas.readers.models import Models
 from cfglint_schemas.readers.source import Class, Module, Source, UndecidedError
 from cfglint_schemas.readers.table import Definition, Key, Table
@@ -43,7 +43,7 @@ def read(package: str, source: Source) -> Table:
     home = source.need("accelerate.commands.config.config_args")
     launcher = source.need("accelerate.commands.launch")
     models = Models()
-    every = list(flags(launcher))
+    every = list(parser(launcher).flags)
     definitions: dict[str, Definition] = {}
     for name in ("ClusterConfig", "SageMakerConfig"):
         of = home.resolve(name)

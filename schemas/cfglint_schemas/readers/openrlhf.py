@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cfglint_schemas.readers.flags import flags, may_have_more
+from cfglint_schemas.readers.flags import parser
 from cfglint_schemas.readers.source import Source, UndecidedError
 from cfglint_schemas.readers.table import Definition, Key, Table
 
@@ -15,9 +15,10 @@ def read(package: str, source: Source) -> Table:
     """The vocabulary of one release: one definition per module of `openrlhf.cli` that parses arguments."""
     definitions = {}
     for module in source.modules(_FOLDER):
-        keys = {flag.name: _taking(flag.key) for flag in flags(module)}
+        found = parser(module)
+        keys = {flag.name: _taking(flag.key) for flag in found.flags}
         if keys:
-            unknown = "kept" if may_have_more(module) else "error"
+            unknown = "kept" if found.may_have_more else "error"
             definitions[module.name.rpartition(".")[2]] = Definition(keys, unknown)
     if not definitions:
         raise UndecidedError(f"{package} {source.tree.release}: no entry point adds arguments")
