@@ -31,10 +31,11 @@ batch fits, or none counts (axolotl's packs of an evaluation have `micro_batch_s
 training with which both fit. What is tight is changed only where it fits afterwards.
 
 ## When it does not apply
-Silent where the files do not say that the run evaluates, for reinforcement learning and reward models, and with losses
-that make no whole logits in an evaluation (Cut Cross-Entropy, TRL's and Liger's chunked losses). Generation and metrics
-of the user's own, which keep all predictions until `eval_accumulation_steps`, are not estimated. Where samples are
-neither packed nor padded to the limit, that one has the full length is an assumption, as in MEM001.
+Silent where the files do not say that the run evaluates (`eval_delay` above `max_steps` is one such case), for
+reinforcement learning and reward models, and with losses that make no whole logits in an evaluation (Cut Cross-Entropy,
+TRL's and Liger's chunked losses). Generation and metrics of the user's own, which keep all predictions until
+`eval_accumulation_steps`, are not estimated. Where samples are neither packed nor padded to the limit, that one has the
+full length is an assumption, as in MEM001.
 
 ## References
 transformers 5.8.0 `trainer.py` (prediction_step, evaluation_loop), `training_args.py` (per_device_eval_batch_size);

@@ -96,6 +96,27 @@ def _read_resuming(config: Config) -> Iterator[Triple]:
         yield "checkpoint.resume_latest", False, granted(config, ("resume_from_checkpoint",))
 
 
+def _never_evaluates(config: Config, strategy: str) -> bool:
+    """Whether no evaluation can come: the trainer gets no data for it, or no step of the run is one for it.
+
+    transformers 4.57.1, 5.3.0, 5.4.0 and 5.23.0 trainer_callback.py (DefaultFlowCallback.on_step_end): no step before `eval_delay`
+    evaluates, and those that are multiples of `eval_steps` do; from 5.4.0 on the last one does, too.
+    """
+    if config.get("_WITHOUT_EVAL_") is True:
+        return True
+    limit = HF_ARGPARSER.integer.readable(config.get("max_steps", default=0)) or 0
+    if strategy != "steps" or limit < 1 or on(config, "eval_on_start"):
+        return False
+    delay = HF_ARGPARSER.number.readable(config.get("eval_delay", default=0)) or 0
+    if delay > limit:
+        return True
+    interval = steps(HF_ARGPARSER).readable(config.get("eval_steps"))
+    if not interval or config.releases.at_least("transformers", "5.4.0") is not False:
+        return False
+    last = limit // interval * interval
+    return last < max(delay, 1)
+
+
 def _read_eval(config: Config) -> Iterator[Triple]:
     spellings = ("eval_strategy", "evaluation_strategy")
     name = next((one for one in spellings if config.get(one) is not None), spellings[0])
@@ -103,7 +124,8 @@ def _read_eval(config: Config) -> Iterator[Triple]:
     given = "no" if given is False else given  # YAML reads a bare `no` as false, and the Trainer refuses it
     strategy = given if given in ("no", "steps", "epoch") else None
     # The scripts hand over the test split where a strategy is stated (trl 0.16.1, scripts/sft.py).
-    yield "eval.enabled", None if strategy is None else strategy != "no", origin_of(config, name)
+    enabled = None if strategy is None else strategy != "no" and not _never_evaluates(config, strategy)
+    yield "eval.enabled", enabled, origin_of(config, name)
     yield "eval.strategy", strategy, origin_of(config, name)
     if config.get("eval_steps") is not None:
         yield "eval.interval", steps(HF_ARGPARSER).readable(config.get("eval_steps")), config.origin("eval_steps")
