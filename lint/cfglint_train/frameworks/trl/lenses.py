@@ -99,8 +99,8 @@ def _read_resuming(config: Config) -> Iterator[Triple]:
 def _never_evaluates(config: Config, strategy: str) -> bool:
     """Whether no evaluation can come: the trainer gets no data for it, or no step of the run is one for it.
 
-    transformers 4.57.1, 5.3.0, 5.4.0 and 5.23.0 trainer_callback.py (DefaultFlowCallback.on_step_end): no step before `eval_delay`
-    evaluates, and those that are multiples of `eval_steps` do; from 5.4.0 on the last one does, too.
+    transformers 4.57.1, 5.3.0, 5.4.0 and 5.23.0 trainer_callback.py (DefaultFlowCallback.on_step_end): no step before
+    `eval_delay` evaluates, and those that are multiples of `eval_steps` do; from 5.4.0 on the last one does, too.
     """
     if config.get("_WITHOUT_EVAL_") is True:
         return True
@@ -114,7 +114,7 @@ def _never_evaluates(config: Config, strategy: str) -> bool:
     if not interval or config.releases.at_least("transformers", "5.4.0") is not False:
         return False
     last = limit // interval * interval
-    return last < max(delay, 1)
+    return bool(last < max(delay, 1))
 
 
 def _read_eval(config: Config) -> Iterator[Triple]:
