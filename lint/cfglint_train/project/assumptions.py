@@ -130,10 +130,15 @@ def _length(run: Run) -> Iterator[Assumption]:
 
 
 def _evaluation_length(run: Run) -> Iterator[Assumption]:
-    """The same of an evaluation whose samples are not packed, where those of the training are."""
+    """The same of an evaluation whose samples are not packed, where those of the training are. Stated padding
+    reaches the length of the training, and no longer one; what is inferred of packs is not true without them.
+    """
     plan = run.plan
     length = plan.sequence.eval_length or plan.sequence.length
     if not length or length <= 1 or not plan.sequence.packing or plan.sequence.eval_packing is not False:
+        return
+    padded = run.stated("sequence.padding") and plan.sequence.padding == "max_length"
+    if padded and length <= (plan.sequence.length or 0):
         return
     note = f"a sample of the evaluation has the full {length:,} tokens (`{run.spell('sequence.eval_packing')}` is off)"
     yield Assumption("sequence.eval_length", length, note, (_shortest(length),))
