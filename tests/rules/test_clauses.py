@@ -28,6 +28,7 @@ NO_KEYS = (
     "@ranks",
     "@eval_batch",
     "@capability",
+    "@cuda",
     "@host",
     "@trainer",
     "@release",

@@ -78,6 +78,7 @@ RANKS = {"launch.nodes", "launch.gpus_per_node"}
 def watched(run: Run, seen: set[str]) -> Run:
     """The run, noting what a rule asks of it."""
     run.estimate  # noqa: B018 (made before the plan is watched)
+    run.parts = run.parts._replace(refusals=None)  # what that reads is KEY006's
     origin, stated = run.origin, run.stated
 
     def asked(field: str, answer: Any) -> Any:

@@ -194,6 +194,8 @@ def release_of(framework: str, clause: Clause) -> dict[str, str]:
 
 def gpu_of(clause: Clause) -> str:
     """A GPU that an entry holds for."""
+    if clause.when.get("@cuda") == "false":
+        return "MI300X"
     return next(gpu for gpu, has in GPUS.items() if passes(clause.when.get("@capability", "known"), has))
 
 

@@ -144,7 +144,7 @@ def _rungs(run: Run, before: Judgement, keep: Collection[str], solution: Solutio
         )
         changed = run.changed(move.changes)
         chosen = picked.get(move.name) == move
-        if not chosen and not places.holds_elsewhere(changed, run):
+        if not chosen and not (places.holds_elsewhere(changed, run) and problem.writable((move,))):
             continue
         relieved = _relieved(changed, (before, *places.lacking(run)))
         if relieved is None and chosen and (gpu := judge(changed, "gpu", None)) is not None:
@@ -177,14 +177,14 @@ def _leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solution | N
     neither the host nor the disk for more than there is.
     """
     chosen: tuple[Move, ...] = ()
-    lowest = before
-    for dimension in Problem(run, None, keep).dimensions:
+    lowest, problem = before, Problem(run, None, keep)
+    for dimension in problem.dimensions:
         for move in [move for move in dimension.moves if move.tier <= SAFE]:
             tried = (*(one for one in chosen if one not in dimension.moves), move)
             changed = run.changed(together(tried))
             after = judge(changed, "gpu", None)
             lower = after is not None and after.budget.expected < lowest.budget.expected
-            if after is not None and lower and places.holds_elsewhere(changed, run):
+            if after is not None and lower and places.holds_elsewhere(changed, run) and problem.writable(tried):
                 lowest, chosen = after, tried
     return solution_of(run, chosen, before) if chosen else None
 

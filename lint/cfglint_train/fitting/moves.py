@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from math import log2
 
-from cfglint_train.documents.document import CannotEdit
-from cfglint_train.findings.draft import key_changes
+from cfglint_train.documents.document import CannotEdit, apply
+from cfglint_train.findings.draft import edited, key_changes
+from cfglint_train.findings.finding import Fix
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Resource
@@ -27,14 +28,21 @@ REPLACES: Final = 1
 """The configuration states it; loss, data and resuming stay as they are."""
 GIVES_UP: Final = 2
 """Something else is lost."""
-OPTIMISATION: Final = 3
+ENDS_RESUMING: Final = 3
+"""The checkpoints hold the result alone."""
+OPTIMISATION: Final = 4
 """The run learns otherwise."""
 
-TIERS: Final = (FILLS_IN, REPLACES, GIVES_UP, OPTIMISATION)
+TIERS: Final = (FILLS_IN, REPLACES, GIVES_UP, ENDS_RESUMING, OPTIMISATION)
 SAFE: Final = REPLACES
 """The highest tier of a safe fix."""
 
-_KINDS: Final = {"keeps": FILLS_IN, "gives-up": GIVES_UP, "optimisation": OPTIMISATION}
+_KINDS: Final = {
+    "keeps": FILLS_IN,
+    "gives-up": GIVES_UP,
+    "ends-resuming": ENDS_RESUMING,
+    "optimisation": OPTIMISATION,
+}
 MICRO_BATCH: Final = "micro batch"
 _BUDGET: Final[Field] = "batch.tokens_per_gpu"
 _LENGTH: Final[Field] = "sequence.length"
@@ -56,6 +64,8 @@ class Move(Frozen):
     """Settings that are written."""
     steps: int = 1
     """How many changes of the optimisation it counts as."""
+    needs: Mapping[Field, Collection[Any]] = {}
+    """Values that other fields have to have, whatever else is changed."""
 
 
 class Dimension(Frozen):
@@ -116,6 +126,12 @@ def refusal(run: Run, changes: Mapping[Field, Any]) -> str | None:
     return None
 
 
+def refusals(run: Run, changes: Mapping[Field, Any]) -> frozenset[str]:
+    """What would stop the run with some values in its files, and does not stop it now. Raises CannotEdit."""
+    written = edited(run, Fix("safe", "", changes))
+    return run.refused_with({document.path: apply(document.source, edits) for document, _, edits in written})
+
+
 def _written(run: Run, changes: Mapping[Field, Any]) -> int:
     """How many settings state some values; 0 where none can."""
     try:
@@ -159,6 +175,8 @@ def _applies(run: Run, row: Mapping[str, Any], field: Field, over: Lacking) -> b
         return False
     model = run.architecture
     if "mixture" in row and row["mixture"] != (model is not None and model.experts is not None):
+        return False
+    if row.get("plain") and model is not None and model.quantization is not None:
         return False
     if row.get("host") and run.hardware.capacity("host") is None:
         return False  # whether the host holds it is not known
@@ -253,9 +271,11 @@ def _move(
     edits: int,
     steps: int = 1,
 ) -> Move:
-    return Move(name, changes, tier, slowdown, row["gives_up"], row["basis"], row["source"], edits, steps)
+    needs = by_field(row.get("needs", {}))
+    return Move(name, changes, tier, slowdown, row["gives_up"], row["basis"], row["source"], edits, steps, needs)
 
 
 def of_field(run: Run, field: Field) -> Move | None:
     """The table's first move of one setting, where it applies and can be written."""
-    return next((move for changed, move in _listed(run, ()) if changed == field), None)
+    moves = (move for changed, move in _listed(run, ()) if changed == field)
+    return next((move for move in moves if not refusals(run, move.changes)), None)

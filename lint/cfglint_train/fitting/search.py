@@ -45,24 +45,29 @@ def cheapest(
     fits: Callable[[Chosen], bool],
     writable: Callable[[Chosen], bool] = lambda _: True,
     highest: int = OPTIMISATION,
+    barred: Callable[[Chosen], bool] = lambda _: False,
 ) -> Chosen | None:
     """The least costly combination that fits and can be written; None where there is none.
 
     Tiers are searched in turn, so that what gives something up is only looked at where nothing else fits. `fits` and
-    `writable` get one entry per dimension, in the order of `dimensions`.
+    `writable` get one entry per dimension, in the order of `dimensions`. `barred`: whether no combination with these
+    moves is one; it is asked of partial ones, too, and may find out more while `writable` is asked.
     """
     for tier in TIERS[: highest + 1]:
         open_ = [one._replace(moves=tuple(move for move in one.moves if move.tier <= tier)) for one in dimensions]
         if tier and not any(move.tier == tier for one in open_ for move in one.moves):
             continue
-        found = _search(open_, fits, writable)
+        found = _search(open_, fits, writable, barred)
         if found is not None:
             return found
     return None
 
 
 def _search(
-    dimensions: Sequence[Dimension], fits: Callable[[Chosen], bool], writable: Callable[[Chosen], bool]
+    dimensions: Sequence[Dimension],
+    fits: Callable[[Chosen], bool],
+    writable: Callable[[Chosen], bool],
+    barred: Callable[[Chosen], bool],
 ) -> Chosen | None:
     # The dearest first: what must be chosen is known soonest. What has no order cannot be bounded: before all others.
     order = sorted(range(len(dimensions)), key=lambda place: _rank(dimensions[place]))
@@ -73,7 +78,7 @@ def _search(
 
     def meant(picked: tuple[int, ...]) -> Chosen:
         placed = {place: moves[pick] for place, moves, pick in zip(order, choices, picked)}
-        return tuple(placed[place] for place in range(len(dimensions)))
+        return tuple(placed.get(place) for place in range(len(dimensions)))
 
     def possible(picked: tuple[int, ...]) -> bool:
         best = picked + strongest[len(picked) :]
@@ -84,7 +89,7 @@ def _search(
     heap: list[tuple[Cost, int, tuple[int, ...]]] = [(FREE, 0, ())]
     while heap:
         so_far, _, picked = heappop(heap)
-        if len(picked) >= unordered and not possible(picked):
+        if barred(meant(picked)) or (len(picked) >= unordered and not possible(picked)):
             continue
         if len(picked) == len(order):
             if writable(meant(picked)):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import combinations
 from math import inf
 
 from cfglint_train.documents.document import CannotEdit
-from cfglint_train.findings.draft import edited
 from cfglint_train.findings.finding import Applicability, Fix
 from cfglint_train.findings.verdicts import ROLLOUT, STEP, Judgement, judge
 from cfglint_train.fitting import places, words
-from cfglint_train.fitting.moves import FILLS_IN, OPTIMISATION, REPLACES, SAFE, Move, dimensions
+from cfglint_train.fitting.moves import FILLS_IN, OPTIMISATION, REPLACES, SAFE, Move, dimensions, refusals
 from cfglint_train.fitting.search import Chosen, cheapest
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
@@ -38,6 +38,8 @@ class Problem:
         over = {(phase.name, place) for phase in run.estimate.phases for place in self._lacking(phase)}
         self.dimensions = dimensions(run, over, keep)
         self._estimated: dict[frozenset[tuple[Field, Any]], tuple[Phase, ...]] = {}
+        self._refused: list[Mapping[Field, Any]] = []
+        """Changes that are refused together."""
 
     def fits(self, chosen: Chosen) -> bool:
         """Whether a combination fits."""
@@ -50,12 +52,37 @@ class Problem:
         return needed <= {phase.name for phase in phases} and not any(map(self._lacking, phases))
 
     def writable(self, chosen: Chosen) -> bool:
-        """Whether the run's files can state a combination. One that makes a comment false is shown, and not written."""
+        """Whether the run's files can state a combination, and nothing stops that run which does not stop this one. One
+        that makes a comment false is shown, and not written.
+        """
+        moves = tuple(move for move in chosen if move is not None)
+        if self.barred(moves):
+            return False
         try:
-            edited(self.run, Fix("safe", "", together(chosen)))
+            refused = bool(refusals(self.run, together(moves)))
         except CannotEdit:
             return False
-        return True
+        if refused:
+            fewer = (some for count in (1, 2) for some in combinations(moves, count))
+            self._refused.append(together(next((some for some in fewer if self._is_refused(some)), moves)))
+        return not refused
+
+    def barred(self, chosen: Chosen) -> bool:
+        """Whether no combination with these moves is one: some of them are known to be refused, or one needs what
+        another changes.
+        """
+        changes = together(chosen)
+        for move in chosen:
+            for field, values in (move.needs if move is not None else {}).items():
+                if field in changes and changes[field] not in values:
+                    return True
+        return any(some.items() <= changes.items() for some in self._refused)
+
+    def _is_refused(self, moves: tuple[Move, ...]) -> bool:
+        try:
+            return bool(refusals(self.run, together(moves)))
+        except CannotEdit:
+            return False
 
     def _lacking(self, phase: Phase) -> list[Resource]:
         """The places that lack room for a phase."""
@@ -188,7 +215,7 @@ def smallest_of(run: Run, phases: Collection[str] | None, keep: Collection[str] 
 
 def solved(problem: Problem, before: Judgement, highest: int = OPTIMISATION) -> Solution | None:
     """The least costly combination of a problem's moves that fits."""
-    chosen = cheapest(problem.dimensions, problem.fits, problem.writable, highest)
+    chosen = cheapest(problem.dimensions, problem.fits, problem.writable, highest, problem.barred)
     moves = tuple(move for move in chosen or () if move is not None)
     if not moves:
         return None

@@ -180,7 +180,10 @@ class Lint:
     def _assembled(self, config: Config) -> list[Run]:
         """The run of a configuration, if it can be assembled."""
         run = self._tried(config.document.path, self.workspace.run, config)
-        return [] if run is None else [run]
+        if run is None:
+            return []
+        run.parts = run.parts._replace(refusals=partial(_refusals, self.workspace))
+        return [run]
 
     def _tried(self, path: str, work: Callable[[Part], Made], part: Part) -> Made | None:
         """What some work on a file makes; whatever goes wrong with the file stays with it."""
@@ -274,6 +277,12 @@ class Lint:
     def _guard(self) -> None:
         """Keep fixes from being applied where the framework would refuse the fixed file."""
         self.ledger.change(lambda finding: finding.intent is not None and bool(finding.intent.keys), _guarded)
+
+
+def _refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
+    from cfglint_train.judging.guard import refusals
+
+    return refusals(workspace, run, texts)
 
 
 def _guarded(findings: Iterable[Finding]) -> list[Finding]:

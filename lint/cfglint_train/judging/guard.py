@@ -7,7 +7,7 @@ applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from cfglint_rules import registry
 from cfglint_train.documents.document import CannotEdit, Change, Document, DocumentError, apply
@@ -15,8 +15,11 @@ from cfglint_train.findings.finding import Finding, Fix
 from cfglint_train.foundation.typed import TypeGuard
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.project.run import Run
+from cfglint_train.project.workspace import Workspace
 
 _EDITED: tuple[str, ...] = ("yaml", "json")
+_COMBINATIONS = registry.RULES["KEY006"]
 
 
 def guarded(findings: Iterable[Finding]) -> list[Finding]:
@@ -37,6 +40,18 @@ def guarded(findings: Iterable[Finding]) -> list[Finding]:
         for number, fix in fixes.items():
             kept[number] = kept[number]._replace(intent=_alone(fix))
     return kept
+
+
+def refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
+    """What would stop a run with other texts of some files, and does not stop it now: the names of the entries."""
+    path, root = run.main.document.path, run.main.root
+    edited = workspace.updated(texts)
+    config = next((one for one in edited.configs_in(path) if one.root == root), None)
+    return frozenset() if config is None else _combinations(edited.run(config)) - run.once(_combinations)
+
+
+def _combinations(run: Run) -> frozenset[str]:
+    return frozenset(registry.module(_COMBINATIONS).stopping(run))
 
 
 def _is_asked(fix: Fix | None) -> TypeGuard[Fix]:

@@ -123,6 +123,8 @@ class Parts(Frozen):
     """Launches that write into its folder before it does."""
     stands_elsewhere: bool = False
     """All its launches give it files of settings that are configurations of runs themselves."""
+    refusals: Callable[[Run, Mapping[str, bytes]], frozenset[str]] | None = None
+    """What would stop a run with other texts of some files, and does not stop it now: the rules about it are above."""
 
 
 class Run:
@@ -201,6 +203,10 @@ class Run:
             known = base.values.get(field)
             base.put(field, value, known.origin if known is not None else Origin("inferred", note="a fix"))
         return _inferred(self.parts, base, self.architecture)
+
+    def refused_with(self, texts: Mapping[str, bytes]) -> frozenset[str]:
+        """What would stop the job with other texts of some files, and does not stop it now."""
+        return frozenset() if self.parts.refusals is None else self.parts.refusals(self, texts)
 
     def on(self, gpu: str) -> Run:
         """The same job on another GPU, by its name or the size of its memory."""

@@ -77,6 +77,15 @@ def check(run: Run) -> Iterator[Report]:
                 yield found
 
 
+def stopping(run: Run) -> Iterator[str]:
+    """The names of the entries that stop a run, each with the framework whose they are."""
+    for config in run.configs:
+        if _has_clauses(config):
+            for clause, reach in holding(table(config.framework, "refusals"), Settings(config, run)):
+                if clause.severity == reach.gravest == "error":
+                    yield f"{config.framework}: {clause.name}"
+
+
 def refused(config: Config) -> Iterator[str]:
     """The entries that stop the framework, as far as one file shows."""
     if not _has_clauses(config):

@@ -2,9 +2,10 @@
 
 A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of: `@ranks`, the number of GPUs;
 `@eval_batch`, the sequences of an evaluation step on all of them; `@capability`, the compute capability of the stated
-GPU; `@host`, the framework of the run's main configuration; `@trainer`, whether that runs the Trainer of transformers;
-`@names`, the frameworks of the companions that it names itself; `@release`, the release that counts for this
-configuration; `@syntax`, that of its file; `@overridden`, the settings that its launch gives.
+GPU; `@cuda`, whether that has one; `@host`, the framework of the run's main configuration; `@trainer`, whether that
+runs the Trainer of transformers; `@names`, the frameworks of the companions that it names itself; `@release`, the
+release that counts for this configuration; `@syntax`, that of its file; `@overridden`, the settings that its launch
+gives.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _DERIVED: Final = frozenset(
         "@ranks",
         "@eval_batch",
         "@capability",
+        "@cuda",
         "@host",
         "@trainer",
         "@release",
@@ -148,6 +150,11 @@ def _capability(run: Run) -> Any:
     return Unknown("the GPU") if has is None else has
 
 
+def _cuda(run: Run) -> Any:
+    known = run.hardware.gpu is not None and run.hardware.gpu_origin.kind != "assumed"
+    return run.hardware.compute_capability is not None if known else Unknown("the GPU")
+
+
 def _told(run: Run, name: str) -> Any:
     if name == "@ranks":
         return _ranks(run)
@@ -155,6 +162,8 @@ def _told(run: Run, name: str) -> Any:
         return _eval_batch(run)
     if name == "@capability":
         return _capability(run)
+    if name == "@cuda":
+        return _cuda(run)
     if name == "@host":
         return run.main.framework
     if name == "@names":

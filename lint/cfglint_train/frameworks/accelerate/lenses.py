@@ -229,7 +229,8 @@ def _write_sharding(config: Config, changes: Changes) -> list[Change]:
     if distributed_type(config) == "DEEPSPEED":
         return [_write_deepspeed(config, field, value) for field, value in changes.items()]
     if distributed_type(config) == "FSDP" and _fsdp_version(config) is not None:
-        return [_write_fsdp(config, field, value) for field, value in changes.items()]
+        written = [_write_fsdp(config, field, value) for field, value in changes.items()]
+        return [*written, *_broadcast(config, changes)]
     raise CannotEdit(f"distributed_type {distributed_type(config) or 'unknown'} has no such setting")
 
 
@@ -242,6 +243,18 @@ def _write_deepspeed(config: Config, field: Field, value: Any) -> Change:
         raise CannotEdit("offloading to NVMe needs a path, which cannot be chosen automatically")
     refuse_override(config, deepspeed_key(_DS_KEYS[field]))
     return Set((*config.root, *deepspeed_key(_DS_KEYS[field])), value, ("zero_stage",))
+
+
+def _broadcast(config: Config, changes: Changes) -> Iterator[Change]:
+    """That the weights are broadcast, without which one process may not read them for all.
+
+    Source: accelerate 1.12.0 utils/launch.py (prepare_multi_gpu_env).
+    """
+    if changes.get("parallel.cpu_efficient_loading") is True:
+        for route in _fsdp_names("sync_module_states"):
+            if config.get(*route) is False:
+                refuse_override(config, route)
+                yield Set((*config.root, *route), True)
 
 
 def _write_fsdp(config: Config, field: Field, value: Any) -> Change:
