@@ -70,20 +70,22 @@ class Parser:
         """
         name = option.replace("-", "_")
         switch = name.removeprefix("no_")
-        if name == switch or self.fact(name) is not None or "bool" not in self.kinds(switch):
+        if name == switch or self.fact(name) is not None:
             return None
         return switch if self._may_be_on(switch) else None
 
     def _may_be_on(self, switch: str) -> bool:
-        """Whether a switch is on by default at some release, as far as that is known."""
-        fact, known = self.fact(switch), load(self.vocabulary)
-        assert fact is not None
-        try:
-            return any(
-                fact.default(release) is True for release in known.releases if fact.status(release).kind == PRESENT
-            )
-        except KeyError:
-            return True
+        """Whether a setting is a switch that is on by default for some trainer at some release, as far as is known."""
+        fact = self.fact(switch)
+        alike = () if fact is None else (fact, *fact.others)
+        return any(_is_on(one, release) for one in alike for release in load(self.vocabulary).releases)
+
+
+def _is_on(fact: Fact, release: str) -> bool:
+    """Whether a setting is a switch at a release that is on by default, or may be: some defaults are computed."""
+    if fact.status(release).kind != PRESENT or "bool" not in (kind.name for kind in fact.kinds(release)):
+        return False
+    return fact.schema(release).get("default", True) is True
 
 
 @cache
