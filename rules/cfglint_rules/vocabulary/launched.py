@@ -64,7 +64,9 @@ def _given(config: Config) -> tuple[Given, ...]:
 
 
 def _judged(config: Config, route: Route, at: Launched, place: Place) -> Given | None:
-    """What becomes of a setting of a launch; None where one of the candidate releases has anything there."""
+    """What becomes of a setting of a launch; None where one of the candidate releases has anything there, and of one
+    that only means something beside another setting.
+    """
     keys = frameworks.keys_of(config)
     assert keys is not None
     look = _Look(config, keys.vocabulary_of(config), keys.context(config)._replace(entry=at.entry))
@@ -81,6 +83,8 @@ def _judged(config: Config, route: Route, at: Launched, place: Place) -> Given |
             return None
         if fact is not None and fact.status().kind == PRESENT:
             continue
+        if fact is not None and fact.status().kind == "gated":
+            return None  # it is there, and another setting decides what it does
         releases = across(window, partial(look.effect, part))
         name = spelled(route[: len(route) - len(at.route) + depth])
         if fact is not None:
