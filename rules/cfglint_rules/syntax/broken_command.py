@@ -8,8 +8,9 @@ heredoc holds them; and carriage returns.
 
 ## Why is this bad?
 Bash starts the training without the flags that were cut off, complains about a command that does not exist, and that
-line is easily overlooked: the run trains with defaults. A stray word or a carriage return stops the program's parser,
-once the job has waited for its GPUs, and a quoted path is looked for with its quotes.
+line is easily overlooked: the run trains with defaults. A stray word (white space behind a backslash is one) or a
+carriage return stops the program's parser, once the job has waited for its GPUs, and a quoted path is looked for with
+its quotes.
 
 ## Example
     deepspeed --module openrlhf.cli.train_sft \\
@@ -133,12 +134,16 @@ def _joined(document: ShellDocument, line: Span, applicability: Applicability) -
 
 def _cuts(document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
     """Flags behind the command that bash takes for commands of their own."""
+    ends = "and trains without it"
     for one in cut_off(document, invocation):
         name = one.head[0]
+        fix = _joined(document, line_above(document, name.span.start), "unsafe")
+        if fix is not None:  # most parsers refuse that word, and nothing is trained
+            ends = "and gets a word of white space"
         yield Report(
-            f"bash runs `{name.text}` as a separate command: the command above has ended, and trains without it",
+            f"bash runs `{name.text}` as a separate command: the command above has ended, {ends}",
             Place(document, name.span),
-            fix=_joined(document, line_above(document, name.span.start), "unsafe"),
+            fix=fix,
             help=_cause(document, name.span.start),
         )
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import takewhile
 
 from cfglint_train.documents.document import Span
 from cfglint_train.documents.shell.script import Invocation, ShellScript
@@ -18,9 +17,25 @@ _SPACE: Final = re.compile(rb"\\([ \t]+)\r?$")
 
 
 def cut_off(script: ShellScript, invocation: Invocation) -> Iterator[Invocation]:
-    """The commands that bash makes of the flags behind an invocation, in order."""
-    behind = (one for one in script.invocations[invocation.number + 1 :] if one.command != invocation.command)
-    return takewhile(lambda one: one.program.startswith("--"), behind)
+    """The commands that bash makes of the flags behind an invocation, in order.
+
+    Commands of its own lines are skipped: `$(date +%F)` in a word of it, `| tee log` behind it.
+    """
+    end = _line_end(script, invocation)
+    for one in script.invocations[invocation.number + 1 :]:
+        if one.command == invocation.command:
+            continue
+        if one.program.startswith("--"):
+            end = _line_end(script, one)
+            yield one
+        elif one.span.start >= end:
+            return
+
+
+def _line_end(script: ShellScript, invocation: Invocation) -> int:
+    """Where the line of an invocation's last word ends."""
+    words = (*invocation.head, *invocation.words)
+    return script.line_end(max((word.span.start for word in words), default=invocation.span.start))
 
 
 def is_escaped_space(script: ShellScript, word: Word) -> bool:
