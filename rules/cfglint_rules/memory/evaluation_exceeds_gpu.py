@@ -69,6 +69,8 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final[Field] = "batch.eval_micro"
+_WHOLE: Final = "assumes every pack of a batch is filled; if one is and the others are short, it may fit"
+"""Why a severity is lowered (`Judgement.severity`)."""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -89,6 +91,7 @@ def check(run: Run) -> Iterator[Report]:
             breakdown(judgement.budget),
             f"the training step itself needs {amount(step.budget)}",
             *((origin.note,) if origin is not None and inferred and origin.note else ()),
+            *((_WHOLE,) if judgement.severity == "info" else ()),
         ),
         minimum=judgement.minimum,
         remedy=partial(_remedy, run),
