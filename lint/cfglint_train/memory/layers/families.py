@@ -223,7 +223,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "olmo": Family(norm="plain", rotary="fp32"),
     "olmo2": _OLMO2,
     "olmo3": _OLMO2,
-    "olmo2_without_qk_norm": _OLMO2._replace(query_norm="none"),
+    "olmo2_without_qk_norm": _OLMO2._replace(query_norm="none", traced=False),
     "mixtral": Family(experts="softmax_top"),
     "phimoe": Family(norm="layer", experts="sparse_mixer", router_fp32=False),
     "qwen2_moe": Family(experts="softmax_top", router_fp32=False, shared_gate=True, shared_first=True),
