@@ -33,6 +33,7 @@ from cfglint_train.memory.trained import Trained, one_layer, shares, trained_of
 from cfglint_train.memory.updates import Optimizer, chosen, optimizer_of
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan
+from cfglint_train.plan.length import most_steps
 from cfglint_train.plan.names import Field
 
 # DeepSpeed's own reduce_bucket_size, in elements (zero/config.py).
@@ -101,11 +102,17 @@ _NO_BATCH: Final = Plan()
 
 
 def _without_batch(plan: Plan) -> Plan:
-    """The fields that `job_of` follows from. What is stated of the model's dimensions is in the architecture."""
+    """The fields that `job_of` and checkpoints follow from: of the batch only how long the run is. What is stated
+    of the model's dimensions is in the architecture.
+    """
     model = plan.model
     if model.overrides is not None or model.architecture is not None:
         model = model._replace(overrides=None, architecture=None)
-    return plan._replace(model=model, batch=_NO_BATCH.batch, sequence=_NO_BATCH.sequence)
+    if plan.checkpoint.strategy == "epoch":
+        batch = _NO_BATCH.batch._replace(steps=plan.batch.steps, epochs=plan.batch.epochs)
+    else:
+        batch = _NO_BATCH.batch._replace(steps=most_steps(plan))
+    return plan._replace(model=model, batch=batch, sequence=_NO_BATCH.sequence)
 
 
 @lru_cache(maxsize=256)

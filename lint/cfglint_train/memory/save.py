@@ -25,11 +25,11 @@ from cfglint_train.memory.components import (
     STAGED_SHARDS,
     STAGED_WEIGHTS,
 )
+from cfglint_train.memory.kept import copies_of, writes_shards
 from cfglint_train.memory.neighbours import elements_of
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Plan
-from cfglint_train.plan.names import Field
 
 
 class Save(Frozen):
@@ -54,9 +54,6 @@ _UNIT_BYTES = 12
 
 # transformers 5 writes files of up to 50 GB; safetensors before 0.8 holds a copy of the file that it writes.
 FILE_BYTES = 50e9
-
-
-_ONE_LIMIT: Final[tuple[Field, ...]] = ("checkpoint.keep",)
 
 _GATHERED: Final = (GATHERED_WEIGHTS, GATHERED_OPTIMIZER)
 
@@ -95,7 +92,7 @@ def _own(setup: Setup, plan: Plan) -> Save | None:
         return None
     # What is saved when the run has ended is the model alone, once.
     model_only = at_the_end or bool(checkpoint.model_only)
-    copies = 1 if at_the_end else _copies(plan)
+    copies = 1 if at_the_end else copies_of(plan)
     if checkpoint.checkpointer is not None:
         if plan.parallel.strategy == "ddp":
             none = checkpoint.interval_unsharded == 0 and checkpoint.at_start is False
@@ -119,49 +116,6 @@ def _own(setup: Setup, plan: Plan) -> Save | None:
     if not model_only:
         disk[DISK_OPTIMIZER] = setup.trained * (setup.optimizer or 0)
     return Save({}, {FILE: min(written, FILE_BYTES)}, disk, "rank 0 writes its own copy", copies)
-
-
-def writes_shards(plan: Plan) -> bool:
-    """Whether checkpoints other than those that rank 0 writes whole are written.
-
-    OLMo has both kinds. Under DDP it writes no sharded one (ai2-olmo 0.6.0, train.py); under FSDP one before the first
-    step (v0.6.0, scripts/train.py), unless that is switched off or a checkpoint is loaded, and then one at each of its
-    intervals.
-    """
-    saved = plan.checkpoint
-    if saved.checkpointer is None:
-        return True
-    if plan.parallel.strategy == "ddp":
-        return False
-    never = saved.interval == 0 and not saved.interval_ephemeral and saved.at_start is False
-    return not (never and saved.interval_unsharded)
-
-
-def limits(plan: Plan) -> tuple[Field, ...]:
-    """The fields that limit the checkpoints on disk, one for each kind that is written."""
-    if not writes_shards(plan):
-        # scripts/train.py takes the limit of the sharded ones where DDP is to keep no whole one.
-        replaced = plan.parallel.strategy == "ddp" and plan.checkpoint.keep_unsharded == 0
-        return ("checkpoint.keep",) if replaced else ("checkpoint.keep_unsharded",)
-    return ("checkpoint.keep", "checkpoint.keep_unsharded") if plan.checkpoint.interval_unsharded else _ONE_LIMIT
-
-
-def ephemeral(plan: Plan) -> int:
-    """Checkpoints of which only the newest is kept, beside the others and the one being written: 1, or 0 without any.
-
-    OLMo deletes it once a permanent one is written, OLMo-core keeps it until the next of its own; both write the next
-    one before they delete the last (ai2-olmo 0.6.0, train.py; ai2-olmo-core 3.0.0, train/callbacks/checkpointer.py).
-    """
-    return 1 if plan.checkpoint.interval_ephemeral and writes_shards(plan) else 0
-
-
-def _copies(plan: Plan) -> int:
-    """Checkpoints of all kinds that are kept, and the one being written; one of a kind of which all are kept."""
-    stated = [plan.get(field) for field in limits(plan)]
-    kept = [limit for limit in stated if isinstance(limit, int)]
-    passing = 0 if plan.checkpoint.keep == "all" else ephemeral(plan)
-    written = 1 if (any(kept) or passing) and not plan.checkpoint.rotates_first else 0
-    return max(1, sum(kept) + passing + written + len(stated) - len(kept))
 
 
 def _adapter(setup: Setup, model_only: bool, copies: int) -> Save:

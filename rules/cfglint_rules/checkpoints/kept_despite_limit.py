@@ -33,14 +33,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.checkpoints.size import ENOUGH, one_save
-from cfglint_rules.length import LENGTH_FIELDS, most_steps
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import DISK_WEIGHTS
-from cfglint_train.memory.save import limits
+from cfglint_train.memory.kept import limits
+from cfglint_train.plan.length import LENGTH_FIELDS, most_steps
 from cfglint_train.plan.names import Field
 from cfglint_train.project.run import Run
 

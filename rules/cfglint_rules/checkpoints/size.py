@@ -15,5 +15,9 @@ ENOUGH: Final = 50
 
 def one_save(run: Run, changes: Mapping[Field, Any] | None = None) -> Phase | None:
     """The save phase with a single checkpoint on disk, under other values of some fields where asked."""
-    single: dict[Field, Any] = {"checkpoint.keep": "all", "checkpoint.keep_unsharded": 0}
+    single: dict[Field, Any] = {
+        "checkpoint.keep": 0,
+        "checkpoint.keep_unsharded": 0,
+        "checkpoint.rotates_first": True,
+    }
     return run.changed({**(changes or {}), **single}).estimate.phase("save")

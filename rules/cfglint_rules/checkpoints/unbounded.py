@@ -36,17 +36,15 @@ modelscope/ms-swift#6392; ai2-olmo 0.6.0 `train.py` (save_ephemeral_checkpoint, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil
 
 from cfglint_rules.checkpoints.size import ENOUGH, one_save
-from cfglint_rules.length import LENGTH_FIELDS, most_steps
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report, Severity
 from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.save import ephemeral, limits, writes_shards
-from cfglint_train.plan.fields import Plan
+from cfglint_train.memory.kept import copies_of, ephemeral, limits, most_saves
+from cfglint_train.plan.length import LENGTH_FIELDS
 from cfglint_train.project.run import Run
 
 RULE: Final = Rule(
@@ -91,15 +89,16 @@ def check(run: Run) -> Iterator[Report]:
     if limit == "all":
         message = f"every checkpoint of {gib(each)} is kept: {gib(capacity)} of disk are full after {fitting} of them"
     else:
+        count = copies_of(run.plan, (field,))
+        if count * each <= capacity:
+            return
         best = limit == 1 and bool(checkpoint.load_best_at_end)
         kept = 2 if best else limit
-        if (kept + written) * each <= capacity:
-            return
         beside = (", an ephemeral one" if passing else "") + (" and the one being written" if written > passing else "")
-        message = (
-            f"{kept} kept checkpoints{' (the best and the last)' * best}{beside} need "
-            f"{gib((kept + written) * each)} ({gib(each)} each); the disk has {gib(capacity)}"
-        )
+        what = f"{kept} kept checkpoints{' (the best and the last)' * best}{beside}"
+        if count == most and count < kept + written:
+            what = f"all checkpoints that the run writes ({count})"
+        message = f"{what} need {gib(count * each)} ({gib(each)} each); the disk has {gib(capacity)}"
     keep = min(2, fitting - written)
     fix = (
         Fix("unsafe", f"{worded(run, {field: keep})}; older checkpoints are deleted", {field: keep})
@@ -108,21 +107,3 @@ def check(run: Run) -> Iterator[Report]:
     )
     severity: Severity = "error" if fitting < 1 else "warning"
     yield Report(message, run.place(field, "checkpoint.interval", "checkpoint.strategy"), severity, fix)
-
-
-def most_saves(plan: Plan) -> int | None:
-    """Checkpoints that are on disk at the end of a run that deletes none, at most; None where no limit is stated.
-
-    The last one counts, also where it is a model alone. OLMo and OLMo-core write none at the end of a run that ends
-    with all of its intervals, but one before the first step, and ephemeral ones, of which one is beside the others.
-    """
-    saved, epochs, steps = plan.checkpoint, plan.batch.epochs, most_steps(plan)
-    if saved.strategy == "steps" and saved.interval and steps is not None:
-        intervals = [saved.interval] if writes_shards(plan) else []
-        intervals += [saved.interval_unsharded] if saved.interval_unsharded else []
-        ends = saved.at_start is not None and all(steps % interval == 0 for interval in intervals)
-        count = sum(steps // interval for interval in intervals) + (0 if ends else 1)
-        return count + (1 if saved.at_start else 0) + ephemeral(plan)
-    if saved.strategy == "epoch" and epochs is not None and plan.batch.steps is None:
-        return ceil(epochs * (saved.per_epoch or 1))
-    return None

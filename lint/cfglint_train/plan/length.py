@@ -1,4 +1,4 @@
-"""How long a run is at most: several rules compare an interval with it."""
+"""How long a run is at most: several rules compare an interval with it, and the checkpoints that it writes follow."""
 
 from __future__ import annotations
 
