@@ -5,6 +5,7 @@ A file without any framework's clue is never parsed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from json import loads
 
@@ -15,6 +16,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final, Literal
 from cfglint_train.frameworks import registry
 from cfglint_train.project import files
+from cfglint_train.project.index import Repositories
 from cfglint_train.project.sources import Sources
 
 Cause = Literal["file", "syntax", "limit", "absent", "run"]
@@ -23,6 +25,9 @@ run: one that the file starts cannot be read.
 """
 
 START: Final = Position(1, 1)
+
+_MARK: Final = re.compile(r"@+\w+@+|%+\w+%+")
+"""Marks of templates that begin no word of YAML or JSON."""
 
 
 class UnreadFile(Frozen):
@@ -52,8 +57,9 @@ class Documents:
     be read are its authors' matter there.
     """
 
-    def __init__(self, sources: Sources, part_of: Callable[[str], str]) -> None:
+    def __init__(self, sources: Sources, part_of: Callable[[str], str], repositories: Repositories) -> None:
         self.sources = sources
+        self._repositories = repositories
         self._part_of = part_of
         self.skipped: list[Skipped] = []
         self.unread: list[UnreadFile] = []
@@ -67,7 +73,7 @@ class Documents:
 
     def updated(self, sources: Sources, changed: Collection[str]) -> Documents:
         """The same documents but for those of some files, whose contents are new."""
-        after = Documents(sources, self._part_of)
+        after = Documents(sources, self._part_of, self._repositories)
         after.skipped = [skipped for skipped in self.skipped if skipped.path not in changed]
         after.unread = [unread for unread in self.unread if unread.path not in changed]
         after.candidates = dict(self.candidates)
@@ -156,11 +162,22 @@ class Documents:
         except DocumentError as error:
             if not registry.looks_like_configuration(source, syntax):
                 self.skip(path, f"not read: {error.message}", source)
-            elif _template_at(source, error.position):
+            elif _template_at(source, error.position) or self._is_mark(path, source, error.position):
                 self.skip(path, f"a template, which becomes {syntax.upper()} when it is filled in")
             else:
                 self.unread.append(UnreadFile(path, error.position, error.message, _cause(error)))
             return None
+
+    def _is_mark(self, path: str, source: bytes, position: Position) -> bool:
+        """Whether a parser stumbled over a mark (`@NAME@`, `%NAME%`) that a script of the repository replaces."""
+        line = b"".join(source.split(b"\n")[position.line - 1 : position.line])
+        marks = _MARK.findall(line.decode("utf-8", "replace"))
+        if not marks:
+            return False
+        from cfglint_train.project.replaced_texts import ReplacedTexts  # few files have such marks
+
+        replaced = self._repositories.index(path).once(ReplacedTexts)
+        return any(replaced.has(mark) for mark in marks)
 
     def _started(self, path: str, source: bytes) -> str:
         """What a script that a person named starts; empty where that is nothing that cfglint knows."""

@@ -39,6 +39,7 @@ class PythonFiller:
         nodes = list(ast.walk(tree))
         self._nodes = nodes
         self._strings: frozenset[str] | None = None
+        self._replaced: frozenset[str] | None = None
         self._functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
         self._modules = {
             name.asname or name.name: f"{node.module}.{name.name}" if isinstance(node, ast.ImportFrom) else name.name
@@ -62,6 +63,19 @@ class PythonFiller:
             strings = (_string(node) for node in self._nodes if id(node) not in remarks)
             self._strings = frozenset(string for string in strings if string)
         return self._strings
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The constant texts that it replaces in others (`text.replace("MARK", value)`)."""
+        if self._replaced is None:
+            calls = [node for node in self._nodes if isinstance(node, ast.Call) and len(node.args) > 1]
+            found = {
+                _string(call.args[0])
+                for call in calls
+                if isinstance(call.func, ast.Attribute) and call.func.attr == "replace"
+            }
+            self._replaced = frozenset(found - {""})
+        return self._replaced
 
     def handled(self, anywhere: bool) -> Handled:
         """What it does with the mappings that it loads; only with those whose path is not stated in the file, unless

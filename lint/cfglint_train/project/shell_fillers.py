@@ -1,4 +1,4 @@
-"""What a shell script does with a configuration by yq and sed, before the framework sees it."""
+"""What a shell script does with a configuration by yq, sed and perl, before the framework sees it."""
 
 from __future__ import annotations
 
@@ -88,4 +88,4 @@ def _sed(program: str) -> Iterator[Route | Key | str]:
             yield mark
 
 
-_TOOLS: Final[dict[str, Callable[[str], Iterator[Route | Key | str]]]] = {"yq": _yq, "sed": _sed}
+_TOOLS: Final[dict[str, Callable[[str], Iterator[Route | Key | str]]]] = {"yq": _yq, "sed": _sed, "perl": _sed}

@@ -54,6 +54,8 @@ class Template:
             return True
         if how in ("rewritten", "changed") and self._is_marked(route, found):
             return True
+        if how == "changed" and self._is_replaced(route):
+            return True
         if how == "rewritten" or not route or not isinstance(route[-1], str):
             return False
         key = route[-1]
@@ -74,6 +76,14 @@ class Template:
         """Whether the value holds a text that is replaced."""
         node = self._document.node(route) if found.marks else None
         return isinstance(node, Scalar) and any(mark in node.text for mark in found.marks)
+
+    def _is_replaced(self, route: Route) -> bool:
+        """Whether a script replaces just the text of the value, be it in a file that it is given."""
+        from cfglint_train.project.replaced_texts import ReplacedTexts
+
+        node = self._document.node(route)
+        text = node.text if isinstance(node, Scalar) else ""
+        return text != "" and self._repositories.index(self._document.path).once(ReplacedTexts).has(text)
 
 
 def _touches(found: Filled, route: Route) -> bool:

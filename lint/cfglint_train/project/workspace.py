@@ -59,7 +59,7 @@ class Workspace:
         self.statements = Statements(settings_for, command_line, self.sources.roots)
         self.repositories = Repositories(settings_for, self.sources.roots, self.sources.disk)
         self.forks = Forks(self.sources.roots, self.repositories, self.sources.named, self._cache_dirs)
-        self.documents = Documents(self.sources, self.forks.part_of)
+        self.documents = Documents(self.sources, self.forks.part_of, self.repositories)
         self.scripts = LaunchScripts(self.documents, self.repositories)
         self._configs: dict[str, list[Config]] = {}
         self._templates: dict[tuple[str, Route], Template] = {}
