@@ -37,6 +37,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
+from cfglint_train.documents.document import CannotEdit
+from cfglint_train.findings.draft import changes_of
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import STEP, judge
 from cfglint_train.foundation.sizes import gib
@@ -71,13 +73,23 @@ def check(run: Run) -> Iterator[Report]:
     if after is None or not weights.fp32:
         return
     drop = f"{gib(judgement.budget.expected).removesuffix(' GiB')} -> {gib(after.budget.expected)}"
-    key, phase = run.spell(_FIELD), judgement.phase.title
+    key, phase, reason = run.spell(_FIELD), judgement.phase.title, _reason(run)
+    gives_up = "gives up: experts have the bits of the other weights"
     yield Report(
         f"the experts are cast to fp32 instead of quantised: {gib(weights.fp32 * 4)} of the "
         f"{gib(judgement.budget.expected)} in {phase}, {gib(judgement.capacity)} available",
         run.place(_FIELD, "method.quantization"),
         judgement.severity,
-        Fix("unsafe", f"{key}: true ({drop}); gives up: experts have the bits of the other weights", {_FIELD: True}),
-        help=f"set `{key}: true` to quantise them: {gib(after.budget.expected)} expected",
+        None if reason else Fix("unsafe", f"{key}: true ({drop}); {gives_up}", {_FIELD: True}),
+        help=f"set `{key}: true` to quantise them: {gib(after.budget.expected)} expected{reason}",
         notes=("PEFT's prepare_model_for_kbit_training casts every 16-bit weight that is not quantised to fp32",),
     )
+
+
+def _reason(run: Run) -> str:
+    """Why it cannot be written as the files are; empty where it can."""
+    try:
+        changes_of(run, {_FIELD: True})
+    except CannotEdit as reason:
+        return f"; {reason}"
+    return ""
