@@ -26,8 +26,8 @@ FOLDERS = [
 MANY = 6
 # The new value decides which of two sections is switched on, or which of two keys can say it.
 BY_VALUE = {
-    ("deepspeed", "precision.compute"), ("hf_scripts", "precision.compute"), ("olmo", "logging.metrics_interval"),
-    ("trl", "precision.compute"),
+    ("axolotl", "method.quantization"), ("deepspeed", "precision.compute"), ("hf_scripts", "precision.compute"),
+    ("olmo", "logging.metrics_interval"), ("trl", "precision.compute"),
 }  # fmt: skip
 
 
