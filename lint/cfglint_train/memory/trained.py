@@ -54,8 +54,8 @@ def trained_of(reader: Reader, architecture: Architecture, tuning: str, ranks: R
         beside, whole, leaves, experts, routed = _lora(reader, architecture)
         away = routed - routed // ranks.expert
         beside, away = (beside, away) if ranks.fsdp else (beside - away, 0)
-        # Experts on the host are all of a model's: KTransformers has no ranks that divide it, whatever a plan says.
-        frozen = max(0, total - architecture.expert_parameters) if get("model.host_experts") else total
+        held = architecture.expert_parameters // (1 if ranks.fsdp else ranks.expert)
+        frozen = total - (held if get("model.host_experts") else 0)
         rank = get("method.lora_rank") or 0
         return Trained(beside + whole, frozen, beside, leaves, experts, layers, rank, away)
     patterns = get("method.unfrozen") if tuning == "freeze" else None
