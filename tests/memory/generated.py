@@ -160,6 +160,7 @@ CHOICES: dict[Field, tuple[Any, ...]] = {
     "activations.compiled_model": (None, True),
     "activations.compiled_loss": (None, True),
     "activations.compiled_head": (None, True),
+    "activations.fused_evaluation": (None, True),
     "activations.keeps_outputs": (None, True),
     "activations.passing_logits": (None, None, 16, 6),
     "activations.scored_tokens": (None, None, 64),
@@ -213,9 +214,9 @@ CHOICES: dict[Field, tuple[Any, ...]] = {
 
 def plans(count: int, seed: int = 7) -> Iterator[Plan]:
     """So many plans, the same for the same seed."""
-    chance = random.Random(seed)
+    chances = {field: random.Random(f"{seed} {field}") for field in CHOICES}  # another field moves no draws of these
     for _ in range(count):
-        drawn = {field: chance.choice(values) for field, values in CHOICES.items()}
+        drawn = {field: chances[field].choice(values) for field, values in CHOICES.items()}
         yield Plan().with_({field: value for field, value in drawn.items() if value is not None})
 
 
