@@ -278,4 +278,12 @@ def _move(
 def of_field(run: Run, field: Field) -> Move | None:
     """The table's first move of one setting, where it applies and can be written."""
     moves = (move for changed, move in _listed(run, ()) if changed == field)
-    return next((move for move in moves if not refusals(run, move.changes)), None)
+    return next((move for move in moves if _is_taken(run, move.changes)), None)
+
+
+def _is_taken(run: Run, changes: Mapping[Field, Any]) -> bool:
+    """Whether the run's files can state some values, and nothing stops the run then."""
+    try:
+        return not refusals(run, changes)
+    except CannotEdit:
+        return False

@@ -35,12 +35,11 @@ PEFT 0.21.2 `utils/other.py`, `prepare_model_for_kbit_training`; axolotl 0.18.0 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from cfglint_rules.rule import Rule
-from cfglint_train.documents.document import CannotEdit
-from cfglint_train.findings.draft import changes_of
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP, judge
+from cfglint_train.findings.verdicts import STEP, Judgement, judge
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
@@ -72,24 +71,26 @@ def check(run: Run) -> Iterator[Report]:
     after = judge(run.changed({_FIELD: True}), "gpu", STEP)
     if after is None or not weights.fp32:
         return
-    drop = f"{gib(judgement.budget.expected).removesuffix(' GiB')} -> {gib(after.budget.expected)}"
-    key, phase, reason = run.spell(_FIELD), judgement.phase.title, _reason(run)
-    gives_up = "gives up: experts have the bits of the other weights"
     yield Report(
         f"the experts are cast to fp32 instead of quantised: {gib(weights.fp32 * 4)} of the "
-        f"{gib(judgement.budget.expected)} in {phase}, {gib(judgement.capacity)} available",
+        f"{gib(judgement.budget.expected)} in {judgement.phase.title}, {gib(judgement.capacity)} available",
         run.place(_FIELD, "method.quantization"),
         judgement.severity,
-        None if reason else Fix("unsafe", f"{key}: true ({drop}); {gives_up}", {_FIELD: True}),
-        help=f"set `{key}: true` to quantise them: {gib(after.budget.expected)} expected{reason}",
         notes=("PEFT's prepare_model_for_kbit_training casts every 16-bit weight that is not quantised to fp32",),
+        remedy=partial(_remedy, run, judgement, after),
     )
 
 
-def _reason(run: Run) -> str:
-    """Why it cannot be written as the files are; empty where it can."""
-    try:
-        changes_of(run, {_FIELD: True})
-    except CannotEdit as reason:
-        return f"; {reason}"
-    return ""
+def _remedy(run: Run, before: Judgement, after: Judgement) -> tuple[Fix | None, str]:
+    """The experts quantised, and why that cannot be written where the files have something against it."""
+    from cfglint_train.fitting import words  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting.moves import of_field, refusal
+
+    changes, key = {_FIELD: True}, run.spell(_FIELD)
+    move, why = of_field(run, _FIELD), refusal(run, changes)
+    help_ = (
+        f"set `{key}: true` to quantise them: {gib(after.budget.expected)} expected{'' if why is None else f'; {why}'}"
+    )
+    if move is None:
+        return None, help_
+    return Fix("unsafe", f"{key}: true ({words.drop(before, after)}); gives up: {move.gives_up}", changes), help_
