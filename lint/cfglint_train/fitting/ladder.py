@@ -84,11 +84,10 @@ def ladder(run: Run, keep: Collection[str] = (), goal: Goal = "throughput", most
         return Ladder(run, None)
     solution = _leanest(run, judgement, keep) if goal == "memory" else smallest_of(run, None, keep)
     over = places.lacks(judgement)
-    elsewhere = tuple(one for place in places.PLACES[1:] if (one := places.judged(run, place)) is not None)
     return Ladder(
         run,
         judgement,
-        elsewhere,
+        places.elsewhere(run),
         _rungs(run, judgement, keep, solution),
         solution,
         holding_all(run, keep) if solution is None and not places.fits(run) else None,

@@ -30,9 +30,14 @@ def lacks(judgement: Judgement) -> bool:
     return judgement.budget.expected > judgement.capacity
 
 
+def elsewhere(run: Run) -> tuple[Judgement, ...]:
+    """The verdicts on the host and on the disk, where their size is known."""
+    return tuple(one for place in PLACES[1:] if (one := judged(run, place)) is not None)
+
+
 def lacking(run: Run) -> tuple[Judgement, ...]:
     """The host and the disk, where they are expected to lack room."""
-    return tuple(one for place in PLACES[1:] if (one := judged(run, place)) is not None and lacks(one))
+    return tuple(filter(lacks, elsewhere(run)))
 
 
 def fits(run: Run) -> bool:
