@@ -73,13 +73,13 @@ _KINDS: Final = frozenset((*QUANTIZATIONS.values(), "int8"))
 
 OPENED: Final[Mapping[str, str | None]] = {"mxfp4": "none", "fp8": None}
 """What becomes of published kinds that transformers does not keep: it turns MXFP4 into 16 bits or refuses to train it,
-and FP8 where the GPU has no such arithmetic (5.15.0, quantizers/quantizer_mxfp4.py, quantizer_finegrained_fp8.py).
+and FP8 where the GPU has no such arithmetic (5.23.0, quantizers/quantizer_mxfp4.py, quantizer_finegrained_fp8.py).
 """
 
 
 def infer_published_quantization(job: Job, becomes: Mapping[str, str | None] = OPENED, overrides: bool = False) -> None:
     """Weights that are published quantised are loaded so: a checkpoint's own `quantization_config` holds (transformers
-    5.15.0, quantizers/auto.py, merge_quantization_configs).
+    5.23.0, quantizers/auto.py, merge_quantization_configs).
 
     `becomes`: the kinds that are loaded otherwise, and as what; None where that is unknown, as for kinds that the plan
     has no word for. `overrides`: the checkpoint's also replaces a quantisation that the configuration asks for.
@@ -97,7 +97,7 @@ def infer_published_quantization(job: Job, becomes: Mapping[str, str | None] = O
     origin = Origin("inferred" if kind else "explicit", place, note, "" if kind else key)
     reading.put("method.quantization", kind, origin)
     if kind in ("nf4", "fp4"):
-        # unsloth/*-bnb-4bit, config.json: bnb_4bit_use_double_quant is true.
+        # As unsloth quantises, whose checkpoints most of these are (unsloth 2025.9.1 models/llama.py, from_pretrained).
         reading.put("method.double_quantization", True, Origin("inferred", place, note))
 
 
