@@ -124,16 +124,10 @@ def document(ladders: Sequence[Ladder]) -> dict[str, Any]:
 
 
 def _run(ladder: Ladder) -> dict[str, Any]:
-    judgement = ladder.judgement
     return {
         "path": plain(ladder.run.main.document.path),
         "framework": ladder.run.framework.name,
-        "phase": None if judgement is None else judgement.phase.name,
-        "expected": None if judgement is None else judgement.budget.expected,
-        "low": None if judgement is None else judgement.budget.low,
-        "high": None if judgement is None else judgement.budget.high,
-        "capacity": None if judgement is None else judgement.capacity,
-        "verdict": None if judgement is None else judgement.verdict,
+        **_sizes(ladder.judgement),
         "elsewhere": [_verdict_record(one) for one in ladder.elsewhere],
         "rungs": [_rung_record(rung) for rung in ladder.rungs],
         "solution": None if ladder.solution is None else _solution_record(ladder.solution),
@@ -145,12 +139,18 @@ def _run(ladder: Ladder) -> dict[str, Any]:
 
 
 def _verdict_record(judgement: Judgement) -> dict[str, Any]:
+    return {"place": judgement.place, **_sizes(judgement)}
+
+
+def _sizes(judgement: Judgement | None) -> dict[str, Any]:
+    if judgement is None:
+        return dict.fromkeys(("phase", "expected", "low", "high", "capacity", "verdict"))
+    budget = judgement.budget
     return {
-        "place": judgement.place,
         "phase": judgement.phase.name,
-        "expected": judgement.budget.expected,
-        "low": judgement.budget.low,
-        "high": judgement.budget.high,
+        "expected": budget.expected,
+        "low": budget.low,
+        "high": budget.high,
         "capacity": judgement.capacity,
         "verdict": judgement.verdict,
     }
