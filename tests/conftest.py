@@ -68,3 +68,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if CI:
         for line in _collected:
             terminalreporter.write_line(f"not collected, and CI runs everything: {line}", red=True)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Name what failed once more, last: pytest's own summary repeats whole messages there in CI."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if CI and reporter is not None:
+        for report in (*reporter.stats.get("failed", ()), *reporter.stats.get("error", ())):
+            reporter.write_line(f"failed: {report.nodeid}", red=True)
