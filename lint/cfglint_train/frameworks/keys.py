@@ -234,6 +234,10 @@ class Keys:
         """What becomes of a setting of a launch that the release does not have. `effect`: what the vocabulary says."""
         return effect
 
+    def launched_as(self, name: str, value: Any) -> str:
+        """How a launch would give a setting that it gives in the form of another program; empty where it does not."""
+        return ""
+
     # What it shows about releases.
 
     def told(self, document: Document, root: Route, release: str, package: str | None = None) -> Told | None:

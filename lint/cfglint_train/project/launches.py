@@ -501,7 +501,11 @@ def _saying(words: list[str], route: Route) -> range:
 
 
 def _names(text: str, route: Route) -> bool:
-    """Whether a word gives the setting at a route, or one around it."""
+    """Whether a word gives the setting at a route, or one around it. A route that begins with dashes is that of an
+    option which a framework does not take for a setting.
+    """
+    if str(route[0]).startswith("-"):
+        return text.partition("=")[0] == route[0]
     steps = _steps(text)
     negated = (steps[0].removeprefix("no_"), *steps[1:])
     return tuple(map(str, route[: len(steps)])) in (steps, negated)

@@ -6,7 +6,8 @@ that made the difference and what becomes of the old name: refused, dropped, or 
 still work, or that one of the releases in question still takes, are listed once per file. Keys that no release takes
 together are reported once, with the release that takes most of them. An OpenRLHF script without a stated release is
 reported once where newer releases would refuse it. Keywords that only older trainers of TRL took (`tokenizer`,
-`max_seq_length`) are reported as well, and keywords of `LoraConfig` that the pinned PEFT does not have yet.
+`max_seq_length`) are reported as well, and keywords of `LoraConfig` that the pinned PEFT does not have yet; so are
+settings behind LLaMA-Factory's file, which it refuses up to 0.9.2.
 
 ## Why is this bad?
 A renamed key is either refused at launch or, in axolotl, silently ignored, and the run goes on with the

@@ -25,9 +25,10 @@ same setting, and the other name is not in the file yet, and takes the value at 
 is unsafe. It is unsafe, too, where the run starts without the key and the rename switches something on or off that the
 run did not have (`gradient_checkpoint: true` of axolotl), rather than give a value to what it has anyway. Where the
 framework would refuse the effect that the key then has, the fix is only shown. What a job script lays over an OLMo-
-core script (`--trainer.xyz=1`) or gives beside TRL's recipe (`trl sft --config FILE --xyz 1`) is only reported. There
-is no fix where the other name has a further word (`batch_size`, `eval_batch_size`), is given already or deprecated
-itself, and where the script has further flags that cannot be read.
+core script (`--trainer.xyz=1`) or gives beside TRL's recipe (`trl sft --config FILE --xyz 1`) or LLaMA-Factory's file
+(`--bf16 true`, for `bf16=true`) is only reported. There is no fix where the other name has a further word
+(`batch_size`, `eval_batch_size`), is given already or deprecated itself, and where the script has further flags that
+cannot be read.
 
 ## When it does not apply
 Where some releases in question refuse the key and others drop it, it is a warning that names them. A key that a script
@@ -53,7 +54,7 @@ from cfglint_rules.vocabulary.across import FINE, everywhere, fact_at, fate, win
 from cfglint_rules.vocabulary.clauses import dotted, refusals_of
 from cfglint_rules.vocabulary.forked import folded
 from cfglint_rules.vocabulary.handed import unknown as handed
-from cfglint_rules.vocabulary.launched import given
+from cfglint_rules.vocabulary.launched import Given, given
 from cfglint_rules.vocabulary.moves import may_move, moved
 from cfglint_rules.vocabulary.operators import is_on
 from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, vocabulary
@@ -96,13 +97,20 @@ def check(config: Config) -> Iterator[Report]:
             yield report
     for one in given(config, "unknown"):
         yield Report(
-            f"{target(config).title} has no `{one.name}`: {one.releases.said()}"
-            + (f"; did you mean `{one.near}`?" if one.near else ""),
+            f"{target(config).title} has no `{one.name}`: {one.releases.said()}" + _launched_hint(config, one),
             one.place,
             one.releases.milder("error"),
             grounds=one.releases.grounds,
         )
     yield from handed(config)
+
+
+def _launched_hint(config: Config, one: Given) -> str:
+    keys = keys_of(config)
+    written = "" if keys is None else keys.launched_as(one.name, one.value)
+    if written:
+        return f"; settings behind a file are written `{written}`"
+    return f"; did you mean `{one.near}`?" if one.near else ""
 
 
 def meant(config: Config) -> Iterator[tuple[Sighting, Route, tuple[Change, ...]]]:

@@ -15,6 +15,7 @@ from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.chat_templates import contradicted
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.hf_trainer.infer import fill_auto
+from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.llamafactory.infer import infer
 from cfglint_train.frameworks.llamafactory.keys import LlamaFactoryKeys
 from cfglint_train.frameworks.llamafactory.lenses import LENSES
@@ -49,10 +50,16 @@ pins: Final = Since(
 
 
 def settings(words: Iterable[str]) -> Mapping[Route, Any]:
-    """`key=value` words behind the file, as OmegaConf.from_cli reads them. Raises ValueError for other words."""
-    from cfglint_train.frameworks.dotlist import parse_dotlist  # only where a script starts the file
+    """`key=value` words, as OmegaConf.from_cli reads them. Raises ValueError for other words."""
+    from cfglint_train.frameworks.dotlist import parse_dotlist  # only where a flag gives settings
 
     return parse_dotlist(list(words))
+
+
+def _trailing(_: Config, words: list[str]) -> Mapping[Route, Any]:
+    from cfglint_train.frameworks.llamafactory.options import trailing  # only where a script starts the file
+
+    return trailing(words)
 
 
 FRAMEWORK: Final = Framework(
@@ -65,7 +72,7 @@ FRAMEWORK: Final = Framework(
     auto=fill_auto,
     pins=pins,
     settings=settings,
-    trailing=lambda _, words: settings(words),
+    trailing=_trailing,
     keys_of=LlamaFactoryKeys,
     runs_trainer=True,
     template_of=contradicted,

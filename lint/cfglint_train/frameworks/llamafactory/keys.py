@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from cfglint_schemas.status import Context
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
-from cfglint_train.frameworks.keys import Keys, Launched
+from cfglint_train.frameworks.keys import Keys, Launched, Outdated
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import of_program
 
@@ -75,14 +76,52 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
         )
 
     def launched(self, config: Config, route: Route) -> Launched | None:
-        """A word behind the file, which is read as a setting of it (0.9.3 to 0.9.5 `hparams/parser.py`, read_args;
-        older releases refuse any); what is below a mapping is merged with it.
+        """A word behind the file, which is read as a setting of it (0.9.3 to 0.9.5 `hparams/parser.py`, read_args);
+        what is below a mapping is merged with it. Older releases refuse any (`outdated`).
         """
-        started = config.commands()
-        if not started or any(of_program(one.partition(" ")[0]) is None for one in started):
+        if not _reads_file(config) or _refuses_words(config):
             return None
         return Launched(self.context(config).entry, route, there=0)
+
+    def launched_as(self, name: str, value: Any) -> str:
+        """Behind a file no setting has dashes."""
+        if not name.startswith("-"):
+            return ""
+        from cfglint_train.frameworks.llamafactory.options import written
+
+        return written(name, value if isinstance(value, str) else None)
+
+    def outdated(self, config: Config) -> Outdated | None:
+        """Words behind the file, of a release that reads a file only where it is the only word: it takes the file's
+        name for one that no option has (0.7.1 to 0.9.2 `hparams/parser.py`, _parse_args and read_args).
+        """
+        places = [one.origin.place for _, one in config.launched if one.origin.place is not None]
+        if not places or config.vocabulary is not None or not _reads_file(config) or not _refuses_words(config):
+            return None
+        release = config.releases.window("llamafactory").releases[-1]
+        return Outdated(
+            f"LLaMA-Factory {release} refuses settings behind the file: it reads them since {_MERGES_SINCE}",
+            min(places, key=lambda place: place.span.start),
+            "error",
+            "write them into the file",
+        )
 
     def routes(self, name: str) -> tuple[Route, ...]:
         """Keys of `fsdp_config` are there with or without their prefix."""
         return fsdp_routes(name)
+
+
+_MERGES_SINCE: Final = "0.9.3"
+"""The release that lays words behind a file over it."""
+
+
+def _reads_file(config: Config) -> bool:
+    """Whether programs of LLaMA-Factory alone are given the file."""
+    started = config.commands()
+    return bool(started) and all(of_program(one.partition(" ")[0]) is not None for one in started)
+
+
+def _refuses_words(config: Config) -> bool:
+    """Whether all candidate releases refuse words behind the file."""
+    window = config.releases.window("llamafactory")
+    return all(release_key(release) < release_key(_MERGES_SINCE) for release in window.releases)

@@ -1,8 +1,59 @@
-"""LLaMA-Factory's settings as options of a command line."""
+"""LLaMA-Factory's settings as options of a command line, and as words behind its file."""
 
 from __future__ import annotations
 
-from cfglint_train.foundation.typed import Final
+from collections.abc import Mapping
+
+from cfglint_schemas.status import Context
+from cfglint_schemas.vocabulary import load
+from cfglint_train.documents.document import Route
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.dotlist import parse_dotlist
 from cfglint_train.frameworks.hf_trainer.options import options
 
 OPTIONS: Final = options("llamafactory")
+
+
+def trailing(words: list[str]) -> Mapping[Route, Any]:
+    """The settings that words behind a file make (0.9.3 to 0.9.5 `hparams/parser.py`, read_args: OmegaConf.from_cli).
+
+    An option (`--bf16 true`) is one setting under its whole name, with its text as the value: OmegaConf makes two of
+    it, none of which the parser has. Raises ValueError for a word whose value is not YAML.
+    """
+    plain: list[str] = []
+    found: dict[Route, Any] = {}
+    option = ""
+    for word in words:
+        if word.startswith("-"):
+            name, sign, text = word.partition("=")
+            found[(name,)] = text if sign else None
+            option = "" if sign else name
+        elif option and "=" not in word:
+            found[(option,)], option = word, ""
+        else:
+            plain.append(word)
+            option = ""
+    return {**parse_dotlist(plain), **found}
+
+
+def written(option: str, text: str | None) -> str:
+    """How a setting is written behind a file that is given there as an option: `bf16=true` for `--bf16`.
+
+    Empty where no release has a setting of that name.
+    """
+    name = option.lstrip("-").replace("-", "_")
+    switch = name.removeprefix("no_")
+    if _has(name):
+        return f"{name}={text or ('true' if _is_switch(name) else 'VALUE')}"
+    return f"{switch}=false" if text is None and _has(switch) and _is_switch(switch) else ""
+
+
+def _has(name: str) -> bool:
+    known = load("llamafactory")
+    return known.fact((name,), known.newest, Context()) is not None
+
+
+def _is_switch(name: str) -> bool:
+    known = load("llamafactory")
+    fact = known.fact((name,), known.newest, Context())
+    return fact is not None and "bool" in (kind.name for kind in fact.kinds())
