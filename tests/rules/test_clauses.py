@@ -31,6 +31,7 @@ NO_KEYS = (
     "@cuda",
     "@host",
     "@trainer",
+    "@client_optimizer",
     "@release",
     "@syntax",
     "@overridden",

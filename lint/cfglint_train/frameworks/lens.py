@@ -91,10 +91,11 @@ NO_TOP: Final[dict[str, Entry]] = {}
 _UNASKED: Final = object()
 
 
-Handling = Literal["rewritten", "changed", "read", "named", "multiplied"]
+Handling = Literal["rewritten", "changed", "read", "named", "multiplied", "supplanted"]
 """How a script handles a setting before the framework sees it: stores it or takes it out in this file; also in a file
 whose path it is given; also where it only looks at it in this file, or declares one of that name; also where it looks
-at one of that name. `multiplied`: makes a run of each item of its list."""
+at one of that name. `multiplied`: makes a run of each item of its list. `supplanted`: hands the framework an object of
+its own, an optimizer, instead of having it made by the file."""
 
 
 def _unfilled(_: Route, __: Handling) -> bool:

@@ -47,6 +47,10 @@ class Template:
         index, route = self._repositories.index(path), (*self._root, *route)
         if how == "multiplied":
             return multiplied(path, index)
+        if how == "supplanted":
+            from cfglint_train.project.client_optimizers import client_optimizer
+
+            return index.once(client_optimizer)
         if self._filled is None:
             self._filled = filled(path, index)
         found = self._filled

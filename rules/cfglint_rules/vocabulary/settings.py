@@ -3,7 +3,8 @@
 A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of: `@ranks`, the number of GPUs;
 `@eval_batch`, the sequences of an evaluation step on all of them; `@capability`, the compute capability of the stated
 GPU; `@cuda`, whether that has one; `@host`, the framework of the run's main configuration; `@trainer`, whether that
-runs the Trainer of transformers; `@names`, the frameworks of the companions that it names itself; `@release`, the
+runs the Trainer of transformers; `@client_optimizer`, whether a program of the repository hands DeepSpeed an optimizer
+of its own; `@names`, the frameworks of the companions that it names itself; `@release`, the
 release that counts for this configuration; `@syntax`, that of its file; `@overridden`, the settings that its launch
 gives.
 """
@@ -31,6 +32,7 @@ _DERIVED: Final = frozenset(
         "@cuda",
         "@host",
         "@trainer",
+        "@client_optimizer",
         "@release",
         "@syntax",
         "@overridden",
@@ -69,6 +71,8 @@ class Settings:
             return self.config.document.syntax
         if name == "@overridden":
             return [spelled(route) for route in self.config.overrides]
+        if name == "@client_optimizer":
+            return (self.run is None or self.run.main is self.config) and self.config.filled((), "supplanted")
         if name.startswith("@"):
             return Unknown("the run") if self.run is None else _told(self.run, name)
         if self._given is not None and not name.startswith("-") and name.partition(".")[0] not in self._given:
