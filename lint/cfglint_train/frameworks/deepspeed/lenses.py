@@ -39,7 +39,7 @@ def _lowered(codec: Codec) -> Codec:
     return Codec(lambda value: codec.read(value.lower() if isinstance(value, str) else value), codec.write)
 
 
-_COMMUNICATION: Final = _lowered(choice({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}))
+_COMMUNICATION: Final = _lowered(choice({"fp32": "fp32", "bf16": "bf16", "bfp16": "bf16", "fp16": "fp16"}))
 
 
 def read_bool(config: Config, *route: str) -> bool | None:
