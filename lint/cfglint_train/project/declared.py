@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from cfglint_train.foundation.python_grammar import parsed
 from cfglint_train.project.fillers import MAX_FOLLOWED, Followed
@@ -22,10 +22,10 @@ class Declarations:
         self._index = index
         self._names: dict[str, frozenset[str]] = {}
 
-    def has(self, name: str) -> bool:
+    def has(self, name: str, among: Container[str] | None = None) -> bool:
         """Whether some file declares a setting of a name; of the files that may, the first within the bound are read.
 
-        The bound is of one name: what another one costs must not decide.
+        The bound is of one name: what another one costs must not decide. `among`: only these files count.
         """
         files = self._index.once(Followed)
         spelled = sorted({name, name.replace("_", "-")})
@@ -33,7 +33,9 @@ class Declarations:
         may = re.compile(rf"^[ \t]+{re.escape(name)}[ \t]*:|[\"']--?(?:{options})[\"']", re.MULTILINE)
         left = MAX_FOLLOWED
         for path in dict.fromkeys(path for one in spelled for path in self._index.pythons_naming(one)):
-            if path.startswith(files.copies) or may.search(files.text(path)) is None:
+            if path.startswith(files.copies) or (among is not None and path not in among):
+                continue
+            if may.search(files.text(path)) is None:
                 continue
             left -= len(files.text(path))
             if left < 0:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 
 from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.documents.shell.folders import folder_of
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
+from cfglint_train.project.index import RepositoryIndex
+from cfglint_train.project.sources import Sources
 
 _PYTHON: Final = re.compile(r"python[\d.]*|torchrun|accelerate launch|deepspeed|torch\.distributed\.(?:run|launch)")
 _SCRIPT: Final = re.compile(r"\.(?:sh|bash|slurm|sbatch|job)$")
@@ -60,3 +64,29 @@ def only_reads(document: ShellDocument, invocation: Invocation) -> bool:
     """
     one = program(document, invocation)
     return one.python and not trains(one) and _SUBMITS.search(one.name) is None
+
+
+def name_of(one: Invocation) -> str:
+    """What an invocation starts: of a path in a folder that cannot be determined, the part behind that; else empty."""
+    if one.head[-1].known:
+        return one.program
+    *before, last = one.head[-1].fragments or (None,)
+    if last is None or last.why or last.optional or not before:
+        return ""
+    folder, slash, name = last.text.decode("utf-8", "replace").partition("/")
+    return name if slash and not folder else ""
+
+
+def file_of(document: ShellDocument, one: Invocation, sources: Sources, index: RepositoryIndex) -> str | None:
+    """The Python file that an invocation starts by its path or as a module; None where the repository has none."""
+    module = one.program.replace(".", "/")
+    names = (name_of(one),) if one.program.endswith(".py") else (f"{module}.py", f"{module}/__main__.py")
+    for name in names:
+        found = sources.find(os.path.join(folder_of(document, one), name), document.path)
+        if found is not None:
+            return found
+        others = index.named(os.path.basename(name)) if "__main__" not in name else ()
+        tail = index.by_tail(name, document.path) or (others[0] if len(others) == 1 else None)
+        if tail is not None:
+            return sources.named(tail, document.path)
+    return None

@@ -18,7 +18,7 @@ from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.launchers import may_shard
 from cfglint_train.frameworks.registry import of_program
-from cfglint_train.project.entries import program, trains
+from cfglint_train.project.entries import file_of, name_of, program, trains
 from cfglint_train.project.examples import examples
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.sources import Sources
@@ -55,8 +55,8 @@ def unread_launches(
     for one in document.invocations:
         if one.number in launching or one.program in met or not _trains(document, one):
             continue
-        name, known = _name(one), one.head[-1].known
-        file = _file(document, one, sources, index)
+        name, known = name_of(one), one.head[-1].known
+        file = file_of(document, one, sources, index)
         if _is_of_a_framework(name, file, sources):
             continue
         if not (_is_of_a_model(document, one) or _loads_a_model(one, file, sources)):
@@ -89,7 +89,7 @@ def _is_of_a_framework(name: str, file: str | None, sources: Sources) -> bool:
 
 def _trains(document: ShellDocument, one: Invocation) -> bool:
     """Whether an invocation shows that it trains."""
-    if not one.head or not _name(one) or not program(document, one).python:
+    if not one.head or not name_of(one) or not program(document, one).python:
         return False
     return bool(_options(one) & _TRAINING) or trains(program(document, one))
 
@@ -106,17 +106,6 @@ def _loads_a_model(one: Invocation, file: str | None, sources: Sources) -> bool:
     return file is not None and bool(_options(one) & _TRAINING) and _CAUSAL.search(sources.read(file)) is not None
 
 
-def _name(one: Invocation) -> str:
-    """What an invocation starts: of a path in a folder that cannot be determined, the part behind that; else empty."""
-    if one.head[-1].known:
-        return one.program
-    *before, last = one.head[-1].fragments or (None,)
-    if last is None or last.why or last.optional or not before:
-        return ""
-    folder, slash, name = last.text.decode("utf-8", "replace").partition("/")
-    return name if slash and not folder else ""
-
-
 _SETTING: Final = re.compile(r"\+{0,2}(?:[\w/@-]+\.)*([a-z]\w*)=(?!=)")
 """`optim.lr=1e-5`: a setting of Hydra or OmegaConf, by its own name."""
 
@@ -124,21 +113,6 @@ _SETTING: Final = re.compile(r"\+{0,2}(?:[\w/@-]+\.)*([a-z]\w*)=(?!=)")
 def _options(one: Invocation) -> frozenset[str]:
     settings = [match[1] for word in one.words if (match := _SETTING.match(word.text)) is not None]
     return frozenset([*((entry.name or "").lstrip("-").replace("-", "_") for entry in one.entries), *settings])
-
-
-def _file(document: ShellDocument, one: Invocation, sources: Sources, index: RepositoryIndex) -> str | None:
-    """The Python file that an invocation starts by its path or as a module; None where the repository has none."""
-    module = one.program.replace(".", "/")
-    names = (_name(one),) if one.program.endswith(".py") else (f"{module}.py", f"{module}/__main__.py")
-    for name in names:
-        found = sources.find(os.path.join(folder_of(document, one), name), document.path)
-        if found is not None:
-            return found
-        others = index.named(os.path.basename(name)) if "__main__" not in name else ()
-        tail = index.by_tail(name, document.path) or (others[0] if len(others) == 1 else None)
-        if tail is not None:
-            return sources.named(tail, document.path)
-    return None
 
 
 _IMPORT: Final = re.compile(rb"(?m)^[ \t]*(?:from|import)[ \t]+([\w.]+)")

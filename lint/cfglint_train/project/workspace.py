@@ -13,12 +13,13 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Reference
-from cfglint_train.frameworks.lens import Config, Handling
+from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import handed_to, listed
 from cfglint_train.hardware.catalogue import hardware_from
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.project import user_facts
+from cfglint_train.project.command_options import CommandOptions
 from cfglint_train.project.documents import START, Documents, UnreadFile
 from cfglint_train.project.forks import Forks
 from cfglint_train.project.index import Repositories
@@ -239,7 +240,8 @@ class Workspace:
             config.copied = lambda package: self.forks.used(handed_to(package), config.document.path, stated.pins)
         config.commands = partial(self.scripts.commands, config)
         if config.document.syntax == "shell":
-            config.filled = partial(_probed, config.document, config.root)
+            options = CommandOptions(config.document, config.root, self.sources, self.repositories)
+            config.filled = options.handles
         elif config.document.syntax in ("yaml", "json"):
             place = config.document.path, config.root
             if place not in self._templates:
@@ -474,16 +476,6 @@ class Workspace:
         if not document.stands_in:
             self._settle(config, stated)
         return config
-
-
-def _probed(document: Document, root: Route, route: Route, how: Handling) -> bool:
-    """Whether a script starts a program with an option only if the program's help has it, or another one if not."""
-    from cfglint_train.documents.shell.script import ShellScript
-
-    if how not in ("read", "named") or not route or not isinstance(document, ShellScript):
-        return False
-    probed = document.probed(root)
-    return str(route[-1]).lstrip("-").replace("-", "_") in {one.lstrip("-").replace("-", "_") for one in probed}
 
 
 def _syntaxes(reference: Reference) -> Collection[str]:

@@ -16,7 +16,8 @@ and DeepSpeed's own loader refuse the file: there it is an error.
 ## When it does not apply
 Where the candidate releases differ, it is a warning that names the first one that refuses the file.
 Where the same value stands twice and nothing refuses it, it is information. Options of a script that are given under
-two conditions (an `if` and its `else`) are no duplicates.
+two conditions (an `if` and its `else`) are no duplicates. Nor is an option that only looks like the beginning of
+another one (`--model_name`), where the repository's own program declares it.
 
 ## References
 omegaconf 2.3.0 `_utils.py` (OmegaConfLoader); LLaMA-Factory 0.9.3 and 0.9.4 `hparams/parser.py` (read_args); deepspeed
@@ -57,7 +58,11 @@ def check(config: Config) -> Iterator[Report]:
     for route, again, first in document.duplicate_keys():
         if route[: len(config.root)] == config.root:
             repeated.setdefault((route, again.name), [first]).append(again)
-    for first, second, *more in repeated.values():
+    for entries in repeated.values():
+        same = [one for one in entries if not _is_another(config, one)]
+        if len(same) < 2:
+            continue
+        first, second, *more = same
         outcome, severity, grounds = _outcome(config, _differ(document, (first, second, *more)))
         related = (
             Related(Place(document, first.key.span), "first here"),
@@ -65,6 +70,14 @@ def check(config: Config) -> Iterator[Report]:
         )
         message = f"duplicate key `{second.name}`; {outcome}"
         yield Report(message, Place(document, second.key.span), severity, related=related, grounds=grounds)
+
+
+def _is_another(config: Config, entry: Entry) -> bool:
+    """Whether an option that looks like the beginning of a longer one is an option of the user's own program."""
+    if config.document.syntax != "shell":
+        return False
+    spelled = config.document.text(entry.key.span).strip().lstrip("-").replace("-", "_")
+    return spelled != entry.name and config.filled((spelled,), "named")
 
 
 def _differ(document: Document, entries: tuple[Entry, ...]) -> bool:

@@ -33,7 +33,8 @@ cannot be read.
 ## When it does not apply
 Where some releases in question refuse the key and others drop it, it is a warning that names them. A key that a script
 of the repository takes out or reads before the framework sees the file is its launcher's, and one that a class of the
-repository declares may be its own program's (docs/templates.md). A copy of the framework in the repository is the
+repository declares may be its own program's, as is an option of a command that starts a Python file of the repository,
+if that or what it imports declares it (docs/templates.md). A copy of the framework in the repository is the
 vocabulary, and a copy of PEFT that of `LoraConfig`; with a fork of PEFT that cannot be read its keywords are not
 looked up. Where the repository uses another fork (a requirement that installs another repository or an unreleased
 revision, a git submodule, a patch of the installed package, a launch by a program of another name), upstream's

@@ -1,0 +1,47 @@
+"""Options of a command that do not go to the framework's own parser, or only where that has them."""
+
+from __future__ import annotations
+
+from cfglint_train.documents.document import Document, Route
+from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.frameworks.lens import Handling
+from cfglint_train.project.index import Repositories
+from cfglint_train.project.sources import Sources
+
+
+class CommandOptions:
+    """The options of one command of a script. What it starts is looked for when something is asked."""
+
+    __slots__ = ("_document", "_number", "_repositories", "_sources")
+
+    def __init__(self, document: Document, root: Route, sources: Sources, repositories: Repositories) -> None:
+        self._document = document
+        self._number = int(root[0])
+        self._sources = sources
+        self._repositories = repositories
+
+    def handles(self, route: Route, how: Handling) -> bool:
+        """Whether the command gives an option only where the program's help has it, or to a parser of its own."""
+        if how not in ("read", "named") or not route:
+            return False
+        if not isinstance(self._document, ShellDocument):
+            return False
+        name = str(route[-1]).lstrip("-").replace("-", "_")
+        probed = self._document.probed((self._number,))
+        return name in {one.lstrip("-").replace("-", "_") for one in probed} or self._declares(self._document, name)
+
+    def _declares(self, document: ShellDocument, name: str) -> bool:
+        """Whether the program is one of the repository, and it or what it imports declares an option.
+
+        What a copy of the framework declares counts elsewhere: it is read as the vocabulary.
+        """
+        from cfglint_train.project.entries import file_of  # few commands have an option that is not the framework's
+
+        index = self._repositories.index(document.path)
+        program = file_of(document, document.invocations[self._number], self._sources, index)
+        if program is None or not index.rooted:
+            return False
+        from cfglint_train.project.declared import Declarations
+        from cfglint_train.project.imported import Imported
+
+        return index.once(Declarations).has(name, index.once(Imported).by(program))

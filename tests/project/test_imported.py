@@ -1,0 +1,61 @@
+"""The Python files that a program of a repository imports."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cfglint_train.project import imported
+from cfglint_train.project.imported import Imported
+from cfglint_train.project.index import RepositoryIndex
+from cfglint_train.project.settings import Settings
+from cfglint_train.project.texts import Texts
+
+FILES = {
+    "src/train.py": "import os, own.run as run\nfrom own import (\n    late,\n    later as other,\n)\n",
+    "src/own/__init__.py": "from .hparams.parser import parse\n",
+    "src/own/run.py": "    from . import near\n",
+    "src/own/near.py": "from ..beside import x\n",
+    "src/own/late.py": "from outside.layout import Layout\n",
+    "src/own/later.py": "",
+    "src/own/hparams/parser.py": "from .args import Args  # from own.unused import x\n",
+    "src/own/hparams/args.py": "",
+    "src/beside.py": "import src.train\n",
+    "outside/layout.py": "",
+    "src/outside/other.py": "",
+    "vendor/own/late.py": "import tool\n",
+    "src/own/unused.py": "",
+    "tool.py": "",
+}
+REACHED = {
+    "src/train.py", "src/own/__init__.py", "src/own/run.py", "src/own/near.py", "src/own/late.py", "src/own/later.py",
+    "src/own/hparams/parser.py", "src/own/hparams/args.py", "src/beside.py", "outside/layout.py",
+}  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()
+    for path, text in FILES.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    return tmp_path
+
+
+def reached(root: Path) -> set[str]:
+    index = RepositoryIndex(str(root), lambda _: Settings(str(root)), Texts())
+    found = Imported(index).by(str(root / "src/train.py"))
+    return {os.path.relpath(path, root).replace(os.sep, "/") for path in found}
+
+
+def test_a_module_is_the_nearest_file_whose_path_ends_with_its_name(here):
+    assert reached(here) == REACHED
+
+
+def test_a_program_that_imports_much_is_followed_only_so_far(here, monkeypatch):
+    monkeypatch.setattr(imported, "MAX_FILES", 2)
+    assert len(reached(here)) < len(REACHED)
+    monkeypatch.setattr(imported, "MAX_BYTES", 1)
+    assert reached(here) == set()
