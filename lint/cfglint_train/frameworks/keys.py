@@ -23,6 +23,7 @@ from cfglint_train.frameworks.registry import Listed
 from cfglint_train.plan.origin import Place
 
 if TYPE_CHECKING:
+    from cfglint_train.documents.shell.script import Invocation
     from cfglint_train.documents.shell.words import Word
     from cfglint_train.frameworks.doubt import Doubt
     from cfglint_train.frameworks.keys_in_use import Told, Use
@@ -221,6 +222,10 @@ class Keys:
     def given_to_switches(self, config: Config) -> tuple[Word, ...]:
         """Those of them that are given to flags without a value as their value: KEY004 reports these flags."""
         return ()
+
+    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
+        """Whether a word of white space among those of a launch, by its number, stops the program in any case."""
+        return False
 
     def untaken(self, config: Config, route: Route) -> str:
         """Why the call of a script that would be given a new argument does not take it; empty where it does."""

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from cfglint_train.documents.document import Route, Unknown
-from cfglint_train.documents.shell.cuts import is_escaped_space
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import folder_of
 from cfglint_train.documents.shell.script import Invocation
@@ -446,7 +445,7 @@ def _overrides(
     """The settings that the words make. Of a word whose value cannot be determined (`--lr=$LR`), the value is
     `Unknown`.
     """
-    told = [(_told(word), word) for word in words if not word.spreads and not is_escaped_space(document, word)]
+    told = [(_told(word), word) for word in words if not word.spreads and not document.is_lost(word)]
     try:
         settings = framework.trailing(config, [text for text, _ in told])
     except ValueError:

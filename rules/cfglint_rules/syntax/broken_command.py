@@ -2,9 +2,10 @@
 
 ## What it does
 Reports, for the training commands of a shell script (OpenRLHF, `llamafactory-cli train`, `trl sft` and the like): flags
-that bash runs as a command of their own, because the command above ended before them, also where it starts a Python
-script with a Trainer; words that belong to no flag; quotes that reach the program as characters, because a variable or
-heredoc holds them; and carriage returns.
+that bash runs as a command of their own, because the command above ended before them, also where it starts a file of
+settings or a Python script with a Trainer; settings (`lr=1e-5`) of which it makes a variable there; white space behind
+a backslash, in an array, too; words that belong to no flag; quotes that reach the program as characters, because a
+variable or heredoc holds them; and carriage returns.
 
 ## Why is this bad?
 Bash starts the training without the flags that were cut off, complains about a command that does not exist, and that
@@ -31,6 +32,8 @@ have started; unsafe where a script may run without the options that follow, as 
 ## When it does not apply
 Words that cannot be determined (they come from the environment or another command) are left alone, and so are the
 values of flags that no release has, and a value that the framework itself replaces (OpenRLHF's `--input_template ""`).
+An assignment that the script uses, that is not indented like an argument, or that is no setting of the framework is a
+variable.
 
 ## References
 Bash manual, 3.1.2.1 (a backslash continues a line only directly before the line's end), 3.5.7 (word splitting takes
@@ -45,7 +48,12 @@ from json import loads
 
 from cfglint_rules.rule import Rule
 from cfglint_train.documents.document import Edit, Span
-from cfglint_train.documents.shell.cuts import cut_off, line_above, space_behind_backslash
+from cfglint_train.documents.shell.cuts import (
+    cut_off,
+    cut_setting,
+    line_above,
+    space_behind_backslash,
+)
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
@@ -74,18 +82,15 @@ def check(config: Config) -> Iterator[Report]:
     if not isinstance(document, ShellDocument):
         for script, number in config.starts:  # what other texts show is an example
             if isinstance(script, ShellDocument) and script.path.endswith(_SCRIPTS):
-                yield from _cuts(script, script.invocations[number])
+                yield from _ends(config, script, script.invocations[number])
         return
     invocation = document.invocations[int(config.root[0])]
     if b"\r\n" in document.source and frameworks.recognise(config.framework, document)[0].root == config.root:
         yield _carriage_return(document)
     title = frameworks.load(config.framework).title
-    blank = False
     for word in _strays(config, invocation):
-        blank = blank or word.text.isspace()
-        yield _stray(document, word, title)
-    if not blank:  # else the cut is reported where it happens
-        yield from _cuts(document, invocation)
+        yield Report(f"`{word.text}` is not the value of any flag: {title} stops", Place(document, word.span))
+    yield from _ends(config, document, invocation)
     if not invocation.nests and not any(one.nests for one in document.enclosing(invocation)):
         yield from _quotes(config, document, invocation)
 
@@ -107,18 +112,58 @@ def _strays(config: Config, invocation: Invocation) -> Iterator[Word]:
     before = False
     for word in invocation.words:
         stray = id(word) in refused
-        if stray and not before and id(word) not in told:
+        if stray and not before and id(word) not in told and not word.text.isspace():
             yield word
         before = stray
 
 
-def _stray(document: ShellDocument, word: Word, title: str) -> Report:
-    place = Place(document, word.span)
-    if not word.text.isspace():
-        return Report(f"`{word.text}` is not the value of any flag: {title} stops", place)
+def _ends(config: Config, document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
+    """Where a command ends before it was meant to: at white space that the framework refuses, else by what follows."""
+    keys = frameworks.keys_of(config)
+    blanks = [
+        word
+        for index, word in enumerate(invocation.words)
+        if document.is_lost(word) and keys is not None and keys.refuses_blank(config, invocation, index)
+    ]
+    for word in blanks:
+        yield _blank(document, word, invocation, frameworks.load(config.framework).title)
+    if any(word.span.start >= invocation.span.start for word in blanks):
+        return  # the cut is reported where it happens
+    cuts = list(_cuts(document, invocation))
+    yield from cuts
+    setting = cut_setting(document, invocation)
+    if setting is None or not _is_setting(config, setting[0]):
+        return
+    name, span = setting
+    if all(line_above(document, one.place.span.start) != line_above(document, span.start) for one in cuts):
+        does = f"sets a variable `{name}`" if name.isidentifier() else f"runs `{name}=...` as a separate command"
+        yield Report(
+            f"bash {does}: the command above has ended, and trains without it",
+            Place(document, span),
+            fix=_joined(document, line_above(document, span.start), "unsafe"),
+            help=_cause(document, span.start),
+        )
+
+
+def _is_setting(config: Config, name: str) -> bool:
+    """Whether a name on a line of its own is that of an option, or of a setting of a framework whose launches give
+    settings in that way.
+    """
+    keys = frameworks.keys_of(config)
+    if name.startswith("--") or keys is None:
+        return name.startswith("--")
+    if not any(override.given is not None and override.given.prefix for _, override in config.launched):
+        return False
+    route = tuple(name.split("."))
+    return keys.vocabulary_of(config).fact(route, keys.release(config), keys.context(config)) is not None
+
+
+def _blank(document: ShellDocument, word: Word, invocation: Invocation, title: str) -> Report:
+    """White space behind a backslash: in the command itself it also ends it, in an array it does not."""
+    then = "the command ends here, and" if word.span.start >= invocation.span.start else "it becomes a word, and"
     return Report(
-        f"white space follows this backslash: the command ends here, and {title} stops",
-        place,
+        f"white space follows this backslash: {then} {title} stops",
+        Place(document, word.span),
         fix=_joined(document, Span(word.span.start, document.line_end(word.span.start)), "safe"),
         help="remove the white space; a backslash continues a line only as its last character",
     )
@@ -134,12 +179,11 @@ def _joined(document: ShellDocument, line: Span, applicability: Applicability) -
 
 def _cuts(document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
     """Flags behind the command that bash takes for commands of their own."""
-    ends = "and trains without it"
+    blank = any(document.is_lost(word) for word in invocation.words)  # most parsers refuse that word
+    ends = "and gets a word of white space" if blank else "and trains without it"
     for one in cut_off(document, invocation):
         name = one.head[0]
         fix = _joined(document, line_above(document, name.span.start), "unsafe")
-        if fix is not None:  # most parsers refuse that word, and nothing is trained
-            ends = "and gets a word of white space"
         yield Report(
             f"bash runs `{name.text}` as a separate command: the command above has ended, {ends}",
             Place(document, name.span),

@@ -24,7 +24,7 @@ from cfglint_train.documents.shell.branches import is_exhaustive, narrowed, take
 from cfglint_train.documents.shell.expansion import MAX_DEPTH, Expansion
 from cfglint_train.documents.shell.functions import uncalled
 from cfglint_train.documents.shell.given import Given, Under
-from cfglint_train.documents.shell.grammar import readable
+from cfglint_train.documents.shell.grammar import lost_blanks, readable
 from cfglint_train.documents.shell.outline import Assignment, Outline, heredoc_of, steps
 from cfglint_train.documents.shell.sourced import MAX_SOURCED, Sourcing, files_of, path_of
 from cfglint_train.documents.shell.words import (
@@ -71,7 +71,6 @@ _OF_THE_CLUSTER: Final = re.compile(
 )
 
 _BLANK_BEHIND: Final = re.compile(rb"[^\\]?\\[ \t]")
-_ESCAPED_END: Final = re.compile(rb"[ \t]+(\\[ \t])[ \t]*$", re.M)
 _ARRAY_WORD: Final = re.compile(rb'"?\$\{(\w+)\[[@*]\](?::?[-+]"?\$\{\1\[[@*]\]\}"?)?\}"?')
 _ARGUMENTS: Final = re.compile(rb'"?\$(?:[@*]|\{[@*](?::[0-9]+)?\})"?')
 
@@ -344,9 +343,13 @@ class Script(Outline):
         if node is None:
             yield (Fragment(b"", (Span(self.outer(one.start), self.outer(one.start)),), exact=False),)
         elif one.kind == "array":
-            for child in node.named_children:
-                if child.type != "comment":
-                    yield from self.fields(Span(child.start_byte, child.end_byte), one.chain, depth + 1)
+            behind = node.start_byte + 1
+            for child in node.children[1:]:
+                for blank in lost_blanks(self.text, behind, child.start_byte):
+                    yield from self.fields(blank, one.chain, depth + 1)
+                behind = child.end_byte
+                if child.is_named and child.type != "comment":
+                    yield from self.fields(Span(child.start_byte, behind), one.chain, depth + 1)
         elif one.kind in ("heredoc", "capture"):
             yield tuple(self._body(node, one.quoted, one.start, one.chain, depth + 1))
         else:
@@ -391,9 +394,10 @@ class Script(Outline):
                 touches = places and places[-1].end == begin
                 places.append(Span(places.pop().start if touches else begin, end))
         if places:
-            alone = _ESCAPED_END.match(self.text, places[-1].end)
-            if alone is not None and node.end_byte <= alone.start(1):
-                places.append(Span(*alone.span(1)))
+            here = places[-1].end
+            blank = next(lost_blanks(self.text, here, here + 1), None)
+            if blank is not None and node.end_byte <= blank.start:
+                places.append(blank)
         if len(places) > MAX_WORDS:
             line = self.text.count(b"\n", 0, node.start_byte) + 1
             raise BeyondLimits(f"a command of more than {MAX_WORDS:,} words", Position(line, 1))

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.document import Span
 from cfglint_train.documents.shell.script import Invocation, ShellScript
-from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import Final
 
+_ASSIGNED: Final = re.compile(rb"\n(?:[ \t]+[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?==)")
 _SPACE: Final = re.compile(rb"\\([ \t]+)\r?$")
 
 
@@ -38,9 +38,24 @@ def _line_end(script: ShellScript, invocation: Invocation) -> int:
     return script.line_end(max((word.span.start for word in words), default=invocation.span.start))
 
 
-def is_escaped_space(script: ShellScript, word: Word) -> bool:
-    """Whether a word is the white space behind a backslash that was meant to continue the line."""
-    return word.text.isspace() and script.source[word.span.start : word.span.start + 1] == b"\\"
+def cut_setting(script: ShellScript, invocation: Invocation) -> tuple[str, Span] | None:
+    """The setting (`lr=1e-5`, `--lr=1e-5`) on the line behind an invocation, by its name, and its place; None where
+    there is none, or it may be meant as a variable: the script uses it, or it is not indented like an argument.
+    """
+    found = _ASSIGNED.match(script.source, _line_end(script, invocation))
+    if found is None:
+        return None
+    name = found[0].strip().decode()
+    first = script.source.rfind(b"\n", 0, invocation.span.start) + 1
+    if not name.startswith("-") and (script.uses(name) or _indent(script, found.start() + 1) <= _indent(script, first)):
+        return None
+    return name, Span(found.end() - len(name), found.end())
+
+
+def _indent(script: ShellScript, start: int) -> int:
+    """How many blanks a line begins with."""
+    line = script.source[start : script.line_end(start)]
+    return len(line) - len(line.lstrip())
 
 
 def line_above(script: ShellScript, start: int) -> Span:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from functools import lru_cache
 
-from cfglint_train.documents.document import DocumentError, Position
+from cfglint_train.documents.document import DocumentError, Position, Span
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _NO_NAME: Final = re.compile(rb"\W")
 # A comment between continued lines: bash runs no command and has no word. The grammar ends the command there.
 _INLINE: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
 _COMMENT: Final = re.compile(rb"`[ \t]*#")
+_LOST: Final = re.compile(rb"[ \t]+(\\[ \t])[ \t]*$", re.M)
 _CRLF: Final = re.compile(rb"(\\?)\r\n")
 
 _GRAMMAR: Final[list[Any]] = []
@@ -78,6 +80,14 @@ def readable(source: bytes) -> bytes:
             lambda match: match.group() if match.group(1) is None else b" " * len(match.group()), source
         )
     return _DANGLING.sub(lambda match: b" " + (match.group(1) or b""), source)
+
+
+def lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
+    """Blanks behind a backslash at the end of a line, between two words: words of bash that the grammar leaves out."""
+    stop = text.find(b"\n", end)
+    for found in _LOST.finditer(text, start, len(text) if stop < 0 else stop):
+        if found.start() < end:
+            yield Span(*found.span(1))
 
 
 def _unset(found: re.Match[bytes]) -> bytes:

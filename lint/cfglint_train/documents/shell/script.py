@@ -327,7 +327,8 @@ class ShellScript(Document):
         invocation.open = part.open
         first = part.own.start
         for flag in part.flags:
-            moved = Flag(flag.name, flag.word - first, tuple([index - first for index in flag.values]), flag.joined)
+            values = tuple([index - first for index in flag.values if not self.is_lost(words[index])])
+            moved = Flag(flag.name, flag.word - first, values, flag.joined)
             invocation.flags.append(moved)
             invocation.entries.append(self._entry(moved, invocation.words))
         if invocation.entries:
@@ -354,6 +355,10 @@ class ShellScript(Document):
         if len(values) == 1:
             return Entry(name, values[0])
         return Entry(name, Sequence(Span(values[0].span.start, values[-1].span.end), values, False))
+
+    def is_lost(self, word: Word) -> bool:
+        """Whether a word is the white space behind a backslash that was meant to continue the line."""
+        return word.text.isspace() and self.source[word.span.start : word.span.start + 1] == b"\\"
 
     def around(self, place: Span) -> tuple[str, Span]:
         """The innermost text that holds words around a place: its kind and its bytes."""

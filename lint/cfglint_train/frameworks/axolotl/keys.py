@@ -7,12 +7,15 @@ from collections.abc import Mapping
 
 from cfglint_schemas.status import Context, is_loaded
 from cfglint_train.documents.document import Append, Change, Delete, Document, Route, Set
-from cfglint_train.foundation.typed import Any, Final, Literal
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.frameworks.axolotl.settings import CCE_PLUGIN, LIGER_PLUGIN, is_sharegpt
 from cfglint_train.frameworks.doubt import Doubt
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
 from cfglint_train.frameworks.keys import Keys, Launched, Rewrite
 from cfglint_train.frameworks.lens import Config
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.shell.script import Invocation
 
 _COMMAND: Final = re.compile(r"axolotl (?:train|preprocess)\b|axolotl\.cli\.")
 _LOSSES: Final = ("liger_fused_linear_cross_entropy", "liger_cross_entropy", "chunked_cross_entropy")
@@ -84,6 +87,12 @@ class AxolotlKeys(Keys):
         lays it over the file (`fire`).
         """
         return "error" if all(one.startswith("axolotl ") for one in config.commands()) else effect
+
+    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
+        """`axolotl train` has no second file: up to 0.10 click refuses it, and later the launcher does, which takes it
+        for a script (0.6.0 to 0.18.0 `cli/main.py`). Without a launcher it is left out.
+        """
+        return given.program == "axolotl" and all(word.known and "python" not in word.text for word in given.words)
 
     def routes(self, name: str) -> tuple[Route, ...]:
         """Keys of `fsdp_config` are there with or without their prefix."""

@@ -13,9 +13,12 @@ from cfglint_schemas.fact import Fact
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.shell.options import Options
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.frameworks.dotlist import parse_value
 from cfglint_train.frameworks.hf_trainer.loader import SWITCHES
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.shell.script import Invocation
 
 _TYPED: Final = frozenset(("bool", "int", "float", "enum"))
 
@@ -63,6 +66,19 @@ class Parser:
         if isinstance(value, bool) and text.lower() not in ("true", "false"):
             return text  # further words of YAML are words here (`--eval_strategy no`)
         return value if isinstance(value, (bool, int, float)) else text
+
+    def refuses_blank(self, given: Invocation, index: int) -> bool:
+        """Whether the parser refuses a word of white space: as the value of a switch or number, and behind an option
+        that has its one value.
+        """
+        flags = [one for one in given.flags if one.word < index]
+        if not flags:
+            return True
+        kinds = self.kinds(self.key(flags[-1].name.lstrip("-")))
+        if not kinds or "list" in kinds:
+            return False
+        has_value = flags[-1].joined or any(value < index for value in flags[-1].values)
+        return bool(has_value) or _TYPED.issuperset({*kinds} - {"null"})
 
     def negated(self, option: str) -> str | None:
         """The switch that an option without a value turns off; None for other options: only of a switch that is on by

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 
 from cfglint_schemas.status import Context
 from cfglint_train.documents.document import Route
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
 from cfglint_train.frameworks.keys import Keys, Launched, Outdated
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import of_program
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.shell.script import Invocation
 
 # Training arguments that are declared as text and turned into a member of an enumeration, which refuses other words
 # (transformers 4.41 to 5.23 training_args.py, __post_init__).
@@ -82,6 +85,14 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
         if not _reads_file(config) or _refuses_words(config):
             return None
         return Launched(self.context(config).entry, route, there=0)
+
+    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
+        """Behind a file it is a setting that no class has; the parser of options refuses what no option takes."""
+        if config.document.syntax != "shell":
+            return of_program(given.program) is not None
+        from cfglint_train.frameworks.hf_trainer.options import parser
+
+        return parser("llamafactory").refuses_blank(given, index)
 
     def launched_as(self, name: str, value: Any) -> str:
         """Behind a file no setting has dashes."""

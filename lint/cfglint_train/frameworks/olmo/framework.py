@@ -18,6 +18,7 @@ from cfglint_train.frameworks.dotlist import parse_dotlist
 from cfglint_train.frameworks.framework import Framework, Metrics
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo.infer import infer
+from cfglint_train.frameworks.olmo.keys import OLMoKeys
 from cfglint_train.frameworks.olmo.lenses import LENSES
 from cfglint_train.frameworks.olmo.recognise import prepare
 
@@ -60,6 +61,7 @@ FRAMEWORK: Final = Framework(
     pins=pins,
     settings=parse_overrides,
     trailing=lambda _, words: parse_overrides(words),
+    keys_of=OLMoKeys,
     refuses_duplicates="",
     batch_divides="ranks",
     waits_for_cancel=True,

@@ -303,6 +303,18 @@ def strays(config: Config) -> tuple[Word, ...]:
     return tuple(word for index, word in enumerate(words) if index not in taken and word.known and word.text)
 
 
+def refuses_blank(config: Config, index: int) -> bool:
+    """Whether the flag before a word, by its number among those of the command, takes no more."""
+    told, invocation = usage(config), invocation_of(config.document, config.root)
+    if invocation is None:
+        return False
+    before = [(flag, most) for flag, most in _taking(config, told, invocation) if flag.word < index]
+    if not before:
+        return True
+    flag, most = before[-1]
+    return bool(flag.joined) + sum(value < index for value in flag.values) >= most
+
+
 def given_to_switches(config: Config) -> tuple[Word, ...]:
     """The first of the words behind each flag that takes none, but for white space."""
     told, invocation = usage(config), invocation_of(config.document, config.root)
@@ -317,7 +329,7 @@ def _taking(config: Config, told: Usage, invocation: Invocation) -> Iterator[tup
     meanings = {spelling: flag for flag, spellings in told.given.items() for spelling in spellings}
     for flag, item in zip(invocation.flags, invocation.entries):
         fact = fact_of(config, meanings.get(item.name or "", ""))
-        yield flag, len(flag.values) + bool(flag.joined) if fact is None else _takes(fact.schema(told.release))
+        yield flag, sys.maxsize if fact is None else _takes(fact.schema(told.release))
 
 
 def _takes(schema: Mapping[str, Any]) -> int:

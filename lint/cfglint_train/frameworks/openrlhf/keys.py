@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from cfglint_schemas.status import Context
 from cfglint_train.documents.document import MISSING, Document, Entry, Route, Span
 from cfglint_train.documents.shell.words import Word
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.doubt import Doubt
 from cfglint_train.frameworks.keys import Keys, Outdated
@@ -27,6 +27,7 @@ from cfglint_train.frameworks.openrlhf.flags import (
     lifetime,
     module_of,
     name_at,
+    refuses_blank,
     releases_in,
     strays,
     usage,
@@ -35,6 +36,9 @@ from cfglint_train.frameworks.openrlhf.flags import (
 )
 from cfglint_train.plan.origin import Origin, Place
 from cfglint_train.plan.releases import Release, Releases
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.shell.script import Invocation
 
 _INTEGER: Final = re.compile(r"\s*[-+]?\d+(?:_\d+)*\s*")
 
@@ -98,6 +102,10 @@ class OpenRLHFKeys(Keys):
     def strays(self, config: Config) -> tuple[Word, ...]:
         """Words that argparse refuses."""
         return strays(config)
+
+    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
+        """Its parser refuses it where no flag takes it."""
+        return refuses_blank(config, index)
 
     def given_to_switches(self, config: Config) -> tuple[Word, ...]:
         """The first word behind a switch, but for white space."""

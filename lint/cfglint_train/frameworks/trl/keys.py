@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cfglint_schemas.fact import Fact
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_train.documents.document import Document, Route
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
 from cfglint_train.frameworks.keys import Handed, Keys, Launched, Outdated, words_of
@@ -15,6 +15,9 @@ from cfglint_train.frameworks.keys_in_use import Told, Use
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY
 from cfglint_train.frameworks.trl.settings import COMMAND, COMMANDS, by_keys, context_of, trainer_of, ways
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.shell.script import Invocation
 
 _EVERY: Final = Context(entry=ANY)
 
@@ -145,6 +148,16 @@ class TrlKeys(ArgumentKeys):
     def launched_effect(self, effect: str, config: Config, release: str) -> str:
         """It is refused, save where the parser of a script hands it back."""
         return "dropped" if effect == "error" and _hands_options_back(config, release) else effect
+
+    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
+        """As an option that no class has, where it is no option's value."""
+        if config.document.syntax == "yaml" and len(ways(config)) < len(config.commands()):
+            return False
+        from cfglint_train.frameworks.hf_trainer.options import parser
+
+        releases = config.releases.window("trl").releases
+        refused = all(self.launched_effect("error", config, release) == "error" for release in releases)
+        return refused and config.document.syntax != "python" and parser("trl", ANY).refuses_blank(given, index)
 
     def may_be_foreign(self, config: Config, release: str) -> bool:
         """Where nothing of TRL's starts the recipe, a script may, which has settings of its own."""

@@ -1,0 +1,19 @@
+"""The keys of OLMo's file."""
+
+from __future__ import annotations
+
+from cfglint_train.foundation.typed import TYPE_CHECKING
+from cfglint_train.frameworks.keys import Keys
+from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.registry import of_program
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.shell.script import Invocation
+
+
+class OLMoKeys(Keys):
+    """ai2-olmo 0.2.5 to 0.6.0: OmegaConf merges the file, and what the launch lays over it, with its own classes."""
+
+    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
+        """Every word behind the file is a setting (`scripts/train.py`), and no class has this one."""
+        return of_program(given.program) is not None
