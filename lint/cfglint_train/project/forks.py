@@ -1,6 +1,7 @@
 """Which framework a repository uses: upstream's releases, a copy that it holds, or something else that it pins.
 
-A copy is read, and then is the vocabulary; of several the nearest one. Of a fork that cannot be read, upstream's
+A copy is read, and then is the vocabulary; of several the nearest one, and before them one under another name that the
+program imports. Of a fork that cannot be read, upstream's
 vocabulary is uncertain. Evidence of one: a requirement that installs another repository or an unreleased
 revision, a git submodule, a copy that is no plain one or no whole one, an entry point or a plugin that upstream does
 not have, the address of a fork in the file itself, a flag that no release takes and many scripts give (what stops a run
@@ -69,7 +70,9 @@ class Forks:
         keys = framework.keys
         if keys is None:
             return
-        copy = None if framework.listed.tree is None else self.copy(framework.listed, path)
+        copy = self._imported(framework.listed, config, scripts) or (
+            None if framework.listed.tree is None else self.copy(framework.listed, path)
+        )
         if isinstance(copy, Doubt):
             config.doubt = copy
         elif copy is not None and (entry := keys.started(config)) is not None:
@@ -141,6 +144,33 @@ class Forks:
         if key not in self._copies:
             self._copies[key] = self._choose(listed, nearest, path)
         return self._copies[key]
+
+    def _imported(self, listed: Listed, config: Config, scripts: LaunchScripts) -> VendoredVocabulary | Doubt | None:
+        """What a copy under another name takes that the program imports which scripts start with a configuration."""
+        if listed.tree is None:
+            return None
+        from cfglint_train.project.imports import imported
+
+        path = config.document.path
+        index = self._repositories.index(path)
+        for document, one in scripts.given(config) if index.rooted else ():
+            name = imported(one.program, document.path, index, listed) if one.program.endswith(".py") else None
+            if name is not None:
+                key = (listed.name, name)
+                if key not in self._copies:
+                    self._copies[key] = self._under_another_name(listed, *name, path)
+                return self._copies[key]
+        return None
+
+    def _under_another_name(self, listed: Listed, root: str, name: str, path: str) -> VendoredVocabulary | Doubt:
+        from cfglint_train.foundation.cache import folder_of
+        from cfglint_train.project.trees import UnreadTreeError, renamed_copy, vocabulary
+
+        shown = self._named(f"{root}/{name}", path)
+        try:
+            return vocabulary(renamed_copy(root, name, listed), listed, shown, folder_of(*self._cache_dirs(path)))
+        except UnreadTreeError as error:
+            return Doubt("tree", shown, str(error), declared=error.declared)
 
     def _folders(self, listed: Listed, path: str) -> tuple[str, ...]:
         """The folders of the repository that hold a copy."""

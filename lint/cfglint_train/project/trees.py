@@ -66,14 +66,33 @@ def is_copy(root: str, listed: Listed) -> bool:
     return listed.tree is not None and next(_inside(root, listed.tree.marks), None) is not None
 
 
+def renamed_copy(root: str, name: str, listed: Listed) -> Copy:
+    """The copy of a framework whose package has another name, read as if it had the framework's. Raises
+    UnreadTreeError.
+    """
+    assert listed.tree is not None
+    package, own = listed.tree.packages[0], re.compile(rf"\b{re.escape(name)}\b")
+    parts = [f"{name}/{part.partition('/')[2]}" for part in listed.tree.parts if part.startswith(f"{package}/")]
+    files = _texts(root, parts)
+    return Copy(
+        f"{root.rstrip('/')}/{name}",
+        {f"{package}{path.removeprefix(name)}": own.sub(package, text) for path, text in files.items()},
+    )
+
+
 def copy_at(root: str, listed: Listed) -> Copy:
     """The copy of a framework whose package is in a folder. Raises UnreadTreeError."""
     assert listed.tree is not None
-    if not listed.tree.parts:
+    return Copy(folder_at(root, listed), _texts(root, listed.tree.parts))
+
+
+def _texts(root: str, parts: Collection[str]) -> dict[str, str]:
+    """The texts of some parts of a copy, by path from its folder. Raises UnreadTreeError."""
+    if not parts:
         raise UnreadTreeError("is not read")
     files: dict[str, str] = {}
     size = 0
-    for path in _modules(root, listed.tree.parts):
+    for path in _modules(root, parts):
         try:
             text = regular_files.read(f"{root}/{path}")
         except OSError:
@@ -82,7 +101,7 @@ def copy_at(root: str, listed: Listed) -> Copy:
         if len(files) == MAX_FILES or size > MAX_BYTES:
             raise UnreadTreeError("is too large to be read")
         files[path] = text.decode("utf-8-sig", "replace")
-    return Copy(folder_at(root, listed), files)
+    return files
 
 
 def folder_at(root: str, listed: Listed) -> str:
