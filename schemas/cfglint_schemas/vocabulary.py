@@ -16,7 +16,7 @@ from cfglint_train.foundation.typed import Any
 class Vocabulary(FactSource):
     """One framework's settings in every release that its schema covers."""
 
-    __slots__ = ("_answers", "_held", "_known", "_mappings", "_names")
+    __slots__ = ("_answers", "_held", "_known", "_mappings", "_names", "_settled")
 
     def __init__(self, framework: str, text: str) -> None:
         super().__init__(framework, text)
@@ -24,6 +24,8 @@ class Vocabulary(FactSource):
         self._known: dict[tuple[Any, ...], dict[str | int, Fact | None]] = {}
         self._names: dict[tuple[Any, ...], tuple[list[str], list[tuple[str, str]]]] = {}
         """The names that can be given whatever the configuration states, and the settings that need others."""
+        self._settled: dict[tuple[Any, ...], list[str]] = {}
+        """All names that can be given, by what the configuration states of those others."""
         self._held: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
         self._answers: dict[tuple[Any, ...], dict[Any, Any]] = {}
 
@@ -84,11 +86,23 @@ class Vocabulary(FactSource):
         known, needing = self._names[key]
         if not needing:
             return known
-        asked = (
-            Fact(self, (name,), definition, name, self.setting(definition, name), release, context)
-            for definition, name in needing
-        )
-        return sorted({*known, *(name for fact in asked for name in _givable(fact))})
+        settled = (*key, self._needed(needing, context))
+        if settled not in self._settled:
+            asked = (
+                Fact(self, (name,), definition, name, self.setting(definition, name), release, context)
+                for definition, name in needing
+            )
+            self._settled[settled] = sorted({*known, *(name for fact in asked for name in _givable(fact))})
+        return self._settled[settled]
+
+    def _needed(self, needing: list[tuple[str, str]], context: Context) -> tuple[str, ...] | None:
+        """What a configuration has of the settings that decide what some others are, as text; None where it is unknown.
+        """
+        if context.settings is None:
+            return None
+        stated = (one for definition, name in needing for one in self.setting(definition, name)["x-status"])
+        others = sorted({other for one in stated for other in one.get("needs", ())})
+        return tuple(f"{other}={context.settings[other]!r}" for other in others if other in context.settings)
 
     def effect(self, parent: Route, release: str, context: Context = UNKNOWN) -> str:
         """What becomes of an unknown name below a route: dropped, error, warning, or kept (every name goes)."""
