@@ -96,8 +96,7 @@ class Vocabulary(FactSource):
         return self._settled[settled]
 
     def _needed(self, needing: list[tuple[str, str]], context: Context) -> tuple[str, ...] | None:
-        """What a configuration has of the settings that decide what some others are, as text; None where it is unknown.
-        """
+        """What a configuration has of the settings that decide about others, as text; None where it is unknown."""
         if context.settings is None:
             return None
         stated = (one for definition, name in needing for one in self.setting(definition, name)["x-status"])

@@ -9,6 +9,7 @@ from cfglint_train.documents.document import Unknown
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.lens import spelled
 from cfglint_train.memory.layers.families import has_formula
 from cfglint_train.memory.reader import MODEL
 from cfglint_train.plan.fields import named
@@ -31,6 +32,21 @@ _NAMED: Final = 3
 _FOLLOWS: Final[Mapping[Field, Field]] = {named("precision.params"): named("precision.compute")}
 """A field that no key states -> the one that it is inferred from."""
 STRATEGY: Final = named("parallel.strategy")
+THINGS: Final[Mapping[Field, str]] = {
+    "model.id": "the model",
+    "method.tuning": "what is trained",
+    "method.lora_rank": "the rank of the adapters",
+    "method.trainable_layers": "the number of layers that are trained",
+    "method.virtual_tokens": "the number of virtual tokens",
+    "precision.params": "the format of the weights",
+    "optimizer.name": "the optimizer",
+    "batch.micro": "the micro batch",
+    "sequence.length": "the length of the samples",
+    "parallel.strategy": "how the model is sharded",
+    "parallel.zero_stage": "the ZeRO stage",
+    "rollout.utilization": "the share of the GPU that the engine takes",
+}
+"""What an estimate needs to know, in words, for frameworks that have no setting for it."""
 
 
 class Unchecked(Frozen):
@@ -103,22 +119,22 @@ def _model(run: Run) -> Unchecked:
         told = "no known model has these dimensions and kinds of layer"
         where = run.place("model.architecture")
         return Unchecked(told, where, "pass `--model-config FILE` with the `config.json` of the exported model")
-    key = run.spell("model.id")
+    setting = _called(run, "model.id")
     if not model and run.origin("model.id") is None:
         if run.main.document.syntax == "python":
             told = "which model the script makes cannot be determined"
             return Unchecked(told, place, "pass `--model-config FILE` with the model's `config.json`")
-        return Unchecked("no file names the model", place, f"state `{key}`, or pass `--model-config FILE`")
+        return Unchecked("no file names the model", place, f"state {setting}, or pass `--model-config FILE`")
     origin = run.origin("model.id")
     if not model and origin is not None and origin.kind == "inferred" and origin.note:
-        return Unchecked(origin.note, place, f"pass `--set {key}=NAME`")
+        return Unchecked(origin.note, place, f"pass `--set {run.spell('model.id')}=NAME`")
     if not model and origin is not None and origin.kind == "user" and origin.note:
-        told = f"the value of `{key}` in the launch ({origin.note}) cannot be determined"
+        told = f"the value of {setting} in the launch ({origin.note}) cannot be determined"
         return Unchecked(told, place, "write a plain value there, or pass `--model-config FILE`")
     if not model or _is_replaced(model):
         stated = f" ({model})" if model else _written(run, place)
-        remedy = f"state `{key}` with a plain value, or pass `--model-config FILE` with the model's `config.json`"
-        return Unchecked(f"the value of `{key}`{stated} cannot be determined", place, remedy)
+        remedy = f"state {setting} with a plain value, or pass `--model-config FILE` with the model's `config.json`"
+        return Unchecked(f"the value of {setting}{stated} cannot be determined", place, remedy)
     remedy, told = "pass `--model-config FILE` with its `config.json`", f"`{model}` is not in the catalogue of models"
     if _is_on_hub(model, os.path.dirname(run.main.document.path)):
         remedy += ", or `--online`"
@@ -138,10 +154,10 @@ def _is_on_hub(model: str, folder: str) -> bool:
 
 
 def _field(run: Run, field: Field) -> Unchecked:
-    origin, key = run.origin(field), run.spell(field)
+    origin, key, setting = run.origin(field), run.spell(field), _called(run, field)
     place = run.place(field)
-    thing, name = _CLUSTER.get(field, (f"`{key}`", ""))
-    remedy = _stating(name) if name else f"state `{key}`"
+    _, name = _CLUSTER.get(field, ("", ""))
+    remedy = _stating(name) if name else f"state {setting}"
     if origin is not None and origin.kind == "assumed" and run.parts.sharding is not None and field == STRATEGY:
         return Unchecked(origin.note, run.main.top(), "start it by its path in a script of the repository")
     if origin is not None and field in run.parts.others:
@@ -158,36 +174,36 @@ def _field(run: Run, field: Field) -> Unchecked:
     if origin is not None and origin.kind in ("explicit", "user"):
         stated = _written(run, place)
         if field in _CLUSTER:
-            return Unchecked(f"{thing}{stated if _is_replaced(stated) else ''} cannot be determined", place, remedy)
+            return Unchecked(f"{setting}{stated if _is_replaced(stated) else ''} cannot be determined", place, remedy)
         if origin.kind == "user" and place.document.syntax in ("shell", "python"):
-            told = f"the value of `{key}` in the launch ({origin.note}) cannot be determined"
+            told = f"the value of {setting} in the launch ({origin.note}) cannot be determined"
             return Unchecked(told, place, f"write a plain value there, or pass `--set {origin.key}=VALUE`")
         if key == "fsdp_config":
             return Unchecked(f"the file of `{key}`{stated} is not read", place, f"write its settings below `{key}`")
         if stated and not _is_replaced(stated) and not _is_undetermined(run, field, origin):
-            told = f"the value of `{key}`{stated} is unknown to cfglint"
-            return Unchecked(told, place, f"state `{key}` with a value that {run.framework.title} has")
+            told = f"the value of {setting}{stated} is unknown to cfglint"
+            return Unchecked(told, place, f"state {setting} with a value that {run.framework.title} has")
         given = stated.strip(" ()")
         if place.document.syntax == "python" and given.isidentifier() and given != key:
             told = f"what the script gives as `{given}` cannot be determined"
             return Unchecked(told, place, "make it in the script itself, of plain values")
         return Unchecked(
-            f"the value of `{key}`{stated} cannot be determined", place, f"state `{key}` with a plain value"
+            f"the value of {setting}{stated} cannot be determined", place, f"state {setting} with a plain value"
         )
     if origin is not None and origin.kind == "inferred" and origin.note:
         return Unchecked(origin.note, place, _MEASURE)
     if origin is None and field == STRATEGY and (open_file := _open_file(run)) is not None:
         return open_file
     if origin is None and not name and not run.main.document.is_complete(run.main.root):
-        return Unchecked(f"{thing} may be among options that cannot be determined", place, "write all options out")
-    if key == field and not name:
-        return Unchecked(f"{thing} does not follow from the settings of this run", place, _MEASURE)
+        return Unchecked(f"{setting} may be among options that cannot be determined", place, "write all options out")
+    if setting == THINGS.get(field) and not name:
+        return Unchecked(f"{setting} does not follow from the settings of this run", place, _MEASURE)
     word = None if name else run.main.get(*key.split("."))
     if isinstance(word, str):
         origin = run.main.origin(*key.split("."))
         told = f"the value of `{key}` ({word}) is unknown to cfglint"
         return Unchecked(told, origin.place or place, f"state `{key}` with a value that {run.framework.title} has")
-    return Unchecked(f"no file states {thing}", place, remedy)
+    return Unchecked(f"no file states {setting}", place, remedy)
 
 
 def _is_undetermined(run: Run, field: Field, origin: Origin) -> bool:
@@ -216,10 +232,19 @@ def _differing(run: Run, field: Field, place: Place) -> Unchecked:
     for one in fields:
         origin = run.origin(one)
         assert origin is not None
-        things.setdefault(origin.note, []).append(_CLUSTER[one][0] if one in _CLUSTER else f"`{run.spell(one)}`")
+        things.setdefault(origin.note, []).append(_called(run, one))
     told = "; ".join(f"{note} in {' and '.join(found)}" for note, found in things.items())
     names = [_CLUSTER[one][1] for one in fields if one in _CLUSTER]
-    return Unchecked(told, place, _stating(*names) if names else f"state `{run.spell(field)}`")
+    return Unchecked(told, place, _stating(*names) if names else f"state {_called(run, field)}")
+
+
+def _called(run: Run, field: Field) -> str:
+    """The setting that states a field, or would; where no setting does, what it is."""
+    if field in _CLUSTER:
+        return _CLUSTER[field][0]
+    key, owner = run.spell(field), run.owner(field)
+    has_key = owner is not None and key in map(spelled, owner[1].keys[field])
+    return THINGS[field] if key == field and not has_key else f"`{key}`"
 
 
 def _stating(*names: str) -> str:
