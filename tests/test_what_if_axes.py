@@ -72,3 +72,31 @@ def test_a_page_has_the_gpu_axis():
         "estimate", "--format", "html", "--what-if", "gpu=80GB,H200", "micro_batch=1,2", CONFIG, cwd=alone(HERE)
     )
     assert outcome.code == 0, outcome.err
+
+
+EVALUATES = alone(FIXTURES / "rules" / "MEM011" / "fires")
+
+
+def grid_of(*axes: str, file: str = "llamafactory.yaml") -> tuple[list[dict], list[str]]:
+    outcome = cfglint("estimate", "--gpu", "H100", "--format", "json", "--what-if", *axes, file, cwd=EVALUATES)
+    assert outcome.code == 0, outcome.err
+    (run,) = json.loads(outcome.out)["runs"]
+    return run["what_if"], run["without_effect"]
+
+
+def test_an_evaluation_that_is_worse_than_the_step_is_in_its_cell():
+    cells, idle = grid_of("batch.eval_micro=1,8", "micro_batch=1,2")
+    assert idle == []
+    assert [cell["phase"] for cell in cells][-2:] == ["eval", "eval"]
+    assert cells[-1]["verdict"] == "does not fit"
+    text = cfglint("estimate", "--gpu", "H100", "--what-if", "micro_batch=1,2", "llamafactory.yaml", cwd=EVALUATES).out
+    assert " GiB fits; evaluation " in text
+    assert "no effect" not in text
+
+
+def test_a_run_without_evaluation_has_none_in_its_grid():
+    off = "eval.enabled=no"
+    _, idle = grid_of(off, "batch.eval_micro=1,8")
+    assert idle == ["batch.eval_micro"]
+    cells, _ = grid_of(off, "micro_batch=1,2")
+    assert {cell["phase"] for cell in cells}.isdisjoint({"eval"})

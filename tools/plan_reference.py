@@ -41,7 +41,9 @@ by group or by dotted name, and what is known of the hardware. This page is made
 - `hardware` has gpu, gpu-memory, host-memory, disk (nodes and gpus-per-node may be there, too); flags of the same
   names win. Without one an 80 GB card is taken.
 - `--what-if AXIS=VALUE,VALUE` takes fields as axes, `gpu`, or {names}. A text field takes the
-  words that an estimate knows (`attention=eager,flash`); free text such as `model.id` is refused.
+  words that an estimate knows (`attention=eager,flash`); free text such as `model.id` is refused. A cell
+  is the peak of the step, and behind it that of an evaluation which is worse, where the run evaluates or an axis is
+  one of evaluation's (`batch.eval_micro`).
 - `--format json` gives sizes in bytes: per phase and place `expected`, `low`, `high`, `capacity`, `verdict`, and the
   components.
 """

@@ -1,4 +1,5 @@
-"""`cfglint estimate --what-if micro_batch=1,2,4 sequence=4096,8192`: the step's peak on a grid of changes.
+"""`cfglint estimate --what-if micro_batch=1,2,4 sequence=4096,8192`: the peak of a step, or of an evaluation that needs
+more, on a grid of changes.
 
 An axis is a plan field (`batch.micro`), one of the short names below or `gpu`; its values are written with commas.
 """
@@ -13,7 +14,7 @@ from cfglint_train.foundation.typed import Any, Final, Protocol
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.hardware.gpus import capacity
 from cfglint_train.hardware.sizes import SizeError
-from cfglint_train.memory.budget import Budget, Estimate, verdict
+from cfglint_train.memory.budget import VERDICTS, Budget, Estimate, Phase, verdict
 from cfglint_train.plan.fields import FIELDS, Plan
 from cfglint_train.plan.names import Field
 
@@ -80,10 +81,12 @@ class Cell(Frozen):
     changes: dict[str, Any]
     """By the names of the axes."""
     budget: Budget | None
-    """Of the phase of the step that needs most; None where it cannot be estimated."""
+    """Of the worst phase of the step, or of the evaluation where that is worse; None where it cannot be estimated."""
     phase: str
     verdict: str | None
     """fits, tight, does not fit; None without an estimate or a capacity."""
+    compared: tuple[tuple[str, Budget, str | None], ...] = ()
+    """All the phases among which it is the worst, from the best on: name, budget and verdict."""
 
 
 def axes(words: Sequence[str]) -> list[Axis]:
@@ -146,19 +149,36 @@ def _at(run: Changeable, wanted: Sequence[Axis], values: Sequence[Any]) -> Any:
 
 def grid(run: Changeable, wanted: Sequence[Axis]) -> Iterator[Cell]:
     """Every combination, the last axis first to change."""
+    evaluates = any(axis.field in _OF_EVALUATION for axis in wanted)
     for values in _product([axis.values for axis in wanted]):
         changed = _at(run, wanted, values)
         names = {axis.name: value for axis, value in zip(wanted, values)}
-        steps = [phase for phase in changed.estimate.phases if phase.name in _STEP and phase.gpu is not None]
-        if not steps:
+        capacity = changed.hardware.capacity("gpu")
+        found = [
+            (phase.name, phase.gpu, verdict(phase.gpu, capacity) if capacity is not None else None)
+            for phase in _compared(changed, evaluates)
+            if phase.gpu is not None
+        ]
+        if not any(name in _STEP for name, _, _ in found):
             yield Cell(names, None, "", None)
             continue
-        worst = max(steps, key=lambda phase: phase.gpu.expected)
-        capacity = changed.hardware.capacity("gpu")
-        yield Cell(names, worst.gpu, worst.name, None if capacity is None else verdict(worst.gpu, capacity))
+        found.sort(key=lambda one: (VERDICTS.index(one[2]) if one[2] is not None else 0, one[1].expected))
+        name, budget, outcome = found[-1]
+        yield Cell(names, budget, name, outcome, tuple(found))
+
+
+def _compared(run: Changeable, evaluates: bool) -> list[Phase]:
+    """The phases of a step, and the evaluation where the files, or the axes, have one."""
+    evaluates = evaluates or run.plan.eval.enabled is True
+    return [phase for phase in run.estimate.phases if phase.name in _STEP or (evaluates and phase.name == EVALUATION)]
 
 
 _STEP: Final = ("forward", "backward", "optimizer step")
+EVALUATION: Final = "eval"
+_OF_EVALUATION: Final[frozenset[Field]] = frozenset((
+    "activations.fused_evaluation", "batch.eval_micro", "eval.enabled", "eval.strategy", "sequence.eval_length",
+))  # fmt: skip
+"""Fields on which the memory of an evaluation alone rests: an axis of them asks for it."""
 
 
 def _product(values: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
@@ -194,7 +214,7 @@ def without_effect(cells: Sequence[Cell], wanted: Sequence[Axis]) -> list[str]:
         alike: dict[str, set[Any]] = {}
         for cell in cells:
             rest = repr({name: value for name, value in cell.changes.items() if name != axis.name})
-            figures = None if cell.budget is None else (cell.budget.expected, cell.budget.low, cell.budget.high)
+            figures = tuple(sorted((one.expected, one.low, one.high) for _, one, _ in cell.compared))
             alike.setdefault(rest, set()).add((figures, cell.verdict))
         if len(axis.values) > 1 and all(len(found) == 1 for found in alike.values()):
             idle.append(axis.name)
@@ -202,9 +222,17 @@ def without_effect(cells: Sequence[Cell], wanted: Sequence[Axis]) -> list[str]:
 
 
 def _cell(cell: Cell) -> str:
+    """The step; behind it the evaluation, where that is worse."""
     if cell.budget is None:
         return "not known"
-    return f"{cell.budget.expected / 2**30:7.1f} GiB {cell.verdict or ''}".rstrip()
+    if cell.phase != EVALUATION:
+        return _amount(cell.budget, cell.verdict)
+    *_, (_, budget, outcome) = (one for one in cell.compared if one[0] in _STEP)
+    return f"{_amount(budget, outcome)}; evaluation {_amount(cell.budget, cell.verdict).lstrip()}"
+
+
+def _amount(budget: Budget, outcome: str | None) -> str:
+    return f"{budget.expected / 2**30:7.1f} GiB {outcome or ''}".rstrip()
 
 
 def _shown(value: Any) -> str:

@@ -10,7 +10,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.project.run import Run
 from cfglint_train.reports.html.charts import Charts
 from cfglint_train.reports.html.markup import table, text
-from cfglint_train.whatif.grid import Axis, Cell, grid, value_of, without_effect
+from cfglint_train.whatif.grid import EVALUATION, Axis, Cell, grid, value_of, without_effect
 from cfglint_train.whatif.plan_file import Planned
 
 _MARKS: Final[dict[str | None, str]] = {
@@ -66,14 +66,14 @@ def figure(found: Grid, name: str, of: str, charts: Charts) -> str:
         ]
         rows.append((text(label), *sizes))
     head = (text(row_title), *(text(f"{last.name} {column}") for column in columns))
-    caption = "Peak of the training step on one GPU"
+    caption = "Peak of the training step, or of an evaluation that is worse, on one GPU"
     numbers = table(f"{caption}: what if", head, rows, tuple(range(1, len(head))), of)
     idle = "".join(
         f"<p><code>{text(axis)}</code> has no effect on this estimate.</p>"
         for axis in without_effect([cell for row in found.rows for cell in row], found.axes)
     )
     return (
-        f"<figure><figcaption><h4>What if</h4> {caption.lower().replace('gpu', 'GPU')}, everything else as it is"
+        f"<figure><figcaption><h4>What if</h4> {caption[0].lower() + caption[1:]}, everything else as it is"
         f'</figcaption>\n<div class="chart grid" data-chart="{name}"></div>\n<p class="readout" role="status"></p>\n'
         f"{idle}"
         f"<details><summary>The numbers</summary>\n{numbers}"
@@ -88,7 +88,10 @@ def _shown(value: Any) -> str:
 
 
 def _size(cell: Cell) -> str:
-    return "?" if cell.budget is None else f"{gib(cell.budget.expected)} {_MARKS[cell.verdict]}".rstrip()
+    if cell.budget is None:
+        return "?"
+    size = f"{gib(cell.budget.expected)} {_MARKS[cell.verdict]}".rstrip()
+    return f"evaluation {size}" if cell.phase == EVALUATION else size
 
 
 def _values(cell: Cell) -> list[Any] | None:

@@ -137,7 +137,7 @@
       ],
     });
     svg.setAttribute("role", "group");
-    svg.setAttribute("aria-label", "Peak of the step on one GPU. The arrow keys go from combination to combination.");
+    svg.setAttribute("aria-label", "Peak of the step, or of an evaluation that is worse, on one GPU. The arrow keys go from combination to combination.");
     for (const part of svg.children) if (part.getAttribute("aria-label") !== "cell") part.setAttribute("aria-hidden", "true");
     walk([...svg.querySelectorAll('g[aria-label="cell"] > rect')], cells, chart, place);
     return [svg];
