@@ -17,7 +17,7 @@ from cfglint_train.plan.certainty import CERTAINTIES
 from cfglint_train.project.assumptions import assumptions, kindest
 from cfglint_train.project.run import Run
 from cfglint_train.project.settings import Settings
-from tests.support.corpus import CORPUS, needs_corpus
+from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
 from tests.support.linting import lint, options, runs_in
 
 # A full fine-tuning of 8B at 4 x 8192 tokens on FSDP; on 8 GPUs of 80 GB it does not fit.
@@ -408,3 +408,12 @@ def test_no_error_rests_on_a_length_that_is_only_the_most(tmp_path: Path, length
     found = {one.code: one for one in lint(tmp_path, options(("MEM",), gpu="H100", nodes="1")).findings}
     assert (found["MEM001"].severity, found["MEM001"].certainty) == ("warning", "assumed")
     assert [ground.fact for ground in found["MEM001"].rests_on] == ["sequence.length"]
+
+
+def test_every_rule_that_judges_an_estimate_gives_what_the_verdict_takes_for_granted():
+    """`Judgement.severity` is information only beside `Judgement.grounds`, which the notes are made from."""
+    judging = [path for path in (REPOSITORY / "rules").rglob("*.py") if "judgement.severity" in path.read_text("utf-8")]
+    assert len(judging) > 5
+    for path in judging:
+        text = path.read_text("utf-8")
+        assert text.count("grounds=judgement.grounds") >= text.count("yield Report("), path.name

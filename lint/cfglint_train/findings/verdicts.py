@@ -9,7 +9,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Resource, Verdict, verdict
-from cfglint_train.plan.certainty import Certainty
+from cfglint_train.plan.certainty import Certainty, Ground
 from cfglint_train.project.assumptions import SHORT
 from cfglint_train.project.run import Run
 
@@ -32,14 +32,26 @@ class Judgement(Frozen):
 
     @property
     def severity(self) -> Severity:
-        """An error where the lower bound exceeds the capacity.
-
-        Information where it does so only if every sample of a micro batch has the full length: that one of them has it,
-        and the others are short, may be assumed.
+        """An error where the lower bound exceeds the capacity. Information where it does so only on the premise that
+        `grounds` names.
         """
         if self.verdict != "does not fit":
             return "warning"
-        return "error" if _holds_with_one_long(self) else "info"
+        return "info" if self.grounds else "error"
+
+    @property
+    def grounds(self) -> tuple[Ground, ...]:
+        """What a verdict of "does not fit" takes for granted of the data, where it would fall without: that every
+        sequence of a micro batch has the full length. That one has it, and the others are short, may be assumed.
+        """
+        samples = _all_long(self) if self.verdict == "does not fit" else None
+        if samples is None:
+            return ()
+        note = (
+            f"all {samples} sequences of a batch have the full length; if one has it and the others are short, it may "
+            "fit"
+        )
+        return (Ground("sequence.length", self.run.plan.sequence.length, "assumed", note),)
 
     @property
     def minimum(self) -> Certainty:
@@ -114,8 +126,9 @@ def amount(budget: Budget, words: str = "") -> str:
     return f"{gib(budget.expected)}{words} ({budget.low / 2**30:.1f} to {budget.high / 2**30:.1f})"
 
 
-def _holds_with_one_long(judgement: Judgement) -> bool:
-    """Whether it does not fit, either, where one sample has the full length and those put end to end with it are short.
+def _all_long(judgement: Judgement) -> int | None:
+    """The sequences of a batch, where it does not fit only if all of them have the full length: where samples are put
+    end to end, and it may fit with one such and short ones behind it. Else None.
 
     A padded batch is as long as its longest sample: there one is enough.
     """
@@ -124,9 +137,9 @@ def _holds_with_one_long(judgement: Judgement) -> bool:
     length, samples, packs = plan.sequence.length, plan.batch.micro, plan.sequence.packing
     if judgement.phase.name == EVALUATION:
         samples, packs = plan.batch.eval_micro, packs and plan.sequence.eval_packing is not False
-    apart = packs and not run.framework.fills_packs and not plan.batch.tokens_per_gpu
+    apart = packs and not run.framework.fills_packs(run.main) and not plan.batch.tokens_per_gpu
     if not apart or length is None or samples is None or samples < 2 or length <= SHORT:
-        return True
+        return None
     mean = (length + (samples - 1) * SHORT) // samples
     kinder = judge(run.under({"sequence.length": mean}), judgement.place, (judgement.phase.name,))
-    return kinder is not None and kinder.verdict == "does not fit"
+    return None if kinder is not None and kinder.verdict == "does not fit" else samples

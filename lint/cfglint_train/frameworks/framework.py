@@ -153,7 +153,7 @@ class Framework(Frozen):
     batch_divides: Literal["ranks", "micro batches", "groups"] | None = None
     """What the global batch must be a multiple of: the data-parallel ranks, their micro batches, or the ranks of each
     group of models times their micro batches."""
-    fills_packs: bool = True
+    fills_packs: Callable[[Config], bool] = lambda _: True
     """Whether packed sequences are filled up to the length; else the samples of a micro batch are put end to end."""
     template_of: Callable[[str, str], str | None] = lambda _, __: None
     """The template to use for a model (its Hub id), where another one writes special tokens that it does not know."""

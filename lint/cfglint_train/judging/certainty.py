@@ -82,7 +82,9 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
     vocabulary = _vocabulary(rule, main)
     rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run))
     read = () if run is None or assumed or rewritten else _read(rule, report, run)
-    rests_on = (*report.grounds, *vocabulary, *(one.ground for one in assumed), *rewritten, *read)
+    falling = {one.fact for one in assumed}
+    own = (ground for ground in report.grounds if ground.grade != "assumed" or ground.fact not in falling)
+    rests_on = (*own, *vocabulary, *(one.ground for one in assumed), *rewritten, *read)
     certainty = worst(tuple(ground.grade for ground in rests_on))
     if CERTAINTIES.index(certainty) > CERTAINTIES.index(report.minimum):
         return None

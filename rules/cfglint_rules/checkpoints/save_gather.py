@@ -83,6 +83,7 @@ def check(run: Run) -> Iterator[Report]:
         fix,
         notes=(breakdown(judgement.budget),),
         help=None if fix is not None else _help(run),
+        grounds=judgement.grounds,
     )
 
 

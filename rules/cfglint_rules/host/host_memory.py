@@ -85,6 +85,7 @@ def check(run: Run) -> Iterator[Report]:
         notes=(breakdown(judgement.budget), *_loaded(judgement)),
         help=_help(judgement),
         minimum=judgement.minimum,
+        grounds=judgement.grounds,
     )
 
 

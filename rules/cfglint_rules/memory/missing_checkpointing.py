@@ -75,7 +75,7 @@ def check(run: Run) -> Iterator[Report]:
     place = run.place(_FIELD, "batch.micro")
     if refused is not None:
         message = f"the step does not fit without activation checkpointing, but {refused}"
-        yield Report(message, place, severity, minimum=judgement.minimum)
+        yield Report(message, place, severity, minimum=judgement.minimum, grounds=judgement.grounds)
         return
     yield Report(
         f"activation checkpointing is off (`{run.spell(_FIELD)}`): {judgement.phase.title} needs "
@@ -85,4 +85,5 @@ def check(run: Run) -> Iterator[Report]:
         severity,
         minimum=judgement.minimum,
         remedy=partial(fitting_with, run, _FIELD),
+        grounds=judgement.grounds,
     )

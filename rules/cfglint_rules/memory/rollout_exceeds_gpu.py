@@ -69,6 +69,7 @@ def check(run: Run) -> Iterator[Report]:
         notes=(breakdown(judgement.budget), *(_one_side(run) if generates else ())),
         minimum=judgement.minimum,
         remedy=partial(_remedy, run),
+        grounds=judgement.grounds,
     )
 
 

@@ -81,6 +81,7 @@ def check(run: Run) -> Iterator[Report]:
         notes=_notes(run, judgement),
         minimum=judgement.minimum,
         remedy=partial(_remedy, run, judgement),
+        grounds=judgement.grounds,
     )
 
 

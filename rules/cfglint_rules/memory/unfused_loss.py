@@ -100,4 +100,5 @@ def check(run: Run) -> Iterator[Report]:
         "info" if fits else judgement.severity,
         minimum="followed" if fits else judgement.minimum,
         remedy=partial(fitting_with, run, _FIELD),
+        grounds=judgement.grounds,
     )

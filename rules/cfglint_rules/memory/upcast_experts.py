@@ -78,6 +78,7 @@ def check(run: Run) -> Iterator[Report]:
         judgement.severity,
         notes=("PEFT's prepare_model_for_kbit_training casts every 16-bit weight that is not quantised to fp32",),
         remedy=partial(_remedy, run, judgement, after),
+        grounds=judgement.grounds,
     )
 
 

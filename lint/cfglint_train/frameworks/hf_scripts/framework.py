@@ -50,5 +50,5 @@ FRAMEWORK: Final = Framework(
     keys_of=ScriptKeys,
     runs_trainer=True,
     strict_json=True,
-    fills_packs=False,
+    fills_packs=lambda _: False,
 )

@@ -29,6 +29,6 @@ FRAMEWORK: Final = Framework(
     keys_of=OpenRLHFKeys,
     batch_divides="groups",
     drops_reference="0.6.0",
-    fills_packs=False,
+    fills_packs=lambda _: False,
     is_spread_by_launch=lambda config: not is_ray(config),
 )

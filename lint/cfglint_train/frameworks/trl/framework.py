@@ -19,6 +19,7 @@ from cfglint_train.frameworks.trl.infer import infer
 from cfglint_train.frameworks.trl.keys import TrlKeys
 from cfglint_train.frameworks.trl.lenses import LENSES
 from cfglint_train.frameworks.trl.recognise import prepare, references
+from cfglint_train.frameworks.trl.sequence import fills_packs
 
 NEWEST: Final = "1.16.0"
 
@@ -107,5 +108,5 @@ FRAMEWORK: Final = Framework(
     keys_of=TrlKeys,
     runs_trainer=True,
     strict_json=True,
-    fills_packs=False,
+    fills_packs=fills_packs,
 )

@@ -117,3 +117,10 @@ LENGTH: Final = Custom(
     {"sequence.length": names(*_WHOLE, *_PARTS)}, _read_length, _write_length, also=names(_WINDOW), terms=_terms
 )
 PACKING: Final = Custom({"sequence.packing": names("packing")}, _read_packing, _write_packing)
+
+
+def fills_packs(config: Config) -> bool:
+    """Whether packing cuts all samples, put end to end, into pieces of the full length: the only way before 0.19.0, and
+    `wrapped` since (0.15.2 ConstantLengthDataset, 0.18.0 and 1.6.0 data_utils.py, pack_dataset).
+    """
+    return before(config, "0.19.0") or stated(config, "packing_strategy", "string") == "wrapped"
