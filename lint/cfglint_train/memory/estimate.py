@@ -281,10 +281,12 @@ def _step(frame: Frame, flow: Activations | None) -> list[Phase]:
 
 
 def _eval(frame: Frame, flow: Activations | None) -> Phase | None:
-    """Evaluation between steps: no gradients, nothing is kept, but the logits are whole."""
+    """Evaluation between steps, or behind them: no gradients, nothing is kept, but the logits are whole."""
     setup, plan = frame.setup, frame.plan
-    if setup.evaluation_tokens is None or flow is None or plan.eval.enabled is False or plan.eval.strategy == "no":
+    if setup.evaluation_tokens is None or flow is None:
         return None
+    if not plan.eval.enabled and (plan.eval.enabled is False or plan.eval.strategy == "no"):
+        return None  # enabled without a strategy: once, when the training is over
     if setup.policy or setup.scores:
         return None
     tokens = setup.evaluation_tokens
