@@ -433,7 +433,7 @@ def test_wrong_usage_is_2(here: Path, arguments: tuple[str, ...], said: str) -> 
 
 def test_the_page_names_every_change_with_its_cost() -> None:
     page = " ".join((REPOSITORY / "docs" / "fit.md").read_text().split())
-    for row in moves.table()["moves"]:
+    for row in (*moves.table()["moves"], *moves.table()["lengths"]):
         slowdowns = row["slowdown"] if isinstance(row["slowdown"], list) else [row["slowdown"]]
         told = ", ".join(map(str, slowdowns))
         assert f"**{row['name']}** (`{row['field']}`): {told}, {row['basis']}" in page

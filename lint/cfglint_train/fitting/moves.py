@@ -45,7 +45,6 @@ _KINDS: Final = {
 }
 MICRO_BATCH: Final = "micro batch"
 _BUDGET: Final[Field] = "batch.tokens_per_gpu"
-_LENGTH: Final[Field] = "sequence.length"
 
 
 class Move(Frozen):
@@ -63,7 +62,7 @@ class Move(Frozen):
     edits: int
     """Settings that are written."""
     steps: int = 1
-    """How many changes of the optimisation it counts as."""
+    """How many changes of the optimisation it counts as; of a length, how often it is halved."""
     needs: Mapping[Field, Collection[Any]] = {}
     """Values that other fields have to have, whatever else is changed."""
 
@@ -90,7 +89,8 @@ def fields() -> frozenset[Field]:
     listed = {
         named(field) for row in table()["moves"] for places in row["to"] for changes in places for field in changes
     }
-    return frozenset({*listed, "batch.micro", "batch.accumulation", "batch.global_", _BUDGET, _LENGTH})
+    lengths = {named(row["field"]) for row in table()["lengths"]}
+    return frozenset({*listed, *lengths, "batch.micro", "batch.accumulation", "batch.global_", _BUDGET})
 
 
 Lacking = Collection[tuple[str, Resource]]
@@ -102,7 +102,7 @@ def dimensions(run: Run, over: Lacking, keep: Collection[str] = ()) -> list[Dime
     fields that stay as they are.
     """
     found: dict[Field, list[Move]] = {}
-    for field, move in (*_listed(run, over), *_token_budgets(run), *_lengths(run)):
+    for field, move in (*_listed(run, over), *_token_budgets(run), *_lengths(run, over)):
         found.setdefault(field, []).append(move)
     unordered = {row["field"] for row in table()["moves"] if not row.get("ordered", True)}
     every = [Dimension(field, tuple(moves), field not in unordered) for field, moves in found.items()]
@@ -167,9 +167,14 @@ def _listed(run: Run, over: Lacking) -> Iterator[tuple[Field, Move]]:
                     break
 
 
+def _is_elsewhere(row: Mapping[str, Any], over: Lacking) -> bool:
+    """Whether a move changes one phase alone, which does not lack room."""
+    return "phase" in row and all(phase != row["phase"] for phase, _ in over)
+
+
 def _applies(run: Run, row: Mapping[str, Any], field: Field, over: Lacking) -> bool:
     value = run.plan.get(field)
-    if "phase" in row and all(phase != row["phase"] for phase, _ in over):
+    if _is_elsewhere(row, over):
         return False
     if "relieves" in row and all(place not in row["relieves"] for _, place in over):
         return False
@@ -252,14 +257,17 @@ def _token_budgets(run: Run) -> Iterator[tuple[Field, Move]]:
             yield field, _move("token budget", {field: less}, tier, slowdown, known, edits)
 
 
-def _lengths(run: Run) -> Iterator[tuple[Field, Move]]:
+def _lengths(run: Run, over: Lacking) -> Iterator[tuple[Field, Move]]:
     """Shorter sequences."""
-    known, field = table()["shorter_sequences"], _LENGTH
-    for less, times in _halves(run.plan.sequence.length or 1, known["least"]):
-        edits = _written(run, {field: less})
-        if edits:
-            changes: dict[Field, Any] = {field: less}
-            yield field, _move("shorter sequences", changes, OPTIMISATION, known["slowdown"], known, edits, times)
+    for row in table()["lengths"]:
+        field = named(row["field"])
+        if _is_elsewhere(row, over):
+            continue
+        for less, times in _halves(run.plan.get(field) or 1, row["least"]):
+            edits = _written(run, {field: less})
+            if edits:
+                changes: dict[Field, Any] = {field: less}
+                yield field, _move(row["name"], changes, _tier(run, row["kind"], field), row["slowdown"], row, edits, times)
 
 
 def _move(

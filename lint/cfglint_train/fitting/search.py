@@ -16,7 +16,7 @@ Chosen = tuple[Move | None, ...]
 """One entry per dimension; None leaves it as it is."""
 
 Cost = tuple[int, int, int, int]
-"""Changes of the optimisation, highest tier, slowdown (millionths of its logarithm), changed settings."""
+"""Changes of the optimisation (and further halvings of an evaluation), highest tier, slowdown (millionths of its logarithm), changed settings."""
 
 FREE: Cost = (0, 0, 0, 0)
 
@@ -33,7 +33,7 @@ def cost(moves: Chosen) -> Cost:
 def _plus(known: Cost, move: Move) -> Cost:
     changes, tier, slowdown, edits = known
     return (
-        changes + (move.steps if move.tier == OPTIMISATION else 0),
+        changes + move.steps - (move.tier != OPTIMISATION),
         max(tier, move.tier),
         slowdown + round(log(move.slowdown) * 1e6),
         edits + move.edits,

@@ -1,8 +1,9 @@
 """MEM011 evaluation-exceeds-gpu: the training step fits a GPU, and an evaluation does not.
 
 ## What it does
-Estimates the loss of one evaluation batch beside the training states, where the run evaluates while it trains, and
-compares it with the GPU's memory. Where the training step does not fit either, MEM001 reports that alone.
+Estimates the loss of one evaluation batch beside the training states, where the run evaluates while it trains or when
+it has trained (LLaMA-Factory's `do_eval`), and compares it with the GPU's memory. Where the training step does not fit
+either, MEM001 reports that alone.
 
 ## Why is this bad?
 The job trains well and dies of CUDA out of memory at its first evaluation, after hours with `eval_strategy: epoch`. An
@@ -27,8 +28,9 @@ sequences of 8,192 tokens over a vocabulary of 152,064 are 93 GiB.
 An evaluation gives the same loss in smaller batches: the largest half, quarter and so on that fits like the training
 step is written; where no batch is stated, the training batch or the largest half of that. Safe where no batch is
 stated, and where the stated one cannot work on the stated hardware; unsafe where that is assumed. Where no smaller
-batch fits, or none counts (axolotl's packs of an evaluation have `micro_batch_size`), the fix is the smallest change of
-training with which both fit. What is tight is changed only where it fits afterwards.
+batch fits, or none counts (axolotl's packs of an evaluation have `micro_batch_size`), the fix is the smallest change
+with which training and evaluation fit: a shorter `eval_sequence_len`, unsafe because longer samples are no longer
+evaluated whole, or a change of training. What is tight is changed only where it fits afterwards.
 
 ## When it does not apply
 Silent where the files do not say that the run evaluates (`eval_delay` above `max_steps` is one such case), for
@@ -69,8 +71,6 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final[Field] = "batch.eval_micro"
-_WHOLE: Final = "assumes every pack of a batch is filled; if one is and the others are short, it may fit"
-"""Why a severity is lowered (`Judgement.severity`)."""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -85,16 +85,16 @@ def check(run: Run) -> Iterator[Report]:
     stated = f"with `{run.spell(_FIELD)}: {batch}`" if run.stated(_FIELD) else f"of {batch} sequences at a time"
     yield Report(
         f"evaluation {stated} {outcome(judgement)}",
-        run.place(_FIELD, "batch.micro" if inferred else "eval.strategy"),
+        run.place(_FIELD, "batch.micro" if inferred else "eval.strategy", "eval.enabled"),
         judgement.severity,
         notes=(
             breakdown(judgement.budget),
             f"the training step itself needs {amount(step.budget)}",
             *((origin.note,) if origin is not None and inferred and origin.note else ()),
-            *((_WHOLE,) if judgement.severity == "info" else ()),
         ),
         minimum=judgement.minimum,
         remedy=partial(_remedy, run),
+        grounds=judgement.grounds,
     )
 
 

@@ -43,6 +43,7 @@ CHANGED: Final[tuple[Field, ...]] = (
     "rollout.sleep",
     "rollout.train_sleep",
     "rollout.utilization",
+    "sequence.eval_length",
     "sequence.length",
 )
 
