@@ -266,8 +266,8 @@ def _lengths(run: Run, over: Lacking) -> Iterator[tuple[Field, Move]]:
         for less, times in _halves(run.plan.get(field) or 1, row["least"]):
             edits = _written(run, {field: less})
             if edits:
-                changes: dict[Field, Any] = {field: less}
-                yield field, _move(row["name"], changes, _tier(run, row["kind"], field), row["slowdown"], row, edits, times)
+                tier, changes = _tier(run, row["kind"], field), by_field({field: less})
+                yield field, _move(row["name"], changes, tier, row["slowdown"], row, edits, times)
 
 
 def _move(

@@ -16,7 +16,8 @@ Chosen = tuple[Move | None, ...]
 """One entry per dimension; None leaves it as it is."""
 
 Cost = tuple[int, int, int, int]
-"""Changes of the optimisation (and further halvings of an evaluation), highest tier, slowdown (millionths of its logarithm), changed settings."""
+"""Changes of the optimisation (and further halvings of an evaluation), highest tier, slowdown (millionths of its
+logarithm), changed settings."""
 
 FREE: Cost = (0, 0, 0, 0)
 
