@@ -24,7 +24,8 @@ that were asked for has to go.
 
 ## When it does not apply
 An entry holds from one release to another. Where only some of the candidate releases are among them, it
-is information that names the first one; where the release may be older than the known ones, a warning.
+is information that names the first one; where the release may be older than the known ones, a warning. An
+entry that tests a value which is refused by itself (KEY004) is left out: the run does not come that far.
 
 ## References
 Each entry names its source: `lint/cfglint_train/frameworks/*/refusals.json`.
@@ -33,14 +34,16 @@ Each entry names its source: `lint/cfglint_train/frameworks/*/refusals.json`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.clauses import holding, report, said
 from cfglint_rules.vocabulary.launched import given
 from cfglint_rules.vocabulary.settings import Settings
 from cfglint_rules.vocabulary.survey import keys_of
-from cfglint_rules.vocabulary.table import table
+from cfglint_rules.vocabulary.table import Clause, table
+from cfglint_rules.vocabulary.wrong_type import unfit_everywhere
+from cfglint_train.documents.document import Route
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
@@ -71,10 +74,17 @@ def check(run: Run) -> Iterator[Report]:
         if not _has_clauses(config):
             continue
         settings = Settings(config, run)
-        for clause, reach in holding(table(config.framework, "refusals"), settings):
-            found = report(clause, settings, reach)
+        held = list(holding(table(config.framework, "refusals"), settings))
+        unfit = config.once(unfit_everywhere) if held else frozenset()
+        for clause, reach in held:
+            found = None if _tests_one(clause, settings, unfit) else report(clause, settings, reach)
             if found is not None:
                 yield found
+
+
+def _tests_one(clause: Clause, settings: Settings, unfit: Collection[Route]) -> bool:
+    """Whether a clause tests the value of one of some settings."""
+    return bool(unfit) and any(settings.route(name) in unfit for name in clause.when if not name.startswith("@"))
 
 
 def stopping(run: Run) -> Iterator[str]:

@@ -57,7 +57,7 @@ from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of,
 from cfglint_rules.vocabulary.values import Schema, elsewhere, expected, fits, is_filled_in, members, shown
 from cfglint_schemas.fact import Fact
 from cfglint_schemas.status import PRESENT
-from cfglint_train.documents.document import Change, Delete, Mapping, Scalar, Sequence, Set, Unknown, follow
+from cfglint_train.documents.document import Change, Delete, Mapping, Route, Scalar, Sequence, Set, Unknown, follow
 from cfglint_train.findings.finding import Applicability, Fix, Report
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
@@ -98,6 +98,15 @@ def refused(config: Config) -> Iterator[str]:
     for sighting, schema in _unfit(config):
         if _stops(sighting) and not _may_be_forks(sighting, schema):
             yield f"{sighting.name} takes {expected(schema)}"
+
+
+def unfit_everywhere(config: Config) -> frozenset[Route]:
+    """The settings whose value stops the framework at every candidate release: nothing that comes later is reached."""
+    return frozenset(
+        sighting.route
+        for sighting, schema in _unfit(config)
+        if _stops(sighting) and not _may_be_forks(sighting, schema) and _across(sighting, schema, REFUSED).agreed
+    )
 
 
 def unfit_words(config: Config) -> Iterator[Sighting]:
