@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from cfglint_train.documents.document import Document, Edit, Position, Span
-from cfglint_train.findings.finding import SEVERITIES, FileEdit, Finding, Remedy
+from cfglint_train.findings.finding import SEVERITIES, FileEdit, Finding, Related, Remedy
 from cfglint_train.judging.result import Checked, Result, Trouble
 from cfglint_train.plan.origin import Place
 from cfglint_train.project.settings import FORMATS
@@ -324,6 +324,37 @@ def test_a_place_behind_the_end_and_an_empty_one():
 
 def test_a_span_of_many_lines_marks_the_first_to_its_end():
     assert frame("key:\n  a: 1\n  b: 2\n", 0, 18) == ["   1 | key:", "     | ^^^^"]
+
+
+def test_the_places_of_a_file_are_shown_in_its_order():
+    document, other = Document("x.yaml", b"a: 1\nb: 2\nc: 3\n"), Document("y.yaml", b"d: 4\ne: 5\n")
+    at = Place(document, Span(5, 9))
+    places = ((other, 5, "fourth"), (document, 10, "third"), (document, 0, "first"), (other, 0, "second"))
+    related = tuple(Related(Place(one, Span(start, start + 4)), label) for one, start, label in places)
+    found = Finding("KEY006", "refused", "error", "m", "x.yaml", Position(2, 1), Position(2, 5), at, related=related)
+    shown = [line for line in text.full(result_of(found)) if line.startswith((" ", "-")) and "=" not in line]
+    assert shown == [
+        "   1 | a: 1",
+        "     | ---- first",
+        "   2 | b: 2",
+        "     | ^^^^",
+        "   3 | c: 3",
+        "     | ---- third",
+        "  --> y.yaml:1:1",
+        "   1 | d: 4",
+        "     | ---- second",
+        "  --> y.yaml:2:1",
+        "   2 | e: 5",
+        "     | ---- fourth",
+    ]
+
+
+def test_a_run_that_is_not_read_is_shown_with_its_line(tmp_path):
+    script = "deepspeed train.py --deepspeed_config ds.json --model_name_or_path org/model\n"
+    (tmp_path / "run.sh").write_text(script)
+    lines = cfglint("run.sh", cwd=tmp_path).lines
+    at = next(number for number, line in enumerate(lines) if "CHK005" in line)
+    assert lines[at + 1 : at + 3] == [f"   1 | {script.strip()}", "     |           ^^^^^^^^"]
 
 
 def test_the_summary_counts():

@@ -12,6 +12,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.judging.ledger import Ledger
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
+from cfglint_train.plan.origin import Place
 from cfglint_train.project.documents import START, Cause, Documents
 
 _RULES: Final[Mapping[Cause, Rule]] = {
@@ -37,7 +38,7 @@ def note_unread(documents: Documents, selection: Selection, ledger: Ledger) -> N
             documents.ignore(unread.path, f"{unread.message} ({rule.code} is ignored here)")
         elif unread.cause in _REMEDIES:
             remedy = _REMEDIES[unread.cause]
-            _report(rule, unread.path, unread.position, unread.message, selection, ledger, remedy)
+            _report(rule, unread.path, unread.position, unread.message, selection, ledger, remedy, unread.place)
         else:
             _enter(rule, unread.path, unread.position, unread.message, selection, ledger)
 
@@ -60,7 +61,9 @@ def _report(
     selection: Selection,
     ledger: Ledger,
     help: str | None = None,
+    said_of: Place | None = None,
 ) -> None:
     if rule.code in selection.enabled(path):
         severity = selection.level(rule, path) or rule.severity
-        ledger.add([Finding(rule.code, rule.name, severity, message, path, place, place, help=help)], 0)
+        end = place if said_of is None else said_of.document.position(said_of.span.end)
+        ledger.add([Finding(rule.code, rule.name, severity, message, path, place, end, said_of, help=help)], 0)

@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Collection
 from json import loads
 
-from cfglint_train.documents.document import Document, DocumentError, NotText, Position
+from cfglint_train.documents.document import Document, DocumentError, NotText, Position, Span
 from cfglint_train.documents.limits import BeyondLimits
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final, Literal
 from cfglint_train.frameworks import registry
+from cfglint_train.plan.origin import Place
 from cfglint_train.project import files
 from cfglint_train.project.index import Repositories
 from cfglint_train.project.sources import Sources
@@ -37,6 +38,8 @@ class UnreadFile(Frozen):
     position: Position
     message: str
     cause: Cause
+    place: Place | None = None
+    """What it is said of, where the text was read."""
 
 
 class Skipped(Frozen):
@@ -114,13 +117,16 @@ class Documents:
             tool = ""
         self.skipped.append(Skipped(path, reason, path in self.sources.asked, tool))
 
-    def note_run(self, path: str, position: Position, why: str) -> None:
-        """Note a run that cannot be read."""
+    def note_run(self, document: Document, span: Span | None, why: str) -> None:
+        """Note a run that cannot be read, and what shows it."""
+        path = document.path
         copy = self._part_of(path)
         if copy:
             self.ignore(path, f"it is a part of the copy in `{copy}`")
-        else:
-            self.unread.append(UnreadFile(path, position, f"run not checked: {why}", "run"))
+            return
+        place = None if span is None else Place(document, span)
+        position = START if place is None else document.position(place.span.start)
+        self.unread.append(UnreadFile(path, position, f"run not checked: {why}", "run", place))
 
     def ignore(self, path: str, reason: str) -> None:
         """Note a file that no report mentions."""

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 
-from cfglint_train.documents.document import Position
+from cfglint_train.documents.document import Span
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import folder_of
 from cfglint_train.documents.shell.script import Invocation
@@ -45,7 +45,7 @@ _SETTINGS: Final = re.compile(r"conf|cfg|arg|param|setting|recipe")
 
 def unread_launches(
     document: ShellDocument, sources: Sources, index: RepositoryIndex, reads: Callable[[str], bool]
-) -> Iterator[tuple[Position, str]]:
+) -> Iterator[tuple[Span, str]]:
     """Where a script trains with such a program, and why it is not read; each program once.
 
     `reads`: whether a file is a configuration, or is named as one that is not read.
@@ -66,7 +66,7 @@ def unread_launches(
         if any(reads(path) for path in (*given, *_training(file, sources, index), *likely)):
             continue
         met.add(one.program)
-        place = document.position(one.head[-1].span.start)
+        place = one.head[-1].span
         if file is None and not likely and one.program.endswith(".py"):
             yield place, f"`{name}`, which it starts, was not found"
         elif given:

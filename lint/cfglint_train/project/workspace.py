@@ -20,7 +20,7 @@ from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.project import user_facts
 from cfglint_train.project.command_options import CommandOptions
-from cfglint_train.project.documents import START, Documents, UnreadFile
+from cfglint_train.project.documents import Documents, UnreadFile
 from cfglint_train.project.forks import Forks
 from cfglint_train.project.index import Repositories
 from cfglint_train.project.launch_scripts import LaunchScripts
@@ -107,8 +107,8 @@ class Workspace:
 
         script = None if self._configs[path] else self.scripts.script(path, path)
         if script is not None and not looks_like(path, script.source):
-            for position, why in unread_launches(script, self.sources, self.repositories.index(path), self._reads):
-                self.documents.note_run(path, position, why)
+            for span, why in unread_launches(script, self.sources, self.repositories.index(path), self._reads):
+                self.documents.note_run(script, span, why)
 
     def _is_alone(self, document: Document) -> bool:
         """Whether nothing in the repository shows how a program is started."""
@@ -150,14 +150,13 @@ class Workspace:
         framework = frameworks.load(name)
         reader = self._own_reader(framework, document)
         if reader:
-            self.documents.note_run(document.path, START, f"`{reader}` reads its settings in its own way")
+            self.documents.note_run(document, None, f"`{reader}` reads its settings in its own way")
             return []
         all_count = self.idle and framework.keys is not None and framework.keys.idle_too
         training = found if all_count else [one for one in found if one.role not in ("other", "unread", "program")]
         unread = [one for one in found if one.role == "unread" or (one.role == "program" and self._is_alone(document))]
         for one in unread:
-            place = START if one.at is None else document.position(one.at.start)
-            self.documents.note_run(document.path, place, one.why)
+            self.documents.note_run(document, one.at, one.why)
         if not training:
             if not unread:
                 self.documents.skip(document.path, found[0].why, document.source)

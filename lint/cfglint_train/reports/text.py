@@ -8,6 +8,7 @@ from itertools import groupby
 
 from cfglint_train.documents.document import Document, Position
 from cfglint_train.findings.finding import Finding
+from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.redact import Redact, redaction
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import counted, some
@@ -81,18 +82,40 @@ def _mark(finding: Finding) -> str:
 
 def _block(finding: Finding, style: Style, redact: Redact) -> Iterator[str]:
     yield from wrapped(f"{_head(finding, style)} ", f"{printable(redact(finding.message))} ({finding.name})", style, 5)
-    if finding.place is not None:
-        yield from _frame(
-            finding.place.document, finding.start, finding.end, "^", "", style, redact, _COLORS[finding.severity]
-        )
-    for related in finding.related:
-        document = related.place.document
-        start, end = document.position(related.place.span.start), document.position(related.place.span.end)
+    for one in _marked(finding):
+        document = one.document
         if document.path != finding.path:
-            yield f"  --> {leading(document.path)}:{start.line}:{start.column}"
-        yield from _frame(document, start, end, "-", related.message, style, redact)
+            yield f"  --> {leading(document.path)}:{one.start.line}:{one.start.column}"
+        yield from _frame(
+            document, one.start, one.end, one.mark, one.label, style, redact, _COLORS.get(one.severity, _RELATED)
+        )
     for label, text in details(finding, redact):
         yield from wrapped(f"   = {label}: " if label else "   = ", printable(text), style, 5)
+
+
+class _Marked(Frozen):
+    """A place that is shown, and how."""
+
+    document: Document
+    start: Position
+    end: Position
+    mark: str
+    label: str = ""
+    severity: str = ""
+
+
+def _marked(finding: Finding) -> list[_Marked]:
+    """The places of a finding, those of its own file first, and those of each file in the order of the file."""
+    found = []
+    if finding.place is not None:
+        found.append(_Marked(finding.place.document, finding.start, finding.end, "^", severity=finding.severity))
+    for related in finding.related:
+        document, span = related.place.document, related.place.span
+        found.append(
+            _Marked(document, document.position(span.start), document.position(span.end), "-", related.message)
+        )
+    files = list(dict.fromkeys((finding.path, *(one.document.path for one in found))))
+    return sorted(found, key=lambda one: (files.index(one.document.path), one.start))
 
 
 _CONTROL: Final = r"\x1b(?:\[[0-9;]*m|\]8;;[^\x1b]*\x1b\\)"
