@@ -149,12 +149,12 @@ class Forks:
         """What a copy under another name takes that the program imports which scripts start with a configuration."""
         if listed.tree is None:
             return None
-        from cfglint_train.project.imports import imported
+        from cfglint_train.project.renamed_copies import renamed_copy_of
 
         path = config.document.path
         index = self._repositories.index(path)
         for document, one in scripts.given(config) if index.rooted else ():
-            name = imported(one.program, document.path, index, listed) if one.program.endswith(".py") else None
+            name = renamed_copy_of(one.program, document.path, index, listed) if one.program.endswith(".py") else None
             if name is not None:
                 key = (listed.name, name)
                 if key not in self._copies:

@@ -14,7 +14,7 @@ from cfglint_train.project.index import RepositoryIndex
 _IMPORT: Final = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
 
-def imported(program: str, script: str, index: RepositoryIndex, listed: Listed) -> tuple[str, str] | None:
+def renamed_copy_of(program: str, script: str, index: RepositoryIndex, listed: Listed) -> tuple[str, str] | None:
     """The folder that holds the copy, and the copy's name; None where the program, which a script starts, is not found,
     or imports the framework itself, or no copy of it.
     """
