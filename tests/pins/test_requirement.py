@@ -9,7 +9,15 @@ from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Reference
 
 from cfglint_train.project.pins import requirement
-from cfglint_train.project.pins.requirement import PACKAGES, holds_on_linux, of_conda, of_pip, of_poetry
+from cfglint_train.project.pins.requirement import (
+    PACKAGES,
+    holds_on_linux,
+    of_address,
+    of_conda,
+    of_path,
+    of_pip,
+    of_poetry,
+)
 
 
 def shown(found: requirement.Requirement | None) -> str | None:
@@ -50,6 +58,25 @@ def shown(found: requirement.Requirement | None) -> str | None:
 )  # fmt: skip
 def test_pip(text: str, expected: str | None) -> None:
     assert shown(of_pip(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("https://x.org/whl/deepspeed-0.12.6+cu118-cp310-cp310-linux_x86_64.whl", "deepspeed==0.12.6"),
+        ("https://x.org/whl/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl", "torch==2.6.0"),
+        ("https://x.org/vllm-0.8.5.tar.gz", "vllm==0.8.5"),
+        ("https://x.org/other-2.6.0-py3-none-any.whl", None),
+        ("git+https://github.com/lvwerra/trl@v0.4.7", "trl==0.4.7"),
+        ("git+https://github.com/garden/trl@v0.4.7", "trl from github.com/garden/trl@v0.4.7"),
+    ],
+)
+def test_address(text: str, expected: str | None) -> None:
+    assert shown(of_address(text)) == expected
+
+
+def test_wheel_on_disk() -> None:
+    assert shown(of_path("./wheels/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl")) == "torch==2.6.0"
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,8 @@ def _asked(text: str, on_disk: bool = True) -> Requirement | None:
         text = re.split(r"[ \t]--(?:hash|config-settings|global-option)\b", text)[0]
     if _ADDRESS.match(text):
         return requirement.of_address(text)
+    if text.endswith(".whl") and not text.startswith(_PATHS) and re.search(r"[\s@]", text) is None:
+        text = f"./{text}"
     is_path = text.startswith(_PATHS) or (editable and "/" in text)
     return (requirement.of_path(text) if on_disk else None) if is_path else requirement.of_pip(text)
 
@@ -260,6 +262,8 @@ def _tagged(path: str, text: str, name: str, stated: Any, weight: int) -> Iterat
     if isinstance(stated.get("path"), str):
         path_of = stated["path"] if "/" in stated["path"] else f"./{stated['path']}"
         yield from _pinned(requirement.of_path(path_of, package), path, _line(text, name), weight)
+    if isinstance(stated.get("url"), str):
+        yield from _pinned(requirement.of_address(stated["url"], package), path, _line(text, name), weight)
     revision = stated.get("tag", stated.get("rev", stated.get("branch", "")))
     if isinstance(revision, str) and isinstance(stated.get("git"), str):
         found = requirement.of_address(_pip_address(stated["git"], revision), package)

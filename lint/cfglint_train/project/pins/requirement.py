@@ -34,6 +34,8 @@ _ARCHIVE: Final = re.compile(
 _COMPARISON: Final = re.compile(rf"(===|==|!=|>=|<=|~=|>|<)[ \t]*({_RELEASE}(?:\.\*)?)")
 
 
+_FILE: Final = re.compile(rf"/([A-Za-z0-9_.]+)-({_RELEASE})(?:-[^/]*\.whl|\.tar\.gz)(?:#|$)")
+"""A wheel or an archive of the source at the end of an address, whose `%2B` is written as `+`."""
 LONGEST: Final = 2000
 """Characters; a longer line is no requirement that a person wrote."""
 
@@ -86,7 +88,7 @@ def of_url(url: str, package: str | None = None) -> str | None:
     tag = re.search(rf"github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?@({_RELEASE})(?:#|$)", url)
     if tag is not None and (package is None or REPOSITORIES.get(tag[1].lower()) == package):
         return public(tag[2])
-    file = re.search(rf"/([A-Za-z0-9_.]+)-({_RELEASE})(?:-[^/]*\.whl|\.tar\.gz)(?:#|$)", url.replace("%2B", "+"))
+    file = _FILE.search(url.replace("%2B", "+"))
     if file is not None and package is not None and known(file[1]) == package:
         return public(file[2])
     return None
@@ -95,7 +97,7 @@ def of_url(url: str, package: str | None = None) -> str | None:
 def of_address(url: str, package: str | None = None) -> Requirement | None:
     """What an address installs: a release, or a revision of a repository that is none (a fork, a branch, a commit).
 
-    Without `package`, the repository's name or `#egg=NAME` names it.
+    Without `package`, the repository's name, the wheel's or `#egg=NAME` names it.
     """
     archive = _ARCHIVE.match(url)
     if archive is not None:
@@ -118,7 +120,7 @@ def of_path(text: str, package: str | None = None) -> Requirement | None:
     """What a path on disk installs: the release of a wheel, or a folder that is called like a package, whose source may
     be any. `package`: what is in the folder, where that is stated.
     """
-    match = _PATH.fullmatch(text) if len(text) <= LONGEST else None
+    match = _PATH.fullmatch(text.replace("%2B", "+")) if len(text) <= LONGEST else None
     if match is None:
         return None
     wheel = _WHEEL.fullmatch(match[1].rpartition("/")[2])
@@ -149,6 +151,9 @@ def _package_at(url: str, git: re.Match[str] | None) -> str | None:
     egg = re.search(r"#(?:.*&)?egg=([\w.-]+)", url)
     if egg is not None:
         return known(egg[1])
+    file = _FILE.search(url.replace("%2B", "+"))
+    if file is not None:
+        return known(file[1])
     return None if git is None else upstream(url) or namesake(_place(url))
 
 
