@@ -39,7 +39,7 @@ class UnreadFile(Frozen):
     message: str
     cause: Cause
     place: Place | None = None
-    """What it is said of, where the text was read."""
+    """The text that it is about, where that was read."""
 
 
 class Skipped(Frozen):
