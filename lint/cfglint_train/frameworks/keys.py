@@ -109,6 +109,16 @@ class Handed(Frozen):
     """The folder of the copy of the package that is used; empty where one of its releases is."""
 
 
+class Unparsed(Frozen):
+    """An option of a launch that the parser of the user's own program does not have."""
+
+    option: str
+    program: str
+    place: Place
+    near: str = ""
+    """What it was probably meant to be."""
+
+
 class Launched(Frozen):
     """A setting that a launch gives, as the vocabulary has it."""
 
@@ -222,6 +232,10 @@ class Keys:
     def given_to_switches(self, config: Config) -> tuple[Word, ...]:
         """Those of them that are given to flags without a value as their value: KEY004 reports these flags."""
         return ()
+
+    def unparsed(self, config: Config) -> Iterator[Unparsed]:
+        """The options of launches that the parser of a user's own program refuses, where all that it takes is known."""
+        return iter(())
 
     def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
         """Whether a word of white space among those of a launch, by its number, stops the program in any case."""

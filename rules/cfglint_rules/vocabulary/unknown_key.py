@@ -4,7 +4,8 @@
 Looks every key up in the framework's vocabulary, nested ones included, and reports those that no release has, with
 the nearest key that the target release has and what becomes of the unknown one. Anything goes below free mappings
 (`gradient_checkpointing_kwargs`), with plugins that cfglint does not know, and where a key only holds anchors for
-the rest of the file. Of scripts, keywords of PEFT's `LoraConfig` are looked up as well.
+the rest of the file. Of scripts, keywords of PEFT's `LoraConfig` are looked up as well, and options of a launch where
+all dataclasses are known that `HfArgumentParser` or `TrlParser` is made of, and the script's parser takes nothing else.
 
 ## Why is this bad?
 axolotl drops an unknown key silently, and so does DeepSpeed at its top level: the run starts with the default
@@ -104,6 +105,13 @@ def check(config: Config) -> Iterator[Report]:
             grounds=one.releases.grounds,
         )
     yield from handed(config)
+    keys = keys_of(config)
+    for other in () if keys is None else keys.unparsed(config):
+        yield Report(
+            f"the parser of `{other.program}` has no `{other.option}`: it is refused"
+            + (f"; did you mean `{other.near}`?" if other.near else ""),
+            other.place,
+        )
 
 
 def _launched_hint(config: Config, one: Given) -> str:

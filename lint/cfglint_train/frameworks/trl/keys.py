@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from cfglint_schemas.fact import Fact
 from cfglint_schemas.status import PRESENT, Context
@@ -10,7 +10,7 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
-from cfglint_train.frameworks.keys import Handed, Keys, Launched, Outdated, words_of
+from cfglint_train.frameworks.keys import Handed, Keys, Launched, Outdated, Unparsed, words_of
 from cfglint_train.frameworks.keys_in_use import Told, Use
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY
@@ -73,6 +73,23 @@ class ArgumentKeys(Keys):
         from cfglint_train.frameworks.trl import script_adapter, script_keywords
 
         return (*script_keywords.handed(config), *script_adapter.handed(config))
+
+    def unparsed(self, config: Config) -> Iterator[Unparsed]:
+        """What no dataclass has that a script makes its parser of; a script of several runs has one launch."""
+        if config.document.syntax != "python" or config.root != (0,):
+            return iter(())
+        from cfglint_train.frameworks.trl import script_options
+
+        return script_options.unparsed(config)
+
+    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
+        """The parser of a script whose dataclasses are known, where it is no option's value."""
+        if config.document.syntax != "python":
+            return False
+        from cfglint_train.frameworks.hf_trainer.options import parser
+        from cfglint_train.frameworks.trl.script_options import parsed_by
+
+        return parsed_by(config) is not None and parser("trl", ANY).refuses_blank(given, index)
 
     def untaken(self, config: Config, route: Route) -> str:
         """Where a script makes its arguments of a class that does not have the one that is new."""
@@ -151,13 +168,15 @@ class TrlKeys(ArgumentKeys):
 
     def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
         """As an option that no class has, where it is no option's value."""
+        if config.document.syntax == "python":
+            return super().refuses_blank(config, given, index)
         if config.document.syntax == "yaml" and len(ways(config)) < len(config.commands()):
             return False
         from cfglint_train.frameworks.hf_trainer.options import parser
 
         releases = config.releases.window("trl").releases
         refused = all(self.launched_effect("error", config, release) == "error" for release in releases)
-        return refused and config.document.syntax != "python" and parser("trl", ANY).refuses_blank(given, index)
+        return refused and parser("trl", ANY).refuses_blank(given, index)
 
     def may_be_foreign(self, config: Config, release: str) -> bool:
         """Where nothing of TRL's starts the recipe, a script may, which has settings of its own."""

@@ -1,0 +1,238 @@
+"""Which options the parser of a script takes whose dataclasses are all known: `HfArgumentParser((Own, SFTConfig))`.
+
+Sources: transformers 4.57.1 and 5.8.0 `hf_argparser.py` (one option per field of the dataclasses; `aliases` of a field;
+parse_args_into_dataclasses raises for what is left, unless return_remaining_strings); trl 0.9.6 to 1.16.0
+`scripts/utils.py` (TrlParser, with `--config`).
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+
+from cfglint_schemas.status import Context
+from cfglint_schemas.vocabulary import load
+from cfglint_train.documents.document import DocumentError
+from cfglint_train.documents.python.script import PythonScript, callee
+from cfglint_train.documents.python.static.shape import shape_of
+from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.keys import Unparsed
+from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.trl.clues import ANY
+from cfglint_train.frameworks.trl.script_names import HF_CONFIGS, PARSERS
+from cfglint_train.plan.origin import Place
+
+_PARSES: Final = ("parse_args_into_dataclasses", "parse_args_and_config")
+_FROM_FILES: Final = ("parse_json_file", "parse_yaml_file", "parse_dict")
+_OPENING: Final = frozenset(("args", "return_remaining_strings", "fail_with_unknown_args"))
+"""Arguments that have a parser read other words than the launch's, or hand back what it does not know."""
+_OTHER_PARSERS: Final = ("ArgumentParser", "parse_known_args", "add_argument", "add_argument_group")
+_CHANGES_ARGUMENTS: Final = re.compile(
+    rb"sys\.argv(?:\[[^\]\n]*\])?\s*(?:\+?=(?!=)|\.(?:append|clear|extend|insert|pop|remove)\b)|del\s+sys\.argv"
+    rb"|from\s+sys\s+import[^\n]*\bargv"
+)
+_OPTION: Final = re.compile(r"--[A-Za-z][\w-]*")
+_DECORATORS: Final = ("dataclass", "add_start_docstrings")
+_DEEPEST: Final = 5
+"""Classes and modules between a parser's class and one of a package."""
+_ABOVE: Final = 4
+"""Folders above a script in which a module of it is looked for."""
+
+
+class Fields(Frozen):
+    """The options of some dataclasses: names of the script's own, and the entry points of the packages' classes."""
+
+    own: frozenset[str] = frozenset()
+    packages: frozenset[tuple[str, str]] = frozenset()
+
+    def __or__(self, other: Fields) -> Fields:
+        return Fields(self.own | other.own, self.packages | other.packages)
+
+
+def unparsed(config: Config) -> Iterator[Unparsed]:
+    """The options of a script's launches that no dataclass of its parser has, each place once; none where not all that
+    the parser takes is known.
+    """
+    fields = parsed_by(config)
+    if fields is None:
+        return
+    for script, number in config.starts:
+        given = script.invocations[number] if isinstance(script, ShellDocument) else None
+        for entry in () if given is None else given.entries:
+            option = entry.name or ""
+            if _OPTION.fullmatch(option) and not _takes(fields, option[2:].replace("-", "_")):
+                near = _near(fields, option[2:].replace("-", "_"))
+                yield Unparsed(option, os.path.basename(config.document.path), Place(script, entry.key.span), near)
+
+
+def parsed_by(config: Config) -> Fields | None:
+    """What the parser of a script takes; None where more may be taken, or by another release or a fork."""
+    return config.once(_parsed_by)
+
+
+def _parsed_by(config: Config) -> Fields | None:
+    document = config.document
+    if not isinstance(document, PythonScript) or config.vocabulary is not None or config.doubt is not None:
+        return None
+    return None if config.releases.older else _fields_of_parser(document)
+
+
+def _fields_of_parser(document: PythonScript) -> Fields | None:
+    calls = document.calls(*PARSERS)
+    if len(calls) != 1 or document.calls(*_OTHER_PARSERS) or _CHANGES_ARGUMENTS.search(document.source):
+        return None
+    (made,) = calls
+    package, _, name = _named(document, made.func).partition(".")
+    if package not in ("transformers", "trl") or not _is_closed(document, made):
+        return None
+    found = Fields(frozenset(("config", "help")) if name.endswith(PARSERS[0]) else frozenset(("help",)))
+    classes = _classes(made)
+    for one in classes:
+        fields = _of_class(document, one, _DEEPEST)
+        if fields is None:
+            return None
+        found |= fields
+    return found if classes else None
+
+
+def _is_closed(document: PythonScript, made: ast.Call) -> bool:
+    """Whether a parser reads the launch's words, and all that is done with it is in sight."""
+    names = {
+        target.id
+        for node in document.nodes(ast.Assign)
+        if node.value is made
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    owners = [node for node in document.nodes(ast.Name) if node.id in names and isinstance(node.ctx, ast.Load)]
+    uses = [node for node in document.nodes(ast.Attribute) if node.value is made or node.value in owners]
+    calls = [node for node in document.nodes(ast.Call) if node.func in uses]
+    if len(uses) < max(1, len(owners)) or len(calls) != len(uses):
+        return False  # it is handed on, or kept
+    parses = [call for call in calls if callee(call) in _PARSES]
+    is_plain = all(not call.args and _OPENING.isdisjoint(one.arg or "args" for one in call.keywords) for call in parses)
+    return bool(parses) and is_plain and all(callee(call) in (*_PARSES, *_FROM_FILES) for call in calls)
+
+
+def _classes(made: ast.Call) -> list[ast.expr]:
+    """The expressions of the classes that a parser is made with."""
+    given = [*made.args[:1], *(one.value for one in made.keywords if one.arg == "dataclass_types")]
+    if len(given) != 1 or any(one.arg is None for one in made.keywords):
+        return []
+    return list(given[0].elts) if isinstance(given[0], (ast.Tuple, ast.List)) else given
+
+
+def _of_class(document: PythonScript, node: ast.expr, depth: int) -> Fields | None:
+    """The fields of a class as a script calls it; None where they cannot be determined."""
+    own = document.classes(node.id) if isinstance(node, ast.Name) else []
+    if own:
+        return _of_definition(document, own[0], depth) if len(own) == 1 and depth else None
+    package, _, name = _named(document, node).partition(".")
+    name = name.rpartition(".")[2]
+    if package == "transformers" and name in HF_CONFIGS:
+        return Fields(packages=frozenset((("transformers", "seq2seq" if name == HF_CONFIGS[1] else "trainer"),)))
+    if package == "trl":
+        return Fields(packages=frozenset((("trl", ANY),))) if name in _of_trl() else None
+    if isinstance(node, ast.Name) and depth:
+        for module, original in _imports(document, node.id):
+            other = _module(document, module)
+            if other is not None:
+                return _of_class(other, ast.Name(original, ast.Load()), depth - 1)
+    return None
+
+
+def _of_definition(document: PythonScript, node: ast.ClassDef, depth: int) -> Fields | None:
+    if any(_last(one) not in _DECORATORS for one in node.decorator_list) or node.keywords:
+        return None
+    aliases = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
+    names = (*shape_of(node).fields, *(one.lstrip("-").replace("-", "_") for one in aliases if one.startswith("-")))
+    found = Fields(frozenset(names))
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in ("object", "ABC"):
+            continue
+        above = _of_class(document, base, depth - 1)
+        if above is None:
+            return None
+        found |= above
+    return found
+
+
+def _last(node: ast.expr) -> str:
+    """The last name of a decorator."""
+    node = node.func if isinstance(node, ast.Call) else node
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _of_trl() -> frozenset[str]:
+    """The classes of TRL whose fields are known."""
+    spans = load("trl").entries[ANY]
+    return frozenset(one.rpartition(".")[2] for span in spans for one in span["definitions"])
+
+
+def _named(document: PythonScript, node: ast.expr) -> str:
+    """A name of the script in full: `transformers.TrainingArguments`; empty where no import shows that."""
+    if isinstance(node, ast.Attribute):
+        owner = node.value
+        modules = {alias.asname or alias.name: alias.name for one in document.nodes(ast.Import) for alias in one.names}
+        return f"{modules[owner.id]}.{node.attr}" if isinstance(owner, ast.Name) and owner.id in modules else ""
+    found = [f"{module}.{name}" for module, name in _imports(document, getattr(node, "id", ""))]
+    return found[0] if len(found) == 1 and not found[0].startswith(".") else ""
+
+
+def _imports(document: PythonScript, name: str) -> list[tuple[str, str]]:
+    """The modules that a script imports a name from, with its name there; dots in front as written."""
+    nodes = document.nodes(ast.ImportFrom)
+    found = [(node, alias) for node in nodes for alias in node.names if (alias.asname or alias.name) == name]
+    return list(dict.fromkeys(("." * node.level + (node.module or ""), alias.name) for node, alias in found))
+
+
+def _module(document: PythonScript, module: str) -> PythonScript | None:
+    """A module of the repository that a script imports, below its folder or one above; None where there is none."""
+    bare = module.lstrip(".")
+    up = max(0, len(module) - len(bare) - 1)
+    folder = os.path.dirname(os.path.abspath(document.path))
+    for step in range(up, up + 1 if module.startswith(".") else _ABOVE):
+        base = os.path.normpath(os.path.join(folder, *[".."] * step))
+        path = os.path.join(base, *bare.split(".")) + ".py"
+        try:
+            return PythonScript(path, regular_files.read(path))
+        except (OSError, DocumentError, ValueError):
+            if any(os.path.exists(os.path.join(base, mark)) for mark in regular_files.MARKS):
+                return None
+    return None
+
+
+def _takes(fields: Fields, name: str) -> bool:
+    """Whether a parser may take an option: by its name, a beginning of it, or as the negation of a switch."""
+    if any(one.startswith(name) for one in fields.own) or any(_known(package, name) for package in fields.packages):
+        return True
+    return name.startswith("no_") and _takes(fields, name.removeprefix("no_"))
+
+
+def _known(package: tuple[str, str], name: str) -> bool:
+    """Whether a class of a package has a field at some release, or one that begins so."""
+    known, about = load(package[0]), Context(entry=package[1])
+    if any(one.startswith(name) for one in known.names((), known.newest, about)):
+        return True
+    return any(known.fact((name,), release, about) is not None for release in known.releases)
+
+
+def _near(fields: Fields, name: str) -> str:
+    """The option that an unknown one was probably meant to be; empty where none is near."""
+    from difflib import get_close_matches  # few launches have an unknown option
+
+    names = [*fields.own]
+    for package, entry in fields.packages:
+        known = load(package)
+        names += known.names((), known.newest, Context(entry=entry))
+    near = get_close_matches(name, sorted({*names}), 1, _ALIKE)
+    return f"--{near[0]}" if near else ""
+
+
+_ALIKE: Final = 0.75
+"""As `cfglint_schemas.matches` has it."""
