@@ -448,6 +448,8 @@ def outcome(text: str, luck: int) -> dict[str, Any]:
         "turns": lambda: range(coins.randrange(3)),
         "risky": risky,
         "calm": contextlib.nullcontext,
+        "unseen": lambda: coins.choice(("p", "q", "z")),
+        "more": lambda: {"p": 7} if coins.random() < 0.5 else {},
         "Box": types.SimpleNamespace,
     }
     exec(compile(text, "program", "exec"), truth)
@@ -465,7 +467,75 @@ def claims(text: str) -> dict[str, Any]:
     }
 
 
+class Dictionaries:
+    """Small programs that change a dictionary in every way that there is."""
+
+    KEYS = ("p", "q", "r")
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def statement(self, depth: int, indent: str) -> str:
+        key, number = self.random.choice(self.KEYS), self.random.randrange(9)
+        other = self.random.choice(("unseen()", "'p'", "'z'"))
+        simple = (
+            f"bag[{key!r}] = {number}",
+            f"bag[{other}] = {number}",
+            f"bag.pop({key!r}, None)",
+            f"bag.pop({other}, None)",
+            f"bag['q'] = bag.pop({key!r}, {number})",
+            f"if {key!r} in bag: del bag[{key!r}]",
+            f"bag.setdefault({key!r}, {number})",
+            f"bag.update({key}={number})",
+            f"bag.update({{{key!r}: {number}}}, r={number})",
+            f"bag.update([({key!r}, {number})])",
+            "bag.update(more())",
+            f"bag.__setitem__({key!r}, {number})",
+            f"spare = bag.copy(); spare.pop({key!r}, None)",
+            f"taken = {{k: bag.pop(k, 0) for k in ({key!r}, 'z')}}",
+            "bag.clear()" if self.random.random() < 0.3 else f"change(bag, {number})",
+        )
+        pick = self.random.randrange(len(simple) + (5 if depth else 0))
+        if pick < len(simple):
+            return f"{indent}{simple[pick]}\n"
+        inner = "".join(self.statement(depth - 1, indent + "    ") for _ in range(2))
+        if pick == len(simple):
+            return f"{indent}for key in list(bag):\n{indent}    if coin():\n{indent}        bag.pop(key)\n"
+        if pick == len(simple) + 1:
+            return f"{indent}for _ in turns():\n{inner}"
+        if pick == len(simple) + 2:
+            return f"{indent}try:\n{inner}{indent}    risky()\n{inner}{indent}except OSError:\n{indent}    pass\n"
+        return f"{indent}if coin():\n{inner}"
+
+    def whole(self) -> str:
+        start = "bag = {'p': 1, 'q': 2}\ndef change(given, n):\n    given['r'] = n\n    given.pop('q', None)\n"
+        body = "".join(self.statement(2, "") for _ in range(self.random.randrange(1, 5)))
+        return f"{start}{body}seen = dict(bag)\nbox = Box(x=1)\n"
+
+
 class TestAgainstPython:
+    @settings(max_examples=600, deadline=None)
+    @given(st.integers(0, 10**9), st.integers(0, 10**9))
+    def test_what_is_known_of_a_dictionary_is_so(self, seed: int, luck: int) -> None:
+        """A key with a value that is claimed has it, and where the dictionary is called whole, it has no other key."""
+        text = Dictionaries(seed).whole()
+        truth = outcome(text, luck)["seen"]
+        bag = names("from lib import Box\n" + text)["bag"]
+        assert isinstance(bag, Record)
+        claimed = {entry.name: entry.value for entry in bag.entries}
+        certain = {name for name, value in claimed.items() if not hinging(value)}
+        assert certain <= truth.keys(), text
+        assert bag.open or truth.keys() <= claimed.keys(), text
+        for name in certain:
+            value = claimed[name]
+            assert isinstance(value, Value)
+            assert isinstance(value.value, Unknown) or value.value == truth[name], (name, text)
+
+    def test_the_dictionaries_are_worth_it(self) -> None:
+        bags = [names("from lib import Box\n" + Dictionaries(seed).whole())["bag"] for seed in range(200)]
+        whole = sum(not bag.open and any(not hinging(entry.value) for entry in bag.entries) for bag in bags)
+        assert 40 < whole < 160
+
     @settings(max_examples=300, deadline=None)
     @given(st.integers(0, 10**9), st.integers(0, 10**9))
     def test_what_is_known_is_so(self, seed: int, luck: int) -> None:

@@ -29,6 +29,10 @@ def is_guarded(script: PythonScript, span: Span) -> bool:
         any(holds((*one.body, *one.orelse)) and _asks(script, one.test) for one in script.nodes(ast.If))
         or any(holds((one.body, one.orelse)) and _asks(script, one.test) for one in script.nodes(ast.IfExp))
         or any(
+            holds(statement for case in one.cases for statement in case.body) and _asks(script, one.subject)
+            for one in (script.nodes(ast.Match) if hasattr(ast, "Match") else ())
+        )
+        or any(
             holds((*one.body, *(statement for handler in one.handlers for statement in handler.body)))
             and any("TypeError" in _names(handler.type) for handler in one.handlers)
             for one in script.nodes(ast.Try)

@@ -115,3 +115,8 @@ class Record(Mapping):
                 self.entries[position] = entry
                 return
         self.entries.append(entry)
+
+    def drop(self, name: str) -> None:
+        """Take a key out."""
+        self._index = None
+        self.entries[:] = [entry for entry in self.entries if entry.name != name]

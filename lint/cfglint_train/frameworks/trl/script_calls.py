@@ -6,6 +6,7 @@ import ast
 
 from cfglint_train.documents.document import MISSING, Node, Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.mappings import change
 from cfglint_train.documents.python.tree import Record, Value
 from cfglint_train.documents.python.values import Arguments, External
 from cfglint_train.foundation.typed import Any, Final
@@ -106,8 +107,23 @@ def _set(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
     return None
 
 
+def _attributes(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """`vars(arguments)`: its attributes as a dictionary."""
+    owner = arguments.positional[0] if arguments.positional else None
+    return owner if isinstance(owner, Record) else None
+
+
+def _configured(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+    """`arguments.set_training(batch_size=1)`, which sets several settings by other names."""
+    if not isinstance(owner, Record):
+        return None
+    change(evaluator, owner, node)
+    return owner
+
+
 HANDLERS: Final = {
     **FROM_LINE,
+    "vars": _attributes,
     "setattr": _set,
     "dataclasses.field": _field,
     "peft.get_peft_model": _with_adapter,
@@ -118,6 +134,21 @@ METHODS: Final = {
     "gradient_checkpointing_enable": _checkpoints,
     "train": _trained,
     "map": mapped,
+    # Of TrainingArguments (transformers 4.57.1, training_args.py).
+    **dict.fromkeys(
+        (
+            "set_dataloader",
+            "set_evaluate",
+            "set_logging",
+            "set_lr_scheduler",
+            "set_optimizer",
+            "set_push_to_hub",
+            "set_save",
+            "set_testing",
+            "set_training",
+        ),
+        _configured,
+    ),
     **dict.fromkeys(("to", "cuda", "half", "bfloat16", "float"), _moved),
     **dict.fromkeys(
         ("parse_args_and_config", "parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file"), parsed

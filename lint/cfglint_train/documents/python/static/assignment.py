@@ -6,7 +6,8 @@ import ast
 
 from cfglint_train.documents.document import Sequence, Span
 from cfglint_train.documents.python.static.evaluator import Evaluator
-from cfglint_train.documents.python.tree import Record, Value
+from cfglint_train.documents.python.static.mappings import put
+from cfglint_train.documents.python.tree import Record
 from cfglint_train.documents.python.values import Class, Scope, either, hedged
 from cfglint_train.foundation.typed import Any
 
@@ -33,8 +34,8 @@ def assign(evaluator: Evaluator, target: ast.expr, value: Any, scope: Scope) -> 
             evaluator.shape(owner.node).members[target.attr] = None
     elif isinstance(target, ast.Subscript):
         owner, key = evaluator.value(target.value, scope), evaluator.value(target.slice, scope)
-        if isinstance(owner, Record) and isinstance(key, Value) and isinstance(key.value, str):
-            evaluator.set_key(owner, key.value, value, evaluator.document.span(target.slice), target)
+        if isinstance(owner, Record):
+            put(evaluator, owner, key, value, evaluator.document.span(target.slice), target)
     elif isinstance(target, (ast.Tuple, ast.List)):
         items = value.items if isinstance(value, Sequence) else []
         exact = len(items) == len(target.elts) and not any(isinstance(part, ast.Starred) for part in target.elts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from cfglint_train.documents.document import Entry, Scalar, Sequence, Span, Unknown
+from cfglint_train.documents.python.static import mappings
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.names import attribute
 from cfglint_train.documents.python.static.standard import FUNCTIONS, TRANSPARENT, computed
@@ -60,10 +61,11 @@ def _arguments(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Arguments:
         if keyword.arg is not None:
             key = evaluator.document.key_span(keyword)
             keywords[keyword.arg] = Argument(_placed(evaluator, value, keyword.value), key)
-        elif isinstance(value, Record) and not value.open:
+        elif isinstance(value, Record):
             evaluator.step(len(value.entries))
             for entry in value.entries:
                 keywords.setdefault(entry.name or "", Argument(entry.value, entry.key.span))
+            complete = complete and not value.open
         else:
             complete = False
     return Arguments(tuple(positional), keywords, complete)
@@ -157,7 +159,8 @@ def _library(evaluator: Evaluator, target: External, arguments: Arguments, node:
     if target.name == "functools.partial" and arguments.positional:
         return Partial(arguments.positional[0], arguments._replace(positional=arguments.positional[1:]))
     if target.name in TRANSPARENT and arguments.positional:
-        return arguments.positional[-1]
+        value = arguments.positional[-1]
+        return evaluator.copied(value) if isinstance(value, Record) and value.call is None else value
     if target.name == "dataclasses.replace" and arguments.positional:
         return evaluator.replaced(arguments.positional[0], arguments, node)
     parts = target.parts
@@ -183,10 +186,10 @@ def _method(evaluator: Evaluator, node: ast.Call, owner: Any, name: str, argumen
     if isinstance(owner, Record):
         if name == "replace":
             return evaluator.replaced(owner, arguments, node)
+        if name == "copy" and owner.call is None:
+            return evaluator.copied(owner)
         if name in ("copy", "merge") or name.startswith("with_"):
             return owner
-        if name == "update" and len(arguments.positional) == 1 and isinstance(arguments.positional[0], Record):
-            evaluator.step(len(arguments.positional[0].entries))
-            for extra in arguments.positional[0].entries:
-                evaluator.set_key(owner, extra.name or "", extra.value, extra.key.span, node)
+        if name in mappings.METHODS:
+            return mappings.method(evaluator, node, owner, name, arguments)
     return evaluator.opaque(node)

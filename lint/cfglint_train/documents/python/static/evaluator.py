@@ -229,15 +229,20 @@ class Evaluator:
         """A copy of a record with some keys changed."""
         if not isinstance(value, Record):
             return self.opaque(node)
-        self.step(len(value.entries))
-        copy = Record(value.span, list(value.entries), None, value.open)
-        copy.how, copy.level = value.how, len(self.undecided)
+        copy = self.copied(value)
         copy.sealed = "it is a changed copy"
         for name, argument in arguments.keywords.items():
             entry = argument.value if isinstance(argument.value, Node) else self.node(argument.value, node)
             self.put(copy, Entry(Scalar(argument.key, name, value=name), entry))
         if not arguments.complete:
             copy.open = "* or ** brings further arguments"
+        return copy
+
+    def copied(self, value: Record) -> Record:
+        """A dictionary of its own with the same keys."""
+        self.step(len(value.entries))
+        copy = Record(value.span, list(value.entries), None, value.open)
+        copy.how, copy.level, copy.sealed = value.how, len(self.undecided), value.sealed
         return copy
 
     def opaque(self, node: ast.Call) -> Record:

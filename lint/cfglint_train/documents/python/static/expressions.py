@@ -9,6 +9,7 @@ from cfglint_train.documents.document import Entry, Scalar, Sequence, Unknown
 from cfglint_train.documents.python.static.assignment import assign
 from cfglint_train.documents.python.static.calls import call
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.mappings import TAKING, change
 from cfglint_train.documents.python.static.names import attribute, known, subscript
 from cfglint_train.documents.python.static.operators import binary, boolean, choice, compare, unary
 from cfglint_train.documents.python.tree import Record, Step, Target, Value
@@ -97,6 +98,16 @@ def _starred(evaluator: Evaluator, node: ast.Starred, scope: Scope) -> Value:
     return evaluator.unknown(node)
 
 
+def _comprehension(evaluator: Evaluator, node: ast.expr, scope: Scope) -> Value:
+    """What is made turn by turn is not followed, save that it may take keys out (`{k: d.pop(k) for k in OWN}`)."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in TAKING:
+            owner = evaluator.value(inner.func.value, scope) if isinstance(inner.func.value, ast.Name) else None
+            if isinstance(owner, Record) and owner.call is None:
+                change(evaluator, owner, inner)
+    return evaluator.unknown(node)
+
+
 _KINDS: Final[Mapping[type[ast.expr], Callable[[Evaluator, Any, Scope], Any]]] = {
     ast.Constant: _constant,
     ast.Name: known,
@@ -115,4 +126,8 @@ _KINDS: Final[Mapping[type[ast.expr], Callable[[Evaluator, Any, Scope], Any]]] =
     ast.Lambda: _lambda,
     ast.NamedExpr: _named,
     ast.Starred: _starred,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
 }

@@ -46,6 +46,8 @@ def attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) -> Any:
     if isinstance(owner, Class):
         return _member(evaluator, owner, name, node)
     if isinstance(owner, Record):
+        if name == "__dict__":
+            return owner
         entry = owner.get(name)
         if entry is not None:
             value = entry.value
