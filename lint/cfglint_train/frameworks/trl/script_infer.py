@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+
 from cfglint_train.documents.document import Unknown
+from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.plan.origin import Origin
+from cfglint_train.frameworks.lens import Config
+from cfglint_train.plan.origin import Origin, Place
 
 _SPREADING: Final = ("auto", "balanced", "balanced_low_0", "sequential")
 """Values of `device_map` that spread the layers of one model over the GPUs that a process sees."""
@@ -34,6 +38,10 @@ def infer_script(job: Job) -> None:
     if reading.get("precision.params") is None and config.get("_LOADED_") == "script" and config.get("dtype") is None:
         note = "without `dtype`, transformers 4 loads fp32 weights, and transformers 5 those of the checkpoint"
         reading.put("precision.params", None, Origin("inferred", config.origin("_LOADED_").place, note))
+    frozen = _frozen_at(config) if reading.get("method.tuning") == "full" else None
+    if frozen is not None:
+        note = "the script sets `requires_grad`: which parameters are trained cannot be determined without running it"
+        reading.put("method.tuning", None, Origin("inferred", frozen, note, "requires_grad"))
     if config.has("_CAST_"):
         origin = config.origin("_CAST_")
         note = "the script casts the model after it is loaded"
@@ -48,6 +56,22 @@ def infer_script(job: Job) -> None:
         reading.put("method.reference_model", "full", origin)
     elif isinstance(reference, Unknown) and reading.get("method.reference_model") is not None:
         reading.put("method.reference_model", None, Origin("inferred", note="what the script gives as `ref_model`"))
+
+
+def _frozen_at(config: Config) -> Place | None:
+    """Where a script freezes parameters of a model, be it by name, in a loop or as a whole."""
+    document = config.document
+    if not isinstance(document, PythonScript) or b"requires_grad" not in document.source:
+        return None
+    for node in document.nodes(ast.Attribute):
+        if node.attr == "requires_grad" and isinstance(node.ctx, ast.Store):
+            return Place(document, document.span(node))
+    for call in document.nodes(ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "requires_grad_":
+            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            if given and not (isinstance(given[0], ast.Constant) and given[0].value is True):
+                return Place(document, document.span(call))
+    return None
 
 
 def _infer_line(job: Job) -> None:
