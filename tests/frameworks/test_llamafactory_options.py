@@ -52,7 +52,7 @@ def is_plain(value: object) -> bool:
         (f"accelerate launch --config_file a.yaml src/train.py {BASE}", [None]),
         (f"python src/train_bash.py {BASE}", [None]),
         (f'llamafactory-cli train {BASE} "$@"', [None]),
-        (f"llamafactory-cli train {BASE} $EXTRA", ["other"]),
+        (f"llamafactory-cli train {BASE} $EXTRA", ["unread"]),
         ("llamafactory-cli train run.yaml learning_rate=1e-5", []),
         ("llamafactory-cli chat --model_name_or_path x --template t --finetuning_type lora", []),
         ("python train.py --model_name_or_path x --dataset_name d --learning_rate 1 --template t --stage sft", []),

@@ -22,7 +22,7 @@ from cfglint_train.plan.certainty import CERTAINTIES, Assumption, Certainty, Cor
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
-from cfglint_train.project.assumptions import FORK, facts_behind, kindest, releases_behind, varying
+from cfglint_train.project.assumptions import COMPANION, FORK, facts_behind, kindest, releases_behind, varying
 from cfglint_train.project.other_releases import RELEASE
 from cfglint_train.project.run import GPU, Run
 
@@ -73,7 +73,7 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
     corners: tuple[Corner, ...] = ()
     if run is not None:
         fields, facts = _asked_for(rule, report, run)
-        found = facts_behind(run, fields, *facts)
+        found = facts_behind(run, fields, *facts, *_pointed_at(report, run))
         if found and report.minimum in _KNOWN and _assumed(rule, report, run, found, check)[0]:
             return None  # whatever the releases do: to find that, the configuration is read at every candidate
         found = (*found, *releases_behind(run, fields))
@@ -215,6 +215,13 @@ def _asked_for(rule: Rule, report: Report, run: Run) -> tuple[frozenset[Field], 
         return frozenset((*rule.reads, *report.reads, *_sources(run, report.reads))), ()
     card = (GPU,) if "gpu" in rule.estimates else ()
     return frozenset((*rule.reads, *run.estimate.fields)), (MODEL, *card)
+
+
+def _pointed_at(report: Report, run: Run) -> Iterable[str]:
+    """The companions whose settings a report names beside those of another file, where it rests on both."""
+    places = {report.place.document.path, *(related.place.document.path for related in report.related)}
+    if len(places) > 1:
+        yield from (f"{COMPANION}{name}" for name, one in run.parts.companions.items() if one.document.path in places)
 
 
 def _sources(run: Run, fields: Iterable[Field]) -> Iterable[Field]:

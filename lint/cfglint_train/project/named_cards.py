@@ -5,8 +5,9 @@ People name a file after the machine that it is for. That is no statement, but a
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from cfglint_train.documents.document import Document
 from cfglint_train.foundation.typed import Final
@@ -20,8 +21,11 @@ _CLUE: Final = r"\d\d"
 """In every name that matches; asked first, since most paths have none and compiling the pattern takes a millisecond."""
 _TELLING: Final = r"(?i)(?=.{4})[a-z].*"
 """What means a card without a number of them before it: `4090` and `t4` may be anything."""
-_WORD: Final = r"(?i)(?<![\w.-])(?:\d{1,2}[ \t]?[x×*][ \t]?)?((?:rtx|gtx)[ -]?\d{4}|[a-z]{1,2}\d{1,3}s?)(?![\w.])"
+_FAMILY: Final = r"(?:\d{1,2}[ \t]?[x×*][ \t]?)?((?:rtx|gtx)[ -]?\d{4}|[a-z]{1,2}\d{1,3}s?)"
+_WORD: Final = rf"(?i)(?<![\w.-]){_FAMILY}(?![\w.])"
 """A card in a comment: `2×T4`, `RTX 2080`."""
+_PART: Final = rf"(?i)(?<![a-z0-9]){_FAMILY}(?![a-z0-9])"
+"""A card in the name of a file: `sft_v100.yaml`."""
 
 
 def named(path: str) -> Mapping[str, Value]:
@@ -42,15 +46,17 @@ def named(path: str) -> Mapping[str, Value]:
 
 
 def oldest(documents: Iterable[Document]) -> tuple[int, int] | None:
-    """The lowest CUDA compute capability of the cards that comments of some files name; None where they name none."""
-    words = {
-        match[1].replace(" ", "").replace("-", "").lower()
-        for document in documents
-        for comment in document.comments()
-        for match in re.finditer(_WORD, comment.text)
-    }
+    """The lowest CUDA compute capability of the cards that names of files and their comments have; None for none."""
+    found = [match[1] for document in documents for match in _matches(document)]
+    words = {word.replace(" ", "").replace("-", "").lower() for word in found}
     cards = [card for name in names() if (card := find(name)) is not None and _family(card.name) in words]
     return min((card.capability for card in cards if card.capability is not None), default=None)
+
+
+def _matches(document: Document) -> Iterator[re.Match[str]]:
+    yield from re.finditer(_PART, os.path.basename(document.path))
+    for comment in document.comments():
+        yield from re.finditer(_WORD, comment.text)
 
 
 def _family(name: str) -> str:

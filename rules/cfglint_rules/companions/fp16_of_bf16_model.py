@@ -18,7 +18,8 @@ Mistral) are trained in fp16 without trouble, and bf16 is only the safer format.
 
 ## When it does not apply
 Silent for models whose weights are fp16 or fp32 (Llama 2), and on GPUs without bf16, where fp16 is the only 16-bit
-format. So it is where no file states the GPU, and a comment of the run's files names one without bf16 (T4, V100).
+format. So it is where no file states the GPU, and the name of one of the run's files, or a comment there, has one
+without bf16 (T4, V100).
 
 ## References
 Gemma: huggingface/transformers#36822, #37226. Qwen2: QwenLM/Qwen3#670, #868, hiyouga/LLaMA-Factory#4278,
@@ -75,7 +76,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_older(run: Run) -> bool:
-    """Whether comments name a card without bf16, where no file states the card."""
+    """Whether names of files or comments name a card without bf16, where no file states the card."""
     if run.hardware.gpu_origin.kind != "assumed":
         return False
     from cfglint_train.project.named_cards import oldest

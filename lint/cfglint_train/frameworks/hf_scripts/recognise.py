@@ -64,9 +64,12 @@ def _found(document: Document, number: int, run: Settings) -> Found:
     reason = run.refused or other
     if not reason:
         return Found((number,), _SCORE, "it makes a Trainer of transformers")
-    # A class of another kind is one of another kind of model; PEFT's classes are for any.
+    # A class of transformers of another kind is one of another kind of model; PEFT's classes are for any, and a class
+    # of another module may hold a language model.
     is_open = not run.model or module.partition(".")[0] == "peft"
+    is_own = bool(run.model) and module.partition(".")[0] not in _LIBRARIES
     trains = causal or (is_open and _LANGUAGE_MODEL.search(document.source) is not None)
+    trains = trains or (is_own and _CAUSAL_CLASS.search(document.source) is not None)
     return Found((number,), _SCORE, reason, (role_of(run) or "unread") if trains else "other", run.span)
 
 

@@ -28,12 +28,13 @@ def commands(document: Document) -> list[Found]:
         keys = {(entry.name or "").removeprefix("--").replace("-", "_") for entry in one.entries}
         if not (keys & (OWN | {_MODEL}) if own else _MODEL in keys and len(keys & OWN) > 1 and not keys & FOREIGN):
             continue  # the words of its own command need no more: the rest may be cut off
-        role, why = None, f"it starts {one.program} with LLaMA-Factory's settings as options"
+        role, at = None, None
+        why = f"it starts {one.program} with LLaMA-Factory's settings as options"
         if "export_dir" in keys or (not keys & TRAINS and (own == 0 or keys & _OTHERWISE)):
             role, why = "other", "its commands of LLaMA-Factory train nothing"
         elif one.open:
-            role, why = "other", f"some options of LLaMA-Factory depend on {one.open}"
-        found.append(Found((one.number,), 60, why, role))
+            role, why, at = "unread", f"some options of LLaMA-Factory depend on {one.open}", one.span
+        found.append(Found((one.number,), 60, why, role, at))
     return found
 
 

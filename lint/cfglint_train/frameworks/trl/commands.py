@@ -43,10 +43,11 @@ def commands(document: Document) -> list[Found]:
             continue
         if not mostly_known(keys):
             continue
-        role, why = None, f"it starts {one.program} with TRL's settings as options"
+        role, at = None, None
+        why = f"it starts {one.program} with TRL's settings as options"
         if one.open:
-            role, why = "other", f"some options of TRL depend on {one.open}"
-        found.append(Found((one.number,), 60, why, role))
+            role, why, at = "unread", f"some options of TRL depend on {one.open}", one.span
+        found.append(Found((one.number,), 60, why, role, at))
     return found
 
 
