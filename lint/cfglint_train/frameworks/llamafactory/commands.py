@@ -23,7 +23,7 @@ def commands(document: Document) -> list[Found]:
     for one in document.invocations:
         words = [word.text for word in one.words[:2]]
         own = _is_command(one, words)
-        if own is None or any(word.endswith((".yaml", ".yml", ".json")) for word in words[own : own + 1]):
+        if own is None or any(_FILE.fullmatch(word) for word in words[own : own + 1]):
             continue
         keys = {(entry.name or "").removeprefix("--").replace("-", "_") for entry in one.entries}
         if not (keys & (OWN | {_MODEL}) if own else _MODEL in keys and len(keys & OWN) > 1 and not keys & FOREIGN):
@@ -40,6 +40,8 @@ def commands(document: Document) -> list[Found]:
 
 _MODEL: Final = "model_name_or_path"
 _OTHERWISE: Final = frozenset(("do_predict", "do_eval", "infer_backend"))
+_FILE: Final = re.compile(r"(?!-).*\.(?:ya?ml|json)", re.DOTALL)
+"""A file of settings; an option may name another one (`--deepspeed=ds.json`)."""
 _SCRIPT: Final = re.compile(r"(?:.*/)?(?:train|train_bash)\.py")
 
 
