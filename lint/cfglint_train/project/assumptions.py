@@ -14,6 +14,7 @@ from cfglint_train.memory.reader import MODEL
 from cfglint_train.plan.certainty import Assumption
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
+from cfglint_train.plan.origin import Value
 from cfglint_train.plan.reading import same
 from cfglint_train.project.other_releases import RELEASE, Elsewhere
 from cfglint_train.project.run import GPU, Run, fewest_gpus
@@ -47,10 +48,12 @@ def _each(run: Run) -> Iterator[Assumption]:
     if run.hardware.gpu_origin.kind == "assumed":
         cards = run.hardware.gpu_others or (largest().name,)
         yield Assumption(GPU, run.hardware.gpu, run.hardware.gpu_origin.note, cards)
-    ranks = [(field, value) for field, value in run.reading if field in _RANKS and value.origin.kind == "assumed"]
+    ranks = [(field, value) for field, value in run.reading if field in _RANKS]
     for field, value in sorted(ranks, key=lambda one: _RANKS.index(one[0])):
-        others = tuple(end for end in _others(field, value.value) if _is_enough(run, field, end))
-        yield Assumption(field, value.value, value.origin.note, others)
+        note = value.origin.note if value.origin.kind == "assumed" else _shown(run, field, value)
+        if note:
+            others = tuple(end for end in _others(field, value.value) if _is_enough(run, field, end))
+            yield Assumption(field, value.value, note, others)
     yield from _length(run)
     yield from _evaluation_length(run)
     yield from _files(run)
@@ -80,6 +83,19 @@ _ENDS: Final[Mapping[Field, tuple[int, ...]]] = {
     "batch.micro": (1,),
 }
 """The ends of numbers, whether they are not stated or a script has a default for them (`${GPUS:-8}`)."""
+
+
+def _shown(run: Run, field: Field, value: Value) -> str:
+    """How the number of GPUs is known where it is in a file that only an example gives to a launcher; else empty."""
+    owner = run.parts.companions.get(value.origin.framework)
+    if owner is None or not owner.assumed or value.origin.kind != "explicit":
+        return ""
+    told = f"`{value.origin.key}` as in `{owner.document.path}`"
+    return f"{told}; another launch may give more GPUs (set `{_SET[field]}`)"
+
+
+_SET: Final[Mapping[Field, str]] = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}
+"""The settings that state the number of GPUs."""
 
 
 def _others(field: Field, value: Any) -> tuple[int, ...]:
