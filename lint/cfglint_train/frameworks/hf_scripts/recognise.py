@@ -112,10 +112,14 @@ def _loads(call: ast.Call) -> bool:
 
 
 def _imported(document: PythonDocument) -> set[str]:
-    """The trainers that the script imports."""
-    return {
-        one.asname or one.name for node in document.nodes(ast.ImportFrom) for one in node.names if "Trainer" in one.name
-    }
+    """The trainers that the script imports, by name or with all that a module has."""
+    names = [one for node in document.nodes(ast.ImportFrom) for one in node.names]
+    found = {one.asname or one.name for one in names if "Trainer" in one.name}
+    if any(one.name == "*" for one in names):
+        own = {node.name for node in document.nodes(ast.ClassDef)}
+        called = map(callee, document.nodes(ast.Call))
+        found |= {name for name in called if name.endswith("Trainer") and name not in own}
+    return found
 
 
 def _with_arguments(calls: list[ast.Call]) -> list[ast.Call]:
