@@ -90,8 +90,8 @@ def _shown(run: Run, field: Field, value: Value) -> str:
     owner = run.parts.companions.get(value.origin.framework)
     if owner is None or not owner.assumed or value.origin.kind != "explicit":
         return ""
-    told = f"`{value.origin.key}` as in `{owner.document.path}`"
-    return f"{told}; another launch may give more GPUs (set `{_SET[field]}`)"
+    read = f"`{value.origin.key}` as in `{owner.document.path}`"
+    return f"{read}; another launch may give more GPUs (set `{_SET[field]}`)"
 
 
 _SET: Final[Mapping[Field, str]] = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}
