@@ -19,16 +19,16 @@ _POSITION: Final = 2
 
 
 def client_optimizer(index: RepositoryIndex) -> bool:
-    """Whether one of the programs may hand it one; copies of frameworks, which are not started so, do not count."""
+    """Whether one of the programs may hand it one, or there are too many to be read; copies of frameworks, which are
+    not started so, do not count.
+    """
     followed, left = index.once(Followed), MAX_FOLLOWED
     for path in index.pythons_having((_CALL,), _KEYWORD):
         if path.startswith(followed.copies):
             continue
         text = followed.text(path)
         left -= len(text)
-        if left < 0:
-            return False
-        if _hands_one(text):
+        if left < 0 or _hands_one(text):
             return True
     return False
 
@@ -44,4 +44,5 @@ def _hands_one(text: str) -> bool:
 
 
 def _by_keyword(call: ast.Call) -> list[ast.expr]:
-    return [word.value for word in call.keywords if word.arg == _KEYWORD]
+    """The optimizer, and what may have it (`**arguments`)."""
+    return [word.value for word in call.keywords if word.arg in (_KEYWORD, None)]

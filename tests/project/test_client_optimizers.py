@@ -1,0 +1,43 @@
+"""Programs that hand DeepSpeed an optimizer of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cfglint_train.project import client_optimizers
+from cfglint_train.project.client_optimizers import client_optimizer
+from cfglint_train.project.index import RepositoryIndex
+from cfglint_train.project.settings import Settings
+from cfglint_train.project.texts import Texts
+
+
+def handed(folder: Path, text: str) -> bool:
+    (folder / "train.py").write_text(text)
+    return client_optimizer(RepositoryIndex(str(folder), lambda _: Settings(str(folder)), Texts()))
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("deepspeed.initialize(args=args, model=model, optimizer=optimizer)", True),
+        ("deepspeed.initialize(args, model, optimizer)", True),
+        ("deepspeed.initialize(model=model, **arguments)", True),
+        ("deepspeed.initialize(args, model, None)", False),
+        ("deepspeed.initialize(model=model, optimizer=None)", False),
+        ("deepspeed.initialize(model=model, config=config)", False),
+        ("tool.initialize(model=model, optimizer=optimizer)  # deepspeed.initialize", False),
+    ],
+)
+def test_calls(tmp_path: Path, call: str, expected: bool) -> None:
+    assert handed(tmp_path, f"engine, optimizer, _, _ = {call}\n") is expected
+
+
+def test_what_is_no_python(tmp_path: Path) -> None:
+    assert not handed(tmp_path, "deepspeed.initialize(optimizer=\n")
+
+
+def test_more_than_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_optimizers, "MAX_FOLLOWED", 10)
+    assert handed(tmp_path, "engine, optimizer, _, _ = deepspeed.initialize(model=model)\n")
