@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cfglint_train.frameworks.doubt import Doubt
     from cfglint_train.frameworks.keys_in_use import Told, Use
     from cfglint_train.frameworks.lens import Config
+    from cfglint_train.plan.certainty import Ground
 
 
 class Words(Frozen):
@@ -232,6 +233,12 @@ class Keys:
     def given_to_switches(self, config: Config) -> tuple[Word, ...]:
         """Those of them that are given to flags without a value as their value: KEY004 reports these flags."""
         return ()
+
+    def chosen(self, config: Config, route: Route) -> Ground | None:
+        """What the entry point of a configuration rests on where that is assumed: it counts as assumed for a setting
+        that another one has; None where no assumption chooses it.
+        """
+        return None
 
     def unparsed(self, config: Config) -> Iterator[Unparsed]:
         """The options of launches that the parser of a user's own program refuses, where all that it takes is known."""

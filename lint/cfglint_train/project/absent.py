@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from cfglint_train.documents.document import Position
+from cfglint_train.documents.document import Position, Span
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import folder_of
 from cfglint_train.documents.shell.script import Invocation
@@ -17,6 +17,8 @@ from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.sources import Sources
 
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
+_INTO: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-])"
+"""Bash writes to the file that follows."""
 _SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
@@ -26,13 +28,7 @@ def absent(document: ShellDocument, sources: Sources, index: RepositoryIndex) ->
     Only commands and modules of a framework count: many repositories have a `src/train.py` of their own. A file that
     the script names elsewhere, too, may be made there.
     """
-    started: dict[str, list[tuple[Invocation, Word, str]]] = {}
-    for one in document.invocations:
-        title = _title(one)
-        word = next((word for word in one.words if word.known and _CONFIGURATION.search(word.text)), None)
-        if title is not None and word is not None and not index.named(os.path.basename(word.text)):
-            started.setdefault(word.text, []).append((one, word, title))
-    for file, places in started.items():
+    for file, places in _started(document, index).items():
         one, word, title = places[0]
         if document.source.count(os.fsencode(os.path.basename(file))) > len(places) or set("<>{}*") & set(file):
             continue
@@ -41,13 +37,36 @@ def absent(document: ShellDocument, sources: Sources, index: RepositoryIndex) ->
             yield document.position(word.span.start), told
 
 
+def written(document: ShellDocument, index: RepositoryIndex) -> Iterator[tuple[Span, str]]:
+    """Where a script trains with a file that it writes itself (`cat > c.yaml <<EOF`), and that; each file once."""
+    for file, places in _started(document, index).items():
+        _, word, title = places[0]
+        name = re.escape(os.fsencode(os.path.basename(file)))
+        if re.search(_INTO + name + rb"(?![\w.-])", document.source):
+            told = f"`{file}`, which {title} is started with, is written by the script itself"
+            yield word.span, told
+
+
+def _started(document: ShellDocument, index: RepositoryIndex) -> dict[str, list[tuple[Invocation, Word, str]]]:
+    """The files that the repository does not have, by name, and that a script trains with: where, and with what."""
+    started: dict[str, list[tuple[Invocation, Word, str]]] = {}
+    for one in document.invocations:
+        title = _title(one)
+        word = next((word for word in one.words if word.known and _CONFIGURATION.search(word.text)), None)
+        if title is not None and word is not None and not index.named(os.path.basename(word.text)):
+            started.setdefault(word.text, []).append((one, word, title))
+    return started
+
+
 def _title(invocation: Invocation) -> str | None:
     """The framework that a command trains with; None for a script, and for what does not train."""
     program = invocation.program
     first = next((word.text for word in invocation.arguments[:1] if word.known), "")
     if "/" in program or program.endswith(".py"):
         return None
-    if "train" not in (first if _SUBCOMMAND.fullmatch(first) else program):
-        return None
     framework = of_program(program)
-    return None if framework is None else framework.title
+    if framework is None:
+        return None
+    trains = re.fullmatch(framework.trains or "", f"{program} {first}") is not None
+    named = "train" in (first if _SUBCOMMAND.fullmatch(first) else program)
+    return framework.title if trains or named else None

@@ -93,12 +93,16 @@ class Workspace:
         return self._configs[path]
 
     def _note_absent(self, path: str) -> None:
-        """Note the files that a script trains with and that are not there."""
-        from cfglint_train.project.absent import absent
+        """Note the files that a script trains with and that are not there, or only when it runs."""
+        from cfglint_train.project.absent import absent, written
 
-        script = self.scripts.script(path, path)
-        for position, message in () if script is None else absent(script, self.sources, self.repositories.index(path)):
+        script, index = self.scripts.script(path, path), self.repositories.index(path)
+        if script is None:
+            return
+        for position, message in absent(script, self.sources, index):
             self.documents.unread.append(UnreadFile(path, position, message, "absent"))
+        for span, why in written(script, index):
+            self.documents.note_run(script, span, why)
 
     def _note_unread(self, path: str) -> None:
         """Note the runs that a script starts and that no framework reads."""

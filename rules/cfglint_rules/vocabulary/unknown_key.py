@@ -96,14 +96,15 @@ def check(config: Config) -> Iterator[Report]:
     for sighting in found:
         report = _report(sighting) if refused.get(dotted(sighting)) != "error" else None
         if report is not None:
-            yield report
+            yield _as_chosen(config, sighting.route, report)
     for one in given(config, "unknown"):
-        yield Report(
+        report = Report(
             f"{target(config).title} has no `{one.name}`: {one.releases.said()}" + _launched_hint(config, one),
             one.place,
             one.releases.milder("error"),
             grounds=one.releases.grounds,
         )
+        yield _as_chosen(config, tuple(one.name.split(".")), report)
     yield from handed(config)
     keys = keys_of(config)
     for other in () if keys is None else keys.unparsed(config):
@@ -112,6 +113,16 @@ def check(config: Config) -> Iterator[Report]:
             + (f"; did you mean `{other.near}`?" if other.near else ""),
             other.place,
         )
+
+
+def _as_chosen(config: Config, route: Route, report: Report) -> Report:
+    """A report with what the choice of the entry point rests on."""
+    keys = keys_of(config)
+    ground = None if keys is None else keys.chosen(config, route)
+    if ground is None:
+        return report
+    notes = report.notes if ground.grade == "assumed" else (*report.notes, ground.note)  # an assumption is noted anyway
+    return report._replace(grounds=(*report.grounds, ground), notes=notes)
 
 
 def _launched_hint(config: Config, one: Given) -> str:

@@ -11,6 +11,7 @@ from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import Found
 from cfglint_train.frameworks.hf_trainer.options import options, parser
+from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY, FOREIGN, OWN, TRAINERS
 from cfglint_train.frameworks.trl.settings import COMMANDS, mostly_known
 
@@ -35,13 +36,14 @@ def commands(document: Document) -> list[Found]:
     for one in document.invocations:
         keys = {(entry.name or "").removeprefix("--").replace("-", "_") for entry in one.entries}
         why = _unread(one)
-        if why and keys & {"model_name_or_path", "config"}:
+        names = {"model_name_or_path", "config"} if not why or one.words[0].known else {"model_name_or_path"}
+        if why and keys & names:
             found.append(Found((one.number,), 60, why, "unread", one.span))
         if not _starts(one):
             continue
         if "model_name_or_path" not in keys or "config" in keys or not keys & OWN or keys & FOREIGN:
             continue
-        if not mostly_known(keys):
+        if one.program != "trl" and not mostly_known(keys):
             continue
         role, at = None, None
         why = f"it starts {one.program} with TRL's settings as options"
@@ -49,6 +51,16 @@ def commands(document: Document) -> list[Found]:
             role, why, at = "unread", f"some options of TRL depend on {one.open}", one.span
         found.append(Found((one.number,), 60, why, role, at))
     return found
+
+
+def assumed_command(config: Config) -> str:
+    """Why it is assumed which command of `trl` starts a configuration; empty where it is stated."""
+    own = ((config.document, int(config.root[0])),) if isinstance(config.document, ShellDocument) else ()
+    for script, number in own or config.starts:
+        one = script.invocations[number] if isinstance(script, ShellDocument) else None
+        if one is not None and one.program == "trl" and one.words and one.words[0].assumed:
+            return one.words[0].assumed
+    return ""
 
 
 def _starts(one: Invocation) -> bool:
@@ -65,6 +77,8 @@ def _command(one: Invocation) -> str:
 
 def _unread(one: Invocation) -> str:
     """Why a command of `trl` is not read; empty where it is, and where it trains nothing."""
+    if one.program == "trl" and one.words and not one.words[0].known:
+        return f"which command of `trl` `{one.words[0].text}` is cannot be determined"
     command = _command(one)
     if command in ("", *COMMANDS, *_NO_TRAINING) or not command[0].isalpha():
         return ""

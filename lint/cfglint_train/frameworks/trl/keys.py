@@ -15,6 +15,7 @@ from cfglint_train.frameworks.keys_in_use import Told, Use
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY
 from cfglint_train.frameworks.trl.settings import COMMAND, COMMANDS, by_keys, context_of, trainer_of, ways
+from cfglint_train.plan.certainty import Certainty, Ground
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
@@ -131,6 +132,17 @@ class TrlKeys(ArgumentKeys):
     def context(self, config: Config) -> Context:
         """The trainer that is started, or that the keys show."""
         return context_of(config)
+
+    def chosen(self, config: Config, route: Route) -> Ground | None:
+        """The command of `trl`, where it is the default of a variable."""
+        from cfglint_train.frameworks.trl.commands import assumed_command
+
+        note = config.once(assumed_command)
+        if not note:
+            return None
+        other = self.vocabulary_of(config).fact(route, config.release, _EVERY)
+        grade: Certainty = "followed" if other is None else "assumed"
+        return Ground("command:trl", context_of(config).entry or ANY, grade, note)
 
     def outdated(self, config: Config) -> Outdated | None:
         """A command that the stated release of TRL does not have yet."""
