@@ -25,7 +25,7 @@ def cut_off(script: ShellScript, invocation: Invocation) -> Iterator[Invocation]
     for one in script.invocations[invocation.number + 1 :]:
         if one.command == invocation.command:
             continue
-        if one.program.startswith("--"):
+        if one.program.startswith("--") and not one.head[0].optional:  # else it is there instead of what ends before it
             end = _line_end(script, one)
             yield one
         elif one.span.start >= end:
