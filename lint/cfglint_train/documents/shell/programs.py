@@ -45,7 +45,7 @@ _TRANSPARENT: Final = Launcher(valued=frozenset())
 LAUNCHERS: Final[Mapping[str, Launcher]] = {
     "torchrun": Launcher(
         _set("--standalone -m --module --no-python --no_python --run-path --run_path --virtual-local-rank "
-             "--virtual_local_rank -h --help"),
+             "--virtual_local_rank --use-env --use_env -h --help"),
         starts="script",
     ),
     "deepspeed": Launcher(

@@ -61,13 +61,16 @@ def unparsed(config: Config) -> Iterator[Unparsed]:
     fields = parsed_by(config)
     if fields is None:
         return
+    name = os.path.basename(config.document.path)
     for script, number in config.starts:
         given = script.invocations[number] if isinstance(script, ShellDocument) else None
-        for entry in () if given is None else given.entries:
+        if given is None or name not in (os.path.basename(given.program), f"{given.program.rpartition('.')[2]}.py"):
+            continue  # a launcher that is not known, with options of its own
+        for entry in given.entries:
             option = entry.name or ""
             if _OPTION.fullmatch(option) and not _takes(fields, option[2:].replace("-", "_")):
                 near = _near(fields, option[2:].replace("-", "_"))
-                yield Unparsed(option, os.path.basename(config.document.path), Place(script, entry.key.span), near)
+                yield Unparsed(option, name, Place(script, entry.key.span), near)
 
 
 def parsed_by(config: Config) -> Fields | None:
