@@ -14,7 +14,7 @@ from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory import transients
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.layers.layer import layer_cost
-from cfglint_train.memory.logits import head
+from cfglint_train.memory.logits import evaluation_bytes, head, loss_of
 from cfglint_train.memory.read import read
 from cfglint_train.models.find import architecture_of
 from cfglint_train.plan.fields import Plan, Role
@@ -185,6 +185,27 @@ def test_chunked_losses_as_a_cpu_runs_them(row: dict[str, Any]) -> None:
     found = head(setup)
     error = (found.forward + found.fixed_forward) / row["bytes"] - 1
     assert -0.04 <= error <= 0.5
+
+
+CHUNKED = [json.loads(line) for line in (Path(__file__).parent / "chunked_losses.jsonl").read_text().splitlines()]
+_FORMATS = {
+    "bf16": {"precision__autocast": False},
+    "fp32": {"precision__autocast": False, "precision__params": "fp32", "precision__compute": "fp32"},
+    "trainer": {"precision__autocast": True},
+}
+
+
+@pytest.mark.parametrize("row", CHUNKED, ids=lambda row: f"{row['case']}-{row['sequences']}")
+def test_the_upcast_in_chunks_as_a_cpu_runs_it(row: dict[str, Any]) -> None:
+    job = plan(
+        batch__micro=row["sequences"], batch__eval_micro=row["sequences"], activations__fused_loss="chunked",
+        **_FORMATS[row["case"]],
+    )  # fmt: skip
+    setup, _ = read(job, LLAMA_8B)
+    assert setup is not None
+    found = loss_of(setup)
+    assert (found.forward, found.saved, found.backward) == (row["forward"], row["kept"], row["backward"])
+    assert evaluation_bytes(setup) == row["evaluation"]
 
 
 def test_an_evaluation_goes_from_chunk_to_chunk_too() -> None:

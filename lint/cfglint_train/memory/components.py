@@ -179,7 +179,7 @@ LOGITS: Final = Component(
     "{scored} tokens x vocabulary {vocab} x {loss_forward} B + {tokens} tokens x width {hidden} x {normed} B;"
     " {loss_words}",
     "{scored} tokens x vocabulary {vocab} x {passing_logits} B; {loss_words}",
-    "{evaluation_tokens} tokens x vocabulary {vocab} x {evaluation_loss} B; loss not fused",
+    "{evaluation_tokens} tokens x vocabulary {vocab} x {evaluation_loss} B; {evaluation_words}",
     "{tokens} tokens x vocabulary {vocab} x 2 B; outputs that the caller keeps",
     "{evaluation_tokens} tokens x width {hidden} x 2 B"
     " + {evaluation_chunk} tokens of a chunk x vocabulary {vocab} x 2 B; {loss_words}",

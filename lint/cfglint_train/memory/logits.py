@@ -59,9 +59,6 @@ COMPILED_AUTOCAST: Final = Loss(6, 2, 8)
 # (`tests/memory/compiled_heads.jsonl`; OLMo-core 2.0.0 nn/lm_head.py). OLMo-core 1.8.0 train/trainer.py gives it a copy
 # without the last logits, and keeps both. Numbers, not bytes, per token and word.
 COMPILED_HEADS: Final[dict[str, Loss]] = {"compiled": Loss(1, 1, 2), "compiled_shifted": Loss(2, 2, 4)}
-# Only the fp32 upcast is chunked (8 chunks): 16-bit logits, the log-softmax of all chunks, two gradients of one chunk,
-# and the 16-bit gradient.
-CHUNKED: Final = Loss(7, 6, 9)
 NOTHING: Final = Loss(0, 0, 0)
 OTHER_LOSSES: Final[dict[str, Loss]] = {}
 """Losses of other code, by the name that a plan gives them (`evidence/foreign.py`)."""
@@ -187,7 +184,7 @@ def head_cost(architecture: Architecture, mode: Mode, trained: bool) -> Cost:
 def loss_of(setup: Setup) -> Loss:
     """The loss's own tensors, per token and word."""
     if setup.loss == "chunked":
-        return CHUNKED
+        return _chunked(setup)
     if setup.loss == "triton":
         return TRITON
     if setup.loss in COMPILED_HEADS:
@@ -201,6 +198,28 @@ def loss_of(setup: Setup) -> Loss:
     if setup.policy:
         return POLICY
     return _whole(setup)
+
+
+def _chunked(setup: Setup) -> Loss:
+    """The compiled loss of 8 chunks of axolotl (0.16.1 monkeypatch/loss/chunked.py; `tests/memory/chunked_losses.jsonl`): it
+    makes nothing in fp32, but copies the chunks of several sequences, of which each has a piece. Logits that leave
+    autocast become fp32 beside that. Backward, the gradients of the chunks are put together.
+    """
+    each = _logit_bytes(setup)
+    copies = each if setup.sequences > 1 else 0.0
+    return Loss(each + copies + _returned(setup), each, 2 * each)
+
+
+def _logit_bytes(setup: Setup) -> float:
+    """Bytes of an element of the logits as the model makes them."""
+    return 4.0 if setup.mode.weight == 4 and not setup.mode.autocast else 2.0
+
+
+def _returned(setup: Setup) -> float:
+    """Bytes of an element of the fp32 logits that the Trainer's autocast has the model return (accelerate 1.15,
+    utils/operations.py); DeepSpeed's engine has no autocast of accelerate's.
+    """
+    return 4.0 if setup.mode.autocast and setup.strategy != "zero" else 0.0
 
 
 def _whole(setup: Setup) -> Loss:
@@ -247,6 +266,8 @@ def _waiting(setup: Setup) -> float:
     return float(zeros + (logits if sums_in_product(setup) else 0))
 
 
+OF_EVALUATION: Final = frozenset(("chunked", *COMPILED_HEADS))
+"""Losses that an evaluation has, too, and that make whole logits."""
 _WITHOUT_LOGITS: Final = frozenset(("cce", "tiles", *_RECOMPUTED_LOSSES, *CHUNKED_LOSSES))
 """Losses that make no whole logits in evaluation."""
 
@@ -261,9 +282,19 @@ def evaluation_bytes(setup: Setup) -> float:
     """
     if setup.loss in _WITHOUT_LOGITS or _is_fused(setup):
         return 0.0
-    own = loss_of(setup) if setup.loss in COMPILED_HEADS else _whole(setup)
-    usual, passing = own.forward, setup.passing_logits
+    usual, passing = _evaluated(setup), setup.passing_logits
     return passing if passing > usual else usual
+
+
+def _evaluated(setup: Setup) -> float:
+    """Bytes per token and word of whole logits and their loss, without gradients."""
+    if setup.loss in COMPILED_HEADS:
+        return loss_of(setup).forward
+    if setup.loss != "chunked":
+        return _whole(setup).forward
+    each = _logit_bytes(setup)  # copies of chunks are gone when the model returns
+    copies = each if (setup.evaluation_tokens or 0) > setup.length else 0.0
+    return each + max(copies, _returned(setup))
 
 
 def _is_fused(setup: Setup) -> bool:

@@ -16,6 +16,7 @@ from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.logits import (
     CHUNKED_LOSSES,
     NOTHING,
+    OF_EVALUATION,
     Chunked,
     Head,
     at_once,
@@ -283,6 +284,7 @@ _COMPUTED: Final[dict[str, Callable[[Quantities], Any]]] = {
         of.setup.evaluation_tokens or 1, of.setup.architecture.hidden, of.setup.architecture.vocab
     ),
     "evaluation_loss": lambda of: evaluation_bytes(of.setup),
+    "evaluation_words": lambda of: _loss_words(of) if of.setup.loss in OF_EVALUATION else _LOSSES["none"],
     "chunked": lambda of: chunk_tokens(of.setup, _chunked(of)),
     "chunked_each": lambda of: at_once(of.setup, _chunked(of))[0],
     "chunked_matrices": lambda of: at_once(of.setup, _chunked(of))[1],
