@@ -71,6 +71,21 @@ def test_the_disk_counts_too() -> None:
     assert [one.verdict for one in run.solution.elsewhere] == ["fits"]
 
 
+def test_what_relieves_a_gpu_that_has_room_is_no_rung() -> None:
+    _, result = fitted(disk="100GB")
+    rungs = result.ladders[0].rungs
+    assert {rung.place for rung in rungs} == {"disk"}
+    assert "activations.fused_loss" not in {field for rung in rungs for field in rung.move.changes}
+
+
+def test_the_files_of_a_change_are_named_where_one_is_a_companion() -> None:
+    _, result = fitted(OFFLOADED, host_memory="64GiB")
+    assert "  in z3.json" in report.text(result.ladders)
+    assert report.document(result.ladders)["runs"][0]["solution"]["files"] == ["z3.json"]
+    _, alone = fitted(disk="100GB")
+    assert not [line for line in report.text(alone.ladders) if line.startswith("  in ")]
+
+
 def test_what_fills_the_host_goes_back_where_the_gpu_has_room() -> None:
     run, _ = fitted(OFFLOADED, host_memory="64GiB")
     assert run.solution is not None

@@ -573,6 +573,9 @@ def test_trainers_overrule_flags():
     )
     assert plan(ppo("--vllm.enable_sleep --vllm.num_engines 8")).rollout.sleep is False
     assert plan(ppo("--vllm.enable_sleep --vllm.num_engines 8 --train.colocate_all")).rollout.sleep is True
+    slept = "--colocate_all_models --vllm_enable_sleep --vllm_num_engines 8"
+    for release, awake in (("0.7.1", False), ("0.9.1", False), ("0.9.2", True)):
+        assert plan(ppo(slept, openrlhf=release)).rollout.awake_at_save is awake, release
     assert plan(ppo("--ds.enable_sleep --ds.adam_offload")).rollout.train_sleep is False
     old = ppo("--colocate_all_models --vllm_num_engines 8", openrlhf="0.5.8")
     assert plan(old).rollout.utilization == 0.4

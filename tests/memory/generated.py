@@ -207,6 +207,7 @@ CHOICES: dict[Field, tuple[Any, ...]] = {
     "rollout.mode": ("colocate",),
     "rollout.utilization": (0.4, None),
     "rollout.sleep": (None, True),
+    "rollout.awake_at_save": (None, True),
     "rollout.tensor": (None, 2),
     "rollout.train_sleep": (None, True),
 }

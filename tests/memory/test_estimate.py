@@ -301,6 +301,7 @@ def test_fields_say_what_the_numbers_rest_on() -> None:
     assert not {"launch.nodes", "launch.gpus_per_node", "parallel.zero_stage"} & alone.fields
     assert {"batch.micro", "sequence.length", "activations.checkpointing"} <= alone.fields
     assert "checkpoint.strategy" in alone.fields
+    assert {"batch.steps", "batch.epochs", "checkpoint.per_epoch", "checkpoint.load_best_at_end"} <= alone.fields
     backward = gpu(alone, "backward")
     assert not [field for field in backward.more if field.startswith("checkpoint.")]
     sharded = estimate(zero(3, 8), LLAMA_8B)

@@ -131,6 +131,17 @@ def test_shards_are_counted_where_some_are_written(changes: dict[Any, Any], shar
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4, "checkpoint.keep": "all"}, 6),
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4, "checkpoint.keep": 0}, 5),
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": "all", "checkpoint.keep": "all"}, 2),
+        # Of a run of known length all of a kind are counted: 5 whole ones beside one with shards and the one being written.
+        (
+            {
+                "batch.steps": 10_000,
+                "checkpoint.strategy": "steps",
+                "checkpoint.interval": 1000,
+                "checkpoint.interval_unsharded": 2000,
+                "checkpoint.keep_unsharded": "all",
+            },
+            7,
+        ),
         ({**_WHOLE, "checkpoint.at_start": False, "checkpoint.keep_unsharded": 3}, 4),
         ({**_WHOLE, "checkpoint.at_start": False, "checkpoint.keep": "all", "checkpoint.keep_unsharded": 0}, 1),
         ({"parallel.strategy": "ddp", "checkpoint.keep": 5, "checkpoint.keep_unsharded": 3}, 4),

@@ -86,6 +86,19 @@ def test_generation_begins_with_what_training_left() -> None:
     assert part(asleep, "gradients", "gradient buckets", "master weights", "optimizer state") == 0
 
 
+def test_an_engine_that_sleeps_is_awake_at_a_checkpoint_only_where_the_framework_left_it_so() -> None:
+    job = zero(
+        3, 8, rollout__engine="vllm", rollout__mode="colocate", rollout__sleep=True, rollout__tensor=2,
+        checkpoint__gather=True,
+    )  # fmt: skip
+    asleep, awake = (
+        part(gpu(estimate(job.with_({"rollout.awake_at_save": one}), LLAMA_8B), "save"), "rollout engine")
+        for one in (False, True)
+    )
+    assert asleep == part(gpu(estimate(job, LLAMA_8B), "optimizer step"), "rollout engine") > 0
+    assert awake - asleep == 2 * LLAMA_8B.parameters // 2
+
+
 @pytest.mark.parametrize(("stage", "offloaded"), [(2, False), (3, True)])
 def test_a_reference_model_waits_on_the_host_under_zero_3(stage: int, offloaded: bool) -> None:
     """Of a second model, and of one among several; below stage 3 DeepSpeed puts it on every GPU."""

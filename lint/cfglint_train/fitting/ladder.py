@@ -135,6 +135,8 @@ def check_keep(run: Run, keep: Collection[str]) -> None:
 def _rungs(run: Run, before: Judgement, keep: Collection[str], solution: Solution | None) -> tuple[Rung, ...]:
     """One rung per setting: the move that is chosen, else the first with which the run fits, else the strongest."""
     problem = Problem(run, None, keep)
+    lacking = places.lacking(run)
+    short = (before, *lacking) if places.lacks(before) or not lacking else lacking
     picked = {move.name: move for move in (solution.moves if solution is not None else ())}
     found = []
     for dimension in problem.dimensions:
@@ -145,7 +147,7 @@ def _rungs(run: Run, before: Judgement, keep: Collection[str], solution: Solutio
         chosen = picked.get(move.name) == move
         if not chosen and not (places.holds_elsewhere(changed, run) and problem.writable((move,))):
             continue
-        relieved = _relieved(changed, (before, *places.lacking(run)))
+        relieved = _relieved(changed, short)
         if relieved is None and chosen and (gpu := judge(changed, "gpu", None)) is not None:
             relieved = (before, gpu)
         if relieved is not None:

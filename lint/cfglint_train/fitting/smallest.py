@@ -7,6 +7,7 @@ from itertools import combinations
 from math import inf
 
 from cfglint_train.documents.document import CannotEdit
+from cfglint_train.findings.draft import edited
 from cfglint_train.findings.finding import Applicability, Fix
 from cfglint_train.findings.verdicts import ROLLOUT, STEP, Judgement, judge
 from cfglint_train.fitting import places, words
@@ -140,6 +141,14 @@ class Solution(Frozen):
     def changes(self) -> dict[Field, Any]:
         """New values of plan fields."""
         return together(self.moves)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the files that it changes, companions among them; none where it cannot be written."""
+        try:
+            return tuple(dict.fromkeys(document.path for document, _, _ in edited(self.run, self.fix)))
+        except CannotEdit:
+            return ()
 
     @property
     def slowdown(self) -> float:

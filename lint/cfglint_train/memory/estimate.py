@@ -312,7 +312,7 @@ def _save(frame: Frame) -> Phase | None:
         return None
     parts = {
         BUCKETS: frame.job.base[BUCKETS],
-        ENGINE: _resident(frame, woken=True),
+        ENGINE: _resident(frame, woken=bool(plan.rollout.awake_at_save)),
     }
     for component, size in found.gpu.items():
         parts[component] = parts.get(component, 0.0) + size

@@ -17,7 +17,7 @@ from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import ENGINE, GRADIENTS, LOGITS, PAGED, RESERVE, UPDATE
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import runs_traced_code
-from cfglint_train.memory.phase_fields import NO_FIELDS, SAVE_FIELDS
+from cfglint_train.memory.phase_fields import DISK_FIELDS, NO_FIELDS
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.fields import Plan
 
@@ -239,7 +239,7 @@ class Frame:
         """A budget of the job's checkpoints: arithmetic."""
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
         total = sum([size for _, size in sizes])
-        return Budget("disk", sizes, total, total, SAVE_FIELDS, basis=self.basis)
+        return Budget("disk", sizes, total, total, DISK_FIELDS, basis=self.basis)
 
 
 _PARTLY: Final = frozenset(("selective", "fine_grained", "budget", "every_n"))

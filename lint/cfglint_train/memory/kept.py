@@ -78,13 +78,22 @@ def allowed(plan: Plan, kinds: tuple[Field, ...]) -> int:
     return max(1, sum(kept) + passing + written + len(stated) - len(kept))
 
 
+def _saves_of(plan: Plan, kind: Field) -> int:
+    """Checkpoints of a kind that a run of known length writes at its intervals."""
+    saved, steps = plan.checkpoint, most_steps(plan)
+    interval = saved.interval if kind == "checkpoint.keep" else saved.interval_unsharded
+    return steps // interval if steps and interval else 1
+
+
 def copies_of(plan: Plan, kinds: tuple[Field, ...] | None = None) -> int:
     """Checkpoints of all kinds (or of some) on disk at once: no more than the run writes, where its length is known,
-    and all of those where all are kept.
+    and all of those, or of a kind, where all are kept.
     """
     kinds = limits(plan) if kinds is None else kinds
     most = most_saves(plan)
     if most is None:
         return allowed(plan, kinds)
-    everything = all(plan.get(field) == "all" for field in kinds)
-    return max(1, most if everything else min(most, allowed(plan, kinds)))
+    whole = [kind for kind in kinds if plan.get(kind) == "all"]
+    if len(whole) == len(kinds):
+        return max(1, most)
+    return max(1, min(most, allowed(plan, kinds) + sum(_saves_of(plan, kind) - 1 for kind in whole)))

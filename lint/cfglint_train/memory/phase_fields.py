@@ -26,8 +26,22 @@ SAVE_FIELDS: Final[frozenset[Field]] = frozenset(
         "checkpoint.rotates_first",
         "checkpoint.state_dict",
         "checkpoint.strategy",
+        "rollout.awake_at_save",
     )
 )
+DISK_FIELDS: Final[frozenset[Field]] = SAVE_FIELDS | frozenset(
+    (
+        "batch.epochs",
+        "batch.global_",
+        "batch.samples",
+        "batch.steps",
+        "batch.tokens",
+        "checkpoint.load_best_at_end",
+        "checkpoint.per_epoch",
+        "rollout.batch",
+    )
+)
+"""How many checkpoints are on disk follows from the length of the run, too."""
 SAVE_HOST_FIELDS: Final = HOST_FIELDS | SAVE_FIELDS
 RESUME_FIELDS: Final[frozenset[Field]] = frozenset(
     (

@@ -34,8 +34,7 @@ def whole(setup: Setup, plan: Plan) -> float:
 def residue(setup: Setup, plan: Plan, woken: bool = False) -> float:
     """Bytes that a sleeping engine leaves. `woken`: its weights are back, because training has sent it new ones.
 
-    Level 1 of vLLM's sleep moves the weights to the host. OpenRLHF puts the engine to sleep before anything trains, and
-    wakes the weights for the broadcast behind it (0.11.2, trainer/ppo_trainer.py; 0.9.0 sends it back to sleep then).
+    Level 1 of vLLM's sleep moves the weights to the host, level 2 drops them.
     """
     weights = setup.whole.parameters * 2.0 / (plan.rollout.tensor or 1) if woken else 0.0
     return weights + table().coefficients["sleep-residue"].expected

@@ -437,6 +437,8 @@ class Rollout(Frozen):
     engines: int | None = None
     tensor: int | None = None
     sleep: bool | None = None
+    awake_at_save: bool | None = None
+    """The weights of an engine that sleeps are back on the GPU while a checkpoint is written; None: they are not."""
     train_sleep: bool | None = None
     """Training states leave the GPU during generation."""
     gathers: bool | None = None

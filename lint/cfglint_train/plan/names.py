@@ -199,6 +199,7 @@ Field = Literal[
     "rollout.engines",
     "rollout.tensor",
     "rollout.sleep",
+    "rollout.awake_at_save",
     "rollout.train_sleep",
     "rollout.gathers",
     "rollout.batch",

@@ -108,6 +108,8 @@ def _solution(solution: Solution, assumed: bool) -> Iterator[str]:
     yield f"  smallest change that fits ({safe}):"
     for setting in solution.settings:
         yield f"    {setting}"
+    if set(solution.files) - {solution.run.main.document.path}:
+        yield f"  in {', '.join(solution.files)}"
     outcomes = (solution.after.verdict, *(after.verdict for _, after in solution.elsewhere))
     reached = (f"{drop}, {outcome}" for drop, outcome in zip(solution.drops, outcomes))
     yield f"  {', '.join(reached)}, {words.percent(solution.slowdown)}"
@@ -176,6 +178,7 @@ def _solution_record(solution: Solution) -> dict[str, Any]:
     return {
         "applicability": solution.applicability,
         "settings": [plain(setting) for setting in solution.settings],
+        "files": [plain(path) for path in solution.files],
         "expected": solution.after.budget.expected,
         "low": solution.after.budget.low,
         "high": solution.after.budget.high,

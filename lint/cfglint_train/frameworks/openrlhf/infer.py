@@ -145,6 +145,11 @@ def _infer_rollout(job: Job) -> None:
         _effective(job, "method.reference_offload", False, "DeepSpeed offloads parameters under ZeRO-3 only")
     if reading.get("rollout.train_sleep") and reading.get("parallel.offload_optimizer") == "cpu":
         _effective(job, "rollout.train_sleep", False, "there is nothing left to move with adam_offload")
+    # trainer/ppo_trainer.py: 0.7.1 to 0.9.1 put the engines to sleep behind the broadcast, 0.9.2 to 0.11.2 leave the
+    # weights that they woke for it where they are until the next rollout; checkpoints are written between the two.
+    if reading.get("rollout.sleep"):
+        awake = not before(config, "0.9.2")
+        reading.infer("rollout.awake_at_save", awake, "the weights stay awake behind the broadcast")
     old = not before(config, "0.5.8") and before(config, "0.6.1")
     if old and together and (reading.get("rollout.utilization") or 0) >= 0.9:
         _effective(job, "rollout.utilization", 0.4, "releases 0.5.8 and 0.6.0 lower it where models share the GPUs")
