@@ -274,6 +274,8 @@ class Solution:
     slowdown: float
     elsewhere: tuple[Room, ...] = ()
     """The host and the disk afterwards, where they lack room before."""
+    files: tuple[str, ...] = ()
+    """The paths of the files that it changes, companions among them; none where it cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +419,8 @@ def _run_fit(one: dict[str, Any]) -> RunFit:
 
 def _solution(one: dict[str, Any]) -> Solution:
     rooms = tuple(Room(**room) for room in one["elsewhere"])
-    return Solution(**{**one, "settings": tuple(one["settings"]), "elsewhere": rooms})
+    files, settings = tuple(one["files"]), tuple(one["settings"])
+    return Solution(**{**one, "settings": settings, "files": files, "elsewhere": rooms})
 
 
 def _phase(one: dict[str, Any]) -> Phase:

@@ -131,7 +131,7 @@ def test_shards_are_counted_where_some_are_written(changes: dict[Any, Any], shar
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4, "checkpoint.keep": "all"}, 6),
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4, "checkpoint.keep": 0}, 5),
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": "all", "checkpoint.keep": "all"}, 2),
-        # Of a run of known length all of a kind are counted: 5 whole ones beside one with shards and the one being written.
+        # Of a run of known length all of a kind count: 5 whole ones, one with shards and the one being written.
         (
             {
                 "batch.steps": 10_000,

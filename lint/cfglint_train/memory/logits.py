@@ -201,10 +201,11 @@ def loss_of(setup: Setup) -> Loss:
 
 
 def _chunked(setup: Setup) -> Loss:
-    """The compiled loss of 8 chunks of axolotl (0.16.1 monkeypatch/loss/chunked.py, `tests/memory/chunked_losses.jsonl`).
+    """The compiled loss of 8 chunks of axolotl (0.16.1 monkeypatch/loss/chunked.py).
 
-    It makes nothing in fp32, but copies the chunks of several sequences, of which each has a piece. Logits that leave
-    autocast become fp32 beside that. Backward, the gradients of the chunks are put together.
+    As a CPU runs it (`tests/memory/chunked_losses.jsonl`), it makes nothing in fp32, but copies the chunks of several
+    sequences, of which each has a piece. Logits that leave autocast become fp32 beside that. Backward, the gradients of
+    the chunks are put together.
     """
     each = _logit_bytes(setup)
     copies = each if setup.sequences > 1 else 0.0
