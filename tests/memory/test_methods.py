@@ -125,6 +125,21 @@ def test_a_part_of_the_layers_leaves_a_part_of_the_gradients() -> None:
     assert backward[1] < 0.35 * backward[0]
 
 
+@pytest.mark.parametrize("frozen", ["bf16", "fp32"])
+def test_autocast_keeps_copies_of_trained_weights_alone(frozen: str) -> None:
+    """torch, autocast_mode.cpp, `cached_cast`: of fp32 leaves that require gradients. A frozen fp32 output matrix is
+    cast where it is read, one in 16 bits is not.
+    """
+    fields = plan(
+        method__tuning="freeze", method__trainable_layers=3, precision__params="fp32", precision__frozen=frozen,
+        precision__autocast=True, activations__checkpointing="full",
+    )  # fmt: skip
+    layer = sum(item.elements for item in LLAMA_8B.linear_modules()) // LLAMA_8B.layers
+    head = LLAMA_8B.vocab * LLAMA_8B.hidden if frozen == "fp32" else 0
+    copies = part(gpu(estimate(fields, LLAMA_8B), "forward"), "weight copies")
+    assert copies == 2 * (3 * layer + head)
+
+
 def test_lisa_has_the_states_of_all_layers_and_the_gradients_of_some() -> None:
     whole, some = (plan(method__active_layers=layers, batch__accumulation=4) for layers in (None, 2))
     states = [part(gpu(estimate(fields, LLAMA_8B), "optimizer step"), "optimizer state") for fields in (whole, some)]

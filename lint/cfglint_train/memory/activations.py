@@ -114,7 +114,7 @@ def activations(setup: Setup) -> Activations | None:
     frozen = setup.architecture.layers - setup.trained_layers
     # Per run: bytes that one layer keeps, its weight copies, its peaks, its weight gradients.
     rows: list[tuple[int, int, float, float, float, float, float]] = []
-    kept_total = copies_total = gradients_total = 0.0
+    kept_total = copies_total = cached_total = gradients_total = 0.0
     start = 0
     for cost, count in runs:
         first = start if start > frozen else frozen
@@ -150,6 +150,7 @@ def activations(setup: Setup) -> Activations | None:
         rows.append((first, end, kept, copies, top, gradients, running))
         kept_total += (end - first) * kept
         copies_total += (end - first) * copies
+        cached_total += (end - first) * cost.fixed_saved
         gradients_total += (end - first) * gradients
     moments: list[Moment] = []
     # Micro batches that wait in a pipeline's stage keep what this one keeps.
@@ -191,9 +192,10 @@ def activations(setup: Setup) -> Activations | None:
         before += (end - first) * kept
         copies_before += (end - first) * copies
         gradients_before += (end - first) * gradients
-    # Under autocast the 16-bit copies of all weights stay cached until the forward pass ends, checkpointed or not.
-    # What a layer makes itself goes with it.
-    cached = sum([cost.fixed_saved * count for cost, count in runs]) if checkpointed else copies_total
+    # Under autocast the 16-bit copies of all trained weights stay cached until the forward pass ends, checkpointed or
+    # not (torch, autocast_mode.cpp, `cached_cast`: fp32 leaves that require gradients). What a layer makes itself goes
+    # with it.
+    cached = cached_total * setup.trained_share if checkpointed else copies_total
     return Activations(kept_total, cached, rows[-1][2] if rows else 0.0, tuple(moments), costs)
 
 

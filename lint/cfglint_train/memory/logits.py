@@ -169,16 +169,27 @@ class Head(Frozen):
 
 
 @lru_cache(maxsize=1024)
-def head_cost(architecture: Architecture, mode: Mode, trained: bool) -> Cost:
-    """Final norm and output matrix on a tape. The output's width is the vocabulary."""
+def head_cost(architecture: Architecture, mode: Mode, trained: bool, weight: int) -> Cost:
+    """Final norm and output matrix, whose elements have `weight` bytes, on a tape. The output is as wide as the
+    vocabulary.
+    """
     family = FAMILIES.get(architecture.formula, FAMILIES["llama"])
     layer = Layer(architecture, family, mode)
     source = layer.tape.tensor(architecture.hidden, residual_bytes(family, mode))
     inner = layer.norm(source)
     plain = not (family.quantized_head and mode.quantized)
-    layer.mode = mode._replace(trained=trained, quantized=not plain, keeps_inputs=mode.keeps_inputs and not plain)
+    keeps = mode.keeps_inputs and not plain
+    layer.mode = mode._replace(weight=weight, trained=trained, quantized=not plain, keeps_inputs=keeps)
     out = layer.linear(inner, architecture.vocab, "lm_head")
     return layer.tape.cost(source, out, mode.accumulates)
+
+
+def head_weight(setup: Setup) -> int:
+    """Bytes of an element of the output matrix as the forward pass reads it. Where it is frozen it may have 16 bits
+    beside trained layers in fp32, and autocast copies nothing.
+    """
+    frozen, weight = setup.frozen_weights, setup.mode.weight
+    return 2 if not setup.head_trained and frozen.plain and frozen.plain_bytes == 2 else weight
 
 
 def loss_of(setup: Setup) -> Loss:
@@ -368,14 +379,14 @@ def _further_copies(setup: Setup, loss: Loss) -> float:
     """Bytes of the copies that autocast makes of a frozen fp32 output matrix for each chunk but the first: it keeps a
     cast weight for the next use only where that has a gradient (torch, autocast_mode.cpp, `cached_cast`).
     """
-    if not loss.chunk or not setup.mode.autocast or setup.mode.weight != 4 or setup.head_trained:
+    if not loss.chunk or not setup.mode.autocast or head_weight(setup) != 4 or setup.head_trained:
         return 0.0
     return (-(-setup.length // loss.chunk) - 1) * 2.0 * setup.architecture.vocab * setup.architecture.hidden
 
 
 def _tiled(setup: Setup, cost: Cost) -> Head:
     """The head that makes no logits but those of a tile."""
-    shape, tokens, weight = setup.architecture, setup.tokens * setup.scored, setup.mode.weight
+    shape, tokens, weight = setup.architecture, setup.tokens * setup.scored, head_weight(setup)
     rows, columns = min(tokens, _TILE[0]), min(shape.vocab, _TILE[1])
     cast = weight == 4 and setup.mode.autocast  # a tile of the matrix, too
     tile = (rows + (shape.hidden if cast else 0)) * columns * (2 if weight == 2 or cast else 4)
@@ -421,14 +432,14 @@ def _liger_chunk(setup: Setup, tokens: int) -> tuple[float, float]:
     shape = setup.architecture
     element = 2 if setup.mode.autocast else setup.mode.weight
     words = float(element * min(tokens, chunk_of(tokens, shape.hidden, shape.vocab)) * shape.vocab)
-    cast = 2.0 * shape.vocab * shape.hidden if setup.mode.autocast and setup.mode.weight == 4 else 0.0
+    cast = 2.0 * shape.vocab * shape.hidden if setup.mode.autocast and head_weight(setup) == 4 else 0.0
     return float(tokens * shape.hidden * setup.residual) + words, cast
 
 
 def head(setup: Setup) -> Head:
     """The head of a setup."""
     shape, tokens = setup.architecture, setup.tokens
-    cost, name = head_cost(shape, setup.mode, setup.head_trained), setup.loss
+    cost, name = head_cost(shape, setup.mode, setup.head_trained, head_weight(setup)), setup.loss
     if setup.scores or not setup.ends:
         return Head(cost, NOTHING, 0, 0, 0, 0, 0)
     if name == "tiles":
