@@ -287,8 +287,6 @@ def _infer_ppo(job: Job) -> None:
     reading.infer("rollout.engine", "hf", "PPO generates with the model itself")
     reading.infer("rollout.mode", "colocate", "PPO generates with the model itself")
     reading.infer("rollout.gathers", True, "ppo/trainer.py generates within TRL's unwrap_model_for_generation")
-    tokens = config.get("max_new_tokens", default=1024)
-    reading.infer("rollout.new_tokens", tokens if isinstance(tokens, int) else None, "max_new_tokens")
 
 
 def _infer_loops(job: Job) -> None:

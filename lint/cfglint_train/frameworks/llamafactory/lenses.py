@@ -20,6 +20,7 @@ from cfglint_train.frameworks.key import PLAIN as NESTED
 from cfglint_train.frameworks.key import Custom, Found, Key, find
 from cfglint_train.frameworks.lens import Changes, Config, Triple, refuse_override
 from cfglint_train.frameworks.llamafactory import activations, method
+from cfglint_train.frameworks.llamafactory.length import LENGTH, NEW_TOKENS
 from cfglint_train.frameworks.llamafactory.optimizer import OPTIMIZER
 from cfglint_train.frameworks.llamafactory.settings import MEGATRON, is_megatron, names, on, origin_of, stage_of
 from cfglint_train.frameworks.loaders import PLAIN
@@ -173,7 +174,8 @@ LENSES: Final = (
     key(PLAIN, "gradient_accumulation_steps", *_BATCH),
     _batch("per_device_eval_batch_size", *_EVAL, *_BATCH),
     key(PLAIN, "auto_find_batch_size"),
-    _number("sequence.length", "cutoff_len", Since((("", 1024), ("0.9.1", 2048))), "template", "dataset"),
+    LENGTH,
+    NEW_TOKENS,
     activations.PACKING,
     activations.CHECKPOINTING,
     Key(
