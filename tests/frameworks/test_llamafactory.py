@@ -187,7 +187,7 @@ def test_pins_are_the_releases_that_are_allowed():
         ({"lora_target": ["q_proj"]}, "method.lora_targets", ("q_proj",)),
         ({"lora_target": 3}, "method.lora_targets", None),
         ({"finetuning_type": "oft", "oft_target": "q_proj"}, "method.lora_targets", ("q_proj",)),
-        ({"finetuning_type": "full"}, "method.lora_targets", None),
+        ({"finetuning_type": "full"}, "method.lora_targets", ("all-linear",)),
         ({"additional_target": "lm_head"}, "method.lora_modules_to_save", ("lm_head",)),
         ({"resize_vocab": True}, "method.lora_modules_to_save", ("embed_tokens", "lm_head")),
         ({"finetuning_type": "freeze"}, "method.trainable_layers", 2),

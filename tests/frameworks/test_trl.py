@@ -239,22 +239,23 @@ def test_what_is_written_is_read(fixtures, changes):
 
 
 @pytest.mark.parametrize(
-    ("written", "targets"),
+    ("written", "targets", "pattern"),
     [
-        ("[q_proj, v_proj]", ("q_proj", "v_proj")),
-        ("all-linear", ("all-linear",)),
-        ("[ALL-LINEAR]", ("all-linear",)),
-        ("lm_head", ("lm_head",)),
-        ("'.*_proj'", None),
-        ("['.*_proj']", None),
-        ("[q_proj]", None),
-        ("q_proj,v_proj", None),
+        ("[q_proj, v_proj]", ("q_proj", "v_proj"), None),
+        ("all-linear", ("all-linear",), None),
+        ("[ALL-LINEAR]", ("all-linear",), None),
+        ("lm_head", (), "lm_head"),
+        ("'.*_proj'", (), ".*_proj"),
+        ("['.*_proj']", (), ".*_proj"),
+        ("[q_proj]", (), "q_proj"),
+        ("q_proj,v_proj", (), "q_proj,v_proj"),
     ],
 )
-def test_targets_of_an_adapter_as_peft_gets_them(written, targets):
+def test_targets_of_an_adapter_as_peft_gets_them(written, targets, pattern):
     """A text is a pattern over whole paths; `ModelConfig` takes a list of one apart."""
     config = config_of("trl", SFT + f"use_peft: true\nlora_target_modules: {written}\n", trl="1.16.0")
-    assert laws.read(config).get("method.lora_targets") == targets
+    reading = laws.read(config)
+    assert (reading.get("method.lora_targets"), reading.get("method.lora_target_pattern")) == (targets, pattern)
 
 
 @pytest.mark.parametrize("given", ["--config r.yaml", "--model_name_or_path Qwen/Qwen2.5-7B --dataset_name x/y"])

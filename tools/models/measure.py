@@ -99,11 +99,7 @@ def measure(model: Any) -> Counts:
     An encoder, with or without a decoder, is one part: all of it but the embedding and the head is `decoder`.
     """
     parameters = dict(model.named_parameters())
-    encodes = model.config.is_encoder_decoder or type(model).__name__.endswith(MASKED)
-    backbone = model.base_model if type(model).__name__.endswith(MASKED) else model.get_decoder()
-    decoder = "" if encodes else _prefix(model, backbone)
-    head = _prefix(model, model.get_output_embeddings() or getattr(model, SCORE, None))
-    embedding = _prefix(model, model.get_input_embeddings())
+    backbone, (decoder, head, embedding) = _backbone(model), _prefixes(model)
     tied = model.get_output_embeddings() is not None and (
         model.get_output_embeddings().weight is model.get_input_embeddings().weight
     )
@@ -126,6 +122,26 @@ def measure(model: Any) -> Counts:
         projector_parameters=by_part["projector"],
         linears=tuple(sorted(_linears(model, decoder, head, embedding))),
     )
+
+
+def matrices(model: Any) -> Iterator[tuple[str, Part]]:
+    """The paths of a built model's modules with a matrix, and the parts that they belong to."""
+    prefixes = _prefixes(model)
+    for path, module in model.named_modules():
+        if isinstance(module, (torch.nn.Linear, torch.nn.Embedding)) or type(module).__name__ == "Conv1D":
+            yield path, part_of(path, *prefixes)
+
+
+def _backbone(model: Any) -> Any:
+    return model.base_model if type(model).__name__.endswith(MASKED) else model.get_decoder()
+
+
+def _prefixes(model: Any) -> tuple[str, str, str]:
+    """The paths of the decoder (empty where it is the whole model), of the head and of the embedding."""
+    encodes = model.config.is_encoder_decoder or type(model).__name__.endswith(MASKED)
+    decoder = "" if encodes else _prefix(model, _backbone(model))
+    head = _prefix(model, model.get_output_embeddings() or getattr(model, SCORE, None))
+    return decoder, head, _prefix(model, model.get_input_embeddings())
 
 
 def part_of(name: str, decoder: str, head: str, embedding: str) -> Part:

@@ -78,9 +78,8 @@ def read_with_job(
     return None if blind else found, reader
 
 
-OF_ONE_PHASE: Final = frozenset(("batch.eval_micro", "sequence.eval_length", "method.lora_targets"))
-"""Fields without which the other phases can be determined, or that the usual value bounds: an adapter on all linear
-layers is the largest."""
+OF_ONE_PHASE: Final = frozenset(("batch.eval_micro", "sequence.eval_length"))
+"""Fields without which the other phases can be determined."""
 
 
 def _read(reader: Reader, architecture: Architecture, ends: bool) -> tuple[Setup, Job] | None:
@@ -129,6 +128,8 @@ def job_of(plan: Plan, architecture: Architecture, ends: bool, accumulation: int
     if formats is None:
         return None, ranks, reader
     trained = trained_of(reader, part.architecture, tuning, ranks)
+    if trained is None:
+        return None, ranks, reader
     choice = chosen(reader, ranks, formats.master or formats.held)
     if choice is not None and choice.one_layer:
         trained = one_layer(trained, part.architecture)

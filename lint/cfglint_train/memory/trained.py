@@ -5,14 +5,10 @@ from __future__ import annotations
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import adapters
-from cfglint_train.memory.layers.families import ALL_LINEAR
 from cfglint_train.memory.ranks import Ranks
 from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.targets import adapted_by, targeted
 from cfglint_train.models.architecture import Architecture, Linear
-from cfglint_train.plan.fields import ALL
-
-# What PEFT targets by default, in the order in which families have it.
-_DEFAULT_TARGETS: Final = (("q_proj", "v_proj"), ("query_key_value",), ("qkv_proj",), ("c_attn",))
 
 # PEFT 0.19 (utils/transformers_weight_conversion.py): of these families the names that experts' matrices had before
 # transformers 5 fused them stand for the fused parameters, and for no module of that name any more.
@@ -43,15 +39,18 @@ class Trained(Frozen):
     """Of the trained elements those of routed experts that other ranks have."""
 
 
-def trained_of(reader: Reader, architecture: Architecture, tuning: str, ranks: Ranks) -> Trained:
+def trained_of(reader: Reader, architecture: Architecture, tuning: str, ranks: Ranks) -> Trained | None:
     """The trained and the frozen elements of what a rank computes with; under FSDP it holds a share of everything,
-    whatever experts are its own.
+    whatever experts are its own. None where no element is known to be trained; the reader has the field as missing.
     """
     total, layers, get = architecture.parameters, architecture.layers, reader.get
     if tuning in adapters.KINDS:
         return _adapted(reader, architecture, tuning)
     if tuning not in ("full", "freeze"):
-        beside, whole, leaves, experts, routed = _lora(reader, architecture)
+        found = _lora(reader, architecture)
+        if found is None:
+            return None
+        beside, whole, leaves, experts, routed = found
         away = routed - routed // ranks.expert
         beside, away = (beside, away) if ranks.fsdp else (beside - away, 0)
         held = architecture.expert_parameters // (1 if ranks.fsdp else ranks.expert)
@@ -62,11 +61,11 @@ def trained_of(reader: Reader, architecture: Architecture, tuning: str, ranks: R
     if patterns:
         from cfglint_train.memory import unfrozen
 
-        found = unfrozen.trained(architecture, patterns)
-        if found is None:
+        elements, followed = unfrozen.trained(architecture, patterns) or (0, 0)
+        if not elements:
             reader.missing.append("method.unfrozen")
-            found = 0, 0
-        return Trained(found[0], total - found[0], 0, frozenset(), (0, 0), found[1])
+            return None
+        return Trained(elements, total - elements, 0, frozenset(), (0, 0), followed)
     if tuning == "freeze":
         layers = min(layers, reader.need("method.trainable_layers") or 0)
         elements = layers * architecture.layer_parameters
@@ -82,7 +81,7 @@ def trained_of(reader: Reader, architecture: Architecture, tuning: str, ranks: R
     return Trained(elements, total - elements, 0, frozenset(), (0, 0), layers, away=away)
 
 
-def _adapted(reader: Reader, architecture: Architecture, kind: str) -> Trained:
+def _adapted(reader: Reader, architecture: Architecture, kind: str) -> Trained | None:
     """Methods of PEFT beside LoRA."""
     get = reader.get
     rank = (reader.need("method.lora_rank") or 0) if adapters.needs_rank(kind) else 0
@@ -91,29 +90,37 @@ def _adapted(reader: Reader, architecture: Architecture, kind: str) -> Trained:
     if kind == "oft" and not block and not blocks:
         reader.missing.append("method.block_size")
     size = adapters.Size(rank, block, blocks, tokens)
-    linears = () if kind in ("prompt_tuning", "prefix_tuning", "ln_tuning") else targeted(
-        architecture, get("method.lora_targets") or ()
-    )  # fmt: skip
+    linears = () if kind in ("prompt_tuning", "prefix_tuning", "ln_tuning") else targeted(reader, architecture)
+    if linears is None:
+        return None
     beside = adapters.elements(kind, architecture, linears, size)
     saved = set(get("method.lora_modules_to_save") or ())
     whole = sum(item.elements for item in architecture.linears if item.name in saved)
+    if not beside and not whole:
+        reader.missing.append(adapted_by(reader))
+        return None
     frozen = architecture.parameters + adapters.frozen_elements(kind, linears, size)
     alike = adapters.rank_of(kind, size)
     leaves = frozenset(item.name for item in linears) if alike else frozenset()
     return Trained(beside + whole, frozen, beside, leaves, (0, 0), architecture.layers, alike)
 
 
-def _lora(reader: Reader, architecture: Architecture) -> tuple[int, int, frozenset[str], tuple[int, int], int]:
+def _lora(reader: Reader, architecture: Architecture) -> tuple[int, int, frozenset[str], tuple[int, int], int] | None:
     """Elements of the adapters and of modules trained beside them, the leaf names with an adapter, the ranks of the
     fused experts' adapters, and of the adapters' elements those of routed experts.
 
     A LoRA of rank r adds r (inputs + outputs) to each matrix, DoRA one number per output on top.
     """
-    rank = reader.need("method.lora_rank") or 0
+    rank = reader.count("method.lora_rank")
+    if rank is None:
+        return None
     targets = reader.get("method.lora_targets") or ()
     named = reader.get("method.lora_target_parameters") or ()
     # axolotl hands PEFT an empty list where parameters alone are named: no default replaces it.
-    linears = targeted(architecture, targets) if targets or not named else ()
+    chosen = bool(targets or not named or reader.get("method.lora_target_pattern"))
+    linears = targeted(reader, architecture) if chosen else ()
+    if linears is None:
+        return None
     ranks = _expert_ranks(architecture, linears, targets)
     if ranks:
         converted = {name for names in _EXPERT_NAMES.values() for name in names}
@@ -131,20 +138,10 @@ def _lora(reader: Reader, architecture: Architecture) -> tuple[int, int, frozens
     saved = set(reader.get("method.lora_modules_to_save") or ())
     whole = sum(item.elements for item in architecture.linears if item.name in saved)
     leaves = frozenset(item.name for item in linears)
+    if not adapters and not routed and not whole:  # PEFT stops where nothing gets an adapter
+        reader.missing.append(adapted_by(reader))
+        return None
     return adapters + routed, whole, leaves, (fused["gate_up_proj"], fused["down_proj"]), routed
-
-
-def targeted(architecture: Architecture, targets: tuple[str, ...]) -> tuple[Linear, ...]:
-    """The linear layers that get an adapter: by leaf name, all of the decoder's, or PEFT's default."""
-    if ALL_LINEAR in targets or ALL in targets:
-        return architecture.linear_modules()
-    if targets:
-        return architecture.linear_modules(*targets, parts=("decoder", "head", "embedding"))
-    for names in _DEFAULT_TARGETS:
-        found = architecture.linear_modules(*names)
-        if found:
-            return found
-    return ()
 
 
 def _expert_ranks(architecture: Architecture, linears: tuple[Linear, ...], targets: tuple[str, ...]) -> dict[str, int]:

@@ -7,7 +7,8 @@ from cfglint_train.memory import optimizers
 from cfglint_train.memory.optimizers import Choice
 from cfglint_train.memory.ranks import Ranks
 from cfglint_train.memory.reader import Reader
-from cfglint_train.memory.trained import Trained, targeted
+from cfglint_train.memory.targets import targeted
+from cfglint_train.memory.trained import Trained
 from cfglint_train.models.architecture import Architecture
 
 
@@ -72,7 +73,7 @@ def _states(
     else:
         names = set(reader.get("method.lora_modules_to_save") or ())
         saved = tuple(item for item in architecture.linears if item.name in names)
-        linears = targeted(architecture, reader.get("method.lora_targets") or ())
+        linears = targeted(reader, architecture) or ()
         shapes = optimizers.adapter_matrices(linears, reader.get("method.lora_rank") or 0, saved)
         sharing = 1 if trained.away else reader.get("parallel.expert") or 1
         for item in architecture.linears:

@@ -49,7 +49,10 @@ class Method(Frozen):
     lora_rank: int | None = None
     lora_alpha: float | None = None
     lora_targets: tuple[str, ...] | None = None
-    """Leaf module names (`q_proj`); `("all-linear",)` is every linear layer but the head; empty is PEFT's default."""
+    """Module names (`q_proj`) or ends of paths (`self_attn.q_proj`); `("all-linear",)` is every linear layer but the
+    head; empty is PEFT's default."""
+    lora_target_pattern: str | None = None
+    """A regular expression that whole paths of modules match, in place of names."""
     lora_target_parameters: tuple[str, ...] | None = None
     """Parameters (not modules) with an adapter: the fused experts of a mixture."""
     lora_modules_to_save: tuple[str, ...] | None = None

@@ -10,6 +10,7 @@ Field = Literal[
     "method.lora_rank",
     "method.lora_alpha",
     "method.lora_targets",
+    "method.lora_target_pattern",
     "method.lora_target_parameters",
     "method.lora_modules_to_save",
     "method.lora_dropout",

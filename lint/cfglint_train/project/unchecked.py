@@ -32,10 +32,12 @@ _NAMED: Final = 3
 _FOLLOWS: Final[Mapping[Field, Field]] = {named("precision.params"): named("precision.compute")}
 """A field that no key states -> the one that it is inferred from."""
 STRATEGY: Final = named("parallel.strategy")
+_TARGETS: Final = (named("method.lora_targets"), named("method.lora_target_pattern"))
 THINGS: Final[Mapping[Field, str]] = {
     "model.id": "the model",
     "method.tuning": "what is trained",
     "method.lora_rank": "the rank of the adapters",
+    "method.lora_targets": "which matrices have an adapter",
     "method.trainable_layers": "the number of layers that are trained",
     "method.virtual_tokens": "the number of virtual tokens",
     "precision.params": "the format of the weights",
@@ -172,6 +174,9 @@ def _field(run: Run, field: Field) -> Unchecked:
     if origin is not None and origin.kind == "explicit" and origin.note:
         return Unchecked(origin.note, place, remedy if name else _MEASURE)
     if origin is not None and origin.kind in ("explicit", "user"):
+        if field in _TARGETS and field not in run.reading.unreadable:
+            told = f"which matrices of the model {setting} chooses cannot be determined"
+            return Unchecked(told, place, f"name modules that the model has in {setting}, as a list")
         stated = _written(run, place)
         if field in _CLUSTER:
             return Unchecked(f"{setting}{stated if _is_replaced(stated) else ''} cannot be determined", place, remedy)

@@ -163,18 +163,19 @@ def expert_kernel(config: Config) -> str:
 def _read_targets(config: Config) -> Iterator[Triple]:
     if config.get("adapter") is None:
         return
-    listed = config.get("lora_target_modules")
-    named = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
-    if read_bool(config, "lora_target_linear"):
-        words = (name for name in named if isinstance(name, str))
-        yield "method.lora_targets", ("all-linear", *words), config.origin("lora_target_linear")
-    elif isinstance(listed, str):
-        # One string is a regular expression over module paths; which leaves it meets cannot be read off.
-        plain = listed in ("all-linear",) or listed.isidentifier()
-        yield "method.lora_targets", (listed,) if plain else None, config.origin("lora_target_modules")
+    listed, origin = config.get("lora_target_modules"), origin_of(config, "lora_target_modules")
+    words = WORDS.readable(listed or [])
+    if config.get("peft_layers_to_transform") not in (None, []):
+        note = "no formula covers adapters on some layers only (`peft_layers_to_transform`)"
+        yield "method.lora_targets", None, config.origin("peft_layers_to_transform")._replace(note=note)
+    elif read_bool(config, "lora_target_linear"):
+        yield "method.lora_targets", ("all-linear", *(words or ())), config.origin("lora_target_linear")
+    elif isinstance(listed, str) and listed and listed.lower() != "all-linear":
+        # To PEFT one string is a regular expression over whole paths.
+        yield "method.lora_targets", (), origin
+        yield "method.lora_target_pattern", listed, origin
     else:
-        targets = tuple(name for name in named if isinstance(name, str))
-        yield "method.lora_targets", targets, origin_of(config, "lora_target_modules")
+        yield "method.lora_targets", words, origin
 
 
 def _words(value: Any) -> tuple[str, ...]:
@@ -227,7 +228,13 @@ QUANTIZATION: Final = Custom(
     _write_quantization,
     also=names("adapter"),
 )
-TARGETS: Final = Custom({"method.lora_targets": names("lora_target_modules", "lora_target_linear")}, _read_targets)
+TARGETS: Final = Custom(
+    {
+        "method.lora_targets": names("lora_target_modules", "lora_target_linear", "peft_layers_to_transform"),
+        "method.lora_target_pattern": names("lora_target_modules"),
+    },
+    _read_targets,
+)
 PRECISION: Final = Custom(
     dict.fromkeys(("precision.compute", "precision.autocast"), names("bf16", "fp16", "bfloat16", "float16")),
     _read_precision,

@@ -58,9 +58,8 @@ def _read_stage(config: Config) -> Iterator[Triple]:
 
 def _read_targets(config: Config) -> Iterator[Triple]:
     tuning = tuning_of(config)
-    if tuning not in ("lora", "oft"):
-        return
-    key = f"{tuning}_target"
+    # Without an adapter, what it would be put on.
+    key = "oft_target" if tuning == "oft" else "lora_target"
     yield "method.lora_targets", TARGETS.readable(config.get(key, default="all")), origin_of(config, key)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import CannotEdit, Change, Set
@@ -10,6 +9,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable
 from cfglint_train.frameworks.key import Custom
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, pending, refuse_override
+from cfglint_train.frameworks.trl.script_names import PARTIAL
 from cfglint_train.frameworks.trl.settings import names, on, origin_of, stated, trainer_of
 from cfglint_train.plan.origin import Origin
 
@@ -60,8 +60,7 @@ def _read_words(config: Config, name: str) -> tuple[Any, Origin] | None:
     return WORDS.readable(value), config.origin(name)
 
 
-_WHOLE_PATHS: Final = re.compile(r"(?i)(?!all-linear$|lm_head$).*", re.DOTALL)
-"""Texts that PEFT takes for regular expressions over the paths of modules."""
+_ALL_LINEAR: Final = "all-linear"
 
 
 def _read_targets(config: Config) -> Iterator[Triple]:
@@ -72,9 +71,15 @@ def _read_targets(config: Config) -> Iterator[Triple]:
     text = config.get("lora_target_modules")
     if config.document.syntax != "python" and targets is not None and len(targets) == 1:
         text = targets[0]  # `ModelConfig` takes a list of one apart
-    if isinstance(text, str) and _WHOLE_PATHS.fullmatch(text):
-        note = f"which modules `{text}` matches is not derived"
-        yield "method.lora_targets", None, origin._replace(note=note)
+    for argument, name in PARTIAL.items():
+        if config.get(name) not in (None, [], {}):
+            note = f"no formula covers adapters with `{argument}`"
+            yield "method.lora_targets", None, config.origin(name)._replace(note=note, key=argument)
+            return
+    if isinstance(text, str) and text.lower() != _ALL_LINEAR:
+        # To PEFT one string is a regular expression over whole paths.
+        yield "method.lora_targets", (), origin
+        yield "method.lora_target_pattern", text, origin
     else:
         yield "method.lora_targets", (text.lower(),) if isinstance(text, str) else targets, origin
 
@@ -165,7 +170,14 @@ def _write_precision(config: Config, changes: Changes) -> list[Change]:
 
 
 STAGE: Final = Custom({"method.stage": ()}, _read_stage, also=names("loss_type"))
-TARGET_MODULES: Final = Custom({"method.lora_targets": names("lora_target_modules")}, _read_targets, _write_targets)
+TARGET_MODULES: Final = Custom(
+    {
+        "method.lora_targets": names("lora_target_modules", *PARTIAL.values()),
+        "method.lora_target_pattern": names("lora_target_modules"),
+    },
+    _read_targets,
+    _write_targets,
+)
 TARGET_PARAMETERS: Final = Custom({"method.lora_target_parameters": names("lora_target_parameters")}, _read_parameters)
 MODULES_TO_SAVE: Final = Custom({"method.lora_modules_to_save": names("lora_modules_to_save")}, _read_extras)
 QUANTIZATION: Final = Custom(

@@ -112,7 +112,15 @@ QUANTIZATION: Final[Mapping[str, str]] = {
 QUANTIZATION_DEFAULTS: Final[Mapping[str, Any]] = {"bnb_4bit_quant_type": "fp4"}
 """Where `BitsAndBytesConfig` has another default than `ModelConfig`."""
 
+PARTIAL: Final[Mapping[str, str]] = {
+    "layers_to_transform": "_LAYERS_TO_TRANSFORM_",
+    "exclude_modules": "_EXCLUDE_MODULES_",
+    "rank_pattern": "_RANK_PATTERN_",
+}
+"""Arguments of `LoraConfig` by which adapters differ from layer to layer, or some matrices have none."""
+
 LORA: Final[Mapping[str, str]] = {
+    **PARTIAL,
     "r": "lora_r",
     "lora_alpha": "lora_alpha",
     "lora_dropout": "lora_dropout",

@@ -1,0 +1,118 @@
+"""Which matrices get an adapter: by leaf name, by the end of a path, by a pattern of whole paths, or by PEFT's default.
+
+Source: peft 0.21.2, tuners/tuners_utils.py (check_target_module_exists): a list's name is the whole path or its end
+behind a full stop; one string has to match the whole path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+
+from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.layers.families import ALL_LINEAR
+from cfglint_train.memory.reader import Reader
+from cfglint_train.models.architecture import Architecture, Linear
+from cfglint_train.models.modules import paths_of
+from cfglint_train.plan.fields import ALL
+from cfglint_train.plan.names import Field
+
+# What PEFT targets by default, in the order in which families have it.
+_DEFAULT_TARGETS: Final = (("q_proj", "v_proj"), ("query_key_value",), ("qkv_proj",), ("c_attn",))
+
+# Where the decoder of a model with a tower was before transformers 4.52.
+_ROOT: Final = "model.language_model."
+_OLD_ROOT: Final = "language_model.model."
+
+# Where the experts of a layer are, and the names that their matrices have or had.
+_BLOCKS: Final = ("mlp", "block_sparse_moe", "feed_forward")
+_EXPERTS: Final = ("gate_proj", "up_proj", "down_proj", "gate_up_proj", "w1", "w2", "w3")
+
+Wanted = Callable[[str], bool]
+"""Whether a path is chosen."""
+
+
+def targeted(reader: Reader, architecture: Architecture) -> tuple[Linear, ...] | None:
+    """The matrices with an adapter; None where they cannot be determined, which the reader then has as missing."""
+    pattern = reader.get("method.lora_target_pattern")
+    targets = reader.get("method.lora_targets") or ()
+    if not pattern and (ALL_LINEAR in targets or ALL in targets):
+        return architecture.linear_modules()
+    if pattern or any("." in target for target in targets):
+        found = _by_path(architecture, pattern, targets)
+        if found is None:
+            reader.missing.append(adapted_by(reader))
+        return found
+    return _named(architecture, targets) if targets else _default(architecture)
+
+
+def adapted_by(reader: Reader) -> Field:
+    """The field that chooses the matrices."""
+    return "method.lora_target_pattern" if reader.get("method.lora_target_pattern") else "method.lora_targets"
+
+
+def _named(architecture: Architecture, targets: tuple[str, ...]) -> tuple[Linear, ...]:
+    return architecture.linear_modules(*targets, parts=("decoder", "head", "embedding"))
+
+
+def _default(architecture: Architecture) -> tuple[Linear, ...]:
+    for names in _DEFAULT_TARGETS:
+        found = architecture.linear_modules(*names)
+        if found:
+            return found
+    return ()
+
+
+@lru_cache(maxsize=16)  # every estimate of a run asks again
+def _by_path(architecture: Architecture, pattern: str | None, targets: tuple[str, ...]) -> tuple[Linear, ...] | None:
+    """None where paths or the pattern are unknown, and where only some of the matrices of a name get an adapter. As by
+    names, a tower's are not counted.
+    """
+    paths = paths_of(architecture.outer_type)
+    if paths is None or not architecture.linears:
+        return None
+    if pattern is None:
+        if architecture.experts is not None and any(target.rpartition(".")[2] in _EXPERTS for target in targets):
+            return None
+        return _chosen(architecture, paths, lambda path: any(f".{path}".endswith(f".{target}") for target in targets))
+    from cfglint_train.foundation.patterns import Unsupported, compiled
+
+    try:
+        fits = compiled(pattern).fullmatch
+    except Unsupported:
+        return None
+    found = _chosen(architecture, paths, fits)
+    if found == () and any(path.startswith(_ROOT) for path in paths):
+        # PEFT stops where nothing matches: the pattern is meant for a release in which something does.
+        return _chosen(architecture, paths, lambda path: fits(path.replace(_ROOT, _OLD_ROOT, 1)))
+    return found
+
+
+def _chosen(architecture: Architecture, paths: tuple[str, ...], wanted: Wanted) -> tuple[Linear, ...] | None:
+    if architecture.experts is not None and any(map(wanted, _numbered(_of_experts(paths), architecture.layers))):
+        return None
+    found = []
+    for item in architecture.linear_modules(parts=("decoder", "head", "embedding")):
+        own = [path for path in paths if path.removesuffix(".*").rpartition(".")[2] == item.name]
+        answers = {wanted(path) for path in _numbered(own, architecture.layers)}
+        if len(answers) != 1:
+            return None
+        if answers == {True}:
+            found.append(item)
+    return tuple(found)
+
+
+def _numbered(paths: Iterable[str], layers: int) -> Iterator[str]:
+    """The paths in every layer; of what is numbered below a layer the first."""
+    for path in paths:
+        for layer in range(layers) if "*" in path else (0,):
+            yield path.replace("*", str(layer), 1).replace("*", "0")
+
+
+def _of_experts(paths: tuple[str, ...]) -> Iterator[str]:
+    """Paths that routed experts have or had, fused or each by itself."""
+    for layer in sorted({path.partition("*")[0] + "*" for path in paths if "*" in path}):
+        for block in _BLOCKS:
+            for name in _EXPERTS:
+                yield f"{layer}.{block}.experts.{name}"
+                yield f"{layer}.{block}.experts.0.{name}"
