@@ -114,6 +114,23 @@ def test_adapters_of_experts_have_states_of_their_own_format() -> None:
     assert setup.optimizer == pytest.approx(2 * (1 + 4 / 256), rel=0.001)
 
 
+@pytest.mark.parametrize("name", ["galore_adamw", "apollo_adamw"])
+def test_targets_name_parts_of_full_names(name: str) -> None:
+    def state(*targets: str) -> float:
+        setup, _ = read(plan(optimizer__name=name, optimizer__rank=16, optimizer__targets=targets), SMALL)
+        assert setup is not None
+        assert setup.optimizer is not None
+        return setup.optimizer * setup.trained
+
+    whole = 4.0 * TOTAL  # two states in bf16
+    attention, mlp, every = state("attn"), state("mlp"), state("all-linear")
+    assert state("attn", "mlp") == pytest.approx(every)
+    assert attention + mlp == pytest.approx(whole + every)
+    assert state("nothing") == pytest.approx(whole)
+    assert state("all-linear", "lm_head") < every
+    assert state("layers.1.self_attn") == pytest.approx((whole + attention) / 2)
+
+
 def test_states_of_flat_pieces_are_whole() -> None:
     fields = plan(
         optimizer__name="adafactor", optimizer__implementation="custom", parallel__strategy="zero",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.module_names import share
 from cfglint_train.models.architecture import Architecture, Linear, Part
 
 
@@ -70,6 +71,7 @@ RULES: Final[dict[str, StateRule]] = {
     "badam": StateRule(2, foreach=1, single=2),
 }
 _LAYERWISE: Final = "_layerwise"
+_ALL: Final = ("all", "all-linear", "all_linear")
 
 # bitsandbytes and torchao keep one fp32 scale per block of 256 (8-bit) or 128 (4-bit) elements.
 STATE_BYTES: Final = {32: 4.0, 16: 2.0, 8: 1 + 4 / 256, 4: 0.5 + 4 / 128}
@@ -151,7 +153,8 @@ class Choice(Frozen):
     """It sees flat pieces of many parameters."""
     rank: int | None = None
     targets: tuple[str, ...] = ()
-    """Leaf names of the projected matrices; empty or all-linear is every linear layer but the head."""
+    """Parts of the projected modules' full names, or expressions that match these; empty or all-linear is every linear
+    layer but the head."""
     projection: str = "std"
     embedding_bits: int | None = None
     """Of embeddings, where that differs."""
@@ -235,19 +238,23 @@ def _matrix(
         plain_matrix = stack == 1 or choice.fused_experts
         return whole if plain_matrix and shape.part not in ("embedding", "head") else whole + elements * each
     if kind.startswith("projected"):
-        if _projected(choice, shape):
-            return _low_rank(choice, rule, rows, columns, each)
+        low, rest = _projected(choice, shape, architecture), whole
         if kind == "projected_factored":
-            return stack * (rows + columns) * each
+            rest = stack * (rows + columns) * each
+        return rest + low * (_low_rank(choice, rule, rows, columns, each) - rest) if low else rest
     return whole
 
 
-def _projected(choice: Choice, shape: Tensors) -> bool:
-    """GaLore and APOLLO project weights of linear layers only."""
-    if shape.stack > 1 or shape.part in ("embedding", "head"):
-        return False
-    named = [target for target in choice.targets if target not in ("all", "all-linear", "all_linear")]
-    return not named or any(target in shape.leaf for target in named)
+def _projected(choice: Choice, shape: Tensors, architecture: Architecture) -> float:
+    """The share of such parameters that GaLore and APOLLO project: of linear layers only, and of the head where it is
+    named.
+    """
+    if shape.stack > 1 or shape.part == "embedding":
+        return 0.0
+    named = tuple([target for target in choice.targets if target not in _ALL])
+    if shape.part != "head" and (not named or len(named) < len(choice.targets)):
+        return 1.0
+    return share(architecture, shape.leaf, shape.part, shape.count, named) if named else 0.0
 
 
 def _low_rank(choice: Choice, rule: StateRule, rows: int, columns: int, each: float) -> float:
@@ -270,7 +277,7 @@ def _low_rank(choice: Choice, rule: StateRule, rows: int, columns: int, each: fl
     return projector + rule.tensors * rank * wide * each
 
 
-def projecting(choice: Choice, shapes: list[Tensors]) -> float:
+def projecting(choice: Choice, shapes: list[Tensors], architecture: Architecture) -> float:
     """Bytes that GaLore's SVD of the largest projected gradient makes: its fp32 copy, the solver's, and both factors.
 
     The solver's own workspace is not counted.
@@ -280,7 +287,7 @@ def projecting(choice: Choice, shapes: list[Tensors]) -> float:
     sizes = [
         4.0 * (3 * shape.elements + min(shape.rows, shape.columns) ** 2)
         for shape in shapes
-        if _projected(choice, shape)
+        if _projected(choice, shape, architecture)
     ]
     return max(sizes, default=0.0)
 

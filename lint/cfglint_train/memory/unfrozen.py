@@ -9,17 +9,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.module_names import ENDS, part_of, roots
 from cfglint_train.models.architecture import Architecture, Linear
-
-_ATTENTION: Final = frozenset(("q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj"))
-_MLP: Final = frozenset(("gate_proj", "up_proj", "down_proj", "gate_up_proj"))
-_ROOTS: Final = ("model.layers", "model.language_model.layers", "language_model.model.layers")
-_ENDS: Final = {
-    "embedding": ("model.embed_tokens.weight", "model.language_model.embed_tokens.weight",
-                  "language_model.model.embed_tokens.weight"),
-    "head": ("lm_head.weight", "language_model.lm_head.weight"),
-}  # fmt: skip
 
 
 @lru_cache(maxsize=16)  # every estimate of a run asks again
@@ -46,37 +37,38 @@ def trained(architecture: Architecture, patterns: tuple[str, ...]) -> tuple[int,
         return None
     # With a tower the language model is a part of the whole.
     several = architecture.tower is not None
-    roots = _ROOTS[1:] if several else _ROOTS[:1]
+    layers_in = roots(architecture)
     for item in architecture.linears:
         if item.part in ("tower", "projector") or (item.part == "head" and architecture.tied):
             continue
-        ends = _ENDS.get(item.part)
+        ends = ENDS.get(item.part)
         if ends is not None:
-            if wanted(ends[1:] if several and item.part == "embedding" else ends[: 2 if several else 1]):
+            names = ends[1:] if several and item.part == "embedding" else ends[: 2 if several else 1]
+            if wanted(tuple(f"{name}.weight" for name in names)):
                 elements += item.elements
                 lowest = 0 if item.part == "embedding" else lowest
             continue
-        if item.name not in _ATTENTION | _MLP or item.count > layers:
+        if not part_of(architecture, item.name) or item.count > layers:
             # Whatever its name is, and in whichever layers: trained where all of every layer is.
-            if not all(wanted(tuple(f"{root}.{layer}." for root in roots)) for layer in range(layers)):
+            if not all(wanted(tuple(f"{root}.{layer}." for root in layers_in)) for layer in range(layers)):
                 return None
             elements, lowest = elements + item.elements, 0
             continue
         # Of a mixture's layers the first may be dense.
         start = layers - item.count if item.experts else 0
         for layer in range(start, start + item.count):
-            if wanted(_names(item, layer, roots)):
+            if wanted(_names(architecture, item, layer)):
                 elements += item.elements // item.count
                 lowest = min(lowest, layer)
     return (elements, layers - lowest) if elements else None
 
 
-def _names(item: Linear, layer: int, roots: tuple[str, ...]) -> tuple[str, ...]:
+def _names(architecture: Architecture, item: Linear, layer: int) -> tuple[str, ...]:
     if item.experts:
         inner: tuple[str, ...] = (
             f"mlp.experts.{item.name}", f"block_sparse_moe.experts.{item.name}", "block_sparse_moe.experts.0.w1.weight",
             "mlp.experts.0.gate_proj.weight",
         )  # fmt: skip
     else:
-        inner = (f"{'self_attn' if item.name in _ATTENTION else 'mlp'}.{item.name}.weight",)
-    return tuple(f"{root}.{layer}.{name}" for root in roots for name in inner)
+        inner = (f"{part_of(architecture, item.name)}.{item.name}.weight",)
+    return tuple(f"{root}.{layer}.{name}" for root in roots(architecture) for name in inner)

@@ -84,4 +84,4 @@ def _states(
     total = optimizers.state_bytes(choice, shapes, rest, architecture)
     if total is None or not trained.trained:
         return total, 0.0
-    return total / trained.trained, optimizers.projecting(choice, shapes)
+    return total / trained.trained, optimizers.projecting(choice, shapes, architecture)

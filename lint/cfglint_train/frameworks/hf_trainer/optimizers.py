@@ -127,5 +127,7 @@ def _infer_projection(job: Job) -> None:
     targets = config.get("optim_target_modules")
     if isinstance(targets, list) and all(isinstance(target, str) for target in targets):
         reading.infer("optimizer.targets", tuple(targets), "optim_target_modules")
-    elif isinstance(targets, str) and targets.replace("_", "-") == "all-linear":
-        reading.infer("optimizer.targets", ("all-linear",), "optim_target_modules")
+    elif isinstance(targets, str) and targets.replace("_", "-") == "all-linear":  # the head, too
+        reading.infer("optimizer.targets", ("all-linear", "lm_head"), "optim_target_modules")
+    elif isinstance(targets, str):  # which has to match a full name: no name has parentheses
+        reading.infer("optimizer.targets", (f"({targets})",), "optim_target_modules")
