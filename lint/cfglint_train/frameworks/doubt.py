@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final, Literal
 
-Evidence = Literal["pin", "submodule", "tree", "entry", "elsewhere", "plugin", "used", "written", "key", "patch"]
+Evidence = Literal[
+    "pin", "checkout", "submodule", "tree", "entry", "elsewhere", "plugin", "used", "written", "key", "patch"
+]
 
 _SAID: Final[Mapping[Evidence, str]] = {
     "pin": "`{source}` is installed ({place})",
+    "checkout": "it is taken from `{source}` ({place})",
     "submodule": "`{source}` is a submodule ({place})",
     "tree": "the copy in `{source}` {place}",
     "entry": "`{source}` is not an entry point of upstream",
@@ -27,7 +30,8 @@ class Doubt(Frozen):
     """Why upstream's vocabulary may not be that of the framework in use."""
 
     kind: Evidence
-    """A requirement that installs another repository or an unreleased revision, a git submodule, a copy of the
+    """A requirement that installs another repository or an unreleased revision, a folder outside the repository that a
+    launch takes it from, a git submodule, a copy of the
     framework that cannot be read, an entry point (of this run, or of another script of the repository) or a plugin
     that upstream does not have, a flag that no release takes and many scripts give, the address of a fork in the
     file, a key of a fork, or a change of the installed package."""

@@ -8,6 +8,7 @@ itself, is advice.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import islice
@@ -16,7 +17,7 @@ from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import SEVERITIES, Fix, Report, Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.lens import Config, Handling, spelled
 from cfglint_train.memory.reader import MODEL
 from cfglint_train.plan.certainty import CERTAINTIES, Assumption, Certainty, Corner, Ground, grade, where, worst
 from cfglint_train.plan.fields import named
@@ -81,6 +82,8 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
             assumed, corners = _assumed(rule, report, run, found, check)
     vocabulary = _vocabulary(rule, main)
     rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run))
+    if severity != "info" and not rewritten and not rule.code.startswith("KEY"):  # those ask for it themselves
+        rewritten = tuple(_changed(report, main, (main,) if run is None else run.configs))
     read = () if run is None or assumed or rewritten else _read(rule, report, run)
     falling = {one.fact for one in assumed}
     own = (ground for ground in report.grounds if ground.grade != "assumed" or ground.fact not in falling)
@@ -171,6 +174,28 @@ def _rewritten(rule: Rule, report: Report, run: Run) -> Iterable[Ground]:
         if run.main.filled(tuple(origin.key.split(".")), "rewritten"):
             note = f"`{origin.key}` as the file has it, which a script of the repository changes"
             yield Ground(field, run.plan.get(field), "assumed", note)
+
+
+def _changed(report: Report, main: Config, configs: Iterable[Config]) -> Iterable[Ground]:
+    """The settings at which a report points, or whose keys its message names, that a script of the repository changes
+    in the file before the framework sees it.
+    """
+    names = {*re.findall(r"`([\w.]+)", report.message)}
+    places = (report.place, *(one.place for one in report.related))
+    for config in configs:
+        document = config.document
+        spans = [place.span for place in places if place.document.path == document.path]
+        if not spans or document.syntax not in ("yaml", "json"):
+            continue
+        for above, mapping in document.mappings():
+            for name, entry in mapping.index.items() if above[: len(config.root)] == config.root else ():
+                route = (*above[len(config.root) :], name)
+                marked = any(entry.key.span.start <= span.start < entry.key.span.end for span in spans)
+                # A companion is also named to the program that changes it.
+                how: Handling = "rewritten" if config is main else "changed"
+                if (marked or spelled(route) in names) and config.filled(route, how):
+                    note = f"`{spelled(route)}` as the file has it, which a script of the repository changes"
+                    yield Ground(spelled(route), config.get(*route), "assumed", note)
 
 
 def _assumed(

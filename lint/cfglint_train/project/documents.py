@@ -27,7 +27,7 @@ run: one that the file starts cannot be read.
 
 START: Final = Position(1, 1)
 
-_MARK: Final = re.compile(r"@+\w+@+|%+\w+%+")
+_MARK: Final = re.compile(r"@+\w+@+|%+\w+%+|%\(\w+\)[-#0 +\d.]*[a-z]")
 """Marks of templates that begin no word of YAML or JSON."""
 
 
@@ -175,7 +175,7 @@ class Documents:
             return None
 
     def _is_mark(self, path: str, source: bytes, position: Position) -> bool:
-        """Whether a parser stumbled over a mark (`@NAME@`, `%NAME%`) that a script of the repository replaces."""
+        """Whether a parser stumbled over a mark (`@NAME@`, `%NAME%`, `%(name)s`) that a script replaces."""
         line = b"".join(source.split(b"\n")[position.line - 1 : position.line])
         marks = _MARK.findall(line.decode("utf-8", "replace"))
         if not marks:

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 
+from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
@@ -21,6 +22,7 @@ from cfglint_train.frameworks.doubt import Doubt
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import Listed, copied
+from cfglint_train.project.checkouts import checkout
 from cfglint_train.project.index import Repositories
 from cfglint_train.project.release_statements import ReleaseStatements
 from cfglint_train.project.roots import Roots, distance
@@ -35,6 +37,8 @@ _SUBMODULES: Final = ".gitmodules"
 _ADDRESS: Final = r"https?://(?:github|gitlab)\.com/[\w.-]+/[\w.-]+(?![\w./-])"
 _LONGEST: Final = 1000
 """Characters of a line that are looked at."""
+_MAY_MOVE: Final = re.compile(rb"PYTHONPATH|\bcd\b|\bpushd\b|\binstall\b")
+"""What is in a script that takes a package from another folder."""
 _MANY: Final = 3
 """Scripts that give a flag which no release takes: of two, one may be a copy that was made before the first start."""
 
@@ -224,10 +228,24 @@ class Forks:
             for pin in forks_in(document.path, text):
                 if pin.package == listed.package:
                     return Doubt("pin", pin.fork, f"{self._named(pin.path, path)}:{pin.line}")
-        if keys.library:
-            return None
+        found = self._checkout(listed, config, scripts)
+        if found is not None or keys.library:
+            return found
         program = scripts.foreign(config)
         return self._elsewhere(listed, path, scripts) if program is None else Doubt("entry", program)
+
+    def _checkout(self, listed: Listed, config: Config, scripts: LaunchScripts) -> Doubt | None:
+        """The evidence that a launch takes the framework from another folder than that of the installed package."""
+        path = config.document.path
+        launches = list(scripts.given(config))
+        if isinstance(config.document, ShellDocument):
+            launches.append((config.document, config.document.invocations[int(config.root[0])]))
+        root = self._repositories.index(path).root
+        for document, launch in launches:
+            found = checkout(document, launch, listed.package, root) if _MAY_MOVE.search(document.source) else None
+            if found is not None:
+                return Doubt("checkout", found[0], f"{self._named(document.path, path)}:{found[1]}")
+        return None
 
     def _elsewhere(self, listed: Listed, path: str, scripts: LaunchScripts) -> Doubt | None:
         """The evidence in the other scripts of the repository: a module that no release of the framework has."""

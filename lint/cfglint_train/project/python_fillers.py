@@ -66,16 +66,33 @@ class PythonFiller:
 
     @property
     def replaced(self) -> frozenset[str]:
-        """The constant texts that it replaces in others (`text.replace("MARK", value)`)."""
+        """The constant texts that it replaces in others: `text.replace("MARK", value)`; `{lr}` by `text.format(lr=1)`;
+        `%(lr)` by `text % {"lr": 1}`, whatever conversion is behind it.
+        """
         if self._replaced is None:
-            calls = [node for node in self._nodes if isinstance(node, ast.Call) and len(node.args) > 1]
-            found = {
-                _string(call.args[0])
-                for call in calls
-                if isinstance(call.func, ast.Attribute) and call.func.attr == "replace"
-            }
-            self._replaced = frozenset(found - {""})
+            self._replaced = frozenset(mark for node in self._nodes for mark in self._marks(node) if mark)
         return self._replaced
+
+    def _marks(self, node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            yield from (f"%({name})" for name in self._names(node.right))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "replace" and len(node.args) > 1:
+                yield _string(node.args[0])
+            elif node.func.attr == "format":
+                for word in node.keywords:
+                    yield from (f"{{{name}}}" for name in ((word.arg,) if word.arg else self._names(word.value)))
+            elif node.func.attr == "format_map" and node.args:
+                yield from (f"{{{name}}}" for name in self._names(node.args[0]))
+
+    def _names(self, node: ast.expr) -> Iterator[str]:
+        """The constant keys of a mapping that is written out, be it where a variable is assigned."""
+        found = self._assigned.get(node.id, ()) if isinstance(node, ast.Name) else (node,)
+        for one in found:
+            if isinstance(one, ast.Dict):
+                yield from (_string(key) for key in one.keys if key is not None)
+            elif isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "dict":
+                yield from (word.arg for word in one.keywords if word.arg)
 
     def handled(self, anywhere: bool) -> Handled:
         """What it does with the mappings that it loads; only with those whose path is not stated in the file, unless

@@ -1,4 +1,6 @@
-"""Marks that scripts of a repository replace (sed, perl, `${X//A/B}`, `str.replace`), whatever file they read."""
+"""Marks that scripts of a repository replace, whatever file they read: by sed, perl, `${X//A/B}`, `str.replace`,
+`str.format` and Python's `%`.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,8 @@ _MARK: Final = re.compile(r"[^a-z]+|[\W_].*[\W_]")
 """Texts that look as if they stood for others: which file a script replaces them in is not asked. `sed s/true/false/`
 is no evidence about every `true` of the repository.
 """
+_CONVERSION: Final = re.compile(r"(%\((\w+)\))[-#0 +\d.]*[a-z]")
+"""What Python's `%` puts a value of a mapping into."""
 
 
 class ReplacedTexts:
@@ -26,11 +30,13 @@ class ReplacedTexts:
 
     def has(self, text: str) -> bool:
         """Whether this is a mark, and a script replaces just it."""
-        if not _MARK.fullmatch(text):
+        conversion = _CONVERSION.fullmatch(text)
+        mark, name = (conversion[1], conversion[2]) if conversion else (text, text)
+        if not _MARK.fullmatch(mark):
             return False
         if text not in self._known:
             self._known[text] = any(text in self._shell(path) for path in self._index.scripts_naming(text)) or any(
-                text in self._python(path) for path in self._index.pythons_naming(text)
+                mark in self._python(path) for path in self._index.pythons_naming(name)
             )
         return self._known[text]
 

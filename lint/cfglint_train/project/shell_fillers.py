@@ -1,4 +1,4 @@
-"""What a shell script does with a configuration by yq, sed and perl, before the framework sees it."""
+"""What a shell script does with a configuration by yq, jq, sed and perl, before the framework sees it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _START: Final = r"\^?(?:\\s\*|\[\[:space:\]\]\*|\s*)[\"']?"
 _SED: Final = re.compile(rf"\bs([/|#,@]){_START}([A-Za-z_]\w*)(?:[\"']?\s*:|\.\*)")
 _SED_LINE: Final = re.compile(rf"(?:/{_START}([A-Za-z_]\w*)[^/]*/d|^/{_START}([A-Za-z_]\w*)[^/]*/\s*[cs])\b")
 _SED_MARK: Final = re.compile(r"\bs([/|#,@])((?:(?!\1).)+)\1")
-_MARK: Final = re.compile(r"[\w@%{}<>./-]*[A-Za-z][\w@%{}<>./-]*")
+_MARK: Final = re.compile(r"[\w@%{}<>()./\[\]-]*[A-Za-z][\w@%{}<>()./\[\]-]*")
+_CLASS: Final = re.compile(r"(?<!\\)\[")
+"""What opens a class of characters in an expression, and is no text."""
 
 
 class Key(str):
@@ -84,8 +86,13 @@ def _sed(program: str) -> Iterator[Route | Key | str]:
             yield Key(match[match.lastindex or 1])
     for match in _SED_MARK.finditer(program):
         mark = match[2].replace("\\", "").removeprefix("^")
-        if _MARK.fullmatch(mark):
+        if _MARK.fullmatch(mark) and not _CLASS.search(match[2]):
             yield mark
 
 
-_TOOLS: Final[dict[str, Callable[[str], Iterator[Route | Key | str]]]] = {"yq": _yq, "sed": _sed, "perl": _sed}
+_TOOLS: Final[dict[str, Callable[[str], Iterator[Route | Key | str]]]] = {
+    "yq": _yq,
+    "jq": _yq,
+    "sed": _sed,
+    "perl": _sed,
+}

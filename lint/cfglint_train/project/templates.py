@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from cfglint_train.documents.document import Document, Route, Scalar
-from cfglint_train.foundation.typed import TYPE_CHECKING
+from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.lens import Handling
 from cfglint_train.project.index import Repositories
 
 if TYPE_CHECKING:
     from cfglint_train.project.fillers import Filled
+
+_MARK: Final = re.compile(r"\[\[\s*\w+\s*\]\]|\{\w+\}")
+_LONGEST: Final = 100
+"""Bytes of a mark that is looked at."""
 
 
 class Template:
@@ -78,16 +83,23 @@ class Template:
 
     def _is_marked(self, route: Route, found: Filled) -> bool:
         """Whether the value holds a text that is replaced."""
-        node = self._document.node(route) if found.marks else None
-        return isinstance(node, Scalar) and any(mark in node.text for mark in found.marks)
+        text = self._text(route) if found.marks else ""
+        return any(mark in text for mark in found.marks)
 
     def _is_replaced(self, route: Route) -> bool:
         """Whether a script replaces just the text of the value, be it in a file that it is given."""
         from cfglint_train.project.replaced_texts import ReplacedTexts
 
-        node = self._document.node(route)
-        text = node.text if isinstance(node, Scalar) else ""
+        text = self._text(route)
         return text != "" and self._repositories.index(self._document.path).once(ReplacedTexts).has(text)
+
+    def _text(self, route: Route) -> str:
+        """The text of a value; of a collection, that of a mark which YAML takes for one (`[[LR]]`, `{lr}`)."""
+        node = self._document.node(route)
+        if isinstance(node, Scalar):
+            return node.text
+        text = "" if node is None or node.span.end - node.span.start > _LONGEST else self._document.text(node.span)
+        return text if _MARK.fullmatch(text) else ""
 
 
 def _touches(found: Filled, route: Route) -> bool:

@@ -208,6 +208,10 @@ def _field(run: Run, field: Field) -> Unchecked:
         origin = run.main.origin(*key.split("."))
         told = f"the value of `{key}` ({word}) is unknown to cfglint"
         return Unchecked(told, origin.place or place, f"state `{key}` with a value that {run.framework.title} has")
+    if isinstance(word, (Unknown, list)):
+        origin = run.main.origin(*key.split("."))
+        told = f"the value of `{key}` cannot be determined"
+        return Unchecked(told, origin.place or place, f"state `{key}` with a plain value")
     return Unchecked(f"no file states {setting}", place, remedy)
 
 

@@ -97,8 +97,6 @@ def check(run: Run) -> Iterator[Report]:
         stated = companion.value(*pair.route)
         if stated is MISSING or stated is None or stated == "auto" or is_no_number(stated):
             continue
-        if companion.filled(pair.route, "changed") or companion.filled(pair.route, "rewritten"):
-            continue
         wanted, key = _wanted(run, pair)
         if wanted is not None and not _equal(stated, wanted):
             yield _report(run, companion, pair.route, stated, wanted, key)

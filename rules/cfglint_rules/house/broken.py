@@ -16,7 +16,6 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.codec import Unreadable
 from cfglint_train.frameworks.lens import Config, spelled
-from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
 from cfglint_train.project.house_rules import HouseRule, Test, fails
@@ -131,11 +130,7 @@ def _at_key(run: Run, rule: HouseRule, settings: Settings, name: str, value: Any
             fix = Fix("unsafe", f"remove `{key}`", keys=((config, (Delete((*config.root, *route)),)),))
         elif against is None:
             fix = Fix("unsafe", _setting(key, wanted), keys=((config, (Set((*config.root, *route), wanted),)),))
-    grounds: tuple[Ground, ...] = ()
-    if config.filled(route, "rewritten"):
-        note = f"`{key}` as the file has it, which a script of the repository changes"
-        grounds = (Ground(key, value, "assumed", note),)
-    return _report(rule, test, f"`{key}`", value, place, fix, against, grounds=grounds)
+    return _report(rule, test, f"`{key}`", value, place, fix, against)
 
 
 def _against(run: Run, rule: HouseRule, config: Config, key: str, wanted: Any) -> HouseRule | None:
@@ -180,7 +175,6 @@ def _report(
     fix: Fix | None,
     against: HouseRule | None,
     reads: tuple[Field, ...] = (),
-    grounds: tuple[Ground, ...] = (),
 ) -> Report:
     asked = dict(rule.tests)[test]
     said = "is not set" if test == "present" else "is set" if test == "absent" else f"is {_shown(value)}"
@@ -195,7 +189,6 @@ def _report(
         fix,
         notes=tuple(notes),
         reads=reads,
-        grounds=grounds,
         claim=f"{rule.path} {rule.place} {test}" if test in ("at-most", "at-least") else None,
     )
 

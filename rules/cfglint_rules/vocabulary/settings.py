@@ -81,7 +81,7 @@ class Settings:
         if route is None:
             return Unknown("flags out of sight") if self._given is None and name.startswith("-") else MISSING
         value = self.config.value(*route)
-        if isinstance(value, str) and "${" in value:
+        if isinstance(value, str) and ("${" in value or value.startswith("{{")):
             return Unknown(value)  # something else fills it in
         return _number(value) if isinstance(value, str) and name.startswith("-") else value
 

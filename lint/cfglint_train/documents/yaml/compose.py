@@ -120,6 +120,8 @@ def _build(source: bytes, offset: Callable[[int], int] | None, next_event: Calla
                 if keys > MAX_KEYS:
                     raise BeyondLimits(f"more than {MAX_KEYS:,} keys", _position(event))
             node = closed
+            if closed.flow and _is_mark(closed):
+                node = Scalar(closed.span, source[closed.span.start : closed.span.end].decode())
         elif kind is alias_event:
             start, end = event.start_mark.index, event.end_mark.index
             if offset is not None:
@@ -151,6 +153,16 @@ def _build(source: bytes, offset: Callable[[int], int] | None, next_event: Calla
             parent.entries.append(Entry(waiting.pop(), node))  # type: ignore[union-attr]
         else:
             waiting.append(node)
+
+
+def _is_mark(closed: Mapping | Sequence) -> bool:
+    """Whether a template's engine puts a value here (`{{ lr }}`): for YAML a mapping whose one key is a mapping, which
+    no loader accepts.
+    """
+    if not isinstance(closed, Mapping) or len(closed.entries) != 1:
+        return False
+    key = closed.entries[0].key
+    return type(key) is Mapping and key.span.start == closed.span.start + 1
 
 
 def _position(event: Any) -> Position:

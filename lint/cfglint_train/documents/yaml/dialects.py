@@ -6,7 +6,7 @@ import re
 
 import yaml
 
-from cfglint_train.documents.document import MAX_DIGITS, Scalar
+from cfglint_train.documents.document import MAX_DIGITS, Scalar, Unknown
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
@@ -66,6 +66,8 @@ def typed(scalar: Scalar, dialect: Dialect) -> Any:
             return text
         if text in _WORDS:
             return _WORDS[text]
+        if text[0] == "{":  # no plain scalar begins so: it is a template's mark
+            return Unknown(text)
         if text[0] in _DECIMAL_STARTS and _DECIMAL.fullmatch(text):
             return int(text) if len(text) <= MAX_DIGITS else text
         for candidate, pattern in dialect.resolvers.get(text[0], ()):
