@@ -20,7 +20,7 @@ _HERE: Final = (".", "./")
 
 
 def checkout(script: ShellDocument, launch: Invocation, package: str, root: str) -> tuple[str, int] | None:
-    """The folder outside a repository from which a launch takes a package, and the line that says so."""
+    """The folder outside a repository from which a launch takes a package, and the line that names it."""
     lines = script.source[: launch.span.start].decode("utf-8", "replace").splitlines()
     variables: dict[str, str] = {}
     folder = ""
