@@ -75,7 +75,9 @@ def test_an_engine_that_sleeps_keeps_no_weights_while_the_job_trains() -> None:
     }  # fmt: skip
     found = estimate(job(**colocated), LLAMA_8B, Hardware(gpu_bytes=80 * GIB))
     assert part(gpu(found, "backward"), "rollout engine") == 1.5 * GIB
-    assert part(gpu(found, "save"), "rollout engine") == 1.5 * GIB + 2 * LLAMA_8B.parameters
+    assert part(gpu(found, "save"), "rollout engine") == 1.5 * GIB
+    awake = estimate(job(**colocated, rollout__awake_at_save=True), LLAMA_8B, Hardware(gpu_bytes=80 * GIB))
+    assert part(gpu(awake, "save"), "rollout engine") == 1.5 * GIB + 2 * LLAMA_8B.parameters
 
 
 def test_states_that_sleep_lie_on_the_host() -> None:
