@@ -34,7 +34,8 @@ or convert.
 """
 _OTHER_TASK: Final = re.compile(r"\bdo_(?:train|eval|predict)\b")
 _EXPANDED: Final = re.compile(r"\$\{?(\w+)")
-_LOOP: Final = re.compile(rb"\bfor\s+(\w+)\s+in\b")
+# A loop over one plain word has one turn.
+_LOOP: Final = re.compile(rb"\bfor\s+(\w+)\s+in\b(?![ \t]+[\w./:@%+-]+[ \t]*(?:;|$))", re.M)
 # What ends the script, tries something else, or moves what was written somewhere else.
 _OTHERWISE: Final = re.compile(rb"\|\||(?:^|[;&\s])(?:exit|exec|cd|pushd|mv|rsync)\s", re.M)
 
