@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from cfglint_train.documents.document import Document, Route
-from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.frameworks.lens import Handling
 from cfglint_train.project.index import Repositories
 from cfglint_train.project.sources import Sources
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.shell.document import ShellDocument
 
 
 class CommandOptions:
@@ -24,6 +27,8 @@ class CommandOptions:
         """Whether the command gives an option only where the program's help has it, or to a parser of its own."""
         if how not in ("read", "named") or not route:
             return False
+        from cfglint_train.documents.shell.document import ShellDocument
+
         if not isinstance(self._document, ShellDocument):
             return False
         name = str(route[-1]).lstrip("-").replace("-", "_")

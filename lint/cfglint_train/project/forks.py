@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 
-from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
@@ -22,7 +21,6 @@ from cfglint_train.frameworks.doubt import Doubt
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import Listed, copied
-from cfglint_train.project.checkouts import checkout
 from cfglint_train.project.index import Repositories
 from cfglint_train.project.release_statements import ReleaseStatements
 from cfglint_train.project.roots import Roots, distance
@@ -238,6 +236,11 @@ class Forks:
         """The evidence that a launch takes the framework from another folder than that of the installed package."""
         path = config.document.path
         launches = list(scripts.given(config))
+        if not launches and config.document.syntax != "shell":
+            return None
+        from cfglint_train.documents.shell.document import ShellDocument
+        from cfglint_train.project.checkouts import checkout
+
         if isinstance(config.document, ShellDocument):
             launches.append((config.document, config.document.invocations[int(config.root[0])]))
         root = self._repositories.index(path).root
