@@ -27,7 +27,7 @@ run: one that the file starts cannot be read.
 
 START: Final = Position(1, 1)
 
-_MARK: Final = re.compile(r"@+\w+@+|%+\w+%+|%\(\w+\)[-#0 +\d.]*[a-z]")
+_MARK: Final = re.compile(r"@{1,3}\w{1,60}@{1,3}|%{1,3}\w{1,60}%{1,3}|%\(\w{1,60}\)[-#0 +\d.]{0,9}[a-z]")
 """Marks of templates that begin no word of YAML or JSON."""
 
 

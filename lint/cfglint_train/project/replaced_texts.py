@@ -32,7 +32,7 @@ class ReplacedTexts:
         """Whether this is a mark, and a script replaces just it."""
         conversion = _CONVERSION.fullmatch(text)
         mark, name = (conversion[1], conversion[2]) if conversion else (text, text)
-        if not _MARK.fullmatch(mark):
+        if not _MARK.fullmatch(mark) or not mark.isprintable():
             return False
         if text not in self._known:
             self._known[text] = any(text in self._shell(path) for path in self._index.scripts_naming(text)) or any(
