@@ -41,6 +41,7 @@ THINGS: Final[Mapping[Field, str]] = {
     "method.trainable_layers": "the number of layers that are trained",
     "method.virtual_tokens": "the number of virtual tokens",
     "precision.params": "the format of the weights",
+    "precision.compute": "the format of the computation",
     "optimizer.name": "the optimizer",
     "batch.micro": "the micro batch",
     "sequence.length": "the length of the samples",
@@ -253,7 +254,7 @@ def _called(run: Run, field: Field) -> str:
         return _CLUSTER[field][0]
     key, owner = run.spell(field), run.owner(field)
     has_key = owner is not None and key in map(spelled, owner[1].keys[field])
-    return THINGS[field] if key == field and not has_key else f"`{key}`"
+    return THINGS.get(field, "a setting") if key == field and not has_key else f"`{key}`"
 
 
 def _stating(*names: str) -> str:
