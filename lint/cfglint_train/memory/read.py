@@ -315,6 +315,7 @@ def _mode(reader: Reader, ranks: Ranks, formats: Formats, trained: Trained, accu
         targets=trained.leaves,
         adapter=int(formats.held) if adapter else 4,
         dropout=adapter and bool(get("method.lora_dropout")),
+        dora=adapter and bool(get("method.lora_dora")),
         expert_ranks=trained.experts,
         expert_parallel=ranks.expert,
         quantized=quantization != "none",

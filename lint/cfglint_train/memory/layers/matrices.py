@@ -31,6 +31,8 @@ class Mode(Frozen):
     targets: frozenset[str] = frozenset()
     adapter: int = 4
     dropout: bool = False
+    dora: bool = False
+    """Adapters scale each output of the whole matrix by a trained magnitude (PEFT's DoRA)."""
     expert_ranks: tuple[int, int] = (0, 0)
     """Ranks of the adapters of the fused experts: of gate and up, and of down."""
     expert_parallel: int = 1
@@ -172,6 +174,7 @@ class Matrices:
         if mode.dropout:
             mask = tape.tensor(fan_in, 1, needs=False)
             inner = tape.apply((inner,), fan_in, tape.element[inner], saves=(mask,))
+        given = inner
         element = 2 if mode.autocast else mode.adapter
         copied = mode.autocast and mode.adapter == 4
         for fan, out in ((fan_in, rank), (rank, width)):
@@ -185,13 +188,49 @@ class Matrices:
                 weight_copy=2 * fan * out if copied else 0,
                 mark="matrix",
             )
-        scaled = tape.apply((inner,), width, element)
+        if mode.dora:
+            scaled = self.magnify(given, base, inner)
+            element = tape.element[scaled]
+        else:
+            scaled = tape.apply((inner,), width, element)
         if as_given:  # under autocast the sum takes both formats
             scaled, element = scaled if mode.autocast else self.cast(scaled, kept), kept
             scaled = tape.recast(scaled, kept)
         total = tape.apply((tape.recast(base, element), scaled), width, element, alias=True)
         tape.hold(x, copy)  # by the frames of the caller and of the adapted layer
         return self.cast(total, kept)
+
+    def magnify(self, x: int, base: int, product: int) -> int:
+        """DoRA: (m - 1) * W x + m * scale * B(A(x)), m the trained magnitude of each output over the norm of
+        W + scale * BA (PEFT 0.18.0 to 0.21.2, tuners/lora/dora.py). Without dropout W x is the base's product; with it,
+        it is made anew of the x that dropout leaves, by a copy of the frozen weight that stays for the gradient of x.
+        What the norm needs is gone when the adapter has returned.
+        """
+        tape, mode = self.tape, self.mode
+        fan_in, width, own, element = tape.width[x], tape.width[base], tape.element[x], tape.element[product]
+        elements = fan_in * width
+        converted = own if own != mode.weight or mode.quantized else 0  # W in the format of x
+        # BA from the product with an identity matrix, cast to the format of x; BA scaled, and the sum with W.
+        identity = fan_in * fan_in * (mode.adapter + (element if element != mode.adapter else 0))
+        passing = identity + elements * (element + (own if own != element else 0) + converted + 2 * own)
+        stays = 0.0
+        if mode.dropout:
+            stays = element if element != own else converted
+            base = tape.apply(
+                (self.cast(x, element),), width, element, unpacked=stays * elements, unpacking=passing, mark="matrix"
+            )
+        weighed = max(mode.adapter, element)
+        whole = tape.apply(
+            (base,),
+            width,
+            weighed,
+            saves=(base,),
+            scratch=weighed * width,
+            weight_gradient=mode.adapter * width,
+            unpacking=0 if mode.dropout else passing,
+        )
+        low = tape.apply((product,), width, weighed, saves=(product,), scratch=weighed * width)
+        return tape.apply((whole, tape.apply((low,), width, weighed)), width, weighed, alias=True)
 
     def copy(self, x: int, width: float) -> int:
         """A copy of (a part of) a tensor."""
