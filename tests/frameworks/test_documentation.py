@@ -49,6 +49,8 @@ def test_keys_are_documented(name, document, heading, left_out):
         described = set().union(*(listed.get(key, set()) for route in routes for key in around(route)))
         assert set(lens.fields) <= described, (routes, set(lens.fields) - described)
         for route in routes:
+            if re.fullmatch(r"_[A-Z_]+_", str(route[-1])):
+                continue  # what a script states elsewhere than under a key of the recipe
             assert any(key in listed for key in around(route)), spelled(route)
             read.add(spelled(route))
     if left_out is not None:

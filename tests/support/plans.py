@@ -31,6 +31,7 @@ _ROLES = (
 )
 _NAMED: Mapping[str, tuple[Any, ...]] = {
     "method.lora_targets": (("q_proj", "mlp.*"),),
+    "method.lora_target_pattern": (r".*\\.(q|v)_proj", ".*", "("),
     "method.lora_target_parameters": (("mlp.experts.gate_up_proj",),),
     "method.lora_kernel_parts": ((), ("mlp",), ("mlp", "qkv", "o")),
     "method.unfrozen": ((), (r"^model\.layers\.1\.", "lm_head"), ("(",)),

@@ -7,7 +7,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import adapters
 from cfglint_train.memory.ranks import Ranks
 from cfglint_train.memory.reader import Reader
-from cfglint_train.memory.targets import adapted_by, targeted
+from cfglint_train.memory.targets import NO_MATRIX, adapted_by, targeted
 from cfglint_train.models.architecture import Architecture, Linear
 
 # PEFT 0.19 (utils/transformers_weight_conversion.py): of these families the names that experts' matrices had before
@@ -138,7 +138,7 @@ def _lora(reader: Reader, architecture: Architecture) -> tuple[int, int, frozens
     saved = set(reader.get("method.lora_modules_to_save") or ())
     whole = sum(item.elements for item in architecture.linears if item.name in saved)
     leaves = frozenset(item.name for item in linears)
-    if not adapters and not routed and not whole:  # PEFT stops where nothing gets an adapter
+    if not adapters and not routed and not whole and targets != NO_MATRIX:  # PEFT stops where nothing gets an adapter
         reader.missing.append(adapted_by(reader))
         return None
     return adapters + routed, whole, leaves, (fused["gate_up_proj"], fused["down_proj"]), routed

@@ -99,6 +99,8 @@ def _read_extras(config: Config) -> Iterator[Triple]:
 def _write_targets(config: Config, changes: Changes) -> list[Change]:
     if not on(config, "use_peft"):
         raise CannotEdit("there is no adapter")
+    if "method.lora_targets" not in changes:
+        raise CannotEdit("a pattern is not written")
     refuse_override(config, ("lora_target_modules",))
     return [Set((*config.root, "lora_target_modules"), WORDS.write(changes["method.lora_targets"]), ("lora_r",))]
 
