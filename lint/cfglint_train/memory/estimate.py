@@ -86,7 +86,8 @@ def estimate(
     found = of_setup(setup, reader, hardware, job=job)
     if setup.pipeline > 1:
         first, reader = read_with_job(plan, architecture, ends=False, unreadable=unreadable)
-        assert first is not None
+        if first is None:  # a stage without a trained element
+            return Estimate((), tuple(reader.missing), reader.fields, tuple(reader.assumed))
         found = higher(found, of_setup(first[0], reader, hardware, job=first[1]))
     if plan.model.roles:
         others = tuple(_groups(plan, architecture, hardware, unreadable))
