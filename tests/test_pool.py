@@ -102,6 +102,7 @@ def told(result: Result) -> tuple[object, ...]:
 def test_a_shared_lint_finds_what_one_process_finds(tmp_path, monkeypatch, jobs):
     """Over everything that is shipped: companions of several runs, suppressions, credentials, unreadable files."""
     monkeypatch.setattr(dispatch, "FILES_PER_JOB", 1)
+    monkeypatch.setattr(dispatch, "MAX_SECONDS", 1000.0)
     (tmp_path / "broken.yaml").write_text("base_model: [\n")
     paths = [str(REPOSITORY / "fixtures"), str(tmp_path)]
     alone = api.lint(paths, api.Options()).raw
@@ -147,8 +148,11 @@ def every_digest(run) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def results() -> tuple[Result, Result]:
-    """The rules' fixtures, linted by one process and by three."""
-    with working_in(REPOSITORY / "fixtures" / "rules"):
+    """The rules' fixtures, linted by one process and by three, however slow: the copies of frameworks beside them are
+    read for the first file that needs them.
+    """
+    with working_in(REPOSITORY / "fixtures" / "rules"), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(dispatch, "MAX_SECONDS", 1000.0)
         alone = api.lint(["."], api.Options(isolated=True), digest=every_digest).raw
         shared = api.lint(["."], api.Options(isolated=True, jobs=3), digest=every_digest).raw
         return alone, shared
