@@ -84,8 +84,11 @@ def readable(source: bytes) -> bytes:
 
 def lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
     """Blanks behind a backslash at the end of a line, between two words: words of bash that the grammar leaves out."""
-    stop = text.find(b"\n", end)
-    for found in _LOST.finditer(text, start, len(text) if stop < 0 else stop):
+    line_end = text.find(b"\n", end)
+    stop = len(text) if line_end < 0 else line_end
+    if text.find(b"\\", start, stop) < 0:
+        return  # a line may have very many words
+    for found in _LOST.finditer(text, start, stop):
         if found.start() < end:
             yield Span(*found.span(1))
 
