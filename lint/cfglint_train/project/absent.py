@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import Position, Span
 from cfglint_train.documents.shell.document import ShellDocument
@@ -22,13 +22,17 @@ _INTO: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-]
 _SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
-def absent(document: ShellDocument, sources: Sources, index: RepositoryIndex) -> Iterator[tuple[Position, str]]:
+Started = Mapping[str, list[tuple[Invocation, Word, str]]]
+"""Files that a repository does not have, by name: the commands that train with them, and the frameworks."""
+
+
+def absent(document: ShellDocument, started: Started, sources: Sources) -> Iterator[tuple[Position, str]]:
     """Where a script trains with such a file, and what is wrong; each file once.
 
     Only commands and modules of a framework count: many repositories have a `src/train.py` of their own. A file that
     the script names elsewhere, too, may be made there.
     """
-    for file, places in _started(document, index).items():
+    for file, places in started.items():
         one, word, title = places[0]
         if document.source.count(os.fsencode(os.path.basename(file))) > len(places) or set("<>{}*") & set(file):
             continue
@@ -37,9 +41,9 @@ def absent(document: ShellDocument, sources: Sources, index: RepositoryIndex) ->
             yield document.position(word.span.start), told
 
 
-def written(document: ShellDocument, index: RepositoryIndex) -> Iterator[tuple[Span, str]]:
+def written(document: ShellDocument, started: Started) -> Iterator[tuple[Span, str]]:
     """Where a script trains with a file that it writes itself (`cat > c.yaml <<EOF`), and that; each file once."""
-    for file, places in _started(document, index).items():
+    for file, places in started.items():
         _, word, title = places[0]
         name = re.escape(os.fsencode(os.path.basename(file)))
         if re.search(_INTO + name + rb"(?![\w.-])", document.source):
@@ -47,8 +51,8 @@ def written(document: ShellDocument, index: RepositoryIndex) -> Iterator[tuple[S
             yield word.span, told
 
 
-def _started(document: ShellDocument, index: RepositoryIndex) -> dict[str, list[tuple[Invocation, Word, str]]]:
-    """The files that the repository does not have, by name, and that a script trains with: where, and with what."""
+def started_with(document: ShellDocument, index: RepositoryIndex) -> Started:
+    """What a script trains with that the repository does not have."""
     started: dict[str, list[tuple[Invocation, Word, str]]] = {}
     for one in document.invocations:
         title = _title(one)

@@ -94,14 +94,15 @@ class Workspace:
 
     def _note_absent(self, path: str) -> None:
         """Note the files that a script trains with and that are not there, or only when it runs."""
-        from cfglint_train.project.absent import absent, written
+        from cfglint_train.project.absent import absent, started_with, written
 
         script, index = self.scripts.script(path, path), self.repositories.index(path)
         if script is None:
             return
-        for position, message in absent(script, self.sources, index):
+        started = started_with(script, index)
+        for position, message in absent(script, started, self.sources):
             self.documents.unread.append(UnreadFile(path, position, message, "absent"))
-        for span, why in written(script, index):
+        for span, why in written(script, started):
             self.documents.note_run(script, span, why)
 
     def _note_unread(self, path: str) -> None:
