@@ -36,7 +36,7 @@ def closest(
         return []
     parent = route[:-1]
     here = vocabulary.names(parent, release, context)
-    alike = _similar(name, tuple(here))
+    alike = similar(name, tuple(here))
     elsewhere = list(_elsewhere(vocabulary, parent, name, release, context))
     bare, words = _bare(name), _words(name)
     proposals = [
@@ -65,7 +65,7 @@ def _words(name: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _similar(name: str, names: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
+def similar(name: str, names: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
     """The most similar names with their ratios, best first. A rule and what a run is meant to be both ask for them."""
     from difflib import SequenceMatcher, get_close_matches
 

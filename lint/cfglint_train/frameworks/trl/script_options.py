@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 
+from cfglint_schemas.matches import similar
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import DocumentError
@@ -227,15 +228,9 @@ def _known(package: tuple[str, str], name: str) -> bool:
 
 def _near(fields: Fields, name: str) -> str:
     """The option that an unknown one was probably meant to be; empty where none is near."""
-    from difflib import get_close_matches  # few launches have an unknown option
-
     names = [*fields.own]
     for package, entry in fields.packages:
         known = load(package)
         names += known.names((), known.newest, Context(entry=entry))
-    near = get_close_matches(name, sorted({*names}), 1, _ALIKE)
-    return f"--{near[0]}" if near else ""
-
-
-_ALIKE: Final = 0.75
-"""As `cfglint_schemas.matches` has it."""
+    near = similar(name, tuple(sorted({*names})))
+    return f"--{near[0][0]}" if near else ""
