@@ -7,7 +7,6 @@ with status 1 where the file would change.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -22,6 +21,7 @@ from cfglint_train.models.blocks import PATH as FILE
 from cfglint_train.models.dimensions import read
 from cfglint_train.models.families import FAMILIES
 from tools.models.__main__ import sources
+from tools.models.derived import command
 from tools.models.measure import build, complete
 
 PATH: Final = Path(FILE)
@@ -89,16 +89,7 @@ def text(found: Classes) -> str:
 
 def main() -> int:
     """The command. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tools.models.blocks", description=__doc__)
-    parser.add_argument("--check", action="store_true")
-    arguments = parser.parse_args()
-    transformers.logging.set_verbosity_error()
-    made = text(classes())
-    stale = not PATH.exists() or PATH.read_text(encoding="utf-8") != made
-    if stale and not arguments.check:
-        PATH.write_text(made, encoding="utf-8", newline="\n")
-    print(f"{PATH.name}: {'stale' if stale and arguments.check else 'written' if stale else 'unchanged'}")
-    return 1 if stale and arguments.check else 0
+    return command("tools.models.blocks", __doc__, PATH, lambda: text(classes()))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ numbers in a path. Deterministic; `--check` writes nothing and ends with status 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from cfglint_train.models.families import FAMILIES
 from cfglint_train.models.lookup import entry as catalogued
 from cfglint_train.models.modules import PATH as FILE
 from tools.models.__main__ import sources
+from tools.models.derived import command
 from tools.models.measure import build, matrices
 
 PATH: Final = Path(FILE)
@@ -63,16 +63,7 @@ def text(found: Paths) -> str:
 
 def main() -> int:
     """The command. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tools.models.modules", description=__doc__)
-    parser.add_argument("--check", action="store_true")
-    arguments = parser.parse_args()
-    transformers.logging.set_verbosity_error()
-    made = text(paths())
-    stale = not PATH.exists() or PATH.read_text(encoding="utf-8") != made
-    if stale and not arguments.check:
-        PATH.write_text(made, encoding="utf-8", newline="\n")
-    print(f"{PATH.name}: {'stale' if stale and arguments.check else 'written' if stale else 'unchanged'}")
-    return 1 if stale and arguments.check else 0
+    return command("tools.models.modules", __doc__, PATH, lambda: text(paths()))
 
 
 if __name__ == "__main__":
