@@ -67,12 +67,29 @@ def remove(evaluator: Evaluator, owner: Record, key: Any, where: ast.expr) -> An
     present = owner.get(key.value)
     if present is None:
         return None
-    owner.drop(key.value)
     if len(evaluator.undecided) > owner.level:
         step = evaluator.undecided[-1]
-        owner.open = f"`{key.value}` is taken out under a condition ({step.text})"
+        _take(owner, key.value, f"is taken out under a condition ({step.text})")
         return hedged(present.value, step)
+    owner.drop(key.value)
     return present.value
+
+
+def loosen(evaluator: Evaluator, node: ast.Call, owner: Any) -> None:
+    """Let the keys of a dictionary be gone that a call of one of TAKING may take out later."""
+    if not isinstance(owner, Record) or owner.call is not None:
+        return
+    key = node.args[0] if node.args else None
+    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+        change(evaluator, owner, node)
+    elif owner.get(key.value) is not None:
+        _take(owner, key.value, "may be taken out")
+
+
+def _take(owner: Record, key: str, how: str) -> None:
+    """Let a key be gone that may still be there."""
+    owner.drop(key)
+    owner.open = f"`{key}` {how}"
 
 
 def change(evaluator: Evaluator, owner: Record, where: ast.expr) -> None:

@@ -11,7 +11,7 @@ import ast
 from cfglint_train.documents.document import Entry
 from cfglint_train.documents.python.static.assignment import assign, bind
 from cfglint_train.documents.python.static.evaluator import Evaluator, Stop
-from cfglint_train.documents.python.static.mappings import TAKING, change, delete
+from cfglint_train.documents.python.static.mappings import TAKING, delete, loosen
 from cfglint_train.documents.python.static.operators import binary
 from cfglint_train.documents.python.static.standard import exits
 from cfglint_train.documents.python.tree import Record, Step
@@ -127,24 +127,12 @@ def _loosen(
                 if present is not None:
                     evaluator.put(record, Entry(present.key, hedged(present.value, step)))
         elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            _loosen_keys(evaluator, inner, inner.func, scope)
+            if inner.func.attr in TAKING and _plain(inner.func.value):
+                loosen(evaluator, inner, evaluator.value(inner.func.value, scope))
         elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name):
             function = scope.find(inner.func.id)
             if isinstance(function, Function) and id(function.node) not in entered:
                 _loosen_call(evaluator, function, step, entered)
-
-
-def _loosen_keys(evaluator: Evaluator, node: ast.Call, method: ast.Attribute, scope: Scope) -> None:
-    """Let the keys that a method of a dictionary may take out be gone."""
-    owner = evaluator.value(method.value, scope) if _plain(method.value) else None
-    if isinstance(owner, Record) and owner.call is None and method.attr in TAKING:
-        key = node.args[0] if node.args else None
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            if owner.get(key.value) is not None:
-                owner.drop(key.value)
-                owner.open = f"`{key.value}` may be taken out"
-        else:
-            change(evaluator, owner, node)
 
 
 def _loosen_call(evaluator: Evaluator, function: Function, step: Step, entered: frozenset[int]) -> None:
