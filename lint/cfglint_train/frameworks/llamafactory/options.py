@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cfglint_schemas.fact import Fact
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Route
@@ -43,17 +44,17 @@ def written(option: str, text: str | None) -> str:
     """
     name = option.lstrip("-").replace("-", "_")
     switch = name.removeprefix("no_")
-    if _has(name):
-        return f"{name}={text or ('true' if _is_switch(name) else 'VALUE')}"
-    return f"{switch}=false" if text is None and _has(switch) and _is_switch(switch) else ""
+    fact = _fact(name)
+    if fact is not None:
+        return f"{name}={text or ('true' if _is_switch(fact) else 'VALUE')}"
+    fact = _fact(switch)
+    return f"{switch}=false" if text is None and fact is not None and _is_switch(fact) else ""
 
 
-def _has(name: str) -> bool:
+def _fact(name: str) -> Fact | None:
     known = load("llamafactory")
-    return known.fact((name,), known.newest, Context()) is not None
+    return known.fact((name,), known.newest, Context())
 
 
-def _is_switch(name: str) -> bool:
-    known = load("llamafactory")
-    fact = known.fact((name,), known.newest, Context())
-    return fact is not None and "bool" in (kind.name for kind in fact.kinds())
+def _is_switch(fact: Fact) -> bool:
+    return "bool" in (kind.name for kind in fact.kinds())
