@@ -1,11 +1,11 @@
 """Which framework a repository uses: upstream's releases, a copy that it holds, or something else that it pins.
 
 A copy is read, and then is the vocabulary; of several the nearest one, and before them one under another name that the
-program imports. Of a fork that cannot be read, upstream's
-vocabulary is uncertain. Evidence of one: a requirement that installs another repository or an unreleased
-revision, a git submodule, a copy that is no plain one or no whole one, an entry point or a plugin that upstream does
-not have, the address of a fork in the file itself, a flag that no release takes and many scripts give (what stops a run
-when it starts is not copied from script to script), a patch of the installed package.
+program imports. Of a fork that cannot be read, upstream's vocabulary is uncertain. Evidence of one: a requirement that
+installs another repository or an unreleased revision, a launch that takes the package from another checkout, a git
+submodule, a copy that is no plain one or no whole one, an entry point or a plugin that upstream does not have, the
+address of a fork in the file itself, a flag that no release takes and many scripts give (what stops a run when it
+starts is not copied from script to script), a patch of the installed package.
 """
 
 from __future__ import annotations
