@@ -23,7 +23,7 @@ from cfglint_train.documents.python.tree import Part, Record, Value
 from cfglint_train.documents.python.values import Class, Function, hedged, settled
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trl.script_calls import HANDLERS, METHODS, constant
-from cfglint_train.frameworks.trl.script_classes import config_of, trainer_of
+from cfglint_train.frameworks.trl.script_classes import config_of, is_patched, trainer_of
 from cfglint_train.frameworks.trl.script_line import (
     FromLine,
     Launched,
@@ -182,6 +182,8 @@ def _settings(evaluator: Launched, made: Record, trainer: str) -> Settings:
     if made_of in HF_CONFIGS and not found.plain:
         found.defaults.update(HF_DEFAULTS)  # SFTTrainer takes over all that they state
     _put_parts(found, made, _model(found, made))
+    if is_patched(evaluator, "LoraConfig"):
+        found.parts.pop(ADAPTER, None)
     if made.get("_RESUMES_") is not None:
         found.parts["_RESUMES_"] = Part(None, "", made.get("_RESUMES_"))
     if isinstance(evaluator, Sampled):

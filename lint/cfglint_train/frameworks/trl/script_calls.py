@@ -97,9 +97,14 @@ def _field(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
 
 def _set(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
     """`setattr(arguments, "max_length", 512)`."""
-    if len(arguments.positional) != 3 or not isinstance(arguments.positional[0], Record):
+    if len(arguments.positional) != 3:
         return None
     owner, name, value = arguments.positional
+    if isinstance(owner, External):
+        evaluator.patch(owner, name.value if isinstance(name, Value) and isinstance(name.value, str) else "__init__")
+        return None
+    if not isinstance(owner, Record):
+        return None
     if isinstance(name, Value) and isinstance(name.value, str):
         evaluator.set_key(owner, name.value, value, evaluator.document.span(node.args[1]), node.args[2])
     else:

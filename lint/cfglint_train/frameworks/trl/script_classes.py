@@ -1,4 +1,7 @@
-"""Which class of TRL or transformers a class of a script is, or is made from."""
+"""Which class of TRL or transformers a class of a script is, or is made from.
+
+A class of arguments that the script changes at run time is none of theirs: what it takes is not in its text.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,13 @@ def trainer_of(evaluator: Evaluator, name: str) -> str:
 
 def config_of(evaluator: Evaluator, name: str) -> str:
     """The class of arguments of TRL or transformers that a class is, or is made from; empty for other classes."""
-    return _original(evaluator, name, _CONFIGS, _DEEPEST)
+    found = _original(evaluator, name, _CONFIGS, _DEEPEST)
+    return "" if is_patched(evaluator, found) else found
+
+
+def is_patched(evaluator: Evaluator, name: str) -> bool:
+    """Whether the script changes a class of this name of another module."""
+    return any(one.rpartition(".")[2] == name for one in evaluator.patched)
 
 
 def _original(evaluator: Evaluator, name: str, known: Mapping[str, Collection[str]], depth: int) -> str:

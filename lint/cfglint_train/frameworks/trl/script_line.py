@@ -25,6 +25,7 @@ from cfglint_train.documents.python.values import Arguments, Class, External, Op
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trl.clues import ANY, OWN
+from cfglint_train.frameworks.trl.script_modules import changes
 from cfglint_train.frameworks.trl.script_names import (
     DTYPES,
     LORA,
@@ -71,6 +72,10 @@ class Launched(Walk):
         super().__init__(*given)
         self.classes: dict[int, list[Any]] = {}
         """The classes that a parser fills, by the identity of its record."""
+
+    def changes(self, function: External, number: int) -> bool:
+        """As in the base class, by the modules of the repository."""
+        return changes(self.document, function.name, number)
 
     def options(self, node: ast.expr) -> Options:
         """As in the base class, where nothing is given."""

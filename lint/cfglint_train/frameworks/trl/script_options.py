@@ -15,16 +15,15 @@ from collections.abc import Iterator
 from cfglint_schemas.matches import similar
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
-from cfglint_train.documents.document import DocumentError
 from cfglint_train.documents.python.script import PythonScript, callee
 from cfglint_train.documents.python.static.shape import shape_of
 from cfglint_train.documents.shell.document import ShellDocument
-from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.keys import Unparsed
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY
+from cfglint_train.frameworks.trl.script_modules import imports, module_of
 from cfglint_train.frameworks.trl.script_names import HF_CONFIGS, PARSERS
 from cfglint_train.plan.origin import Place
 
@@ -41,8 +40,6 @@ _OPTION: Final = re.compile(r"--[A-Za-z][\w-]*")
 _DECORATORS: Final = ("dataclass", "add_start_docstrings")
 _DEEPEST: Final = 5
 """Classes and modules between a parser's class and one of a package."""
-_ABOVE: Final = 4
-"""Folders above a script in which a module of it is looked for."""
 
 
 class Fields(Frozen):
@@ -143,8 +140,8 @@ def _of_class(document: PythonScript, node: ast.expr, depth: int) -> Fields | No
     if package == "trl":
         return Fields(packages=frozenset((("trl", ANY),))) if name in _of_trl() else None
     if isinstance(node, ast.Name) and depth:
-        for module, original in _imports(document, node.id):
-            other = _module(document, module)
+        for module, original in imports(document, node.id):
+            other = module_of(document, module)
             if other is not None:
                 return _of_class(other, ast.Name(original, ast.Load()), depth - 1)
     return None
@@ -184,31 +181,8 @@ def _named(document: PythonScript, node: ast.expr) -> str:
         owner = node.value
         modules = {alias.asname or alias.name: alias.name for one in document.nodes(ast.Import) for alias in one.names}
         return f"{modules[owner.id]}.{node.attr}" if isinstance(owner, ast.Name) and owner.id in modules else ""
-    found = [f"{module}.{name}" for module, name in _imports(document, getattr(node, "id", ""))]
+    found = [f"{module}.{name}" for module, name in imports(document, getattr(node, "id", ""))]
     return found[0] if len(found) == 1 and not found[0].startswith(".") else ""
-
-
-def _imports(document: PythonScript, name: str) -> list[tuple[str, str]]:
-    """The modules that a script imports a name from, with its name there; dots in front as written."""
-    nodes = document.nodes(ast.ImportFrom)
-    found = [(node, alias) for node in nodes for alias in node.names if (alias.asname or alias.name) == name]
-    return list(dict.fromkeys(("." * node.level + (node.module or ""), alias.name) for node, alias in found))
-
-
-def _module(document: PythonScript, module: str) -> PythonScript | None:
-    """A module of the repository that a script imports, below its folder or one above; None where there is none."""
-    bare = module.lstrip(".")
-    up = max(0, len(module) - len(bare) - 1)
-    folder = os.path.dirname(os.path.abspath(document.path))
-    for step in range(up, up + 1 if module.startswith(".") else _ABOVE):
-        base = os.path.normpath(os.path.join(folder, *[".."] * step))
-        path = os.path.join(base, *bare.split(".")) + ".py"
-        try:
-            return PythonScript(path, regular_files.read(path))
-        except (OSError, DocumentError, ValueError):
-            if any(os.path.exists(os.path.join(base, mark)) for mark in regular_files.MARKS):
-                return None
-    return None
 
 
 def _takes(fields: Fields, name: str) -> bool:

@@ -8,7 +8,7 @@ from cfglint_train.documents.document import Sequence, Span
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.mappings import put
 from cfglint_train.documents.python.tree import Record
-from cfglint_train.documents.python.values import Class, Scope, either, hedged
+from cfglint_train.documents.python.values import Class, External, Scope, either, hedged
 from cfglint_train.foundation.typed import Any
 
 
@@ -30,6 +30,8 @@ def assign(evaluator: Evaluator, target: ast.expr, value: Any, scope: Scope) -> 
         if isinstance(owner, Record):
             end = evaluator.document.span(target).end
             evaluator.set_key(owner, target.attr, value, Span(end - len(target.attr.encode()), end), target)
+        elif isinstance(owner, External):
+            evaluator.patch(owner, target.attr)
         elif isinstance(owner, Class):
             evaluator.shape(owner.node).members[target.attr] = None
     elif isinstance(target, ast.Subscript):

@@ -169,6 +169,9 @@ def _library(evaluator: Evaluator, target: External, arguments: Arguments, node:
     if len(parts) > 1 and parts[-2][:1].isupper():
         fields = evaluator.fields.get(parts[-1], ())
         return evaluator.record(node, ".".join(parts[:-1]), arguments, fields, factory=parts[-1], how=target.how)
+    for number, given in enumerate(arguments.positional):
+        if isinstance(given, Record) and evaluator.changes(target, number):
+            mappings.change(evaluator, given, node)
     return evaluator.opaque(node)
 
 

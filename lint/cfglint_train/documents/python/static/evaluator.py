@@ -85,6 +85,10 @@ class Evaluator:
         """How many functions of the script are entered."""
         self.settled: set[str] = set()
         """What calls of the library have settled for those behind them, in words that the handlers choose."""
+        self.patched: set[str] = set()
+        """The classes of other modules that the script replaces, or whose methods of Python's own it does
+        (`__init__`).
+        """
         self.declared: dict[str, Value] | None = None
         """The options that the script declares; None as long as nothing asked for them."""
         self.written: dict[str, str] = {}
@@ -108,6 +112,10 @@ class Evaluator:
     def options(self, node: ast.expr) -> Options:
         """The namespace that argparse makes of the script's own options, at their defaults."""
         raise NotImplementedError
+
+    def changes(self, function: External, number: int) -> bool:
+        """Whether a function of another module may change its argument of a number; not where nothing is known."""
+        return False
 
     def step(self, steps: int = 1) -> None:
         """Pay for work. Raises SpentError where the script was too much."""
@@ -181,6 +189,14 @@ class Evaluator:
                 return
             node = Value(self.document.span(where), Unknown(f"set under a condition ({step.text})"), (step,))
         self.put(record, Entry(Scalar(key, name, value=name), node))
+
+    def patch(self, owner: External, name: str) -> None:
+        """Note that the script sets an attribute of a module, or of a class of one."""
+        if owner.parts[-1][:1].isupper():
+            if name.startswith("__"):
+                self.patched.add(owner.name)
+        elif name[:1].isupper():
+            self.patched.add(f"{owner.name}.{name}")
 
     def implied(self, owner: Record, name: str, span: Span, key: Span) -> Any:
         """An attribute that nothing has set: something that the library's class makes of its own."""

@@ -75,11 +75,10 @@ def remove(evaluator: Evaluator, owner: Record, key: Any, where: ast.expr) -> An
     return present.value
 
 
-def loosen(evaluator: Evaluator, node: ast.Call, owner: Any) -> None:
-    """Let the keys of a dictionary be gone that a call of one of TAKING may take out later."""
+def loosen(evaluator: Evaluator, node: ast.expr, key: ast.expr | None, owner: Any) -> None:
+    """Let the keys of a dictionary be gone that `del`, or a call of one of TAKING, may take out later."""
     if not isinstance(owner, Record) or owner.call is not None:
         return
-    key = node.args[0] if node.args else None
     if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
         change(evaluator, owner, node)
     elif owner.get(key.value) is not None:

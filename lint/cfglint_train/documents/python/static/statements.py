@@ -126,9 +126,13 @@ def _loosen(
                 present = record.get(key) if isinstance(key, str) else None
                 if present is not None:
                     evaluator.put(record, Entry(present.key, hedged(present.value, step)))
+        elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Del):
+            if _plain(inner.value):
+                loosen(evaluator, inner, inner.slice, evaluator.value(inner.value, scope))
         elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
             if inner.func.attr in TAKING and _plain(inner.func.value):
-                loosen(evaluator, inner, evaluator.value(inner.func.value, scope))
+                key = inner.args[0] if inner.args else None
+                loosen(evaluator, inner, key, evaluator.value(inner.func.value, scope))
         elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name):
             function = scope.find(inner.func.id)
             if isinstance(function, Function) and id(function.node) not in entered:
