@@ -8,7 +8,18 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final, Literal
 
 Evidence = Literal[
-    "pin", "checkout", "submodule", "tree", "entry", "elsewhere", "plugin", "used", "written", "key", "patch"
+    "pin",
+    "checkout",
+    "submodule",
+    "tree",
+    "entry",
+    "elsewhere",
+    "plugin",
+    "used",
+    "written",
+    "key",
+    "patch",
+    "namesake",
 ]
 
 _SAID: Final[Mapping[Evidence, str]] = {
@@ -22,6 +33,7 @@ _SAID: Final[Mapping[Evidence, str]] = {
     "used": "{place} start it with `{source}`, which no release takes",
     "key": "`{place}` is a key of `{source}`",
     "patch": "`{source}` changes {place} of the installed package",
+    "namesake": "the script imports `{source}` of the repository",
     "written": "the file names `{source}` ({place})",
 }
 
@@ -34,7 +46,7 @@ class Doubt(Frozen):
     launch takes it from, a git submodule, a copy of the
     framework that cannot be read, an entry point (of this run, or of another script of the repository) or a plugin
     that upstream does not have, a flag that no release takes and many scripts give, the address of a fork in the
-    file, a key of a fork, or a change of the installed package."""
+    file, a key of a fork, a change of the installed package, or a module of its name beside a script."""
     source: str
     """What is used instead: a repository, a folder, a program, a plugin, a flag."""
     place: str = ""

@@ -1,4 +1,7 @@
-"""Another checkout of a framework that a launch plainly uses: by PYTHONPATH, from its folder, or installed from it."""
+"""The folders from which a launch plainly takes packages: by PYTHONPATH, from its own folder, or installed from one.
+
+Outside the repository, one that is called after a framework is another checkout of it.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,19 @@ _HERE: Final = (".", "./")
 
 def checkout(script: ShellDocument, launch: Invocation, package: str, root: str) -> tuple[str, int] | None:
     """The folder outside a repository from which a launch takes a package, and the line that names it."""
+    found = (
+        (path, number)
+        for path, number in folders(script, launch)
+        if _OUTSIDE.match(path) and not inside(path, script.path, root) and _is_called(path, package)
+    )
+    return next(reversed([*found]), None)
+
+
+def folders(script: ShellDocument, launch: Invocation) -> Iterator[tuple[str, int]]:
+    """The folders in which a launch looks for packages first, as written, each with the line that names it."""
     lines = script.source[: launch.span.start].decode("utf-8", "replace").splitlines()
     variables: dict[str, str] = {}
     folder = ""
-    found = None
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith("#"):
             continue
@@ -33,15 +45,9 @@ def checkout(script: ShellDocument, launch: Invocation, package: str, root: str)
             variables[assigned[1]] = assigned[2]
         for change in _CHANGE.finditer(line):
             folder = change[1]
-        for path in _used(line, folder):
-            path = _plain(path, variables)
-            if _is_other(path, script.path, root) and _is_called(path, package):
-                found = path, number
+        yield from ((_plain(path, variables), number) for path in _used(line, folder))
     if "." in launch.program and "/" not in launch.program and not launch.program.endswith((".py", ".sh")):
-        path = _plain(folder, variables)  # what `python -m` starts is looked for in the folder first
-        if _is_other(path, script.path, root) and _is_called(path, package):
-            return path, len(lines)
-    return found
+        yield _plain(folder, variables), len(lines)  # what `python -m` starts is looked for in the folder first
 
 
 def _used(line: str, folder: str) -> Iterator[str]:
@@ -59,17 +65,13 @@ def _plain(path: str, variables: dict[str, str]) -> str:
     return _DEFAULT.sub(r"\1", path)
 
 
-def _is_other(path: str, script: str, root: str) -> bool:
-    """Whether a path leads out of the repository."""
-    if not _OUTSIDE.match(path):
-        return False
+def inside(path: str, script: str, root: str) -> list[str]:
+    """Where a path of a script may lead to in the repository, from its root and from the script."""
     own = os.path.abspath(root)
     relative = re.sub(r"^\$\{?PWD\}?/", "", re.sub(r"^(?:~|\$\{?HOME\}?)/", "/~/", path))
-    for start in (own, os.path.dirname(os.path.abspath(script))):
-        whole = os.path.normpath(os.path.join(start, relative))
-        if whole == own or whole.startswith(own + os.sep):
-            return False
-    return True
+    starts = (own, os.path.dirname(os.path.abspath(script)))
+    found = [os.path.normpath(os.path.join(start, relative)) for start in starts]
+    return [whole for whole in found if whole == own or whole.startswith(own + os.sep)]
 
 
 def _is_called(path: str, package: str) -> bool:

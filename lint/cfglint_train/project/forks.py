@@ -5,14 +5,15 @@ program imports. Of a fork that cannot be read, upstream's vocabulary is uncerta
 installs another repository or an unreleased revision, a launch that takes the package from another checkout, a git
 submodule, a copy that is no plain one or no whole one, an entry point or a plugin that upstream does not have, the
 address of a fork in the file itself, a flag that no release takes and many scripts give (what stops a run when it
-starts is not copied from script to script), a patch of the installed package.
+starts is not copied from script to script), a patch of the installed package, a module of the package's name that a
+script imports in its place.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
@@ -28,6 +29,7 @@ from cfglint_train.project.roots import Roots, distance
 if TYPE_CHECKING:
     from cfglint_schemas.vendored import VendoredVocabulary
     from cfglint_train.project.launch_scripts import LaunchScripts
+    from cfglint_train.project.namesakes import Launches
     from cfglint_train.project.pins.search import Settled
     from cfglint_train.project.submodules import Submodule
 
@@ -72,6 +74,11 @@ class Forks:
         keys = framework.keys
         if keys is None:
             return
+        if config.document.syntax == "python":
+            packages = (framework.listed.package, framework.listed.beside)
+            config.doubt = self._namesake(framework.listed, path, packages, scripts.given(config))
+            if config.doubt is not None:
+                return
         copy = self._imported(framework.listed, config, scripts) or (
             None if framework.listed.tree is None else self.copy(framework.listed, path)
         )
@@ -87,8 +94,11 @@ class Forks:
         config.doubt = config.doubt or _written(framework.listed, config) or self._patched(framework.listed, path)
 
     def used(self, listed: Listed, path: str, pins: Mapping[str, Settled]) -> VendoredVocabulary | Doubt | None:
-        """What counts above the releases of a package: what its nearest copy takes, or the doubt about theirs."""
-        return self.copy(listed, path) or self._pinned(listed, path, pins) or self._patched(listed, path)
+        """What counts above the releases of a package that a script imports: what its nearest copy takes, or the doubt
+        about theirs.
+        """
+        beside = self._namesake(listed, path, (listed.package,), ())
+        return beside or self.copy(listed, path) or self._pinned(listed, path, pins) or self._patched(listed, path)
 
     def stated(self, listed: Listed, path: str, said: ReleaseStatements) -> ReleaseStatements:
         """The statements about releases around a file, and by the nearest copy of its framework: what is held in the
@@ -146,6 +156,22 @@ class Forks:
         if key not in self._copies:
             self._copies[key] = self._choose(listed, nearest, path)
         return self._copies[key]
+
+    def _namesake(
+        self,
+        listed: Listed,
+        path: str,
+        packages: Iterable[str | None],
+        launches: Launches,
+    ) -> Doubt | None:
+        """The evidence that a script imports a module of the repository that has a package's name and is no copy."""
+        from cfglint_train.project.namesakes import namesake
+
+        names = [name for name in packages if name]
+        found = namesake(path, launches, names, self._repositories.index(path).root)
+        if found is None or (listed.tree is not None and os.path.dirname(found) in self._folders(listed, path)):
+            return None
+        return Doubt("namesake", self._named(found, path))
 
     def _imported(self, listed: Listed, config: Config, scripts: LaunchScripts) -> VendoredVocabulary | Doubt | None:
         """What a copy under another name takes that the program imports which scripts start with a configuration."""

@@ -28,7 +28,9 @@ def folded(config: Config, doubt: Doubt) -> Iterator[Report]:
         related=tuple(
             Related(sighting.place, f"upstream does not take `{sighting.name}` either") for sighting in found[1:]
         ),
-        help=None if doubt.kind == "tree" else "a copy of the fork in the repository is read as its vocabulary",
+        help=None
+        if doubt.kind in ("tree", "namesake")
+        else "a copy of the fork in the repository is read as its vocabulary",
     )
 
 

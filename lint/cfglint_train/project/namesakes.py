@@ -1,0 +1,44 @@
+"""What Python imports in the place of an installed package: a module of its name beside the program, or on its path.
+
+A folder without `__init__.py` is no such module: an installed package counts before it. The folder of a program is on
+its path where it is started by its file, not as a module of a package.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+
+from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.foundation import regular_files
+from cfglint_train.project.checkouts import folders, inside
+
+Launches = Sequence[tuple[ShellDocument, Invocation]]
+
+
+def namesake(program: str, launches: Launches, packages: Collection[str], root: str) -> str | None:
+    """The module of the repository that a program imports by the name of one of some packages."""
+    for folder in (*_own(program, launches), *_named(launches, root)):
+        for package in packages:
+            module = os.path.join(folder, package)
+            if os.path.isfile(os.path.join(module, "__init__.py")):
+                return regular_files.tidy(module)
+            if os.path.isfile(f"{module}.py"):
+                return regular_files.tidy(f"{module}.py")
+    return None
+
+
+def _own(program: str, launches: Launches) -> Iterator[str]:
+    """The folder of a program, if it is on its path."""
+    folder = os.path.dirname(os.path.abspath(program))
+    by_file = [launch.program.endswith(".py") for _, launch in launches]
+    if any(by_file) or not (by_file or os.path.exists(os.path.join(folder, "__init__.py"))):
+        yield folder
+
+
+def _named(launches: Launches, root: str) -> Iterator[str]:
+    """The folders of the repository that launches put before those of installed packages."""
+    for script, launch in launches:
+        for path, _ in folders(script, launch):
+            yield from inside(path, script.path, root)
