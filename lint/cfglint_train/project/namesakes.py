@@ -18,13 +18,14 @@ Launches = Sequence[tuple[ShellDocument, Invocation]]
 
 
 def namesake(program: str, launches: Launches, packages: Collection[str], root: str) -> str | None:
-    """The module of the repository that a program imports by the name of one of some packages."""
+    """The module of the repository that a program, not being it itself, imports by the name of one of some packages."""
+    own = os.path.abspath(program)
     for folder in (*_own(program, launches), *_named(launches, root)):
         for package in packages:
             module = os.path.join(folder, package)
             if os.path.isfile(os.path.join(module, "__init__.py")):
                 return regular_files.tidy(module)
-            if os.path.isfile(f"{module}.py"):
+            if os.path.isfile(f"{module}.py") and f"{module}.py" != own:
                 return regular_files.tidy(f"{module}.py")
     return None
 
