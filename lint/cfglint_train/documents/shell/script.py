@@ -34,6 +34,7 @@ from cfglint_train.documents.shell.branches import probed
 from cfglint_train.documents.shell.commands import MAX_NESTED, Command, ExpansionBudget, Script
 from cfglint_train.documents.shell.grammar import readable
 from cfglint_train.documents.shell.programs import Flag, Part, partition
+from cfglint_train.documents.shell.runners import unwrapped
 from cfglint_train.documents.shell.sourced import Load, Sourcing
 from cfglint_train.documents.shell.words import Fragment, Setting, Word, setting, word_of
 from cfglint_train.foundation.typed import Any, ClassVar, Final, Protocol
@@ -147,7 +148,7 @@ class ShellScript(Document):
         """Invocations whose options are read as keys."""
         self._commands = 0
         self._directives()
-        for command in self.script.commands():
+        for command in unwrapped(self.script):
             self._invoke(command, None)
         items: list[Node] = list(self.invocations)
         self.root = Sequence(Span(0, len(source)), items, False)
@@ -304,7 +305,7 @@ class ShellScript(Document):
         inner = Script(
             readable(text), script.budget, tuple(pieces), (script, command.at, command.chain), script.depth + 1
         )
-        for below in inner.commands():
+        for below in unwrapped(inner):
             self._invoke(below, parent)
 
     def _add(
