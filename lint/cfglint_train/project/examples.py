@@ -1,6 +1,7 @@
 """Commands in read-me files, Makefiles and docstrings that start a configuration: examples of how it may be started.
 
-All that is not a command is blanked, so that the commands are read as a script with the lines of the file.
+All that is not a command is blanked, so that the commands are read as a script with the lines of the file. An `exit`
+among them is none of that script: it leaves a container, or ends the shell of one line of a recipe.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _UNCONTINUED: Final = re.compile(r"(?m)^([ \t]*accelerate launch)[ \t]*\n(?=[ \t
 """A launcher alone on its line, and its options on the next: in a docstring the backslash is easily forgotten."""
 _NO_NEWLINE: Final = re.compile(r"[^\n]")
 _PROMPT: Final = re.compile(r"(?m)^([ \t]*)\$ ")
+_EXIT: Final = re.compile(r"(?<![\w./$-])exit(?![\w./=-])")
 _LAUNCHER: Final = re.compile(rf"\b(?:{_PROGRAMS})\b")
 _FILE: Final = re.compile(_ENDING)
 
@@ -48,7 +50,7 @@ def examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
             if _STARTS.search(text) is not None:
                 found += [(path, part.encode()) for part in _fenced(text)]
         elif (name in _MAKEFILES or name.endswith(".mk")) and _LAUNCHER.search(text) and _FILE.search(text):
-            found.append((path, makefiles.commands(text, index.once(_made)).encode()))
+            found.append((path, _without_exits(makefiles.commands(text, index.once(_made))).encode()))
     return found
 
 
@@ -86,9 +88,13 @@ def _alone(text: str, kept: list[tuple[int, int]]) -> str:
     """A text with nothing but some parts of it, without the prompts there."""
     parts, end = [], 0
     for start, after in kept:
-        parts += [_blank(text[end:start]), _PROMPT.sub(r"\1  ", text[start:after])]
+        parts += [_blank(text[end:start]), _without_exits(_PROMPT.sub(r"\1  ", text[start:after]))]
         end = after
     return "".join((*parts, _blank(text[end:])))
+
+
+def _without_exits(text: str) -> str:
+    return _EXIT.sub("true", text)
 
 
 def _blank(text: str) -> str:

@@ -89,6 +89,11 @@ def is_exhaustive(choice: Choice, text: bytes) -> bool:
     return any(text[pattern.start_byte : pattern.end_byte] == b"*" for pattern in conditions)
 
 
+def is_plain(script: Words, choice: Choice) -> bool:
+    """Whether all conditions of a choice are words without variables."""
+    return re.search(rb"[$`]", _conditions_text(script, choice)) is None
+
+
 def takes(script: Words, choice: Choice, step: Step, depth: int, lenient: bool = False) -> bool | None:
     """Whether a branch is taken; None where that cannot be determined. `lenient`: assumed defaults count as known."""
     reading = _Conditions(script, choice, depth, lenient)

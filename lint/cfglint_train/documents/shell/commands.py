@@ -26,6 +26,7 @@ from cfglint_train.documents.shell.functions import uncalled
 from cfglint_train.documents.shell.given import Given, Under
 from cfglint_train.documents.shell.grammar import lost_blanks, readable
 from cfglint_train.documents.shell.outline import Assignment, Outline, heredoc_of, steps
+from cfglint_train.documents.shell.reached import Reached
 from cfglint_train.documents.shell.sourced import MAX_SOURCED, Sourcing, files_of, path_of
 from cfglint_train.documents.shell.words import (
     NAME,
@@ -364,11 +365,11 @@ class Script(Outline):
         return self.expand(start, end, "here", at, chain, depth)
 
     def commands(self) -> Iterator[Command]:
-        """The simple commands in the order of the text, but for those of functions that are never called."""
+        """The simple commands in the order of the text, but for those that are never run."""
+        reached = Reached(self)
         for node, chain, redirects in sorted(self.simple, key=lambda one: one[0].start_byte):
-            if not self.uncalled.isdisjoint(chain):
-                continue
-            yield self._command(node, chain, redirects)
+            if self.uncalled.isdisjoint(chain) and reached.may_run(node.start_byte, chain):
+                yield self._command(node, chain, redirects)
 
     def _command(self, node: SyntaxNode, chain: Chain, redirects: tuple[SyntaxNode, ...]) -> Command:
         prefix: list[Setting] = []

@@ -60,10 +60,11 @@ def _acts(outline: Outline) -> bool:
 
 
 def _own_text(outline: Outline, node: SyntaxNode, functions: list[SyntaxNode]) -> bytes:
-    """The text of a node without comments and the functions that are defined in it."""
-    text = bytearray(outline.text[node.start_byte : node.end_byte])
+    """The text of a node without comments, the functions that are defined in it, and what stands behind an `exit`."""
+    until = outline.ends.get((), node.end_byte) if node.id == outline.root.id else node.end_byte
+    text = bytearray(outline.text[node.start_byte : until])
     for inner in (*outline.comments, *(one for one in functions if one.id != node.id)):
-        if node.start_byte <= inner.start_byte and inner.end_byte <= node.end_byte:
+        if node.start_byte <= inner.start_byte and inner.end_byte <= until:
             start, end = inner.start_byte - node.start_byte, inner.end_byte - node.start_byte
             text[start:end] = b" " * (end - start)
     return bytes(text)

@@ -26,6 +26,7 @@ _CONDITIONAL: Final = frozenset(
     "command_substitution process_substitution pipeline list".split()
 )
 
+_ENDING: Final = (b"exit", b"exec", b"return")
 _MUTATED: Final = re.compile(rb"(?:\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))")
 _NONE: Final[frozenset[Step]] = frozenset()
 _DEFAULT: Final = re.compile(rb"\$\{([A-Za-z_]\w*):?=")
@@ -71,6 +72,10 @@ class Outline:
         """The functions that are defined: name, definition, what is around that."""
         self.simple: list[tuple[SyntaxNode, Chain, tuple[SyntaxNode, ...]]] = []
         """The simple commands, each with its redirections."""
+        self.operands: dict[Step, SyntaxNode] = {}
+        """What is run before a command behind `&&` or `||`."""
+        self.ends: dict[Chain, int] = {}
+        """Where `exit`, `exec` or, in a function, `return` first ends what has certain conditions around it."""
         self.root = parse(text)
         self._walk()
         for assignments in self.assignments.values():
@@ -163,13 +168,17 @@ class Outline:
             return (*chain, ("pipe", child.id))
         if kind == "list":
             if any(part.type == "||" for part in children):
-                return (*chain, ("or", child.id)) if index else chain
+                if not index:
+                    return chain
+                self.operands["or", child.id] = children[0]
+                return (*chain, ("or", child.id))
             # a && b && c is a list in a list: what b sets is set for c.
             top = chained.setdefault(node.id, node.id)
             if index == 0:
                 if child.type == "list":
                     chained[child.id] = top
                 return chain
+            self.operands["and", top] = children[0]  # of a list in a list, the inner one's counts in the end
             return (*chain, ("and", top))
         return chain
 
@@ -234,11 +243,16 @@ class Outline:
         return "local" if keyword in (b"local", b"declare", b"typeset") else "declaration_command"
 
     def _note_builtin(self, node: SyntaxNode, chain: Chain, redirects: tuple[SyntaxNode, ...]) -> None:
-        """Commands that give variables values: read, mapfile, getopts, printf -v, let, set."""
+        """Commands that give variables values (read, mapfile, getopts, printf -v, let, set) or are the last to run."""
         name = node.child_by_field_name("name")
         if name is None:
             return
         program = self._text(name)
+        if program in _ENDING:
+            first = next(iter(node.children_by_field_name("argument")), None)
+            replaced = program != b"exec" or (first is not None and b"$" not in self._text(first))
+            if replaced and (program != b"return" or steps(chain, "function")):
+                self.ends.setdefault(chain, node.start_byte)
         if program not in (b"read", b"mapfile", b"readarray", b"getopts", b"printf", b"let", b"set"):
             return
         arguments = [self._text(child) for child in node.children_by_field_name("argument")]
