@@ -60,7 +60,7 @@ def _acts(outline: Outline) -> bool:
 
 
 def _own_text(outline: Outline, node: SyntaxNode, functions: list[SyntaxNode]) -> bytes:
-    """The text of a node without comments, the functions that are defined in it, and what stands behind an `exit`."""
+    """The text of a node without comments, the functions that are defined in it, and what follows an `exit`."""
     until = outline.ends.get((), node.end_byte) if node.id == outline.root.id else node.end_byte
     text = bytearray(outline.text[node.start_byte : until])
     for inner in (*outline.comments, *(one for one in functions if one.id != node.id)):

@@ -1,6 +1,6 @@
 """Which commands of a script are never run, whatever it is given: behind `exit`, and under a condition of plain words.
 
-A condition on a variable is none of them: who starts the script sets it there.
+A condition on a variable counts as open: its value may be changed before the script is started.
 """
 
 from __future__ import annotations
