@@ -88,10 +88,11 @@ def _is_of_a_framework(name: str, file: str | None, sources: Sources) -> bool:
 
 
 def _trains(document: ShellDocument, one: Invocation) -> bool:
-    """Whether an invocation shows that it trains."""
-    if not one.head or not name_of(one) or not program(document, one).python:
+    """Whether an invocation shows that it trains. DeepSpeed's file alone does not: programs generate with it, too."""
+    started = program(document, one)
+    if not one.head or not name_of(one) or not started.python:
         return False
-    return bool(_options(one) & _TRAINING) or trains(program(document, one))
+    return bool(_options(one) & _TRAINING - _OF_DEEPSPEED) or trains(started)
 
 
 def _is_of_a_model(document: ShellDocument, one: Invocation) -> bool:
