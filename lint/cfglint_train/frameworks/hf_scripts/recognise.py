@@ -21,8 +21,12 @@ _LIBRARIES: Final = frozenset(("transformers", "liger_kernel"))
 _CAUSAL: Final = ("ForCausalLM", "LMHeadModel", "ForCausalLMWithValueHead")
 """Ends of the names of classes that load causal language models."""
 _CAUSAL_CLASS: Final = re.compile(rb"ForCausalLM|LMHeadModel|CAUSAL_LM")
+_TUNED: Final = re.compile(_CAUSAL_CLASS.pattern + rb"|\b(?:SFT|DPO|GRPO|PPO|RM|Reward)Trainer\b")
+"""What shows that a model of an own class is a language model: a class of such models, or a trainer that is named after
+how they are tuned.
+"""
 _LANGUAGE_MODEL: Final = re.compile(
-    _CAUSAL_CLASS.pattern
+    _TUNED.pattern
     + rb"|\bmlm\s*=\s*False|(?i:deepseek|gemma|gpt-?(?:2|j|neo)|llama|mistral|mixtral|olmo|pythia|qwen)"
 )
 """What shows that a model which something else makes is a language model."""
@@ -69,7 +73,7 @@ def _found(document: Document, number: int, run: Settings) -> Found:
     is_open = not run.model or module.partition(".")[0] == "peft"
     is_own = bool(run.model) and module.partition(".")[0] not in _LIBRARIES
     trains = causal or (is_open and _LANGUAGE_MODEL.search(document.source) is not None)
-    trains = trains or (is_own and _CAUSAL_CLASS.search(document.source) is not None)
+    trains = trains or (is_own and _TUNED.search(document.source) is not None)
     return Found((number,), _SCORE, reason, (role_of(run) or "unread") if trains else "other", run.span)
 
 
