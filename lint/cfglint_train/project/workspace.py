@@ -119,7 +119,8 @@ class Workspace:
         """Whether nothing in the repository shows how a program is started."""
         from cfglint_train.project.unread_launches import is_started
 
-        return not is_started(document.path, self.repositories.index(document.path))
+        path = document.path
+        return not is_started(path, self.repositories.index(path), lambda name: self.scripts.script(name, path))
 
     def _reads(self, path: str) -> bool:
         """Whether a file is the main configuration of a run, or one that is named as not read; a Python program also

@@ -26,8 +26,7 @@ _TUNED: Final = re.compile(_CAUSAL_CLASS.pattern + rb"|\b(?:SFT|DPO|GRPO|PPO|RM|
 how they are tuned.
 """
 _LANGUAGE_MODEL: Final = re.compile(
-    _TUNED.pattern
-    + rb"|\bmlm\s*=\s*False|(?i:deepseek|gemma|gpt-?(?:2|j|neo)|llama|mistral|mixtral|olmo|pythia|qwen)"
+    _TUNED.pattern + rb"|\bmlm\s*=\s*False|(?i:deepseek|gemma|gpt-?(?:2|j|neo)|llama|mistral|mixtral|olmo|pythia|qwen)"
 )
 """What shows that a model which something else makes is a language model."""
 _OTHERS: Final = ("olmo_core",)
