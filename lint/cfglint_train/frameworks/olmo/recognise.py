@@ -12,23 +12,31 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Found
 
-_TYPICAL: Final = frozenset(
+_OWN: Final = frozenset(
     (
         "device_train_microbatch_size",
         "global_train_batch_size",
         "device_eval_batch_size",
         "sharded_checkpointer",
+        "softmax_auxiliary_loss",
+        "save_folder",
+        "save_interval_unsharded",
+        "save_num_checkpoints_to_keep",
+        "save_num_unsharded_checkpoints_to_keep",
+        "speed_monitor",
+        "gen1_gc_interval",
+    )
+)
+"""Keys of TrainConfig that hardly any other trainer has."""
+
+_COMMON: Final = frozenset(
+    (
         "fsdp",
         "ddp",
         "distributed_strategy",
         "activation_checkpointing",
         "fused_loss",
-        "softmax_auxiliary_loss",
-        "save_folder",
         "save_interval",
-        "save_interval_unsharded",
-        "save_num_checkpoints_to_keep",
-        "save_num_unsharded_checkpoints_to_keep",
         "max_duration",
         "precision",
         "optimizer",
@@ -36,13 +44,12 @@ _TYPICAL: Final = frozenset(
         "tokenizer",
         "data",
         "evaluators",
-        "speed_monitor",
-        "gen1_gc_interval",
         "eval_interval",
         "wandb",
         "compile",
     )
 )
+"""Keys of TrainConfig that other trainers have, too: without one of its own, they are no evidence."""
 
 # llm-foundry, from whose format OLMo's grew, and OLMo-core, which has the same words in other places.
 _FOREIGN: Final = frozenset(
@@ -69,7 +76,7 @@ _SAVED: Final = ("model.pt", "model.safetensors", "train.pt", "train/rank0.pt")
 
 
 def recognise(document: Document) -> list[Found]:
-    """A `model` section with OLMo's dimensions, and at least three more sections of its TrainConfig.
+    """A `model` section with OLMo's dimensions, and at least three more keys of its TrainConfig, one of them its own.
 
     What lies in a checkpoint is the record of a run: nothing is trained with it.
     """
@@ -83,8 +90,9 @@ def recognise(document: Document) -> list[Found]:
     if "vision_backbone" in model.value.index:  # Molmo, which has an image encoder and data of its own
         return []
     dimensions = len(model.value.index.keys() & {"d_model", "n_layers", "n_heads", "max_sequence_length"})
-    typical = len(keys & _TYPICAL)
-    if dimensions < 2 or typical < 3:
+    own = len(keys & _OWN)
+    typical = own + len(keys & _COMMON)
+    if dimensions < 2 or typical < 3 or not own:
         return []
     why = f"a model section with OLMo's dimensions and {typical} more keys of TrainConfig"
     if _is_record(document.path):
