@@ -172,6 +172,7 @@ def _read_deepspeed(config: Config) -> Iterator[Triple]:
     for left_out, value in deepspeed.DEFAULTS.items():
         if left_out != "checkpoint.gather":
             yield left_out, value, Origin("default", note=note)
+    yield _PINS, deepspeed.pins_unasked(config), Origin("default", note=note)
     steps = _whole(config, *deepspeed_key("gradient_accumulation_steps"))
     if steps is not None and steps >= 1:
         yield "batch.accumulation", steps, config.origin(*deepspeed_key("gradient_accumulation_steps"))
@@ -207,6 +208,7 @@ def _read_compile(config: Config) -> Iterator[Triple]:
 
 
 _OFFLOADS: Final[tuple[Field, ...]] = ("parallel.offload_optimizer", "parallel.offload_params")
+_PINS: Final[Field] = "parallel.pin_memory"
 _DS_KEYS: Final[Mapping[Field, str]] = {
     "parallel.zero_stage": "zero_stage",
     "parallel.offload_optimizer": "offload_optimizer_device",
@@ -301,7 +303,7 @@ def _sharding_keys() -> Mapping[Field, tuple[Route, ...]]:
     }
     for field, key in _DS_KEYS.items():
         keys[field] = (*keys.get(field, ()), deepspeed_key(key))
-    for field in deepspeed.DEFAULTS:
+    for field in (*deepspeed.DEFAULTS, _PINS):
         keys.setdefault(field, ())
     return keys
 

@@ -125,7 +125,13 @@ _OFFLOADS: Final[tuple[tuple[Field, str, str], ...]] = (
     ("parallel.offload_params", "offload_param", "cpu_offload_param"),
 )
 
-_PIN_DEFAULT: Final = Since((("", False), ("0.19.5", True)))
+_PINS_SINCE: Final = "0.19.5"
+_PIN_DEFAULT: Final = Since((("", False), (_PINS_SINCE, True)))
+
+
+def pins_unasked(config: Config) -> bool:
+    """Whether DeepSpeed is stated to be of a release that pins offloaded memory where no setting asks for it."""
+    return config.releases.certain("deepspeed", _PINS_SINCE) is True
 
 
 def _device(config: Config, section: str, deprecated: str) -> tuple[str | None, Origin]:
