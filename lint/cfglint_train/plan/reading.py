@@ -24,17 +24,17 @@ class Reading:
             raise KeyError(field)
         self.values[field] = Value(value, origin)
 
-    def infer(self, field: Field, value: Any, note: str) -> None:
+    def infer(self, field: Field, value: Any, note: str, assumed: str = "") -> None:
         """State a field that follows from others, unless the configuration states it itself.
 
-        A stated value that cannot be read stays unknown.
+        A stated value that cannot be read stays unknown. `assumed`: what it follows by that is not stated.
         """
         known = self.values.get(field)
         kind = "inferred" if known is None else known.origin.kind
         if value is not None and (
             kind in ("inferred", "assumed") or (kind == "default" and known is not None and known.value is None)
         ):
-            self.put(field, value, Origin("inferred", note=note))
+            self.put(field, value, Origin("inferred", note=note, assumed=assumed))
 
     def get(self, field: Field) -> Any:
         """The value of a field, None where it is unknown."""

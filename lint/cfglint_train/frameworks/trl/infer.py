@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer.infer import (
     infer_compiled,
@@ -12,7 +13,7 @@ from cfglint_train.frameworks.trl.losses import infer_loss
 from cfglint_train.frameworks.trl.method import fills_bf16
 from cfglint_train.frameworks.trl.rollout import generates
 from cfglint_train.frameworks.trl.sequence import length_key
-from cfglint_train.frameworks.trl.settings import before, stated, trainer_of
+from cfglint_train.frameworks.trl.settings import before, starts_launcher, stated, trainer_of
 from cfglint_train.frameworks.trl.weights import infer_placement, infer_weights
 from cfglint_train.plan.origin import Origin
 
@@ -39,8 +40,10 @@ def infer(job: Job) -> None:
 
 
 def _infer_launch(job: Job) -> None:
-    """How many processes the recipe itself asks `trl` to start."""
+    """How many processes the recipe itself asks `trl` to start; a script of one's own leaves that to its launcher."""
     config, reading = job.main, job.reading
+    if not starts_launcher(config, config.release):
+        return
     processes, machines = config.get("num_processes"), config.get("num_machines", default=1)
     counted = [one for one in (processes, machines) if isinstance(one, int) and not isinstance(one, bool) and one > 0]
     if len(counted) == 2 and processes % machines == 0:
@@ -96,7 +99,11 @@ def _infer_completions(job: Job) -> None:
     if given is not None:
         reading.infer("rollout.completions", given, "generation_batch_size")
     elif ranks and micro and steps:
-        reading.infer("rollout.completions", micro * ranks * steps, "micro batch x data-parallel ranks x steps")
+        first = config.releases.window("trl").releases[0]
+        later = "TRL 0.15 or later, which divides them into groups (set `trl=RELEASE` to be sure)"
+        note = later if release_key(first) < release_key("0.15") else ""
+        number = "micro batch x data-parallel ranks x steps"
+        reading.infer("rollout.completions", micro * ranks * steps, number, assumed=note)
 
 
 def _infer_models(job: Job) -> None:

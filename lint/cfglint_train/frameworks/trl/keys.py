@@ -14,7 +14,15 @@ from cfglint_train.frameworks.keys import Handed, Keys, Launched, Outdated, Unpa
 from cfglint_train.frameworks.keys_in_use import Told, Use
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY
-from cfglint_train.frameworks.trl.settings import COMMAND, COMMANDS, by_keys, context_of, trainer_of, ways
+from cfglint_train.frameworks.trl.settings import (
+    COMMAND,
+    COMMANDS,
+    by_keys,
+    context_of,
+    starts_launcher,
+    trainer_of,
+    ways,
+)
 from cfglint_train.plan.certainty import Certainty, Ground
 
 if TYPE_CHECKING:
@@ -25,7 +33,9 @@ _EVERY: Final = Context(entry=ANY)
 # Training arguments that are declared as text and turned into a member of an enumeration, which refuses other words
 # (transformers 4.41 to 5.23 training_args.py, __post_init__).
 _WORDS: Final = frozenset(("eval_strategy", "hub_strategy", "logging_strategy", "lr_scheduler_type", "save_strategy"))
-_SCRIPTS: Final = "ScriptArguments"
+_SCRIPTS: Final = ("ScriptArguments", "LaunchArguments")
+"""How the names of the classes end that belong to TRL's scripts and to the command `trl`, and to none of its trainers.
+"""
 # What the trainers themselves refuse, one word of it; several are not looked at.
 _LOSS: Final = "loss_type"
 _ATTENTION: Final = "attn_implementation"
@@ -63,7 +73,9 @@ class ArgumentKeys(Keys):
         return [*found, *keyword_uses(document, root)]
 
     def settles(self, route: Route) -> bool:
-        """Arguments of TRL's scripts do not: scripts of the user's own declare theirs by the same names."""
+        """Arguments of TRL's scripts and of its command do not: scripts and launchers of the user's own have theirs by
+        the same names (`reward_funcs`, `num_processes`).
+        """
         fact = self.vocabulary.fact(route[:1], self.vocabulary.newest, _EVERY)
         return fact is None or not fact.definition.endswith(_SCRIPTS)
 
@@ -199,7 +211,9 @@ class TrlKeys(ArgumentKeys):
         return config.document.syntax != "python" and not ways(config)
 
     def may_be_another(self, fact: Fact, config: Config, release: str) -> bool:
-        """Arguments of TRL's scripts: a script of the repository declares its own, `reward_funcs` before TRL had it."""
+        """Arguments of TRL's scripts and its command: a script of the repository declares its own, `reward_funcs`
+        before TRL had it.
+        """
         return fact.definition.endswith(_SCRIPTS) and self.may_be_foreign(config, release)
 
     def may_take_more(self, name: str, config: Config) -> bool:
@@ -212,8 +226,8 @@ def _refuses(config: Config, release: str) -> bool:
 
     The parser refused it up to 0.12, silently dropped it from 0.13 on, and refuses it again from 0.19 on unless it
     is asked to hand it back. The scripts of `dpo`, `grpo` and `kto` ask from 0.22 on, that of `sft` from 0.18 on. What
-    is handed back goes to the launcher's parser, which refuses it: for `trl sft` from 0.18 on, for the other commands
-    from 0.29 on (trl 0.9.2 to 1.16.0: `commands/cli_utils.py`, `cli.py`, `cli/commands/training.py`, `scripts/`).
+    is handed back goes to the launcher's parser, which refuses it, where the command starts one (trl 0.9.2 to 1.16.0:
+    `commands/cli_utils.py`, `cli.py`, `cli/commands/training.py`, `scripts/`).
     """
     started = ways(config)
     key = release_key(release)
@@ -226,7 +240,7 @@ def _refuses(config: Config, release: str) -> bool:
     sft = trainer_of(config) == "sft"
     if not sft and release_key("0.19") <= key < release_key("0.22"):
         return True
-    return all(map(COMMAND.match, started)) and (sft or key >= release_key("0.29"))
+    return starts_launcher(config, release)
 
 
 def _hands_options_back(config: Config, release: str) -> bool:

@@ -52,6 +52,15 @@ def ways(config: Config) -> list[str]:
     return [one for one in config.commands() if COMMAND.match(one) or _OWN_SCRIPT.match(one)]
 
 
+def starts_launcher(config: Config, release: str) -> bool:
+    """Whether what starts a recipe gives the launcher what its parser hands back (`num_processes`): `trl sft` from 0.18
+    on, other commands from 0.29 on (trl 0.18.2 to 1.16.0 `cli.py`, `cli/commands/training.py`).
+    """
+    started = ways(config)
+    since = "0.18" if trainer_of(config) == "sft" else "0.29"
+    return bool(started) and all(map(COMMAND.match, started)) and release_key(release) >= release_key(since)
+
+
 _SCRIPT: Final = re.compile(rf"(?:^|[/_.\s-])({'|'.join(TRAINERS)})(?:$|[/_.\s-])")
 
 
