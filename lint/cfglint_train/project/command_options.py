@@ -5,6 +5,7 @@ from __future__ import annotations
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.frameworks.lens import Handling
+from cfglint_train.project.assigned_arguments import AssignedArguments
 from cfglint_train.project.index import Repositories
 from cfglint_train.project.sources import Sources
 
@@ -24,14 +25,19 @@ class CommandOptions:
         self._repositories = repositories
 
     def handles(self, route: Route, how: Handling) -> bool:
-        """Whether the command gives an option only where the program's help has it, or to a parser of its own."""
-        if how not in ("read", "named") or not route:
+        """Whether the command gives an option only where the program's help has it, or to a parser of its own; or the
+        program assigns the argument.
+        """
+        if how not in ("read", "named", "assigned") or not route:
             return False
         from cfglint_train.documents.shell.document import ShellDocument
 
         if not isinstance(self._document, ShellDocument):
             return False
         name = str(route[-1]).lstrip("-").replace("-", "_")
+        if how == "assigned":
+            given = self._document, self._document.invocations[self._number]
+            return AssignedArguments(lambda: (given,), self._sources, self._repositories).has(name)
         probed = self._document.probed((self._number,))
         return name in {one.lstrip("-").replace("-", "_") for one in probed} or self._declares(self._document, name)
 

@@ -11,6 +11,7 @@ from cfglint_train.frameworks.lens import Handling
 from cfglint_train.project.index import Repositories
 
 if TYPE_CHECKING:
+    from cfglint_train.project.assigned_arguments import AssignedArguments
     from cfglint_train.project.fillers import Filled
 
 _MARK: Final = re.compile(r"\[\[\s*\w+\s*\]\]|\{\w+\}")
@@ -21,19 +22,26 @@ _LONGEST: Final = 100
 class Template:
     """A mapping of a file that scripts of its repository may handle first; they are looked for when something is asked.
 
-    `root` is the route of the mapping; `is_read`: whether a program of the repository itself may read it. Answers
-    are kept, since a companion is asked about in each run that names it.
+    `root` is the route of the mapping; `is_read`: whether a program of the repository itself may read it; `assigned`:
+    what the programs that are given it assign. Answers are kept, since a companion is asked about in each run that
+    names it.
     """
 
-    __slots__ = ("_answers", "_document", "_filled", "_is_read", "_named", "_repositories", "_root")
+    __slots__ = ("_answers", "_assigned", "_document", "_filled", "_is_read", "_named", "_repositories", "_root")
 
     def __init__(
-        self, document: Document, root: Route, repositories: Repositories, is_read: Callable[[], bool]
+        self,
+        document: Document,
+        root: Route,
+        repositories: Repositories,
+        is_read: Callable[[], bool],
+        assigned: AssignedArguments,
     ) -> None:
         self._document = document
         self._root = root
         self._repositories = repositories
         self._is_read = is_read
+        self._assigned = assigned
         self._filled: Filled | None = None
         self._named: dict[str, Filled] = {}
         self._answers: dict[tuple[Route, Handling], bool] = {}
@@ -48,6 +56,8 @@ class Template:
     def _handles(self, route: Route, how: Handling) -> bool:
         from cfglint_train.project.fillers import filled, multiplied, named  # few findings are explained by a script
 
+        if how == "assigned":
+            return bool(route) and self._assigned.has(str(route[0]))
         path = self._document.path
         index, route = self._repositories.index(path), (*self._root, *route)
         if how == "multiplied":

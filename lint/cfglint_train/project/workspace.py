@@ -19,6 +19,7 @@ from cfglint_train.hardware.catalogue import hardware_from
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.project import user_facts
+from cfglint_train.project.assigned_arguments import AssignedArguments
 from cfglint_train.project.command_options import CommandOptions
 from cfglint_train.project.documents import Documents, UnreadFile
 from cfglint_train.project.forks import Forks
@@ -252,7 +253,8 @@ class Workspace:
             if place not in self._templates:
                 keys = frameworks.load(config.framework).keys
                 is_read = partial(keys.may_be_read, config) if keys is not None else bool
-                self._templates[place] = Template(config.document, config.root, self.repositories, is_read)
+                assigned = AssignedArguments(partial(self.scripts.given, config), self.sources, self.repositories)
+                self._templates[place] = Template(config.document, config.root, self.repositories, is_read, assigned)
             config.filled = self._templates[place].handles
 
     def run(self, main: Config) -> Run:

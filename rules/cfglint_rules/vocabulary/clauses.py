@@ -94,8 +94,14 @@ def _given(names: Iterable[str], settings: Settings) -> tuple[str, ...]:
 
 
 def _is_filled(row: Row, settings: Settings) -> bool:
-    """Whether a script changes one of the settings before the framework sees them: then nothing is known of it."""
-    return any(settings.config.filled(settings.home(name), "changed") for name in _named(row))
+    """Whether a script changes one of the settings before the framework sees them: then nothing is known of it. What
+    is refused late, the program that parses them may have changed, too.
+    """
+    filled = settings.config.filled
+    return any(
+        filled(settings.home(name), "changed") or ("late" in row and filled(settings.home(name), "assigned"))
+        for name in _named(row)
+    )
 
 
 def _lacks_only_unknown(row: Row, settings: Settings) -> bool:
