@@ -163,15 +163,16 @@ def _vocabulary(rule: Rule, main: Config) -> tuple[Ground, ...]:
 
 
 def _rewritten(rule: Rule, report: Report, run: Run) -> Iterable[Ground]:
-    """The settings behind an estimate, or that the report names, that a script of the repository changes in the file
-    before the run.
+    """The settings behind an estimate, or that the report names, that a script of the repository changes in their file
+    before the run, be it the run's own or a companion.
     """
     fields = {*report.reads, *(("model.id", *rule.reads, *run.estimate.fields) if rule.estimates else ())}
     for field in map(named, sorted(fields)):
         origin = run.origin(field)
-        if origin is None or origin.kind != "explicit" or origin.framework != run.main.framework:
+        if origin is None or origin.kind != "explicit":
             continue
-        if run.main.filled(tuple(origin.key.split(".")), "rewritten"):
+        owner = run.main if origin.framework == run.main.framework else run.parts.companions.get(origin.framework)
+        if owner is not None and owner.filled(tuple(origin.key.split(".")), "rewritten"):
             note = f"`{origin.key}` as the file has it, which a script of the repository changes"
             yield Ground(field, run.plan.get(field), "assumed", note)
 
