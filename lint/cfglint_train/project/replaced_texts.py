@@ -12,9 +12,9 @@ from cfglint_train.project.index import RepositoryIndex
 
 _EXPANDED: Final = re.compile(r"\$\{\w+//?([^/{}\n]+)/")
 """What bash replaces where it inserts a variable."""
-_MARK: Final = re.compile(r"[^a-z]+|[\W_].*[\W_]")
+_MARK: Final = re.compile(r"(?![-+]?[\d.,_]*$)[^a-z]+|[\W_].*[\W_]")
 """Texts that look as if they stood for others: which file a script replaces them in is not asked. `sed s/true/false/`
-is no evidence about every `true` of the repository.
+is no evidence about every `true` of the repository, nor `sed s/8/16/` about every 8.
 """
 _CONVERSION: Final = re.compile(r"(%\((\w+)\))[-#0 +\d.]*[a-z]")
 """What Python's `%` puts a value of a mapping into."""
