@@ -50,6 +50,10 @@ SAMPLES = [
     ("run.sh", "torchrun -m torchtitan.train --job.config_file llama3.toml\n", "torchtitan"),
     ("lora.yaml", "base_model: a/b\ndata_path: c\nmicro_batch_size: 4\nlora_r: 8\ncutoff_len: 256\n", "alpaca-lora"),
     ("train.py", "from unsloth import FastLanguageModel\n", "unsloth"),
+    ("train.py", "import verifiers as vf\n\nvf.GRPOTrainer(model=m, env=e).train()\n", "verifiers"),
+    ("eval.py", "import verifiers as vf\n\nvf.load_environment('gsm8k').evaluate()\n", ""),
+    ("run.sh", "torchrun --nproc_per_node=8 -m scripts.chat_sft -- --depth=26\n", "nanochat"),
+    ("run.sh", "torchrun --nproc_per_node=8 -m scripts.chat\n", ""),
 ]
 
 

@@ -29,6 +29,7 @@ _LANGUAGE_MODEL: Final = re.compile(
     _TUNED.pattern + rb"|\bmlm\s*=\s*False|(?i:deepseek|gemma|gpt-?(?:2|j|neo)|llama|mistral|mixtral|olmo|pythia|qwen)"
 )
 """What shows that a model which something else makes is a language model."""
+_TRAINED_WITH: Final = ("transformers", "trl")
 _OTHERS: Final = ("olmo_core",)
 """Packages whose scripts other frameworks read, and which make trainers of their own."""
 
@@ -43,7 +44,7 @@ def recognise(document: Document) -> list[Found]:
     from cfglint_train.frameworks.trl.script_runs import makes_trainer, packages, replaced_by, unreached
 
     modules = packages(document)
-    if "transformers" not in modules or modules.intersection(_OTHERS):
+    if not modules.intersection(_TRAINED_WITH) or modules.intersection(_OTHERS):
         return []
     if "trl" in modules and makes_trainer(document, TRAINERS):
         return []
