@@ -25,7 +25,7 @@ stages 0 to 2, where fewer ranks per node or ZeRO-3 help.
 
 ## When it does not apply
 Silent unless the host memory is stated (`--host-memory`, `# cfglint: host-memory=...`, settings), and where
-training does not fit the host either (HST001).
+training does not fit the host either, or needs as much as the save (HST001).
 
 ## References
 deepspeed 0.19.8 `runtime/engine.py` (`_zero3_consolidated_16bit_state_dict`); accelerate 1.11.0 `accelerator.py`
@@ -75,6 +75,8 @@ def check(run: Run) -> Iterator[Report]:
         return
     if before is not None and before.verdict == "does not fit":
         return  # HST001 reports it; the run does not come to a checkpoint
+    if before is not None and judgement.budget.expected <= before.budget.expected:
+        return  # HST001 reports the step, which needs as much
     fix = _fix(run)
     yield Report(
         f"saving {outcome(judgement)}",
@@ -90,6 +92,8 @@ def check(run: Run) -> Iterator[Report]:
 def _help(run: Run) -> str:
     if run.plan.parallel.strategy in FSDP:
         return "use a sharded state dict, or hosts with more memory"
+    if run.plan.parallel.zero_stage == 3:
+        return "use fewer ranks per node, or hosts with more memory"
     return "use fewer ranks per node, ZeRO stage 3, or hosts with more memory"
 
 
