@@ -14,7 +14,15 @@ from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.typed import Final
 
 _PYTHONPATH: Final = re.compile(r"\bPYTHONPATH=[\"']?([^\s\"';&|]+)")
-_EDITABLE: Final = re.compile(r"\bpip3?\s+install\s(?:[^\n;&|]*?\s)?(?:-e|--editable)[\s=]+[\"']?([^\s\"';&|\[]+)")
+_PIP: Final = re.compile(r"\bpip3?\s+install\s([^\n;&|]*)")
+_WORD: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[^\s=]+")
+_EDITABLE: Final = ("-e", "--editable")
+_WITH_VALUE: Final = frozenset((
+    "-c", "-f", "-i", "-r", "-t", "--cache-dir", "--config-settings", "--constraint", "--extra-index-url",
+    "--find-links", "--index-url", "--prefix", "--python", "--requirement", "--root", "--src", "--target",
+))  # fmt: skip
+"""Options of `pip install` whose value is nothing that is installed."""
+_ON_DISK: Final = re.compile(r"(?:\.{0,2}/|~/|\$|\.(?=\[|$)).*(?<!\.whl)(?<!\.gz)")
 _CHANGE: Final = re.compile(r"(?:^|[;&|(]|\bthen|\bdo)\s*(?:cd|pushd)\s+[\"']?([^\s\"';&|)]+)")
 _DEFAULT: Final = re.compile(r"\$\{\w+:?-([^{}]*)\}")
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -54,8 +62,18 @@ def _used(line: str, folder: str) -> Iterator[str]:
     """The paths by which a line puts packages before those that are installed."""
     for match in _PYTHONPATH.finditer(line):
         yield from match[1].split(":")
-    for match in _EDITABLE.finditer(line):
-        yield folder if match[1] in _HERE else match[1]
+    for path in _installed(line):
+        yield folder if path in _HERE else path
+
+
+def _installed(line: str) -> Iterator[str]:
+    """The folders that a line installs, in editable form or not, without their extras."""
+    for command in _PIP.finditer(line):
+        before = ""
+        for word in (word.strip("\"'") for word in _WORD.findall(command[1])):
+            if before in _EDITABLE or (before not in _WITH_VALUE and _ON_DISK.fullmatch(word)):
+                yield word.partition("[")[0]
+            before = word
 
 
 def _plain(path: str, variables: dict[str, str]) -> str:

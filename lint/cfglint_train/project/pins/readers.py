@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -318,28 +319,47 @@ _STARTED: Final = re.compile(r"(?:docker\.io/|docker://|(?<=[\s'\"=]))([\w.-]+/[
 _ENGINES: Final = re.compile(r"\b(?:docker|podman|singularity|apptainer|enroot)\b")
 
 
+_FOLDER: Final = re.compile(r"^\s*WORKDIR\s+(\S+)", re.IGNORECASE)
+_CHANGE: Final = re.compile(r"\bcd\s+([^\s;&|]+)")
+_HERE: Final = re.compile(r"\.(?=\[|$)")
+"""The folder that a command runs in, as what it installs, with or without extras."""
+
+
 def _dockerfile(path: str, text: str) -> Iterator[Pin]:
     variables: dict[str, str] = {}
+    folder = "/"
+    held: set[str] = set()
     on_disk = _CLONE.search(text) is None
     for number, line in _joined(re.sub(r"(?m)^\s*#.*$", "", text)):
         line = re.sub(r"\$\{?(\w+)\}?", lambda match: variables.get(match[1], match[0]), line)
         variable = _VARIABLE.match(line)
         if variable is not None:
             variables[variable[1]] = variable[2]
-        for found in _run(line, on_disk):
+        to = _FOLDER.match(line)
+        folder = folder if to is None else posixpath.join(folder, to[1])
+        image = _IMAGE.match(line)
+        held.update(() if image is None else (package for package, _ in _inside(image[1].lower())))
+        for found in _run(line, on_disk, folder):
+            if found.fork.startswith("/") and found.package in held:
+                continue  # the source that the image is made of
             yield Pin(found.package, found.constraint, path, number, REQUIRED, found.fork)
 
 
-def _run(line: str, on_disk: bool) -> Iterator[Requirement]:
-    """What a line installs or clones. `on_disk`: paths count, as no command before may have put a release there."""
+def _run(line: str, on_disk: bool, folder: str = "") -> Iterator[Requirement]:
+    """What a line installs or clones. `on_disk`: paths count, as no command before may have put a release there.
+    `folder`: where the line starts, if that is known.
+    """
     image = _IMAGE.match(line)
     started = _STARTED.finditer(line) if image is None and _ENGINES.search(line) is not None else ()
     for one in started if image is None else (image,):
         yield from of_image(one[1].lower(), one[2])
     for command in _INSTALL.finditer(line):
         conda = "pip" not in command[0].split()[0]
+        changes = _CHANGE.findall(line, 0, command.start()) if folder else []
+        here = posixpath.join(folder, *changes)
         for word in re.findall(r"\"[^\"]*\"|'[^']*'|\S+", command[1]):
             asked = word.strip("\"'")
+            asked = _HERE.sub(here, asked) if folder and _HERE.match(asked) else asked
             found = requirement.of_conda(asked) if conda else _asked(asked, on_disk)
             if found is not None:
                 yield found
@@ -355,13 +375,7 @@ def _run(line: str, on_disk: bool) -> Iterator[Requirement]:
 
 def of_image(image: str, tag: str) -> Iterator[Requirement]:
     """The packages that an image holds, according to its tag."""
-    found = (
-        (one.name, inside)
-        for one in packages().values()
-        for name, inside in one.images.items()
-        if re.fullmatch(name, image)
-    )
-    for package, inside in found:
+    for package, inside in _inside(image):
         release = re.match(r"v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:post|rc)\d+)?)(?=-|$)", tag)
         if release is not None:
             yield Requirement(package, Constraint((("==", release[1]),)))
@@ -372,6 +386,12 @@ def of_image(image: str, tag: str) -> Iterator[Requirement]:
             built = re.search(pattern, tag)
             if built is not None:
                 yield Requirement(other, Constraint((("==", built[1]),)))
+
+
+def _inside(image: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The packages that images of a name hold, each with the patterns of further ones in the tag."""
+    for one in packages().values():
+        yield from ((one.name, inside) for name, inside in one.images.items() if re.fullmatch(name, image))
 
 
 _DATED: Final = re.compile(r"(?:^|-)(20\d\d)-?(\d\d)-?(\d\d)(?=-|$)")

@@ -59,7 +59,9 @@ def of_pip(text: str) -> Requirement | None:
     if match is None or package is None or not holds_on_linux(match["marker"] or ""):
         return None
     if match["url"]:
-        return of_address(match["url"], package)
+        return of_address(match["url"], package) or (
+            of_path(match["url"], package) if match["url"].startswith("file:") else None
+        )
     return _stated(package, comparisons(match["comparisons"] or ""))
 
 
