@@ -72,6 +72,8 @@ def unread_launches(
         elif given:
             of = os.path.relpath(given[0]) if os.path.isabs(given[0]) else given[0]
             yield place, f"`{name}` takes its settings from `{of}`, which no framework reads"
+        elif (made := _made(file, sources, index)) is not None:
+            yield place, f"`{name}` trains with `{made[0]}` of `{made[1]}`, which is not read"
         else:
             yield place, f"nothing that cfglint reads is in `{name}`"
 
@@ -131,6 +133,23 @@ def _training(file: str | None, sources: Sources, index: RepositoryIndex) -> Ite
         path = index.by_tail(module.decode().replace(".", "/") + ".py", file)
         if path is not None:
             yield sources.named(path, file)
+
+
+_NAMES: Final = re.compile(rb"(?m)^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*|[^\n#]*)")
+_TRAINER: Final = re.compile(rb"\b[A-Z]\w*Trainer\b")
+
+
+def _made(file: str | None, sources: Sources, index: RepositoryIndex) -> tuple[str, str] | None:
+    """The trainer that a program makes of a class of another module of the repository, and the module's file."""
+    if file is None:
+        return None
+    text = sources.read(file)
+    for module, names in _NAMES.findall(text):
+        made = next((one for one in _TRAINER.findall(names) if one + b"(" in text), None)
+        path = index.by_tail(module.decode().strip(".").replace(".", "/") + ".py", file)
+        if made is not None and path is not None:
+            return made.decode(), sources.named(path, file)
+    return None
 
 
 def _given(document: ShellDocument, one: Invocation, sources: Sources) -> Iterator[str | None]:
