@@ -82,7 +82,7 @@ class Override(Frozen):
     def refusal(self, name: str) -> str:
         """Why a fix does not change it, which is called by a name."""
         if self.value is MISSING:
-            return f"only the launch ({self.origin.note}) can give {name}: add it there"
+            return f"only what the launch gives ({self.origin.note}) can state {name}: add it there"
         return f"{name} is given at launch ({self.origin.note})"
 
 

@@ -12,6 +12,7 @@ from cfglint_train.documents.python.tree import Value
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trl.script_line import Line
+from cfglint_train.frameworks.trl.script_modules import file_of
 from cfglint_train.frameworks.trl.script_names import PARSERS
 
 _UNTOLD: Final = "what the launch gives"
@@ -61,7 +62,8 @@ def line_of(document: PythonDocument, words: list[str]) -> Line | None:
     """What the words behind a script's path give its parser of dataclasses; None where it has none.
 
     Where no option names the model, or one names a file of settings, more is given elsewhere; where the script's own
-    default names it, options are all that is given.
+    default names it, options are all that is given. A JSON file alone is all that is given where the script has its
+    parser read it.
     """
     from cfglint_train.frameworks.trl.commands import trailing
 
@@ -72,8 +74,23 @@ def line_of(document: PythonDocument, words: list[str]) -> Line | None:
     models = {name for shape in shapes for name in _MODELS & {*shape.fields} if _is_text(shape.members.get(name))}
     values = {str(route[0]): value for route, value in trailing(words, fields).items()}
     file = bool(words) and words[0].endswith(_FILES)
+    if file and len(words) == 1 and document.calls("parse_json_file"):
+        stated = _of_file(document, words[0])
+        return Line(stated, bool(_MODELS & stated.keys()))
     plain = bool(models and words) and words[0].startswith("-")
     return Line(values, (plain or bool(_MODELS & values.keys())) and "config" not in values and not file)
+
+
+def _of_file(document: PythonDocument, path: str) -> dict[str, Any]:
+    """The settings of a JSON file; a section is unknown, and all are where that is DeepSpeed's configuration.
+
+    Source: transformers 4.57 hf_argparser.py, parse_json_file.
+    """
+    read = file_of(document, path)
+    stated = None if read is None or read.root is None else read.plain(read.root)
+    if not isinstance(stated, dict) or isinstance(stated.get("deepspeed"), dict):
+        return {}
+    return {str(name): Unknown(_UNTOLD) if isinstance(one, (dict, list)) else one for name, one in stated.items()}
 
 
 def _is_text(default: object) -> bool:

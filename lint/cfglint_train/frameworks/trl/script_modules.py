@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Iterable, Iterator
 
 from cfglint_train.documents.document import DocumentError
+from cfglint_train.documents.json import JsonDocument
 from cfglint_train.documents.python.script import PythonScript, callee
 from cfglint_train.documents.python.static.mappings import METHODS
 from cfglint_train.foundation import regular_files
@@ -21,18 +23,35 @@ def module_of(document: PythonScript, module: str) -> PythonScript | None:
     """A module of the repository that a script imports, below its folder or one above; None where there is none."""
     bare = module.lstrip(".")
     up = max(0, len(module) - len(bare) - 1)
-    folder = os.path.dirname(os.path.abspath(document.path))
-    for step in range(up, up + 1 if module.startswith(".") else _ABOVE):
-        base = os.path.normpath(os.path.join(folder, *[".."] * step))
-        path = os.path.join(base, *bare.split("."))
-        for one in (f"{path}.py", os.path.join(path, "__init__.py")):
-            try:
-                return PythonScript(one, regular_files.read(one))
-            except (OSError, DocumentError, ValueError):
-                continue
-        if any(os.path.exists(os.path.join(base, mark)) for mark in regular_files.MARKS):
-            return None
+    path = bare.replace(".", "/")
+    for one in _files(document, (f"{path}.py", f"{path}/__init__.py"), up, module.startswith(".")):
+        try:
+            return PythonScript(one, regular_files.read(one))
+        except (OSError, DocumentError, ValueError):
+            continue
     return None
+
+
+def file_of(document: PythonScript, path: str) -> JsonDocument | None:
+    """A JSON file that is named to a script, below its folder or one above; None where there is none."""
+    for one in _files(document, (path,), 0, alone=False):
+        try:
+            return JsonDocument(one, regular_files.read(one))
+        except (OSError, DocumentError, ValueError):
+            continue
+    return None
+
+
+def _files(document: PythonScript, paths: Iterable[str], up: int, alone: bool) -> Iterator[str]:
+    """Where paths may lead to from some folder above a script: that `up` steps above it, or (not `alone`) higher ones,
+    up to the root of the repository.
+    """
+    folder = os.path.dirname(os.path.abspath(document.path))
+    for step in range(up, up + 1 if alone else _ABOVE):
+        base = os.path.normpath(os.path.join(folder, *[".."] * step))
+        yield from (os.path.join(base, path) for path in paths)
+        if any(os.path.exists(os.path.join(base, mark)) for mark in regular_files.MARKS):
+            return
 
 
 def changes(document: PythonScript, name: str, number: int, depth: int = _DEEPEST) -> bool:
