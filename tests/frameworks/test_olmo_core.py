@@ -465,7 +465,11 @@ def test_reads(parts, field, expected):
         ("full", ("full", None, None, None)),
         ("selected_ops", ("selective_ops", None, None, None)),
         ("selected_blocks, block_interval=2", ("every_n", 2, 1, None)),
-        ("selected_modules, modules=['blocks.*.feed_forward']", ("fine_grained", None, None, None)),
+        (
+            "selected_modules, modules=['blocks.*.attention', 'blocks.*.feed_forward']",
+            ("fine_grained", None, None, None),
+        ),
+        ("selected_modules, modules=['blocks.*.feed_forward']", (None, None, None, None)),
         ("selected_modules, modules=['blocks.*']", ("full", None, None, None)),
         ("budget, activation_memory_budget=0.25", ("budget", None, None, 0.25)),
         ("budget", (None, None, None, None)),

@@ -35,8 +35,10 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     if name == "selected_blocks":
         meaning = "every_n" if blocks is not None else None
     elif name == "selected_modules":
-        modules = section.get("modules")
-        meaning = "full" if isinstance(modules, list) and "blocks.*" in modules else "fine_grained"
+        meaning = _of_modules(section.get("modules"))
+        if meaning is None:
+            note = "what blocks keep of which `selected_modules` checkpoints some modules is not derived"
+            origin = origin._replace(note=note, beyond=True)
     elif name == "budget":
         meaning = "budget" if share is not None else None
     else:
@@ -47,6 +49,17 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
         yield _AC[2], 1, origin
     if share is not None:
         yield _AC[3], share, origin
+
+
+_ATTENTION: Final = frozenset(("blocks.*.attention", "blocks.*.sequence_mixer"))
+
+
+def _of_modules(modules: object) -> str | None:
+    """What the patterns of modules checkpoint; None where a part of each block keeps all that it computes."""
+    named = [one for one in modules if isinstance(one, str)] if isinstance(modules, list) else []
+    if "blocks.*" in named:
+        return "full"
+    return "fine_grained" if "blocks.*.feed_forward" in named and not _ATTENTION.isdisjoint(named) else None
 
 
 _MIXTURES: Final = ("smallmoe", "small_hybrid_moe", "olmoe_1B_7B", "llama_like_moe")
