@@ -146,6 +146,7 @@ def test_a_lookup_reads_the_index_and_one_file(monkeypatch):
         opened.append(os.path.basename(path))
         return open(path, *args, **kwargs)
 
+    monkeypatch.setattr(lookup, "_texts", {})
     monkeypatch.setattr(lookup, "_cache", {})
     monkeypatch.setattr(lookup, "open", spy, raising=False)
     assert lookup.find("Qwen/Qwen3-8B") is not None

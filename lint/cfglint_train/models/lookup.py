@@ -1,7 +1,7 @@
 """The catalogue: architectures of released models, by the names that users write.
 
 The data are in `catalogue/`: `index.json` (keys to file and id) and one file for each family. A lookup reads the index
-and one family file, and keeps both.
+and one entry of a family file, and keeps both.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Match(Frozen):
     """id: the name is the entry's id or one of its aliases; name: only the last component agrees (mirror, folder)."""
 
 
+_texts: dict[str, str] = {}
 _cache: dict[str, Any] = {}
 
 
@@ -63,7 +64,7 @@ def resolve(name: str) -> Match | None:
         record = record._replace(dtype=parsed.dtype)
     if record.context is not None and parsed.key != parse(model).key:
         record = record._replace(context=None)
-    known = {model, *_read(f"{file}.json")[model].get("aliases", ())}
+    known = {model, *_fields(file, model).get("aliases", ())}
     return Match(record, "id" if exact is not None or name in known else "name")
 
 
@@ -121,9 +122,16 @@ def entry(file: str, model: str) -> Architecture:
     cached = _cache.get(model)
     if isinstance(cached, Architecture):
         return cached
-    record: Architecture = architecture(model, _read(f"{file}.json")[model])
+    record: Architecture = architecture(model, _fields(file, model))
     _cache[model] = record
     return record
+
+
+def _fields(file: str, model: str) -> dict[str, Any]:
+    """What a family file has of one model, which stands at the start of a line; the others are not parsed."""
+    text, key = _text(f"{file}.json"), f"\n{json.dumps(model)}: "
+    fields: dict[str, Any] = json.JSONDecoder().raw_decode(text, text.index(key) + len(key))[0]
+    return fields
 
 
 def architecture(model: str, fields: dict[str, Any]) -> Architecture:
@@ -153,6 +161,13 @@ def _resized(linear: Linear, before: int, after: int) -> Linear:
 def _read(file: str) -> Any:
     data = _cache.get(file)
     if data is None:
-        with open(os.path.join(FOLDER, file), encoding="utf-8") as stream:
-            data = _cache[file] = json.load(stream)
+        data = _cache[file] = json.loads(_text(file))
     return data
+
+
+def _text(file: str) -> str:
+    text = _texts.get(file)
+    if text is None:
+        with open(os.path.join(FOLDER, file), encoding="utf-8") as stream:
+            text = _texts[file] = stream.read()
+    return text

@@ -43,7 +43,7 @@ def looks_like(path: str, source: bytes) -> str:
     syntax = SYNTAXES.get(os.path.splitext(path)[1].lower())
     text = source[:MOST]
     for name, group in _groups(syntax):
-        if all(clue.occurs_in(text) for clue in group):
+        if group[0].beginning in text and all(clue.occurs_in(text) for clue in group):
             return name
     return ""
 
