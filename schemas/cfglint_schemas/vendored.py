@@ -115,10 +115,12 @@ def _declared(key: Key, upstream: Json, first: str) -> Json:
 
 
 def _also(declared: Json, upstream: Json) -> Json:
-    """What upstream takes beside the declared type: further words, and those of another package's enumeration."""
+    """What upstream takes beside the declared type: further words, those of another package's enumeration, null."""
     if "enum" in declared and "enum" in upstream:
         return {"enum": [*declared["enum"], *(word for word in upstream["enum"] if word not in declared["enum"])]}
-    return upstream if "x-external" in declared else {}
+    kinds = upstream.get("type")
+    wider = isinstance(kinds, list) and declared.get("type") in kinds
+    return upstream if wider or "x-external" in declared else {}
 
 
 def _lacking(upstream: Mapping[str, Any]) -> Json | None:

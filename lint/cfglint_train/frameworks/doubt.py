@@ -20,6 +20,7 @@ Evidence = Literal[
     "key",
     "patch",
     "namesake",
+    "program",
 ]
 
 _SAID: Final[Mapping[Evidence, str]] = {
@@ -34,6 +35,7 @@ _SAID: Final[Mapping[Evidence, str]] = {
     "key": "`{place}` is a key of `{source}`",
     "patch": "`{source}` changes {place} of the installed package",
     "namesake": "the script imports `{source}` of the repository",
+    "program": "`{source}` of the repository imports another package in its place",
     "written": "the file names `{source}` ({place})",
 }
 
@@ -46,7 +48,8 @@ class Doubt(Frozen):
     launch takes it from, a git submodule, a copy of the
     framework that cannot be read, an entry point (of this run, or of another script of the repository) or a plugin
     that upstream does not have, a flag that no release takes and many scripts give, the address of a fork in the
-    file, a key of a fork, a change of the installed package, or a module of its name beside a script."""
+    file, a key of a fork, a change of the installed package, a module of its name beside a script, or a
+    program of the repository that imports another package."""
     source: str
     """What is used instead: a repository, a folder, a program, a plugin, a flag."""
     place: str = ""

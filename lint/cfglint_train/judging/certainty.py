@@ -80,7 +80,7 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
         found = (*found, *releases_behind(run, fields))
         if found:
             assumed, corners = _assumed(rule, report, run, found, check)
-    vocabulary = _vocabulary(rule, main)
+    vocabulary = (*_vocabulary(rule, main), *_conditional(rule, report))
     rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run))
     if severity != "info" and not rewritten and not rule.code.startswith("KEY"):  # those ask for it themselves
         rewritten = tuple(_changed(report, main, (main,) if run is None else run.configs))
@@ -160,6 +160,21 @@ def _vocabulary(rule: Rule, main: Config) -> tuple[Ground, ...]:
     if main.doubt is None or not rule.code.startswith("KEY"):
         return ()
     return (Ground("vocabulary", main.framework, "assumed", f"upstream's vocabulary: {main.doubt}"),)
+
+
+def _conditional(rule: Rule, report: Report) -> tuple[Ground, ...]:
+    """The option of a command that a report about keys points at, where a condition decides whether it is given."""
+    document = report.place.document
+    if document.syntax != "shell" or not rule.code.startswith("KEY"):
+        return ()
+    from cfglint_train.documents.shell.script import ShellScript
+
+    assert isinstance(document, ShellScript)
+    found = document.condition_at(report.place.span)
+    if found is None:
+        return ()
+    option, condition = found
+    return (Ground(f"option:{option}", True, "assumed", f"`{option}` is given, which {condition} decides"),)
 
 
 def _rewritten(rule: Rule, report: Report, run: Run) -> Iterable[Ground]:

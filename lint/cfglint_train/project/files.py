@@ -20,11 +20,15 @@ SYNTAXES: Final[Mapping[str, str]] = {
 STDIN: Final = "-"
 """The name of standard input by default."""
 
+_FIRST: Final = 80
+"""Bytes of a file in which its first line is looked for."""
+
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 def walk(folder: str, settings_for: Callable[[str], Settings], ignored: Callable[[str, bool], bool]) -> Iterator[str]:
-    """The files below a folder whose names imply a syntax, without what the settings exclude, in order of their names.
+    """The files below a folder whose names imply a syntax, and shell scripts without an extension, without what the
+    settings exclude, in order of their names.
 
     `ignored(path, is_folder)`: what else is left out, where the settings want that.
 
@@ -44,8 +48,10 @@ def walk(folder: str, settings_for: Callable[[str], Settings], ignored: Callable
             continue
         for name in sorted(files):
             path = os.path.join(parent, name)
-            known = os.path.splitext(name)[1].lower() in SYNTAXES
-            wanted = known and not settings.passed_over(path) and os.path.isfile(path)
+            extension = os.path.splitext(name)[1].lower()
+            if (extension and extension not in SYNTAXES) or settings.passed_over(path) or not os.path.isfile(path):
+                continue
+            wanted = bool(extension) or is_plain_script(path)
             if wanted and not (settings.respect_gitignore and ignored(path, False)):
                 yield tidy(path)
         below = (os.path.join(parent, name) for name in sorted(folders, reverse=True))
@@ -53,14 +59,33 @@ def walk(folder: str, settings_for: Callable[[str], Settings], ignored: Callable
         waiting += [path for path in kept if not (settings.respect_gitignore and ignored(path, True))]
 
 
+def is_plain_script(path: str) -> bool:
+    """Whether a regular file whose name has no extension is a shell script, by its first line (`#!/bin/bash`)."""
+    name = os.path.basename(path)
+    if name.startswith(".") or "." in name:
+        return False
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return _of_first_line(file.read(_FIRST)) == "shell"
+    except OSError:
+        return False
+
+
+def _of_first_line(source: bytes) -> str | None:
+    """The syntax that the first line of a script states; None where it states none."""
+    first = source[:_FIRST].split(b"\n", 1)[0]
+    if not first.startswith(b"#!"):
+        return None
+    return "python" if b"python" in first else "shell" if b"sh" in first else None
+
+
 def syntax_of(path: str, source: bytes) -> str | None:
     """The syntax that a file's name implies, else its first line; a file without any extension may be YAML or JSON."""
     extension = os.path.splitext(path)[1].lower()
     if extension in SYNTAXES:
         return SYNTAXES[extension]
-    first = source[:80].split(b"\n", 1)[0]
-    if first.startswith(b"#!"):
-        return "python" if b"python" in first else "shell" if b"sh" in first else None
+    if source.startswith(b"#!"):
+        return _of_first_line(source)
     if extension:
         return None
     if source.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":

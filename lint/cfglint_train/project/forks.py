@@ -3,10 +3,10 @@
 A copy is read, and then is the vocabulary; of several the nearest one, and before them one under another name that the
 program imports. Of a fork that cannot be read, upstream's vocabulary is uncertain. Evidence of one: a requirement that
 installs another repository or an unreleased revision, a launch that takes the package from another checkout, a git
-submodule, a copy that is no plain one or no whole one, an entry point or a plugin that upstream does not have, the
-address of a fork in the file itself, a flag that no release takes and many scripts give (what stops a run when it
-starts is not copied from script to script), a patch of the installed package, a module of the package's name that a
-script imports in its place.
+submodule, a copy that is no plain one, no whole one or without its package, an entry point or a plugin that upstream
+does not have, the address of a fork in the file itself, a flag that no release takes and many scripts give (what stops
+a run when it starts is not copied from script to script), a patch of the installed package, a module of the package's
+name that a script imports in its place, a program of the repository that imports another package.
 """
 
 from __future__ import annotations
@@ -50,7 +50,17 @@ class Forks:
     settings for a path.
     """
 
-    __slots__ = ("_cache_dirs", "_copies", "_holding", "_named", "_read", "_repositories", "_roots", "_started")
+    __slots__ = (
+        "_cache_dirs",
+        "_copies",
+        "_holding",
+        "_hollows",
+        "_named",
+        "_read",
+        "_repositories",
+        "_roots",
+        "_started",
+    )
 
     def __init__(
         self,
@@ -67,6 +77,7 @@ class Forks:
         self._holding: dict[tuple[str, str], tuple[str, ...]] = {}
         self._started: dict[tuple[str, str], Doubt | None] = {}
         self._copies: dict[tuple[str, tuple[str, ...]], VendoredVocabulary | Doubt] = {}
+        self._hollows: dict[tuple[str, str], str | None] = {}
 
     def settle(self, config: Config, pins: Mapping[str, Settled], scripts: LaunchScripts) -> None:
         """Give a configuration the vocabulary of the nearest copy, else the doubt about upstream's."""
@@ -89,6 +100,8 @@ class Forks:
                 config.vocabulary = copy
                 return
             config.doubt = Doubt("tree", copy.folder, f"has no {entry}")
+        elif copy is None:
+            config.doubt = self._hollow(framework.listed, path)
         config.doubt = config.doubt or self._pinned(framework.listed, path, pins) or keys.doubt(config)
         config.doubt = config.doubt or self._launched(keys, config, scripts) or self._used(config, keys)
         config.doubt = config.doubt or _written(framework.listed, config) or self._patched(framework.listed, path)
@@ -174,10 +187,12 @@ class Forks:
         return Doubt("namesake", self._named(found, path))
 
     def _imported(self, listed: Listed, config: Config, scripts: LaunchScripts) -> VendoredVocabulary | Doubt | None:
-        """What a copy under another name takes that the program imports which scripts start with a configuration."""
+        """What a copy under another name takes that the program imports which scripts start with a configuration; the
+        doubt where that imports another package of the repository, and the framework nowhere.
+        """
         if listed.tree is None:
             return None
-        from cfglint_train.project.renamed_copies import renamed_copy_of
+        from cfglint_train.project.renamed_copies import imports_another, renamed_copy_of
 
         path = config.document.path
         index = self._repositories.index(path)
@@ -188,6 +203,10 @@ class Forks:
                 if key not in self._copies:
                     self._copies[key] = self._under_another_name(listed, *name, path)
                 return self._copies[key]
+            keys = frameworks.load(listed.name).keys
+            by_itself = keys is not None and not keys.library and one.program.endswith(".py")
+            if by_itself and imports_another(one.program, document.path, index, listed):
+                return Doubt("program", one.program)
         return None
 
     def _under_another_name(self, listed: Listed, root: str, name: str, path: str) -> VendoredVocabulary | Doubt:
@@ -199,6 +218,17 @@ class Forks:
             return vocabulary(renamed_copy(root, name, listed), listed, shown, folder_of(*self._cache_dirs(path)))
         except UnreadTreeError as error:
             return Doubt("tree", shown, str(error), declared=error.declared)
+
+    def _hollow(self, listed: Listed, path: str) -> Doubt | None:
+        """The evidence that a file is part of a copy whose package was left out."""
+        folders, rooted = self._roots.above(os.path.dirname(os.path.abspath(path)))
+        key = (listed.package, folders[0])
+        if key not in self._hollows:
+            from cfglint_train.project.hollow_copies import hollow_copy
+
+            self._hollows[key] = hollow_copy(folders, listed.package) if rooted and listed.tree is not None else None
+        found = self._hollows[key]
+        return None if found is None else Doubt("tree", self._named(found, path), "lacks the package")
 
     def _folders(self, listed: Listed, path: str) -> tuple[str, ...]:
         """The folders of the repository that hold a copy."""

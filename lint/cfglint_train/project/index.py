@@ -185,6 +185,8 @@ class RepositoryIndex:
                     if entry.is_file(follow_symlinks=False):
                         self._names.setdefault(entry.name, []).append(path)
                         syntax = files.SYNTAXES.get(os.path.splitext(entry.name)[1])
+                        if syntax is None and files.is_plain_script(path):
+                            syntax = "shell"
                         if syntax in self._words:
                             self._words[syntax].waiting.append(path)
                     elif entry.is_dir(follow_symlinks=False) and not self._left_out(path):

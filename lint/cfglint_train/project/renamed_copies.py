@@ -1,4 +1,6 @@
-"""What a program of the repository imports in the place of a framework: a copy of it under another name."""
+"""What a program of the repository imports in the place of a framework: a copy of it under another name, or a package
+of another kind.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,38 @@ def renamed_copy_of(program: str, script: str, index: RepositoryIndex, listed: L
     or imports the framework itself, or no copy of it.
     """
     assert listed.tree is not None
-    beside = regular_files.tidy(os.path.join(os.path.dirname(os.path.abspath(script)), program))
-    file = beside if beside in index.named(os.path.basename(program)) else index.by_tail(program, script)
-    names = {} if file is None else dict.fromkeys(_IMPORT.findall(index.once(Followed).text(file)))
+    file = _file(program, script, index)
+    names = {} if file is None else _imports(file, index)
     if not names.keys().isdisjoint(listed.tree.packages):
         return None
     return next(
         ((root, name) for name in names for root in index.holding(name) if _is_renamed(root, name, listed.tree)), None
     )
+
+
+def imports_another(program: str, script: str, index: RepositoryIndex, listed: Listed) -> bool:
+    """Whether a program of the repository, which a script starts, imports a package of the repository, and neither of
+    them the framework, directly or through others.
+    """
+    assert listed.tree is not None
+    file = _file(program, script, index)
+    if file is None or not any(index.holding(name) for name in _imports(file, index)):
+        return False
+    from cfglint_train.project.imported import Imported
+
+    own = {*listed.tree.packages}
+    return all(own.isdisjoint(_imports(one, index)) for one in index.once(Imported).by(file))
+
+
+def _file(program: str, script: str, index: RepositoryIndex) -> str | None:
+    """The file of a program that a script starts; None where the repository has none."""
+    beside = regular_files.tidy(os.path.join(os.path.dirname(os.path.abspath(script)), program))
+    return beside if beside in index.named(os.path.basename(program)) else index.by_tail(program, script)
+
+
+def _imports(file: str, index: RepositoryIndex) -> dict[str, None]:
+    """The packages that a file imports."""
+    return dict.fromkeys(_IMPORT.findall(index.once(Followed).text(file)))
 
 
 def _is_renamed(root: str, name: str, tree: Tree) -> bool:

@@ -4,7 +4,8 @@
 Reports keys that were removed or renamed before the target release, and those that came after it, with the release
 that made the difference and what becomes of the old name: refused, dropped, or still mapped to the new one. Keys that
 still work, or that one of the releases in question still takes, are listed once per file. Keys that no release takes
-together are reported once, with the release that takes most of them. An OpenRLHF script without a stated release is
+together are reported once, with the release that takes most of them; a warning where the source between two releases
+may take them. An OpenRLHF script without a stated release is
 reported once where newer releases would refuse it. Keywords that only older trainers of TRL took (`tokenizer`,
 `max_seq_length`) are reported as well, and keywords of `LoraConfig` that the pinned PEFT does not have yet; so are
 settings behind LLaMA-Factory's file, which it refuses up to 0.9.2.
@@ -41,6 +42,7 @@ docs/schemas.md; axolotl 0.21.0 `utils/schemas/validation.py` (check_fsdp_versio
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.across import FINE, Across, everywhere, fact_at, fate, grounds, window_of
@@ -56,6 +58,7 @@ from cfglint_train.findings.finding import APPLICABILITIES, Fix, Related, Report
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import load
+from cfglint_train.frameworks.keys_in_use import Use
 from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
@@ -187,14 +190,20 @@ def _torn(config: Config, best: Best) -> Report:
     lacking = [use for use in uses if not use.takes(best.release) and any(map(use.takes, window.releases))]
     pairs = ((one, other) for one in lacking for other in uses if other.takes(best.release))
     releases = window.releases
-    apart = (pair for pair in pairs if not any(all(use.takes(at) for use in pair) for at in releases))
-    lost, rival = next(apart, (lacking[0], None))
+    apart = [pair for pair in pairs if not any(all(use.takes(at) for use in pair) for at in releases)]
+    far = (pair for pair in apart if _between(*pair, releases) is None)
+    lost, rival = next(far, apart[0] if apart else (lacking[0], None))
     assert lost.entry is not None
     related: tuple[Related, ...] = ()
     names = "all keys of this file"
     if rival is not None and rival.entry is not None:
         names = f"`{spelled(lost.route)}` and `{spelled(rival.route)}` together"
         related = (Related(Place(config.document, rival.entry.key.span), f"`{spelled(rival.route)}` is here"),)
+    between = None if rival is None else _between(lost, rival, releases)
+    unreleased: tuple[Ground, ...] = ()
+    if between is not None:
+        note = f"a release of {target(config).title}: its source between {' and '.join(between)} may take both"
+        unreleased = (Ground(f"release:{window.package}", best.release, "assumed", note),)
     effect = keys.effect(REFUSED, lost.route, config.get(*lost.route), config, best.release)
     return Report(
         f"no {target(config).title} release takes {names}; {best.release} takes {best.taken} of {best.given}",
@@ -202,8 +211,16 @@ def _torn(config: Config, best: Best) -> Report:
         "error" if effect == REFUSED else "warning",
         related=related,
         help=f"keep the names of one release, and set it: `{keys.listed.package}={best.release}`",
-        grounds=grounds(window, agreed=True),
+        grounds=(*grounds(window, agreed=True), *unreleased),
     )
+
+
+def _between(one: Use, other: Use, releases: tuple[str, ...]) -> tuple[str, str] | None:
+    """Two neighbouring releases of which each takes another one of two keys; None where there are none."""
+    for before, after in pairwise(releases):
+        if (one.takes(before) and other.takes(after)) or (other.takes(before) and one.takes(after)):
+            return before, after
+    return None
 
 
 def _folded(reports: list[Report]) -> Report:

@@ -35,12 +35,13 @@ cannot be read.
 Where some releases in question refuse the key and others drop it, it is a warning that names them. A key that a script
 of the repository takes out or reads before the framework sees the file is its launcher's, and one that a class of the
 repository declares may be its own program's, as is an option of a command that starts a Python file of the repository,
-if that or what it imports declares it (docs/templates.md). A copy of the framework in the repository is the
-vocabulary, and a copy of PEFT that of `LoraConfig`; with a fork of PEFT that cannot be read its keywords are not
-looked up. Where the repository uses another fork (a requirement that installs another repository or an unreleased
-revision, a git submodule, a patch of the installed package, a launch by a program of another name), upstream's
-vocabulary proves nothing: one piece of information lists what upstream does not take. That holds for removed keys
-(KEY002) and the words of enumerations (KEY004), too.
+if that or what it imports declares it (docs/templates.md). What none of them declares is a warning where none imports
+the framework, and so is an option that a script gives under a condition (docs/shell-scripts.md). A copy of the
+framework in the repository is the vocabulary, and a copy of PEFT that of `LoraConfig`; with a fork of PEFT that cannot
+be read its keywords are not looked up. Where the repository uses another fork (a requirement that installs another
+repository or an unreleased revision, a git submodule, a patch of the installed package, a launch by a program of
+another name), upstream's vocabulary proves nothing: one piece of information lists what upstream does not take. That
+holds for removed keys (KEY002) and the words of enumerations (KEY004), too.
 
 ## References
 docs/schemas.md; axolotl-ai-cloud/axolotl#2143 (`sequence_length`).
@@ -87,8 +88,10 @@ MOST_MEANT: Final = 200
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report per unknown key; one in all where a fork may be in use."""
-    if config.doubt is not None:
+    """One report per unknown key; one in all where a fork may be in use, but for a program of the repository's own: its
+    options are read where it declares them.
+    """
+    if config.doubt is not None and config.doubt.kind != "program":
         yield from folded(config, config.doubt)
         return
     found = list(unknown(config))

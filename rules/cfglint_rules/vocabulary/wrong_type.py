@@ -32,9 +32,10 @@ Values that the environment or another file fills in are not known, and never re
 replaces (`{rate}`, `__RATE__`, the key's own name in capitals where it takes no words in capitals). A word that the HF
 Trainer or transformers does not have is a warning: other releases may have it. So is a template that no known
 LLaMA-Factory has, where its release is not stated: new ones come with each, and people add their own. Kernels of the
-Hub are not known. An item that fits another kind of data set, which lacks the key, is read as that one: a warning.
-Where a fork may be in use, words are left to KEY001 (those in the place of a number where many scripts give them), and
-everything else is a warning.
+Hub are not known. Of a copy in the repository, a word that its code compares the setting with is one of its own,
+whatever its declaration has, where nothing refuses it. An item that fits another kind of data set, which lacks the
+key, is read as that one: a warning. Where a fork may be in use, words are left to KEY001 (those in the place of a
+number where many scripts give them), and everything else is a warning.
 
 ## References
 docs/schemas.md; pydantic 2 conversion table; omegaconf 2.3.0 `nodes.py`; transformers 5.8.0 `hf_argparser.py`
@@ -64,6 +65,7 @@ from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.plan.certainty import Ground
 
 RULE: Final = Rule(
     "KEY004",
@@ -151,6 +153,7 @@ def _unfit(config: Config) -> Iterator[tuple[Sighting, Schema]]:
             # What is left empty in a file that a script names is a blank of a form.
             blank = value is None and config.filled((), "read")
             known = _REGISTRY in (schemas[0] or {}) and _is_registered_later(sighting)
+            known = known or _is_compared(sighting)
             blank = blank or _is_marked(sighting) or _is_named_for(sighting, schemas[0] or {})
             blank = blank or (isinstance(value, list) and not config.commands() and config.filled((), "multiplied"))
             if not blank and not known and not config.filled(sighting.route, "changed"):
@@ -173,6 +176,14 @@ def _is_named_for(sighting: Sighting, schema: Schema) -> bool:
     if not (isinstance(value, str) and isinstance(key, str) and value.isupper()):
         return False
     return {*value.lower().split("_")} <= {*key.lower().split("_")} and not any(map(str.isupper, members(schema)))
+
+
+def _is_compared(sighting: Sighting) -> bool:
+    """Whether the code of a copy compares the setting with the word, which no declaration has and nothing refuses."""
+    copy, value, key = sighting.config.vocabulary, sighting.value, sighting.route[-1]
+    if copy is None or not isinstance(value, str) or not isinstance(key, str) or _stops(sighting):
+        return False
+    return copy.code.asks((key, value), stops=False)
 
 
 def _is_registered_later(sighting: Sighting) -> bool:
@@ -273,6 +284,7 @@ def _report(sighting: Sighting, schema: Schema) -> Report:
             f"it needs {title} {first}" if first else f"no known release of {title} has it" if registered else outcome
         )
     certain = stops and _BY_TRAINER not in schema and not registered
+    on = (*releases.grounds, *_doubts(sighting))
     wanted = _wanted(sighting, schema)
     bare = value is True and sighting.config.document.syntax == "shell"
     return Report(
@@ -281,9 +293,16 @@ def _report(sighting: Sighting, schema: Schema) -> Report:
         else f"`{sighting.name}` takes {wanted}, not {shown(value)}: {outcome}",
         sighting.place,
         releases.milder("error" if certain else "warning"),
-        None if fix is None else fix._replace(grounds=releases.grounds),
-        grounds=releases.grounds,
+        None if fix is None else fix._replace(grounds=on),
+        grounds=on,
     )
+
+
+def _doubts(sighting: Sighting) -> tuple[Ground, ...]:
+    """What the value rests on: the default of a variable, a condition of a script."""
+    assumed = sighting.config.origin(*sighting.route).assumed
+    note = f"`{sighting.name}`: {assumed}"
+    return (Ground(f"setting:{sighting.name}", shown(sighting.value), "assumed", note),) if assumed else ()
 
 
 def _judge(config: Config) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from cfglint_schemas.readers.models import Models
@@ -38,7 +38,7 @@ def read(package: str, source: Source) -> Table:
     entries: dict[str, tuple[str, ...]] = {}
     for command, listed in _COMMANDS.items():
         names = []
-        for of in _listed(parser, listed):
+        for of in (*_listed(parser, listed), *_added(parser, listed)):
             if isinstance(of, Class):
                 definitions[of.name] = Definition(_accepted(of, models.keys(of)))
                 names.append(of.name)
@@ -46,7 +46,7 @@ def read(package: str, source: Source) -> Table:
                 definitions.setdefault(_TRANSFORMERS, Definition({}))
                 names.append(_TRANSFORMERS)
             else:
-                # Another package's class, which is not read here: every name may be one of its own.
+                # A class of another package, or one that is chosen at run time: every name may be one of its own.
                 definitions[of.name] = Definition({}, "kept")
                 names.append(of.name)
         if names:
@@ -140,12 +140,45 @@ def _listed(parser: Module, listed: str) -> list[Class | External]:
     ]
     classes: list[Class | External] = []
     for item in max(lists, key=len, default=[]):
-        name = dotted_name(item)
-        symbol = parser.resolve(name) if name else None
-        if not isinstance(symbol, (Class, External)):
+        found = _class(parser, item)
+        if found is None:
             raise UndecidedError(f"{parser.name}: {ast.unparse(item)} is not a class")
-        classes.append(symbol)
+        classes.append(found)
     return classes
+
+
+def _added(parser: Module, listed: str) -> Iterator[Class | External]:
+    """The classes that a parser gets beside a list of them (`HfArgumentParser(_TRAIN_ARGS + [chosen])`); what is chosen
+    at run time under the words that name it.
+    """
+    for node in ast.walk(parser.tree):
+        if isinstance(node, ast.Call) and dotted_name(node.func) == "HfArgumentParser" and node.args:
+            parts = tuple(_parts(node.args[0]))
+            if any(isinstance(part, ast.Name) and part.id == listed for part in parts):
+                others = (part for part in parts if dotted_name(part) != listed)
+                yield from (_class(parser, part) or External(ast.unparse(part)) for part in others)
+
+
+def _class(parser: Module, node: ast.expr) -> Class | External | None:
+    """The class that an expression names; None where none can be determined."""
+    name = dotted_name(node)
+    try:
+        symbol = parser.resolve(name) if name else None
+    except UndecidedError:
+        return None
+    return symbol if isinstance(symbol, (Class, External)) else None
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    """The items of a sum of lists, and the lists that it names."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        yield from _parts(node.left)
+        yield from _parts(node.right)
+    elif isinstance(node, (ast.List, ast.Tuple)):
+        for item in node.elts:
+            yield from _parts(item)
+    else:
+        yield node.value if isinstance(node, ast.Starred) else node
 
 
 def _v1(source: Source, models: Models) -> dict[str, Definition]:

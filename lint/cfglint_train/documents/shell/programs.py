@@ -228,7 +228,7 @@ def _name(words: Sequence[Word], at: int, script: bool) -> tuple[str, int]:
     """What a program is called, and the index behind its name."""
     text = words[at].text
     base = text.rsplit("/", 1)[-1]
-    if not words[at].known and not script:
+    if not words[at].known and not script and not _ends_in_name(words[at]):
         # `$PYTHON -m train`, `$LAUNCHER train.py`
         following = words[at + 1].text if at + 1 < len(words) else ""
         return ("python" if following in ("-m", "-u") or following.endswith(".py") else text), at + 1
@@ -245,6 +245,12 @@ def _name(words: Sequence[Word], at: int, script: bool) -> tuple[str, int]:
     if name in LAUNCHERS and not (script and "/" in text) and " " not in name and name != "shell":
         return name, at + 1
     return text if script or _search_path(text) else base, at + 1
+
+
+def _ends_in_name(word: Word) -> bool:
+    """Whether the folder of a program alone is unknown (`$(dirname $PYTHON)/torchrun`)."""
+    last = word.fragments[-1] if word.fragments else None
+    return last is not None and last.told and b"/" in last.text
 
 
 def _search_path(text: str) -> bool:

@@ -172,6 +172,16 @@ class ShellScript(Document):
         number = route[0] if route else None
         return not isinstance(number, int) or not self.invocations[number].open
 
+    def condition_at(self, place: Span) -> tuple[str, str] | None:
+        """The option at a place, and the condition under which it is given; None where a command has it in any case."""
+        met = [
+            (entry.name or "", one.condition(entry))
+            for one in self.invocations
+            for entry in one.entries
+            if entry.key.span.start == place.start
+        ]
+        return met[0] if met and all(condition for _, condition in met) else None
+
     def comments(self) -> list[Comment]:
         """Every comment of the script itself (those inside strings are part of the string)."""
         found = []

@@ -20,3 +20,6 @@ FOREIGN: Final = frozenset((
     "lora_target_modules", "lora_modules_to_save", "script_args", "dataset_text_field", "max_seq_length",
     "chat_template", "actor_rollout_ref", "defaults", "merge_method", "models", "slices",
 ))  # fmt: skip
+
+METHOD: Final = frozenset(("stage", "finetuning_type"))
+"""How a model is trained: enough beside other settings where the launch, or the parser's default, gives the model."""

@@ -9,7 +9,7 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Found
-from cfglint_train.frameworks.llamafactory.clues import FOREIGN, OWN, TRAINS
+from cfglint_train.frameworks.llamafactory.clues import FOREIGN, METHOD, OWN, TRAINS
 from cfglint_train.frameworks.llamafactory.options import OPTIONS
 
 
@@ -26,7 +26,8 @@ def commands(document: Document) -> list[Found]:
         if own is None or any(_FILE.fullmatch(word) for word in words[own : own + 1]):
             continue
         keys = {(entry.name or "").removeprefix("--").replace("-", "_") for entry in one.entries}
-        if not (keys & (OWN | {_MODEL}) if own else _MODEL in keys and len(keys & OWN) > 1 and not keys & FOREIGN):
+        trained = (_MODEL in keys or keys >= METHOD) and len(keys & OWN) > 1 and not keys & FOREIGN
+        if not (keys & (OWN | {_MODEL}) if own else trained):
             continue  # the words of its own command need no more: the rest may be cut off
         role, at = None, None
         why = f"it starts {one.program} with LLaMA-Factory's settings as options"

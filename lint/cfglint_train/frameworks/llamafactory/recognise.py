@@ -7,9 +7,8 @@ from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Found, Reference
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.llamafactory.clues import FOREIGN, OWN, TRAINS
+from cfglint_train.frameworks.llamafactory.clues import FOREIGN, METHOD, OWN, TRAINS
 
-_METHOD: Final = frozenset(("stage", "finetuning_type"))
 _PURPOSES: Final = (("export_dir", "export"), ("do_predict", "prediction"), ("task", "evaluation"))
 
 
@@ -23,7 +22,7 @@ def recognise(document: Document) -> list[Found]:
         return commands(document)
     root = document.root
     keys = root.index.keys() if isinstance(root, MappingNode) else set[str]()
-    if "model_name_or_path" not in keys and not keys >= _METHOD:
+    if "model_name_or_path" not in keys and not keys >= METHOD:
         return []
     own = len(keys & OWN)
     if keys & FOREIGN or own < (1 if "export_dir" in keys or "infer_backend" in keys else 2):

@@ -1,0 +1,35 @@
+"""The project of a framework in a repository whose package was left out, as by a `.gitignore`: which source it is of
+cannot be determined, be it one between two releases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.typed import Final
+
+_STATING: Final = ("pyproject.toml", "setup.py", "setup.cfg")
+_NAME: Final = re.compile(rb"(?m)^[ \t]*name[ \t]*=[ \t]*[\"']?([\w.-]+)")
+_HEAD: Final = 8192
+"""Bytes of a file in which a project's name is looked for."""
+
+
+def hollow_copy(folders: Iterable[str], package: str) -> str | None:
+    """The innermost of some folders that is the project of a package; None where none is."""
+    return next((folder for folder in folders if package in _names(folder)), None)
+
+
+def _names(folder: str) -> set[str]:
+    """What the files of a project call it."""
+    found = set()
+    for name in _STATING:
+        try:
+            text = regular_files.read(f"{folder}/{name}")[:_HEAD]
+        except OSError:
+            continue
+        stated = _NAME.search(text)
+        if stated is not None:
+            found.add(stated[1].decode().lower().replace("_", "-"))
+    return found
