@@ -132,6 +132,24 @@ def test_time_that_is_up_ends_the_work() -> None:
     assert signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL
 
 
+def test_work_for_many_files_does_not_count() -> None:
+    def spend(seconds: float) -> None:
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+
+    def work(seconds: float) -> str:
+        deadline.beside(lambda: spend(0.6))
+        spend(seconds)
+        return "done"
+
+    assert deadline.within(0.4, work, 0.0) == "done"
+    with pytest.raises(deadline.OutOfTime):
+        deadline.within(0.4, work, 2.0)
+    deadline.beside(lambda: spend(0.0))
+    assert signal.setitimer(signal.ITIMER_VIRTUAL, 0) == (0.0, 0.0)
+
+
 BARE_SYSTEM = """
 import os, sys
 for name in ("fcntl", "resource", "pwd", "grp", "termios", "ctypes"):

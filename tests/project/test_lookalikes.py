@@ -47,6 +47,11 @@ SAMPLES = [
     ("sft.sh", "NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B\n", "ms-swift"),
     ("lora.yaml", "model:\n  _component_: torchtune.models.llama3.lora_llama3_8b\n", "torchtune"),
     ("finetune.yaml", "model_name_or_path: gpt2\ndataset_path: data\nblock_size: 512\n", "LMFlow"),
+    (
+        "board.yaml",
+        "top.model_name: Qwen3-8B\ntop.template: qwen3\ntrain.batch_size: 2\n",
+        "the settings of LLaMA Board",
+    ),
     ("run.sh", "torchrun -m torchtitan.train --job.config_file llama3.toml\n", "torchtitan"),
     ("lora.yaml", "base_model: a/b\ndata_path: c\nmicro_batch_size: 4\nlora_r: 8\ncutoff_len: 256\n", "alpaca-lora"),
     ("train.py", "from unsloth import FastLanguageModel\n", "unsloth"),

@@ -30,6 +30,15 @@ def read(path: str, cleared: set[str] | None = None) -> bytes:
     return read_anywhere(path)
 
 
+def beginning(path: str, size: int) -> bytes:
+    """The first bytes of a file. Raises OSError as `read` does."""
+    stay(path)
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    with open(path, "rb", buffering=0) as file:
+        return file.read(size)
+
+
 def stay(path: str, cleared: set[str] | None = None) -> None:
     """Raise OSError for a path with a link that leads out of its repository. `cleared` as for `read`."""
     cleared = set() if cleared is None else cleared

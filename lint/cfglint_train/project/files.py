@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.limits import check_lines
-from cfglint_train.foundation.regular_files import tidy
+from cfglint_train.foundation.regular_files import beginning, tidy
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import registry
 from cfglint_train.project.settings import Settings
@@ -65,8 +65,7 @@ def is_plain_script(path: str) -> bool:
     if name.startswith(".") or "." in name:
         return False
     try:
-        with open(path, "rb", buffering=0) as file:
-            return _of_first_line(file.read(_FIRST)) == "shell"
+        return _of_first_line(beginning(path, _FIRST)) == "shell"
     except OSError:
         return False
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import deadline, regular_files
 from cfglint_train.foundation.typed import Any, Final, TypeVar
 from cfglint_train.project import files
 from cfglint_train.project.roots import Roots
@@ -211,6 +211,11 @@ class _Words:
 
     def having(self, word: bytes) -> Iterable[str]:
         """The files in which a word occurs."""
+        if self.waiting:
+            deadline.beside(self._read)  # for all files of the repository, at the first that asks
+        return self.found.get(word, ())
+
+    def _read(self) -> None:
         for path in self.waiting:
             if self.bytes < MAX_READ:
                 text = self.texts.small(path)
@@ -218,7 +223,6 @@ class _Words:
                 for one in set(_WORD.findall(text)):
                     self.found.setdefault(one, []).append(path)
         self.waiting.clear()
-        return self.found.get(word, ())
 
     def beginning(self, start: bytes) -> Mapping[bytes, list[str]]:
         """The words that begin with some characters, each with the files in which it occurs."""
