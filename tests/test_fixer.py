@@ -398,7 +398,7 @@ def test_a_framework_that_crashes_costs_only_its_file(here, monkeypatch, part):
 
 
 def test_a_parser_that_crashes_costs_only_its_file(here, monkeypatch):
-    monkeypatch.setattr(yaml_document, "compose_plain", boom)
+    monkeypatch.setattr(yaml_document, "compose", boom)
     (here / "ds.json").write_text(DEEPSPEED)
     outcome = cfglint(*SMALL, "--output-format", "concise", cwd=here)
     assert outcome.code == 2
