@@ -34,7 +34,7 @@ from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.document import Sequence as SequenceNode
 from cfglint_train.documents.limits import BeyondLimits
 from cfglint_train.documents.writer import same
-from cfglint_train.documents.yaml.dialects import OMEGACONF
+from cfglint_train.documents.yaml.dialects import omegaconf
 from cfglint_train.documents.yaml.document import YamlDocument
 from tests.support.corpus import files, needs_corpus
 
@@ -85,7 +85,7 @@ def test_reads_what_pyyaml_reads(path):
     "path", [*files(".yaml", under="olmo"), *files(".yaml", under="llamafactory")], ids=lambda p: p.name
 )
 def test_reads_what_omegaconf_reads(path):
-    document = YamlDocument(str(path), path.read_bytes(), OMEGACONF)
+    document = YamlDocument(str(path), path.read_bytes(), omegaconf())
     assert same(document.value(), OmegaConf.to_container(OmegaConf.load(path)))
 
 
@@ -138,14 +138,14 @@ def test_scalars_are_typed_as_their_loader_types_them(text, pyyaml, omega):
     assert same(YamlDocument("x", source).value(("a",)), pyyaml)
     document = YamlDocument("x", source)
     document.value()
-    document.read_as(OMEGACONF)
+    document.read_as(omegaconf())
     assert same(document.value(("a",)), omega)
 
 
 def test_a_date_is_a_date_to_pyyaml_only():
     document = YamlDocument("x", b"a: 2024-01-01\n")
     assert document.value(("a",)) == yaml.safe_load("a: 2024-01-01")["a"]
-    document.read_as(OMEGACONF)
+    document.read_as(omegaconf())
     assert document.value(("a",)) == "2024-01-01"
 
 

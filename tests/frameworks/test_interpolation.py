@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfglint_train.documents.document import MISSING
-from cfglint_train.documents.yaml.dialects import OMEGACONF
+from cfglint_train.documents.yaml.dialects import omegaconf as dialect
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.frameworks.interpolation import look
 from cfglint_train.frameworks.key import NOT_STATED, UNRESOLVED, Stated
@@ -23,7 +23,7 @@ RELEASES = Releases({"olmo": Release("0.6.0", Origin("user"))})
 
 def config(text: str, overrides: dict[Any, Any] | None = None) -> Config:
     laid = {route: Override(value, Origin("user", note="--set")) for route, value in (overrides or {}).items()}
-    return Config("olmo", YamlDocument("x.yaml", text.encode(), OMEGACONF), RELEASES, overrides=laid)
+    return Config("olmo", YamlDocument("x.yaml", text.encode(), dialect()), RELEASES, overrides=laid)
 
 
 def value(text: str, *route: str | int, defaults: Any = None, overrides: Any = None) -> Any:

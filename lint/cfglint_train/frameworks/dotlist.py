@@ -35,11 +35,11 @@ def parse_dotlist(words: list[str]) -> dict[Route, Any]:
 
 def parse_value(text: str, word: str) -> Any:
     """A value of the command line in OmegaConf's YAML. Raises ValueError where it is none."""
-    from cfglint_train.documents.yaml.dialects import OMEGACONF
+    from cfglint_train.documents.yaml.dialects import omegaconf
     from cfglint_train.documents.yaml.document import YamlDocument
 
     try:
-        document = YamlDocument(word, text.encode(), OMEGACONF)
+        document = YamlDocument(word, text.encode(), omegaconf())
         return None if document.root is None else document.value()
     except DocumentError as error:
         raise ValueError(f"{word!r}: {error.message}") from None

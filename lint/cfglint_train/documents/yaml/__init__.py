@@ -1,3 +1,1 @@
-"""YAML as documents: positions from the lines of a plain text, else from PyYAML's C parser; values as the framework's
-own loader types them.
-"""
+"""YAML as documents: positions from PyYAML's C parser, values as the framework's own loader types them."""

@@ -1,46 +1,61 @@
-"""How loaders of YAML type plain scalars: `1e-4` is a string to one framework and a float to another.
-
-What most scalars are (words, integers, decimal fractions) is decided here; the rest by PyYAML (`resolved.py`), whose
-import takes longer than a lint.
-"""
+"""How loaders of YAML type plain scalars: `1e-4` is a string to one framework and a float to another."""
 
 from __future__ import annotations
 
 import re
 
-from cfglint_train.documents.document import Scalar, Unknown
+import yaml
+
+from cfglint_train.documents.document import MAX_DIGITS, Scalar, Unknown
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
-_WORDS: Final = {
-    "": None,
-    "~": None,
-    **{
-        spelling: value
-        for word, value in (
-            ("yes", True), ("true", True), ("on", True), ("no", False), ("false", False), ("off", False), ("null", None)
-        )
-        for spelling in (word, word.title(), word.upper())
-    },
-}  # fmt: skip
-_NUMBER: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+][0-9]+)?")
-_SURE_DIGITS: Final = 18
-_SIGNS: Final = "+-."
-_IN_NUMBERS: Final = frozenset("0123456789iInN")
-"""What may follow the signs of a number or a date: digits, infinity, or no number."""
+_TAG: Final = "tag:yaml.org,2002:"
+_CONSTRUCTOR: Final = yaml.constructor.SafeConstructor()
+_DECIMAL: Final = re.compile(r"[-+]?[1-9][0-9]{0,17}|0")
+_DECIMAL_STARTS: Final = frozenset("-+0123456789")
+_WORDS: Final = {"true": True, "false": False, "True": True, "False": False, "null": None, "": None}
+
+Resolvers = dict[str, list[tuple[str, "re.Pattern[str]"]]]
 
 
 class Dialect(Frozen):
     """How a loader types plain scalars."""
 
     name: str
-    has_exponents: bool
-    """Whether a number with an exponent needs no point."""
+    resolvers: Resolvers
 
 
-PYYAML: Final = Dialect("PyYAML", False)
-OMEGACONF: Final = Dialect("OmegaConf", True)
-"""OmegaConf's loader, which LLaMA-Factory and OLMo read with."""
+def _omegaconf_resolvers() -> Resolvers:
+    # omegaconf 2.3.0 _utils.py get_yaml_loader (2.4.0 _yaml.py alike): one more float form, no timestamps.
+    number = re.compile(
+        r"""^(?:
+         [-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
+        |[-+]?[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+)
+        |\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?
+        |[-+]?[0-9]+(?:_[0-9]+)*(?::[0-5]?[0-9])+\.[0-9_]*
+        |[-+]?\.(?:inf|Inf|INF)
+        |\.(?:nan|NaN|NAN))$""",
+        re.X,
+    )
+    resolvers = {
+        first: [pair for pair in pairs if pair[0] != _TAG + "timestamp"]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    for first in "-+0123456789.":
+        resolvers[first] = [*resolvers.get(first, []), (_TAG + "float", number)]
+    return resolvers
+
+
+PYYAML: Final = Dialect("PyYAML", yaml.SafeLoader.yaml_implicit_resolvers)
+_omegaconf: list[Dialect] = []
+
+
+def omegaconf() -> Dialect:
+    """OmegaConf's loader, which LLaMA-Factory and OLMo read with. Made when first asked for."""
+    if not _omegaconf:
+        _omegaconf.append(Dialect("OmegaConf", _omegaconf_resolvers()))
+    return _omegaconf[0]
 
 
 def typed(scalar: Scalar, dialect: Dialect) -> Any:
@@ -53,18 +68,26 @@ def typed(scalar: Scalar, dialect: Dialect) -> Any:
             return _WORDS[text]
         if text[0] == "{":  # no plain scalar begins so: it is a template's mark
             return Unknown(text)
-        unsigned = text.lstrip(_SIGNS)
-        if text[0].isalpha() or unsigned[:1] not in _IN_NUMBERS:
+        if text[0] in _DECIMAL_STARTS and _DECIMAL.fullmatch(text):
+            return int(text) if len(text) <= MAX_DIGITS else text
+        for candidate, pattern in dialect.resolvers.get(text[0], ()):
+            if pattern.match(text):
+                tag = candidate
+                break
+        else:
             return text
-        number = _NUMBER.fullmatch(text)
-        if number is not None:
-            point, exponent = number.groups()
-            if point is not None or (exponent and dialect.has_exponents):
-                return float(text)
-            if exponent:
-                return text
-            if text == "0" or (unsigned[0] != "0" and len(text) <= _SURE_DIGITS):
-                return int(text)
-    from cfglint_train.documents.yaml.resolved import resolved
-
-    return resolved(text, tag, dialect.has_exponents)
+    node = yaml.ScalarNode(tag, text)
+    try:
+        if tag == _TAG + "int":
+            return _CONSTRUCTOR.construct_yaml_int(node) if len(text) <= MAX_DIGITS else text
+        if tag == _TAG + "float":
+            return _CONSTRUCTOR.construct_yaml_float(node)
+        if tag == _TAG + "bool":
+            return _CONSTRUCTOR.construct_yaml_bool(node)
+        if tag == _TAG + "null":
+            return None
+        if tag == _TAG + "timestamp":
+            return _CONSTRUCTOR.construct_yaml_timestamp(node)
+    except (ValueError, KeyError, AttributeError, IndexError, OverflowError):  # what PyYAML raises for an odd text
+        return text
+    return text

@@ -1,6 +1,4 @@
-"""YAML files as documents: read by `plain.py`, else by `compose.py`, typed as a **dialect** has it, and rewritten by
-`write.py`.
-"""
+"""YAML files as documents: read by `compose.py`, typed as a **dialect** has it, rewritten by `write.py`."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from cfglint_train.documents.document import (
     decode,
     scalars,
 )
+from cfglint_train.documents.yaml.compose import compose
 from cfglint_train.documents.yaml.dialects import PYYAML, Dialect, typed
-from cfglint_train.documents.yaml.plain import compose_plain
 from cfglint_train.foundation.typed import Any, ClassVar
 
 
@@ -34,11 +32,7 @@ class YamlDocument(Document):
         """Raises DocumentError where libyaml cannot parse, where two documents stand, or where nesting is absurd."""
         super().__init__(path, source)
         self.dialect = dialect
-        self.root = compose_plain(source)
-        if self.root is None:
-            from cfglint_train.documents.yaml.compose import compose  # imports PyYAML
-
-            self.root = compose(decode(source), source)
+        self.root = compose(decode(source), source)
 
     def read_as(self, dialect: Dialect) -> None:
         """Type scalars as this loader does from here on."""

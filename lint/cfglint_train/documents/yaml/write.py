@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import yaml
+
 from cfglint_train.documents import flow
 from cfglint_train.documents.document import (
     BOM,
@@ -23,7 +25,7 @@ from cfglint_train.documents.document import (
     follow,
 )
 from cfglint_train.documents.writer import Writer, is_empty, own_entry, same
-from cfglint_train.documents.yaml.dialects import OMEGACONF, PYYAML, typed
+from cfglint_train.documents.yaml.dialects import PYYAML, omegaconf, typed
 from cfglint_train.foundation.typed import Any
 
 
@@ -251,7 +253,8 @@ class YamlWriter(Writer[Document]):
             return value
         if type(value) in (bool, int):
             return str(value).lower()
-        return _dumped(value).split("\n")[0]
+        text: str = yaml.safe_dump(value, width=float("inf")).split("\n")[0]
+        return text
 
     def _safe_plain(self, text: str, in_flow: bool) -> bool:
         """Whether plain text comes back as this very string, to this loader and to the others."""
@@ -259,16 +262,10 @@ class YamlWriter(Writer[Document]):
             return False
         if ": " in text or " #" in text or text.endswith(":") or (in_flow and re.search(r"[,?\[\]{}]", text)):
             return False
-        return all(typed(Scalar(Span(0, 0), text), dialect) == text for dialect in (PYYAML, OMEGACONF))
+        return all(typed(Scalar(Span(0, 0), text), dialect) == text for dialect in (PYYAML, omegaconf()))
 
 
 def _double_quoted(text: str) -> str:
     """The text as a double-quoted YAML scalar on one line."""
-    return _dumped(text, default_style='"', allow_unicode=True).rstrip("\n")
-
-
-def _dumped(value: Any, **style: Any) -> str:
-    import yaml  # most edits write a word or an integer, and the import takes longer than a lint
-
-    dumped: str = yaml.safe_dump(value, width=float("inf"), **style)
-    return dumped
+    dumped: str = yaml.safe_dump(text, default_style='"', width=float("inf"), allow_unicode=True)
+    return dumped.rstrip("\n")

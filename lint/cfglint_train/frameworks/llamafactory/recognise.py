@@ -43,11 +43,11 @@ def _on(document: Document, key: str) -> bool:
 
 def prepare(document: Document) -> None:
     """OmegaConf's loader types the values."""
-    from cfglint_train.documents.yaml.dialects import OMEGACONF
+    from cfglint_train.documents.yaml.dialects import omegaconf
     from cfglint_train.documents.yaml.document import YamlDocument
 
     if isinstance(document, YamlDocument):
-        document.read_as(OMEGACONF)
+        document.read_as(omegaconf())
     elif document.syntax == "shell":
         from cfglint_train.frameworks.llamafactory.commands import read_as_keys
 

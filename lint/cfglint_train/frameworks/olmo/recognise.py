@@ -6,7 +6,7 @@ import os
 
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.document import Mapping as MappingNode
-from cfglint_train.documents.yaml.dialects import OMEGACONF
+from cfglint_train.documents.yaml.dialects import omegaconf
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
@@ -116,4 +116,4 @@ def _is_record(path: str) -> bool:
 def prepare(document: Document) -> None:
     """Type scalars as OmegaConf's loader does."""
     if isinstance(document, YamlDocument):
-        document.read_as(OMEGACONF)
+        document.read_as(omegaconf())
