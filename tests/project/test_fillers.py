@@ -33,7 +33,7 @@ PYTHON = {
     "pop": 'config = yaml.safe_load(open("configs/base.yaml"))\nconfig.pop("KEY")\n',
     "del": 'with open("configs/base.yaml") as file:\n    c = yaml.load(file, Loader=yaml.Loader)\ndel c["KEY"]\n',
     "store": 'c = yaml.safe_load(open("../configs/base.yaml"))\nc["KEY"] = 1\n',
-    "update": 'c = yaml.safe_load(open(ROOT / "base.yaml"))\nc.update({"KEY": 1, **more})\n',
+    "update": 'c = yaml.safe_load(open(ROOT / "base.yaml"))\nc.update({"KEY": 1})\n',
     "word": 'c = dict(yaml.safe_load(open(f"{ROOT}/configs/base.yaml")))\nc.update(KEY=1)\n',
     "union": 'c = yaml.safe_load(open("base.yaml"))\nc |= {"KEY": 1}\n',
     "omegaconf": 'c = OmegaConf.load("base.yaml")\nOmegaConf.update(c, "KEY", 1)\n',
@@ -117,6 +117,41 @@ def test_what_a_script_handles_is_not_held_against_the_framework(
     assert found(tmp_path / "x", (name, text.replace("KEY", key))) == ALL - {handled}
     assert found(tmp_path / "y", (name, text.replace("KEY", f"{key}_"))) == ALL
     assert found(tmp_path / "z", (name, text.replace("KEY", key).replace("base.yaml", "case.yaml"))) == ALL
+
+
+# What may have any key, laid over the file.
+ANY = {
+    "update": "c.update(more)\n",
+    "update and spread": 'c.update({"KEY": 1, **more})\n',
+    "union": "c = c | more\n",
+    "union in place": "c |= vars(args)\n",
+    "spread": "d = {**c, **more}\n",
+    "command line": "c = OmegaConf.merge(c, OmegaConf.from_cli())\n",
+    "list of texts": "c = OmegaConf.merge(c, OmegaConf.from_dotlist(sys.argv[2:]))\n",
+    "method": "c.merge_with(more)\n",
+    "loop": "for k, v in more.items():\n    c[k] = v\n",
+    "filled mapping": "more = {}\nmore[name] = 1\nc.update(more)\n",
+}
+# What is laid below the file, or has these keys alone.
+OTHER = {
+    "update": 'c.update({"x": 1}, y=2)\n',
+    "union": 'd = {"learning_rate": 1} | c\n',
+    "spread": 'd = {"learning_rate": 1, **c, "x": 1}\n',
+    "variable": 'more = {"x": 1}\nd = {**c, **more}\n',
+    "schema": "c = OmegaConf.merge(OmegaConf.structured(Defaults), c)\n",
+    "list of texts": 'c = OmegaConf.merge(c, OmegaConf.from_dotlist(["x=1", f"y.z={z}"]))\n',
+    "other mapping": "for k, v in more.items():\n    other[k] = v\nother.update(more)\n",
+}
+
+
+@pytest.mark.parametrize("text", ANY.values(), ids=ANY)
+def test_a_mapping_of_any_keys_may_replace_values_and_takes_no_key_out(tmp_path: Path, text: str) -> None:
+    assert found(tmp_path, ("x.py", f'c = yaml.safe_load(open("base.yaml"))\n{text}')) == {"KEY001 launcher"}
+
+
+@pytest.mark.parametrize("text", OTHER.values(), ids=OTHER)
+def test_a_mapping_of_other_keys_replaces_nothing(tmp_path: Path, text: str) -> None:
+    assert found(tmp_path, ("x.py", f'c = yaml.safe_load(open("base.yaml"))\n{text}')) == ALL
 
 
 # How a Python file is given the path of the configuration.

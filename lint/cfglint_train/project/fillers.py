@@ -40,17 +40,20 @@ class Filled(Frozen):
     """Keys whose lines are replaced or taken out wherever they are."""
     marks: frozenset[str] = frozenset()
     """Texts that are replaced wherever they are."""
+    open: frozenset[Route] = frozenset()
+    """Mappings over which another one is laid whose keys cannot be determined: each value may be replaced."""
 
 
 def filled(path: str, index: RepositoryIndex) -> Filled:
     """What the scripts that name a file do with its settings."""
     name, changed, read = os.path.basename(path), set[Route](), set[Route]()
-    keys, marks = set[str](), set[str]()
+    keys, marks, open_mappings = set[str](), set[str](), set[Route]()
     for script in index.pythons_naming(name, path):
         found = index.once(Followed).filler(script)
         if found is not None and _means([one for one in found.strings if one.endswith(name)], path, index):
             handled = found.handled(anywhere=True)
             changed |= handled.changed
+            open_mappings |= handled.open
             read |= {*handled.read, ()}
     for script in index.scripts_naming(name, path):
         from cfglint_train.project.shell_fillers import Key, edits  # few files are edited by a script
@@ -62,7 +65,8 @@ def filled(path: str, index: RepositoryIndex) -> Filled:
                 (keys if isinstance(one, Key) else marks).add(str(one))
             else:
                 changed.add(one)
-    return Filled(frozenset(changed), frozenset(read - changed), frozenset(keys), frozenset(marks))
+    left = frozenset(read - changed)
+    return Filled(frozenset(changed), left, frozenset(keys), frozenset(marks), frozenset(open_mappings))
 
 
 def named(key: str, path: str, index: RepositoryIndex) -> Filled:

@@ -10,13 +10,16 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.python_grammar import parsed
 from cfglint_train.foundation.typed import Final
+from cfglint_train.project.python_layers import Layers
 
 _LOAD: Final = re.compile(r"(?:safe_|full_|unsafe_|round_trip_)?loads?|compose|from_(?:yaml|json)")
 _OF: Final = re.compile(r"\b(?:yaml|YAML|json|json5|orjson|ujson|OmegaConf|hydra|Box)\b")
 """What reads YAML or JSON: modules and classes. Others that load (torch, pickle) read something else."""
 _HELPER: Final = re.compile(r"(?:^|[._])(?:load|read)_(?:\w+_)?(?:ya?ml|json|conf|cfg|config)(?:_|$)", re.IGNORECASE)
-_COPIES: Final = re.compile(r"(?:dict|copy|deepcopy|create|merge|to_container|to_object|[A-Z]\w*)")
+_COPIES: Final = re.compile(r"(?:dict|copy|deepcopy|create|(?:unsafe_)?merge|to_container|to_object|[A-Z]\w*)")
 """Functions and classes that make the same mapping of another one."""
+_MERGES: Final = ("merge", "unsafe_merge")
+"""Those that make it of several."""
 _FILE: Final = re.compile(r"[\w.-]\.(?:ya?ml|json)$", re.IGNORECASE)
 _GIVEN: Final = re.compile(r"\b(?:argv|environ|getenv|parse_args|parse_known_args|input)\b")
 _ROUNDS: Final = 3
@@ -30,6 +33,8 @@ class Handled(Frozen):
     """Stored or taken out: what the file says of them is not what the framework gets."""
     read: frozenset[Route] = frozenset()
     """Only looked at."""
+    open: frozenset[Route] = frozenset()
+    """Mappings over which another one is laid whose keys cannot be determined."""
 
 
 class PythonFiller:
@@ -218,8 +223,10 @@ class _Reading:
         if isinstance(node.func, ast.Attribute) and node.args and node.func.attr in ("get", "setdefault"):
             return self._below(node.func.value, node.args[0])
         spread = [word.value for word in node.keywords if word.arg is None]
-        first = [*node.args, *spread][:1]
-        return self._routes(first[0]) if first and _COPIES.fullmatch(called.rpartition(".")[2]) else ()
+        if not _COPIES.fullmatch(name := called.rpartition(".")[2]):
+            return ()
+        held = [*node.args, *spread][: None if name in _MERGES else 1]
+        return tuple(dict.fromkeys(route for one in held for route in self._routes(one)))
 
     def _below(self, node: ast.expr, key: ast.expr) -> tuple[Route, ...]:
         above = self._routes(node)
@@ -249,7 +256,21 @@ class _Reading:
         self.called = {id(node.func) for node in self.nodes if isinstance(node, ast.Call)}
         changed = {route for node in self.nodes for route in self._changed(node) if route}
         read = {route for node in self.nodes for route in self._read(node) if route}
-        return Handled(frozenset(changed), frozenset(read))
+        laid, open_mappings = self._laid()
+        return Handled(frozenset(changed | laid), frozenset(read), frozenset(open_mappings))
+
+    def _laid(self) -> tuple[set[Route], set[Route]]:
+        """The settings that other mappings replace, and the mappings over which any keys may be laid."""
+        layers, laid, open_mappings = Layers(self.nodes, self.assigned), set[Route](), set[Route]()
+        for node in self.nodes:
+            for base, above in layers.laid(node):
+                routes = self._routes(base)
+                keys = layers.keys(above) if routes else ()
+                laid.update((*route, *key) for route in routes for key in keys or ())
+                open_mappings.update(routes if keys is None else ())
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and not self._constants(node.slice):
+                open_mappings.update(self._routes(node.value))
+        return laid, open_mappings
 
     def _changed(self, node: ast.AST) -> Iterable[Route]:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):

@@ -71,7 +71,7 @@ class Template:
         found = self._filled
         if _touches(found, route) or (how in ("read", "named") and route in found.read):
             return True
-        if how in ("rewritten", "changed") and self._is_marked(route, found):
+        if how in ("rewritten", "changed") and (_is_open(found, route) or self._is_marked(route, found)):
             return True
         if how == "changed" and self._is_replaced(route):
             return True
@@ -110,6 +110,11 @@ class Template:
             return node.text
         text = "" if node is None or node.span.end - node.span.start > _LONGEST else self._document.text(node.span)
         return text if _MARK.fullmatch(text) else ""
+
+
+def _is_open(found: Filled, route: Route) -> bool:
+    """Whether a mapping is laid over one that has a setting, which is in it all the same."""
+    return any(len(above) < len(route) and route[: len(above)] == above for above in found.open)
 
 
 def _touches(found: Filled, route: Route) -> bool:
