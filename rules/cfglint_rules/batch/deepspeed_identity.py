@@ -45,6 +45,10 @@ RULE: Final = Rule(
 )
 
 
+_UNEVEN: Final = "the batch does not come out even over the ranks"
+"""What is refused on some nodes as on any multiple of them."""
+
+
 def check(run: Run) -> Iterator[Report]:
     """One report per file whose sizes contradict each other."""
     for config in run.configs:
@@ -62,7 +66,7 @@ class Batch(Frozen):
     micro: str
     accumulation: str
 
-    def report(self, message: str, fix: bool = True) -> Report:
+    def report(self, message: str, fix: bool = True, claim: str | None = None) -> Report:
         """A report at the whole batch, which the others settle."""
         config = self.config
         changes: Any = ((config, (Delete((*config.root, self.whole)),)),)
@@ -73,6 +77,7 @@ class Batch(Frozen):
             config.place(self.whole) or config.top(),
             fix=remove if fix and settled else None,
             minimum="followed",
+            claim=claim,
         )
 
     def product(self, micro: int | None, accumulation: int | None) -> str:
@@ -93,9 +98,8 @@ def _of(run: Run, batch: Batch) -> Iterator[Report]:
     ranks = run.plan.data_parallel
     if micro is None and accumulation is None:
         if ranks is not None and whole % ranks:
-            yield batch.report(
-                f"`{batch.whole}` is {whole}, not a multiple of the {ranks} data-parallel ranks", fix=False
-            )
+            message = f"`{batch.whole}` is {whole}, not a multiple of the {ranks} data-parallel ranks"
+            yield batch.report(message, fix=False, claim=_UNEVEN)
         return
     step = (micro or 1) * (accumulation or 1)
     if whole % step:
@@ -107,7 +111,7 @@ def _of(run: Run, batch: Batch) -> Iterator[Report]:
         yield batch.report(f"`{batch.whole}` is {whole}, but {product}")
     elif ranks is not None and whole % (step * ranks):
         product = f"{batch.product(micro, accumulation)} x {ranks} ranks"
-        yield batch.report(f"`{batch.whole}` is {whole}, not a multiple of {product}", fix=False)
+        yield batch.report(f"`{batch.whole}` is {whole}, not a multiple of {product}", fix=False, claim=_UNEVEN)
 
 
 def _count(config: Config, key: str) -> int | None:

@@ -122,6 +122,8 @@ def _completions(run: Run) -> Iterator[Report]:
 
 _UNEVEN: Final = "the completions do not come out even"
 """What is refused of completions that are stated: no number of GPUs makes them come out even over the groups."""
+_UNEVEN_BATCH: Final = "the batch does not come out even over the ranks"
+"""What is refused of a batch, on some nodes as on any multiple of them."""
 
 
 def _rests_on_ranks(run: Run, completions: int) -> bool:
@@ -216,6 +218,7 @@ def _groups(run: Run) -> Iterator[Report]:
                 place,
                 minimum="followed",
                 help=wanted,
+                claim=_UNEVEN_BATCH,
             )
 
 
@@ -279,4 +282,5 @@ def _whole(run: Run) -> Iterator[Report]:
             run.place("batch.global_"),
             minimum="followed",
             help=f"the nearest value that divides is `{run.spell('batch.global_')}: {_nearest(whole, unit)}`",
+            claim=_UNEVEN_BATCH,
         )
