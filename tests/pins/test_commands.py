@@ -1,4 +1,4 @@
-"""Releases from where people install them: scripts, read-me files, notebooks and images of Modal."""
+"""Releases from where people install them: scripts, jobs, read-me files, notebooks and images of Modal."""
 
 from __future__ import annotations
 
@@ -108,15 +108,56 @@ def test_a_digest_is_the_tag_that_its_comment_names(tmp_path: Path) -> None:
     assert "run.py" not in release(folder)[1]
 
 
+PLACES = {
+    "a job of SkyPilot": {
+        "sky.yaml": "setup: |\n  pip install 'axolotl[deepspeed]==0.9.2'\nrun: axolotl train config.yaml\n"
+    },
+    "an image of SkyPilot": {"sky.yaml": "resources:\n  image_id: docker:axolotlai/axolotl-cloud:0.9.2\n"},
+    "an image of compose": {"compose.yml": "services:\n  train:\n    image: 'axolotlai/axolotl:0.9.2'\n"},
+    "a command of compose": {
+        "compose.yml": "services:\n  train:\n    image: hub/x:1\n    command: pip install axolotl==0.9.2\n"
+    },
+    "a justfile": {"justfile": "setup:\n    uv pip install axolotl==0.9.2\n"},
+    "a Makefile": {"Makefile": "install:\n\tpip install axolotl==0.9.2\n"},
+    "a workflow": {".github/workflows/train.yml": "jobs:\n  a:\n    steps:\n      - run: pip install axolotl==0.9.2\n"},
+    "uv run": {"run.sh": "uv run --with 'axolotl==0.9.2' axolotl train config.yaml\n"},
+    "uvx": {"run.sh": "uvx --from=axolotl==0.9.2 axolotl train config.yaml\n"},
+    "several that agree": {"a.sh": "pip install axolotl==0.9.2\n", "sky.yaml": "setup: pip install axolotl==0.9.2\n"},
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_where_commands_may_be(tmp_path: Path, name: str) -> None:
+    assert release(repository(tmp_path / "x", **PLACES[name]))[0] == "0.9.2"
+
+
+BETWEEN = {
+    "releases": ("axolotl==0.9.2", "axolotl==0.10.0", ">=0.9.2,<=0.10.0"),
+    "a series": ("axolotl==0.9.*", "axolotl==0.10.1", ">=0.9,<=0.10.1"),
+    "a release and what is below another": ("axolotl==0.11.0", "axolotl<0.10", "<=0.11.0"),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_of_commands_that_disagree_any_may_be_the_trainings(tmp_path: Path, name: str) -> None:
+    one, other, between = BETWEEN[name]
+    files = {"a.sh": f"pip install '{one}'\n", "sky.yaml": f"setup: pip install '{other}'\n"}
+    assert f"({between})" in release(repository(tmp_path / "x", **files))[1]
+
+
 NOTHING = {
     "a requirement counts more": {"requirements.txt": "axolotl==0.21.0\n", "a.sh": "pip install axolotl==0.9.2\n"},
-    "commands that disagree": {"a.sh": "pip install axolotl==0.9.2\n", "b.sh": "pip install axolotl==0.10.0\n"},
     "a comment": {"a.sh": "# pip install axolotl==0.9.2\n"},
     "no release": {"a.sh": "pip install axolotl\n"},
     "a variable": {"a.sh": "pip install axolotl==$VERSION\n"},
     "an argument in Python": {"a.py": "def f(v):\n    i = Image.pip_install(f'axolotl=={v}')\n"},
     "another image": {"a.py": 'i = Image.from_registry("lab/axolotl-data:0.9.2")\n'},
     "broken Python": {"a.py": 'i = Image.pip_install("axolotl==0.9.2"\n'},
+    "a comment of a job": {"sky.yaml": "setup: |\n  # pip install axolotl==0.9.2\n"},
+    "tests of a repository with requirements": {
+        "requirements.txt": "axolotl==0.21.0\n",
+        ".github/workflows/test.yml": "steps:\n  - run: pip install axolotl==0.9.2\n",
+    },
     "a training without the framework": {"a.sh": "pip install transformers==4.51.3\n"},
     "text": {"notes.txt": "pip install axolotl==0.9.2\n"},
 }

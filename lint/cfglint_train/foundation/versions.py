@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
 
@@ -119,6 +119,36 @@ class Constraint(Frozen):
 
 
 _Key = tuple[tuple[int, ...], int, int]
+
+
+def covering(constraints: Iterable[Constraint]) -> Constraint:
+    """The releases from the oldest to the newest that some constraints allow; open where one of them has no bound."""
+    ends = [(list(_lowest(one)), list(_highest(one))) for one in constraints]
+    lower = [max(bounds, key=_release) for bounds, _ in ends if bounds]
+    upper = [min(bounds, key=_release) for _, bounds in ends if bounds]
+    first = (min(lower, key=_release),) if len(lower) == len(ends) else ()
+    last = (max(upper, key=_release),) if len(upper) == len(ends) else ()
+    return Constraint((*first, *last))
+
+
+def _release(bound: tuple[str, str]) -> _Key:
+    return release_key(bound[1])
+
+
+def _lowest(constraint: Constraint) -> Iterator[tuple[str, str]]:
+    """The lower bounds of a constraint, each as one comparison."""
+    for operator, bound in constraint.comparisons:
+        if operator in ("==", "===", ">=", ">", "~="):
+            yield ">=", bound.removesuffix(".*")
+
+
+def _highest(constraint: Constraint) -> Iterator[tuple[str, str]]:
+    """The upper bounds of a constraint, each as one comparison."""
+    for operator, bound in constraint.comparisons:
+        if operator == "~=" or (operator == "==" and bound.endswith(".*")):
+            yield "<", _following(_prefix(operator, bound))
+        elif operator in ("==", "===", "<=", "<"):
+            yield "<" if operator == "<" else "<=", bound
 
 
 def is_final(release: str) -> bool:

@@ -116,16 +116,16 @@ class RepositoryIndex:
         return tuple(sorted(path for path in found if not self._left_out(path)))
 
     def texts(self, signs: Mapping[str, tuple[bytes, ...]]) -> Iterator[tuple[str, str]]:
-        """The files whose names have one of some endings and whose texts one of its signs, each with its text."""
+        """The files of some names or endings whose texts have one of its signs, each with its text."""
         self._walk()
-        names = [name for name in self._names if os.path.splitext(name)[1] in signs]
+        kinds = {name: kind for name in self._names for kind in (name, os.path.splitext(name)[1]) if kind in signs}
         size = 0
-        for path in sorted(path for name in names for path in self._names[name]):
+        for path, kind in sorted((path, kind) for name, kind in kinds.items() for path in self._names[name]):
             if self._left_out(path) or size > MAX_READ:
                 continue
             text = self._texts.small(path)
             size += len(text)
-            if any(sign in text for sign in signs[os.path.splitext(path)[1]]):
+            if any(sign in text for sign in signs[kind]):
                 yield path, text.decode("utf-8-sig", "replace")
 
     def once(self, work: Callable[[RepositoryIndex], Made]) -> Made:

@@ -1,4 +1,5 @@
-"""What the commands of a repository install: shell scripts, read-me files, notebooks, and images that Modal builds.
+"""What the commands of a repository install: shell scripts, Makefiles and justfiles, jobs of clouds, of compose and of
+GitHub (YAML), read-me files, notebooks, and images that Modal builds.
 
 They count where no requirement file mentions a framework, and scripts count against a file that names another release.
 A script may install for something else than the training: one counts only if it installs the framework, and then with
@@ -16,23 +17,24 @@ from itertools import islice
 from cfglint_train.foundation.typed import Final
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.pins.readers import Pin, commands_in
-from cfglint_train.project.pins.search import Settled, settled
+from cfglint_train.project.pins.search import Settled, united
 from cfglint_train.project.roots import distance
 
 _MOST: Final = 1000
 """Installations of a repository that are looked at."""
+_COMMANDS: Final = (b"install", b"git clone", b"docker", b"uv run", b"uvx")
 _SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
-    ".sh": (b"install", b"git clone", b"docker"),
-    ".bash": (b"install", b"git clone", b"docker"),
-    ".slurm": (b"install", b"git clone"),
-    ".sbatch": (b"install", b"git clone"),
-    ".md": (b"install", b"git clone", b"docker"),
+    **dict.fromkeys((".sh", ".bash", ".slurm", ".sbatch", ".md", ".mk", ".just"), _COMMANDS),
+    **dict.fromkeys(("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile", ".justfile"), _COMMANDS),
+    **dict.fromkeys((".yaml", ".yml"), (b"install ", b"git clone", b"image:", b"image_id:", b"uv run", b"uvx")),
     ".ipynb": (b"install", b"git clone"),
     ".py": (b"pip_install", b"run_commands", b"from_registry"),
 }
-"""Endings of names -> texts one of which a file with an installation contains."""
-_SHOWING: Final = (".md", ".ipynb")
-"""Files whose commands may be for something else, or of another time."""
+"""Endings of names, or names -> texts one of which a file with an installation contains."""
+_SHOWING: Final = re.compile(r"\.(?:md|ipynb)$|/\.(?:github|gitlab|circleci|azure-pipelines)/|/\.gitlab-ci\.ya?ml$")
+"""Files whose commands may be for something else (tests), or of another time."""
+_IMAGE: Final = re.compile(r"""(?m)^([ \t]*(?:- )?)image(?:_id)?:([ \t]+["']?)(?:docker:)?(?=[\w./-]+:)""")
+"""The image of a service of compose, of a job or of SkyPilot (`image_id: docker:NAME:TAG`)."""
 
 
 def installed(index: RepositoryIndex, path: str, package: str, only_run: bool = False) -> Mapping[str, Settled]:
@@ -43,11 +45,11 @@ def installed(index: RepositoryIndex, path: str, package: str, only_run: bool = 
     found: dict[tuple[int, int], list[Pin]] = {}
     own = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
     for group in index.once(_installations):
-        if only_run and group[0].path.endswith(_SHOWING):
+        if only_run and _SHOWING.search(group[0].path) is not None:
             continue
         if any(pin.package == package for pin in group):
             found.setdefault(distance(own, os.path.dirname(group[0].path)), []).extend(group)
-    return settled(found[min(found)]) if found else {}
+    return united(found[min(found)]) if found else {}
 
 
 def _installations(index: RepositoryIndex) -> list[list[Pin]]:
@@ -65,7 +67,10 @@ def _groups(path: str, text: str) -> Iterator[Iterable[Pin]]:
     elif path.endswith(".ipynb"):
         yield commands_in(path, _cells(text))
     else:
-        yield commands_in(path, text if path.endswith(".md") else re.sub(r"(?m)^\s*#.*$", "", text))
+        plain = text if path.endswith(".md") else re.sub(r"(?m)^\s*#.*$", "", text)
+        if path.endswith((".yaml", ".yml")):
+            plain = _IMAGE.sub(r"\1docker run\2", plain)
+        yield commands_in(path, plain)
 
 
 def _cells(text: str) -> str:

@@ -312,6 +312,9 @@ def _conda(path: str, text: str) -> Iterator[Pin]:
 
 _VARIABLE: Final = re.compile(r"^\s*(?:ARG|ENV)\s+(\w+)[= ]\s*[\"']?([\w.+-]{1,60})[\"']?\s*$", re.IGNORECASE)
 _INSTALL: Final = re.compile(r"\b(?:pip3?|conda|mamba|micromamba)(?:\.exe)?\s+install\b([^;&|]*)")
+_UV: Final = re.compile(r"\b(?:uvx|uv[ \t]+(?:run|tool[ \t]+run))\b([^;&|]*)")
+_WITH: Final = re.compile(r"(?:^|\s)--(?:with|from)[= \t]+(\"[^\"]*\"|'[^']*'|\S+)")
+"""What `uv run` and `uvx` install for one command."""
 _CLONE: Final = re.compile(r"\bgit\s+clone\b([^;&|]*)")
 _IMAGE: Final = re.compile(r"^\s*FROM\s+(?:--\S+\s+)?(?:docker\.io/)?([\w.-]+/[\w.-]+):(\S+)", re.IGNORECASE)
 _STARTED: Final = re.compile(r"(?:docker\.io/|docker://|(?<=[\s'\"=]))([\w.-]+/[\w.-]+):([\w][\w.-]*)")
@@ -363,6 +366,11 @@ def _run(line: str, on_disk: bool, folder: str = "") -> Iterator[Requirement]:
             found = requirement.of_conda(asked) if conda else _asked(asked, on_disk)
             if found is not None:
                 yield found
+    for command in _UV.finditer(line):
+        for word in _WITH.findall(command[1]):
+            found = _asked(word.strip("\"'"), on_disk)
+            if found is not None:
+                yield found
     for command in _CLONE.finditer(line):
         tag = re.search(r"(?:-b|--branch)[ =]+(\S+)", command[1])
         address = re.search(r"(?:https?://|git@)\S+", command[1])
@@ -408,7 +416,7 @@ def _built_on(day: str, dates: Mapping[str, str]) -> Constraint:
 
 # --- Commands -----------------------------------------------------------------------------------------------------
 
-_COMMANDS: Final = ("git", "install", "docker", "podman", "singularity", "apptainer", "enroot")
+_COMMANDS: Final = ("git", "install", "docker", "podman", "singularity", "apptainer", "enroot", "uv")
 _CHECKOUT: Final = re.compile(r"(?:^|&&|;)\s*(?:\$ )?git\s+checkout\s+(?:tags/)?([\w./-]+)\s*(?:$|&&|;|#|>)")
 _TREE: Final = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:tree|commit)/([\w./-]+)")
 _USUAL: Final = ("main", "master")

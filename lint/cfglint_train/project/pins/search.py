@@ -10,7 +10,7 @@ from itertools import chain, islice
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.versions import Constraint
+from cfglint_train.foundation.versions import Constraint, covering
 from cfglint_train.project.pins.readers import OPTIONAL, REQUIRED, Pin, Read, forks_in, former_in, read
 from cfglint_train.project.roots import Roots
 
@@ -110,6 +110,18 @@ def settled(pins: Sequence[Pin]) -> Mapping[str, Settled]:
     for pin in pins:
         by_package.setdefault(pin.package, []).append(pin)
     return {package: _with_fork(found) for package, found in by_package.items()}
+
+
+def united(pins: Sequence[Pin]) -> Mapping[str, Settled]:
+    """What several installations say, of which any may be the training's: where they contradict each other, the
+    releases from the oldest to the newest of them.
+    """
+    found = dict(settled(pins))
+    for package, one in found.items():
+        if not one.agreed:
+            between = covering(pin.constraint for pin in one.pins)
+            found[package] = one._replace(constraint=between, agreed=bool(between.comparisons))
+    return found
 
 
 def opposed(files: Mapping[str, Settled], commands: Mapping[str, Settled]) -> Mapping[str, Settled]:
