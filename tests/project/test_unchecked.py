@@ -253,12 +253,13 @@ def test_one_such_switch_is_checked(tmp_path, switches):
 
 
 def test_a_file_of_fsdp_settings_is_not_an_unknown_value_of_fsdp(tmp_path):
-    (tmp_path / "fsdp.json").write_text('{"activation_checkpointing": true}')
     sharded = "bf16: true\nfsdp: full_shard auto_wrap\nfsdp_config: fsdp.json\n"
     (tmp_path / "run.yaml").write_text(f"model_name_or_path: Qwen/Qwen2.5-0.5B\n{KEYS}{sharded}")
     message, remedy = told(tmp_path)
-    assert message == "the file of `fsdp_config` (fsdp_config: fsdp.json) is not read"
-    assert remedy == "write its settings below `fsdp_config`"
+    assert message == "the file of `fsdp_config` (fsdp_config: fsdp.json) was not found, or is not JSON"
+    assert remedy == "commit the file, or write its settings below `fsdp_config`"
+    (tmp_path / "fsdp.json").write_text('{"activation_checkpointing": true}')
+    assert lint(tmp_path, options(("CHK001",))).findings == ()
 
 
 def test_scripts_that_differ_are_named_with_each_fact_and_line(tmp_path):

@@ -146,6 +146,8 @@ class Framework(Frozen):
     """It runs the HF Trainer, and has the Trainer's arguments under their own names."""
     strict_json: bool = False
     """It opens the JSON files that its configurations name with `json.load`, which refuses comments."""
+    section_files: tuple[str, ...] = ()
+    """Sections that may also be given as the name of a JSON file which has them."""
     refuses_duplicates: str | None = None
     """The first release whose own loader refuses a key that stands twice; empty for every release."""
     batch_identity: tuple[str, str, str] | None = None

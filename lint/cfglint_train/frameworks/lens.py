@@ -83,7 +83,8 @@ class Override(Frozen):
         """Why a fix does not change it, which is called by a name."""
         if self.value is MISSING:
             return f"only what the launch gives ({self.origin.note}) can state {name}: add it there"
-        return f"{name} is given at launch ({self.origin.note})"
+        in_file = self.origin.place is not None and self.origin.place.document.syntax == "json"
+        return f"{name} is set in {self.origin.note}" if in_file else f"{name} is given at launch ({self.origin.note})"
 
 
 # A document whose routes are not simply nested mappings.
@@ -91,12 +92,13 @@ NO_TOP: Final[dict[str, Entry]] = {}
 _UNASKED: Final = object()
 
 
-Handling = Literal["rewritten", "changed", "read", "named", "multiplied", "supplanted", "assigned"]
+Handling = Literal["rewritten", "changed", "read", "named", "multiplied", "supplanted", "assigned", "refused"]
 """How a script handles a setting before the framework sees it: stores it or takes it out in this file; also in a file
 whose path it is given; also where it only looks at it in this file, or declares one of that name; also where it looks
 at one of that name. `multiplied`: makes a run of each item of its list. `supplanted`: hands the framework an object of
 its own, an optimizer, instead of having it made by the file. `assigned`: the program that is given the file, or whose
-option it is, gives the argument another value than its parser read."""
+option it is, gives the argument another value than its parser read. `refused`: has a parser of its own that does not
+take it."""
 
 
 def _unfilled(_: Route, __: Handling) -> bool:

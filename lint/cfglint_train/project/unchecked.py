@@ -185,7 +185,8 @@ def _field(run: Run, field: Field) -> Unchecked:
             told = f"the value of {setting} in the launch ({origin.note}) cannot be determined"
             return Unchecked(told, place, f"write a plain value there, or pass `--set {origin.key}=VALUE`")
         if key == "fsdp_config":
-            return Unchecked(f"the file of `{key}`{stated} is not read", place, f"write its settings below `{key}`")
+            told = f"the file of `{key}`{stated} was not found, or is not JSON"
+            return Unchecked(told, place, f"commit the file, or write its settings below `{key}`")
         if stated and not _is_replaced(stated) and not _is_undetermined(run, field, origin):
             told = f"the value of {setting}{stated} is unknown to cfglint"
             return Unchecked(told, place, f"state {setting} with a value that {run.framework.title} has")

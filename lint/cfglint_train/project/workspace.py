@@ -28,6 +28,7 @@ from cfglint_train.project.launch_scripts import LaunchScripts
 from cfglint_train.project.release_choice import companion, releases_of
 from cfglint_train.project.release_statements import ReleaseStatements
 from cfglint_train.project.run import Parts, Run, Unresolved, assemble
+from cfglint_train.project.section_files import with_sections
 from cfglint_train.project.settings import Settings
 from cfglint_train.project.sources import Sources
 from cfglint_train.project.statements import CommandLine, Statements
@@ -87,7 +88,7 @@ class Workspace:
         if path not in self._configs:
             document = self.documents.document(path)
             self._configs[path] = [] if document is None else self._recognise(document)
-            if path in self.documents.starting:
+            if path in self.documents.starting or path in self.documents.launching:
                 self._note_absent(path)
             if path in self.documents.launching:
                 self._note_unread(path)
@@ -95,15 +96,16 @@ class Workspace:
 
     def _note_absent(self, path: str) -> None:
         """Note the files that a script trains with and that are not there, or only when it runs."""
-        from cfglint_train.project.absent import absent, started_with, written
+        from cfglint_train.project.absent import absent, argued, started_with, written
 
         script, index = self.scripts.script(path, path), self.repositories.index(path)
         if script is None:
             return
-        started = started_with(script, index)
+        read = [int(config.root[0]) for config in self._configs[path]]
+        started = started_with(script, read, self.sources, index)
         for position, message in absent(script, started, self.sources):
             self.documents.unread.append(UnreadFile(path, position, message, "absent"))
-        for span, why in written(script, started):
+        for span, why in (*written(script, started), *argued(script, read, index)):
             self.documents.note_run(script, span, why)
 
     def _note_unread(self, path: str) -> None:
@@ -264,6 +266,7 @@ class Workspace:
         if adding is not None:
             main = main.altered(overrides={**adding.overrides, **main.overrides})
             main.launched, main.starts = adding.given, adding.places
+        main = with_sections(main, self.sources, self.repositories)
         named = [self._companions(main, one) for one in (launch.launchers if launch is not None else (None,))]
         variants = [companions for companions, _ in named]
         unresolved = {one.framework: one for _, missing in named for one in missing}

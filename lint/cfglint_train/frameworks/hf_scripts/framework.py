@@ -16,6 +16,7 @@ from cfglint_train.frameworks.hf_scripts.infer import infer
 from cfglint_train.frameworks.hf_scripts.keys import ScriptKeys
 from cfglint_train.frameworks.hf_scripts.lenses import LENSES
 from cfglint_train.frameworks.hf_scripts.recognise import prepare
+from cfglint_train.frameworks.hf_trainer.arguments import SECTION_FILES
 from cfglint_train.frameworks.hf_trainer.infer import fill_auto
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
 from cfglint_train.frameworks.lens import Config
@@ -50,5 +51,6 @@ FRAMEWORK: Final = Framework(
     keys_of=ScriptKeys,
     runs_trainer=True,
     strict_json=True,
+    section_files=SECTION_FILES,
     fills_packs=lambda _: False,
 )

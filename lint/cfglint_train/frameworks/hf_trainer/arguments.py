@@ -16,6 +16,9 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.loaders import Loader
 from cfglint_train.plan.names import Field
 
+SECTION_FILES: Final = ("fsdp_config", "accelerator_config")
+"""Arguments that take a section, or the name of a JSON file which has it (transformers 4.30.0 to 5.24.0, 4.38 on)."""
+
 
 def steps(loader: Loader) -> Codec:
     """A number of steps; a number below 1 is a share of all steps, whose number is unknown."""

@@ -14,6 +14,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.chat_templates import contradicted
 from cfglint_train.frameworks.framework import Framework
+from cfglint_train.frameworks.hf_trainer.arguments import SECTION_FILES
 from cfglint_train.frameworks.hf_trainer.infer import fill_auto
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.llamafactory.infer import infer
@@ -77,6 +78,7 @@ FRAMEWORK: Final = Framework(
     runs_trainer=True,
     template_of=contradicted,
     strict_json=True,
+    section_files=SECTION_FILES,
     # hparams/parser.py read_args: yaml.safe_load up to 0.9.3, OmegaConf.load from 0.9.4 on.
     refuses_duplicates="0.9.4",
 )

@@ -12,6 +12,7 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.framework import Framework
+from cfglint_train.frameworks.hf_trainer.arguments import SECTION_FILES
 from cfglint_train.frameworks.hf_trainer.infer import fill_auto
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
 from cfglint_train.frameworks.lens import Config
@@ -108,5 +109,6 @@ FRAMEWORK: Final = Framework(
     keys_of=TrlKeys,
     runs_trainer=True,
     strict_json=True,
+    section_files=SECTION_FILES,
     fills_packs=fills_packs,
 )
