@@ -237,6 +237,8 @@ def report(clause: Clause, settings: Settings, reach: Reach) -> Report | None:
     standing = next((place for name, place in places if place is not None and not name.startswith("@")), None)
     if standing is None:
         return None
+    chosen = next((place for name, place in places if name == clause.at and place is not None), standing)
+    standing = standing if chosen.document.stands_in else chosen
     related = [
         Related(place, "set here" if name.startswith(("@", "_")) else f"`{settings.shown(name)}` is here")
         for name, place in places

@@ -37,7 +37,7 @@ class Clause(Frozen):
     name: str
     message: str
     when: Mapping[str, Test]
-    """Setting -> what its value must pass; the finding points at the first one that the file gives."""
+    """Setting -> what its value must pass; the finding points at the first one that the file gives, or at `at`."""
     either: tuple[Mapping[str, Test], ...]
     """One of these must hold as well, where there are any; the finding does not point at their settings."""
     each: tuple[str, ...]
@@ -55,6 +55,8 @@ class Clause(Frozen):
     severity: Severity
     cure: Cure | None
     help: str | None
+    at: str | None
+    """The setting that the finding points at where its place is known: in a companion, one finding is for all runs."""
 
 
 Row = Mapping[str, Any]
@@ -79,6 +81,7 @@ def clause_of(row: Row) -> Clause:
         row.get("severity", "error"),
         cure and Cure(cure["applicability"], cure["message"], cure.get("set", {}), tuple(cure.get("remove", ()))),
         row.get("help"),
+        row.get("at"),
     )
 
 
