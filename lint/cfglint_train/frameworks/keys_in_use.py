@@ -80,7 +80,7 @@ def in_use(
     asked = _Asked(known, context, package)
     found: list[Use] = []
     for route, entry in _entries(document, root):
-        if _says(entry, document) and settles(route) and not asked.is_lasting(route):
+        if _says(entry, document) and settles(route) and not asked.is_lasting(route) and _is_always(entry, document):
             found.append(Use(route, entry, partial(asked.among, route)))
             if len(found) == _MOST:
                 break
@@ -104,7 +104,7 @@ def told(
     doubtful = [
         (route, entry)
         for route, entry in _entries(document, root, known.refusable)
-        if _says(entry, document) and settles(route)
+        if _says(entry, document) and settles(route) and _is_always(entry, document)
     ]
     if not doubtful:
         return None
@@ -116,7 +116,11 @@ def told(
             found.append(Refused(route, entry, status))
     if not found:
         return None
-    routes = [route for route, entry in _entries(document, root) if _says(entry, document) and settles(route)]
+    routes = [
+        route
+        for route, entry in _entries(document, root)
+        if _says(entry, document) and settles(route) and _is_always(entry, document)
+    ]
     # What the newest release refuses comes first: most of the others refuse it, too, and then no more is asked.
     routes = [*(one.route for one in found), *routes]
     return Told(tuple(found), lambda other: all(asked.among(route, (other,))[0] for route in routes))
@@ -195,6 +199,16 @@ def _entries(document: Document, root: Route, names: Set[str] | None = None) -> 
             for name, entry in mapping.index.items():
                 if names is None or name in names:
                     yield (*route[len(root) :], name), entry
+
+
+def _is_always(entry: Entry, document: Document) -> bool:
+    """Whether a script gives the key at every release: what it gives behind a look at the release shows none."""
+    if document.syntax != "python":
+        return True
+    from cfglint_train.documents.python.guards import is_guarded
+    from cfglint_train.documents.python.script import PythonScript
+
+    return not (isinstance(document, PythonScript) and is_guarded(document, entry.key.span))
 
 
 def _says(entry: Entry, document: Document) -> bool:
