@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cfglint_train.documents.document import Document, Route
-from cfglint_train.foundation.typed import TYPE_CHECKING
+from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.lens import Handling
 from cfglint_train.project.assigned_arguments import AssignedArguments
 from cfglint_train.project.index import Repositories
@@ -11,6 +11,9 @@ from cfglint_train.project.sources import Sources
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.document import ShellDocument
+
+
+_PARSES: Final = b".add_argument("
 
 
 class CommandOptions:
@@ -25,10 +28,10 @@ class CommandOptions:
         self._repositories = repositories
 
     def handles(self, route: Route, how: Handling) -> bool:
-        """Whether the command gives an option only where the program's help has it, or to a parser of its own; or the
-        program assigns the argument.
+        """Whether the command gives an option only where the program's help has it, or to a parser of its own; whether
+        that parser refuses it, or the program assigns the argument.
         """
-        if how not in ("read", "named", "assigned") or not route:
+        if how not in ("read", "named", "assigned", "refused") or not route:
             return False
         from cfglint_train.documents.shell.document import ShellDocument
 
@@ -38,6 +41,8 @@ class CommandOptions:
         if how == "assigned":
             given = self._document, self._document.invocations[self._number]
             return AssignedArguments(lambda: (given,), self._sources, self._repositories).has(name)
+        if how == "refused":
+            return self._refuses(self._document, name)
         probed = self._document.probed((self._number,))
         return name in {one.lstrip("-").replace("-", "_") for one in probed} or self._declares(self._document, name)
 
@@ -46,13 +51,25 @@ class CommandOptions:
 
         What a copy of the framework declares counts elsewhere: it is read as the vocabulary.
         """
-        from cfglint_train.project.entries import file_of  # few commands have an option that is not the framework's
-
-        index = self._repositories.index(document.path)
-        program = file_of(document, document.invocations[self._number], self._sources, index)
-        if program is None or not index.rooted:
+        program = self._program(document)
+        if program is None:
             return False
         from cfglint_train.project.declared import Declarations
         from cfglint_train.project.imported import Imported
 
+        index = self._repositories.index(document.path)
         return index.once(Declarations).has(name, index.once(Imported).by(program))
+
+    def _refuses(self, document: ShellDocument, name: str) -> bool:
+        """Whether the program is one of the repository with a parser of its own, which does not declare an option."""
+        program = self._program(document)
+        return program is not None and _PARSES in self._sources.read(program) and not self._declares(document, name)
+
+    def _program(self, document: ShellDocument) -> str | None:
+        """The file of the program that the command starts; None where the repository has none."""
+        from cfglint_train.project.entries import file_of  # few commands have an option that is not the framework's
+
+        index = self._repositories.index(document.path)
+        if not index.rooted:
+            return None
+        return file_of(document, document.invocations[self._number], self._sources, index)

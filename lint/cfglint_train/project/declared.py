@@ -32,7 +32,8 @@ class Declarations:
         options = "|".join(map(re.escape, spelled))
         may = re.compile(rf"^[ \t]+{re.escape(name)}[ \t]*:|[\"']--?(?:{options})[\"']", re.MULTILINE)
         left = MAX_FOLLOWED
-        for path in dict.fromkeys(path for one in spelled for path in self._index.pythons_naming(one)):
+        words = [word for one in spelled for word in (one, f"--{one}", f"-{one}")]
+        for path in dict.fromkeys(path for word in words for path in self._index.pythons_naming(word)):
             if path.startswith(files.copies) or (among is not None and path not in among):
                 continue
             if may.search(files.text(path)) is None:
