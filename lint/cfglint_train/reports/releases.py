@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from cfglint_train.frameworks.registry import listed
 from cfglint_train.plan.releases import Release
 from cfglint_train.project.run import Run
 from cfglint_train.reports.escape import printable
@@ -12,9 +13,9 @@ from cfglint_train.reports.escape import printable
 def lines(runs: Iterable[Run]) -> Iterator[str]:
     """One line per run, the framework first; `?` where only a range is known."""
     for run in runs:
-        releases, own = run.releases, run.main.framework
+        releases, own = run.releases, run.framework.listed.package
         told = [f"{own} {_told(releases.known[own])}"]
-        told += [f"{name} {_told(release)}" for name, release in sorted(releases.known.items()) if name != own]
+        told += [f"{name} {_told(release)}" for name, release in sorted(releases.known.items()) if _is_other(name, own)]
         told += [
             f"{name} ? ({allowed.origin.note})"
             for name, allowed in sorted(releases.ranges.items())
@@ -22,6 +23,11 @@ def lines(runs: Iterable[Run]) -> Iterator[str]:
         ]
         at = run.main.document.position(run.main.top().span.start)
         yield printable(f"releases: {run.main.document.path}:{at.line}: {'; '.join(told)}")
+
+
+def _is_other(name: str, own: str) -> bool:
+    """Whether this is a package beside the framework's own, which is also known by the framework's name."""
+    return name != own and (name not in listed() or listed()[name].package == name)
 
 
 def _told(release: Release) -> str:

@@ -121,16 +121,20 @@ def _place(run: Run, judgement: Judgement) -> Place:
     return run.place("batch.micro", "sequence.length", "model.id")
 
 
+_LEAST_SHARE: Final = 0.01
+"""Of the peak: gradients that take less (those of adapters) are not worth a note."""
+
+
 def _notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
     """What the step consists of, and the whole gradients that FSDP keeps while it accumulates."""
     parts = (breakdown(judgement.budget), *_awake(run, judgement), *_casts(judgement))
-    if not judgement.budget.subject.defers_reduction:
-        return parts
     whole = sum(size for component, size in judgement.budget.sizes if component is GRADIENTS)
+    if not judgement.budget.subject.defers_reduction or whole < judgement.budget.expected * _LEAST_SHARE:
+        return parts
     return (
         *parts,
-        f"FSDP keeps whole gradients on every GPU between micro batches (no_sync): {gib(whole)} on any number of GPUs, "
-        f"none with `{run.spell('batch.accumulation')}: 1`",
+        f"FSDP keeps whole gradients on every GPU between micro batches (`no_sync`): {gib(whole)} on any number of "
+        f"GPUs, none with `{run.spell('batch.accumulation')}: 1`",
     )
 
 
