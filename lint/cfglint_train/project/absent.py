@@ -1,10 +1,10 @@
-"""Files that a script starts a framework with, and that are not there: their runs are not checked."""
+"""Files that a script starts a training with, and that are not there: their runs are not checked."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from cfglint_train.documents.document import Position, Span
 from cfglint_train.documents.shell.document import ShellDocument
@@ -12,25 +12,30 @@ from cfglint_train.documents.shell.folders import folder_of
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.registry import of_program
+from cfglint_train.frameworks.registry import Listed, of_program
+from cfglint_train.project.entries import file_of, name_of
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.sources import Sources
 
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
+_YAML: Final = re.compile(r"\.ya?ml$")
+"""What a program that is not known is given as settings: JSON may as well be data."""
+_TRAINING: Final = re.compile(r"train|tune|sft|dpo|grpo")
+"""In the name of a program that trains."""
+_ENDINGS: Final = (".yaml", ".yml", ".json")
+_LAUNCHERS: Final = ("accelerate launch", "deepspeed", "torchrun")
 _INTO: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-])"
 """Bash writes to the file that follows."""
 _SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
 Started = Mapping[str, list[tuple[Invocation, Word, str]]]
-"""Files that a repository does not have, by name: the commands that train with them, and the frameworks."""
+"""Files that a repository does not have, by name: the commands that train with them, and what these start."""
 
 
 def absent(document: ShellDocument, started: Started, sources: Sources) -> Iterator[tuple[Position, str]]:
-    """Where a script trains with such a file, and what is wrong; each file once.
-
-    Only commands and modules of a framework count: many repositories have a `src/train.py` of their own. A file that
-    the script names elsewhere, too, may be made there.
+    """Where a script trains with such a file, and what is wrong; each file once. A file that the script names
+    elsewhere, too, may be made there.
     """
     for file, places in started.items():
         one, word, title = places[0]
@@ -51,26 +56,57 @@ def written(document: ShellDocument, started: Started) -> Iterator[tuple[Span, s
             yield word.span, told
 
 
-def started_with(document: ShellDocument, index: RepositoryIndex) -> Started:
-    """What a script trains with that the repository does not have."""
+def argued(document: ShellDocument, read: Container[int], index: RepositoryIndex) -> Iterator[tuple[Span, str]]:
+    """Where a script trains with a file that only its own start names (`llamafactory-cli train $1`), and that; nothing
+    where the repository has files of the framework, which are checked.
+    """
+    for one in document.invocations:
+        framework = None if one.number in read else _trained_with(one)
+        if framework is None or any(word.known and _CONFIGURATION.search(word.text) for word in one.words):
+            continue
+        word = next((word for word in one.words if not word.known), None)
+        clues = framework.clues["yaml"]
+        if word is None or any(True for _ in index.texts(dict.fromkeys(_ENDINGS, clues))):
+            continue
+        told = f"the file that {framework.title} is started with (`{word.text}`) is given when the script is started"
+        yield word.span, told
+
+
+def started_with(document: ShellDocument, read: Container[int], sources: Sources, index: RepositoryIndex) -> Started:
+    """What a script trains with that the repository does not have. `read`: the invocations that are configurations."""
     started: dict[str, list[tuple[Invocation, Word, str]]] = {}
     for one in document.invocations:
-        title = _title(one)
-        word = next((word for word in one.words if word.known and _CONFIGURATION.search(word.text)), None)
-        if title is not None and word is not None and not index.named(os.path.basename(word.text)):
+        if one.number in read:
+            continue
+        framework = _trained_with(one)
+        title = _program_without_source(document, one, sources, index) if framework is None else framework.title
+        endings = _CONFIGURATION if framework is not None else _YAML
+        word = next((word for word in one.words if word.known and endings.search(word.text)), None)
+        if title and word is not None and not index.named(os.path.basename(word.text)):
             started.setdefault(word.text, []).append((one, word, title))
     return started
 
 
-def _title(invocation: Invocation) -> str | None:
-    """The framework that a command trains with; None for a script, and for what does not train."""
-    program = invocation.program
+def _trained_with(invocation: Invocation) -> Listed | None:
+    """The framework that a command or module trains with; None for a script, and for what does not train."""
+    name = invocation.program
     first = next((word.text for word in invocation.arguments[:1] if word.known), "")
-    if "/" in program or program.endswith(".py"):
+    if "/" in name or name.endswith(".py"):
         return None
-    framework = of_program(program)
-    if framework is None:
+    framework = of_program(name)
+    if framework is None or "yaml" not in framework.clues:  # it takes no file of settings
         return None
-    trains = re.fullmatch(framework.trains or "", f"{program} {first}") is not None
-    named = "train" in (first if _SUBCOMMAND.fullmatch(first) else program)
-    return framework.title if trains or named else None
+    is_training = re.fullmatch(framework.trains or "", f"{name} {first}") is not None
+    named = "train" in (first if _SUBCOMMAND.fullmatch(first) else name)
+    return framework if is_training or named else None
+
+
+def _program_without_source(document: ShellDocument, one: Invocation, sources: Sources, index: RepositoryIndex) -> str:
+    """A training program that a launcher of several processes starts and that the repository lacks; empty for others:
+    what a program of the repository does is seen there.
+    """
+    launched = one.parent is not None and document.invocations[one.parent].program in _LAUNCHERS
+    name = name_of(one)
+    if not launched or not name.endswith(".py") or _TRAINING.search(os.path.basename(name)) is None:
+        return ""
+    return f"`{name}`" if file_of(document, one, sources, index) is None else ""

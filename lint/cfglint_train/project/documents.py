@@ -69,7 +69,7 @@ class Documents:
         self.candidates: dict[str, list[str]] = {}
         """Path -> the frameworks whose keys occur in the text."""
         self.starting: set[str] = set()
-        """Scripts without such keys that may start a framework with a file."""
+        """Scripts that may start a framework with a file."""
         self.launching: set[str] = set()
         """Scripts that may start a program which trains."""
         self._known: dict[str, Document | None] = {}
@@ -157,10 +157,10 @@ class Documents:
         self.candidates[path] = registry.candidates(source, syntax)
         if syntax == "shell" and registry.may_start_others(source):
             self.launching.add(path)
+        if syntax == "shell" and registry.may_start(source):
+            self.starting.add(path)
         if not self.candidates[path]:
             started = self._started(path, source) if syntax == "shell" and path in self.sources.asked else ""
-            if syntax == "shell" and registry.may_start(source):
-                self.starting.add(path)
             self.skip(path, started or "it has no keys of a supported framework", source)
             return None
         try:

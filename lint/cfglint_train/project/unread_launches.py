@@ -33,10 +33,13 @@ _TRAINING: Final = frozenset((
     "lr_scheduler_type", "max_steps", "micro_batch_size", "num_epochs", "num_train_epochs",
     "per_device_train_batch_size", "train_batch_size", "warmup_ratio", "warmup_steps", "weight_decay",
 ))  # fmt: skip
-_OF_DEEPSPEED: Final = frozenset((
-    "deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config", "micro_train_batch_size", "zero_stage",
+_SHARDING: Final = frozenset((
+    "deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config", "fsdp", "fsdp_config",
+    "fsdp_transformer_layer_cls_to_wrap", "micro_train_batch_size", "zero_stage",
 ))  # fmt: skip
-"""Options that name DeepSpeed's file, or that programs built around it have (DeepSpeed-Chat, OpenRLHF)."""
+"""Options that name DeepSpeed's file, or that programs built around it have (DeepSpeed-Chat, OpenRLHF), and those with
+which the Trainer shards a model.
+"""
 _CAUSAL: Final = re.compile(rb"\w+ForCausalLM\b")
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
 _SETTINGS: Final = re.compile(r"conf|cfg|arg|param|setting|recipe")
@@ -94,14 +97,14 @@ def _trains(document: ShellDocument, one: Invocation) -> bool:
     started = program(document, one)
     if not one.head or not name_of(one) or not started.python:
         return False
-    return bool(_options(one) & _TRAINING - _OF_DEEPSPEED) or trains(started)
+    return bool(_options(one) & _TRAINING - _SHARDING) or trains(started)
 
 
 def _is_of_a_model(document: ShellDocument, one: Invocation) -> bool:
     """Whether an invocation that trains shows that it trains a language model."""
     own = _options(one)
     of_model = any(_MODEL.fullmatch(option) for option in own)
-    return bool(own & _OF_DEEPSPEED or (of_model and own & _TRAINING) or any(map(may_shard, document.enclosing(one))))
+    return bool(own & _SHARDING or (of_model and own & _TRAINING) or any(map(may_shard, document.enclosing(one))))
 
 
 def _loads_a_model(one: Invocation, file: str | None, sources: Sources) -> bool:
@@ -165,7 +168,7 @@ def _given(document: ShellDocument, one: Invocation, sources: Sources) -> Iterat
 
 
 def _is_deepspeed(option: str | None) -> bool:
-    return (option or "").lstrip("-").replace("-", "_") in _OF_DEEPSPEED
+    return (option or "").lstrip("-").replace("-", "_") in _SHARDING
 
 
 def is_started(path: str, index: RepositoryIndex, read: Callable[[str], ShellDocument | None]) -> bool:
