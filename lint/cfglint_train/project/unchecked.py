@@ -52,6 +52,11 @@ THINGS: Final[Mapping[Field, str]] = {
 """What an estimate needs to know, in words, for frameworks that have no setting for it."""
 
 
+def thing(field: Field) -> str:
+    """What a field is called in words; empty where it has none."""
+    return _CLUSTER[field][0] if field in _CLUSTER else THINGS.get(field, "")
+
+
 class Unchecked(Frozen):
     """What keeps a run from being estimated."""
 

@@ -13,12 +13,13 @@ from cfglint_train.memory.budget import Budget, Phase, verdict
 from cfglint_train.memory.calibration import table as table_of_evidence
 from cfglint_train.memory.reader import MODEL
 from cfglint_train.plan.certainty import Assumption
+from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
 from cfglint_train.project.assumptions import assumptions as assumptions_of
 from cfglint_train.project.assumptions import behind
 from cfglint_train.project.other_releases import RELEASE
 from cfglint_train.project.run import GPU, Run
-from cfglint_train.project.unchecked import Unchecked, unchecked
+from cfglint_train.project.unchecked import Unchecked, thing, unchecked
 from cfglint_train.reports.escape import leading, plain, printable
 from cfglint_train.reports.json import encoded
 from cfglint_train.reports.style import PLAIN, Style
@@ -210,7 +211,8 @@ def missing(run: Run | Planned) -> Iterator[str]:
     """What a phase could not be computed without, in words."""
     for field in run.estimate.missing:
         if field != MODEL:
-            yield f"{field} ({run.spell(field)})"
+            key, words = run.spell(field), thing(named(field))
+            yield f"{words} ({key})" if words and (key != field or isinstance(run, Planned)) else words or key
         elif run.architecture is not None:
             kind = printable(run.architecture.model_type)
             yield f"the activations of {printable(run.architecture.id)} (no formula for all of a {kind} model)"

@@ -8,9 +8,12 @@ from __future__ import annotations
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.document import Node, Route
 from cfglint_train.documents.python.tree import Record
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.keys import Keys, Launched
 from cfglint_train.frameworks.lens import Config
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.shell.script import Invocation
 
 _OF_LIBRARY: Final = "olmo_core."
 _MERGED_BY: Final = "olmo_core.internal.experiment"
@@ -18,6 +21,10 @@ _MERGED_BY: Final = "olmo_core.internal.experiment"
 _STOPS_SINCE: Final = "2.5.0"
 """`Config.merge` sets keys of plain mappings (config.py, `_set_nested`) and fails below null; up to 2.4.0, OmegaConf
 makes the section."""
+
+
+_OWN_WORDS: Final = 3
+"""Words of the library's own `main` before the overrides; scripts have as many or fewer."""
 
 
 class OLMoCoreKeys(Keys):
@@ -28,6 +35,14 @@ class OLMoCoreKeys(Keys):
     def settles(self, route: Route) -> bool:
         """A script chooses a class for most of its settings; the trainer's own are the same in every one."""
         return route[0] == "trainer" and len(route) == 2
+
+    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
+        """`Config.merge` stops at a setting that has no name, wherever words are settings: behind those of the program
+        itself (subcommand, name of the run, cluster). Run with 2.0.0 and 3.0.0; with `strict=False` it goes on.
+        """
+        before = given.words[:index]
+        is_setting = index >= _OWN_WORDS or any(word.text.startswith("--") for word in before)
+        return is_setting and config.once(_merges) and config.once(_is_strict)
 
     def launched(self, config: Config, route: Route) -> Launched | None:
         """The innermost class of the library above the setting, with the way from there."""
@@ -73,6 +88,16 @@ def _below_null(config: Config, found: Route, section: Route) -> Launched:
 
 def _hinges(node: Node) -> bool:
     return any(step.kind == "depends" for step in getattr(node, "how", ()))
+
+
+def _is_strict(config: Config) -> bool:
+    """Whether all of the command line is settings, and one that no class has stops the script."""
+    from cfglint_train.documents.python.document import PythonDocument
+
+    document = config.document
+    if not isinstance(document, PythonDocument) or "argparse" in document.imports():
+        return False
+    return not any(word.arg in ("strict", None) for call in document.calls("merge") for word in call.keywords)
 
 
 def _merges(config: Config) -> bool:
