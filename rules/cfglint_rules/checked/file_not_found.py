@@ -2,7 +2,8 @@
 
 ## What it does
 Reports, once per file, a script that starts a framework with a configuration which is neither where the script says nor
-anywhere in the repository: one on another machine, one that is ignored by git, or a slip in its name.
+anywhere in the repository: one on another machine, one that is ignored by git, or a slip in its name. It also reports
+where `torchrun`, `accelerate launch` or `deepspeed` starts a training program with a YAML file, and neither is there.
 
 ## Why is this bad?
 Nothing is known of the run: the repository is green because its configuration was not read.
@@ -15,9 +16,9 @@ Nothing is known of the run: the repository is green because its configuration w
 
 ## When it does not apply
 It never fails a run by itself; `require-checked = true` makes it count. It is silent on scripts that are a
-repository's own (`python src/train.py`), on commands that do not train, on paths that cannot be determined
-(`$CONFIG`), on files that the script names elsewhere, too, as it may make them, and where any file of the repository
-has the name.
+repository's own (`python src/train.py`), on commands that do not train, on paths that cannot be determined (`$CONFIG`:
+CHK005), on files that the script names elsewhere, too, as it may make them, and where any file of the repository has
+the name.
 
 ## References
 docs/shell-scripts.md.

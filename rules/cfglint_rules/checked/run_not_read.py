@@ -3,7 +3,8 @@
 ## What it does
 Reports a Python script that trains a causal language model and that cfglint cannot read: its trainer or its arguments
 come from another module, no rule covers its trainer, or its training loop is its own. Reports a command that trains
-with a program which is not read either, once per program and script.
+with a program which is not read either, once per program and script, and one with a file that is only named where the
+script is started (`llamafactory-cli train $1`), unless the repository has files of that framework.
 
 ## Why is this bad?
 Nothing is known of the run: the repository is green because its settings were not read.
@@ -19,7 +20,7 @@ Nothing is known of the run: the repository is green because its settings were n
 ## When it does not apply
 It never fails a run by itself; `require-checked = true` makes it count. It is silent on scripts and commands in which
 nothing shows that they train a causal language model: a class of such models, in the program of a command as well; an
-option that names a model, or the file of DeepSpeed or accelerate.
+option that names a model, the file of DeepSpeed or accelerate, or one with which the Trainer shards it (`--fsdp`).
 
 ## References
 docs/plan-file.md; docs/frameworks/trl.md (Python scripts); docs/shell-scripts.md.
