@@ -88,7 +88,7 @@ class Workspace:
         if path not in self._configs:
             document = self.documents.document(path)
             self._configs[path] = [] if document is None else self._recognise(document)
-            if path in self.documents.starting or path in self.documents.launching:
+            if path in self.documents.starting | self.documents.launching:
                 self._note_absent(path)
             if path in self.documents.launching:
                 self._note_unread(path)
