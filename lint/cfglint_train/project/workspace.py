@@ -88,7 +88,7 @@ class Workspace:
         if path not in self._configs:
             document = self.documents.document(path)
             self._configs[path] = [] if document is None else self._recognise(document)
-            if path in self.documents.starting | self.documents.launching:
+            if path in self.documents.starting or path in self.documents.launching:
                 self._note_absent(path)
             if path in self.documents.launching:
                 self._note_unread(path)
@@ -103,8 +103,8 @@ class Workspace:
             return
         read = [int(config.root[0]) for config in self._configs[path]]
         started = started_with(script, read, self.sources, index)
-        for position, message in absent(script, started, self.sources):
-            self.documents.unread.append(UnreadFile(path, position, message, "absent"))
+        missing = (UnreadFile(path, at, told, "absent") for at, told in absent(script, started, self.sources))
+        self.documents.unread.extend(missing)
         for span, why in (*written(script, started), *argued(script, read, index)):
             self.documents.note_run(script, span, why)
 
@@ -122,8 +122,8 @@ class Workspace:
         """Whether nothing in the repository shows how a program is started."""
         from cfglint_train.project.unread_launches import is_started
 
-        path = document.path
-        return not is_started(path, self.repositories.index(path), lambda name: self.scripts.script(name, path))
+        index = self.repositories.index(document.path)
+        return not is_started(document.path, index, lambda name: self.scripts.script(name, document.path))
 
     def _reads(self, path: str) -> bool:
         """Whether a file is the main configuration of a run, or one that is named as not read; a Python program also
@@ -275,10 +275,8 @@ class Workspace:
             if path is None:
                 unresolved[main.framework] = Unresolved(main.framework, recipe, None)
         documents = [one.document for companions in variants for one in companions.values()]
-        others = [
-            *(launch.documents if launch is not None else ()),
-            *(one for one in documents if one is not main.document),
-        ]
+        launching = launch.documents if launch is not None else ()
+        others = [*launching, *(one for one in documents if one is not main.document)]
         stated = self.statements.of(main.document, others, launch.facts if launch is not None else None)
         if not {"gpu", "gpu-memory"} & stated.keys():
             stated = {**self._named(main.document.path), **self._asked_for(main.document.path), **stated}
