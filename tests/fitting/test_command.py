@@ -399,9 +399,9 @@ dist_config: {name: fsdp2}
 """
 
 
-def test_a_batch_that_follows_from_the_micro_batch_is_stated() -> None:
+def test_a_batch_that_follows_from_the_micro_batch_is_stated(here: Path) -> None:
     """LLaMA-Factory v1: without `global_batch_size` there is no accumulation, whatever the micro batch."""
-    [run] = api.fit("run.yaml", api.Options(isolated=True), {"run.yaml": V1}, change=True).runs
+    [run] = api.fit(str(here / "run.yaml"), api.Options(isolated=True), {str(here / "run.yaml"): V1}, change=True).runs
     [micro] = [rung.settings for rung in run.rungs if rung.settings[0].startswith("micro_batch_size")]
     assert micro[1:] == ("global_batch_size: 128",)
 
