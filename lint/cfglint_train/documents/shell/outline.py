@@ -28,6 +28,7 @@ _CONDITIONAL: Final = frozenset(
 
 _ENDING: Final = (b"exit", b"exec", b"return")
 _MUTATED: Final = re.compile(rb"(?:\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))")
+_DESCRIPTOR: Final = re.compile(rb"\{[A-Za-z_]\w*\}")
 _NONE: Final[frozenset[Step]] = frozenset()
 _DEFAULT: Final = re.compile(rb"\$\{([A-Za-z_]\w*):?=")
 
@@ -178,7 +179,7 @@ class Outline:
                 if child.type == "list":
                     chained[child.id] = top
                 return chain
-            self.operands["and", top] = children[0]  # of a list in a list, the inner one's counts in the end
+            self.operands["and", top] = children[0]  # in a && b && c: that of the innermost list, which is a
             return (*chain, ("and", top))
         return chain
 
@@ -249,8 +250,8 @@ class Outline:
             return
         program = self._text(name)
         if program in _ENDING:
-            first = next(iter(node.children_by_field_name("argument")), None)
-            replaced = program != b"exec" or (first is not None and b"$" not in self._text(first))
+            given = [one for one in node.children_by_field_name("argument") if not self._names_descriptor(one)]
+            replaced = program != b"exec" or (bool(given) and b"$" not in self._text(given[0]))
             if replaced and (program != b"return" or steps(chain, "function")):
                 self.ends.setdefault(chain, node.start_byte)
         if program not in (b"read", b"mapfile", b"readarray", b"getopts", b"printf", b"let", b"set"):
@@ -272,6 +273,11 @@ class Outline:
                 self._put(names.pop(), assignment)
         for text in names:
             self._opaque(text, node, chain)
+
+    def _names_descriptor(self, word: SyntaxNode) -> bool:
+        """Whether a word is the variable of a redirection (`{lock}>/tmp/lock`), which is no argument."""
+        behind = self.text[word.end_byte : word.end_byte + 1]
+        return behind in (b"<", b">") and _DESCRIPTOR.fullmatch(self._text(word)) is not None
 
 
 def steps(chain: Chain, kind: str) -> frozenset[tuple[str, int]]:
