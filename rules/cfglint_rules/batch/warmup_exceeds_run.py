@@ -65,7 +65,7 @@ def check(run: Run) -> Iterator[Report]:
     most = "" if limit == "batch.steps" else "at most "
     yield Report(
         f"`{key}` is {warmup:,}, but the run has {most}{steps:,} steps (`{whole}`): the run ends at "
-        f"{100 * steps / warmup:.0f} % of the learning rate",
+        f"{100 * steps / warmup:.0f} % of its warm-up",
         run.place("optimizer.warmup_steps", limit),
         related=(Related(run.place(limit), "the run's steps"),),
         help=f"warm up for 1 to 10 % of the run, such as `{key}: {max(1, steps // 20)}`",

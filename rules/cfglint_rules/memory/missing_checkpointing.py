@@ -77,9 +77,10 @@ def check(run: Run) -> Iterator[Report]:
         message = f"the step does not fit without activation checkpointing, but {refused}"
         yield Report(message, place, severity, minimum=judgement.minimum, grounds=judgement.grounds)
         return
+    peak = "" if after.phase.title == judgement.phase.title else f"{after.phase.title} "
     yield Report(
         f"activation checkpointing is off (`{run.spell(_FIELD)}`): {judgement.phase.title} needs "
-        f"{gib(judgement.budget.expected)} per GPU, {gib(after.budget.expected)} with it; "
+        f"{gib(judgement.budget.expected)} per GPU, {peak}{gib(after.budget.expected)} with it; "
         f"{gib(judgement.capacity)} available",
         place,
         severity,
