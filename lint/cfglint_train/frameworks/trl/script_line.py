@@ -25,6 +25,7 @@ from cfglint_train.documents.python.values import Arguments, Class, External, Op
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trl.clues import ANY, OWN
+from cfglint_train.frameworks.trl.script_classes import trainer_of
 from cfglint_train.frameworks.trl.script_modules import changes
 from cfglint_train.frameworks.trl.script_names import (
     DTYPES,
@@ -73,9 +74,14 @@ class Launched(Walk):
         self.classes: dict[int, list[Any]] = {}
         """The classes that a parser fills, by the identity of its record."""
 
-    def changes(self, function: External, number: int) -> bool:
-        """As in the base class, by the modules of the repository."""
-        return changes(self.document, function.name, number)
+    def changes(self, function: External, place: int | str, given: Record) -> frozenset[str] | None:
+        """As in the base class, by the modules of the repository. A trainer that is made has taken its arguments."""
+        found = changes(self.document, function.name, place)
+        return frozenset() if found is None and self._is_taken(given) else found
+
+    def _is_taken(self, given: Record) -> bool:
+        trainers = (made for made in self.made if trainer_of(self, class_of(made)))
+        return any(entry.value is given for made in trainers for entry in made.entries)
 
     def options(self, node: ast.expr) -> Options:
         """As in the base class, where nothing is given."""

@@ -17,6 +17,8 @@ _ABOVE: Final = 4
 """Folders above a script in which a module of it is looked for."""
 _DEEPEST: Final = 5
 """Functions that hand an argument on to each other."""
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+_NOTHING: Final[frozenset[str]] = frozenset()
 
 
 def module_of(document: PythonScript, module: str) -> PythonScript | None:
@@ -54,39 +56,78 @@ def _files(document: PythonScript, paths: Iterable[str], up: int, alone: bool) -
             return
 
 
-def changes(document: PythonScript, name: str, number: int, depth: int = _DEEPEST) -> bool:
-    """Whether a function of another module of the repository may change its argument of a number.
+def changes(document: PythonScript, name: str, place: int | str, depth: int = _DEEPEST) -> frozenset[str] | None:
+    """The attributes that a function of another module of the repository may set of its argument of a number or name;
+    None where it may change any key of it.
 
-    `name` is dotted, with the module as the script imports it. False for functions of installed packages.
+    `name` is dotted, with the module as the script imports it; the function may be a method of a class of that module.
+    Functions of installed packages change nothing.
     """
     module, _, last = name.rpartition(".")
-    other = module_of(document, module) if module.strip(".") and depth else None
-    return other is not None and _changes(other, last, number, depth - 1)
+    if not module.strip(".") or not depth:
+        return _NOTHING
+    other = module_of(document, module)
+    if other is not None:
+        return _changes(other, last, place, depth - 1)
+    module, _, owner = module.rpartition(".")
+    other = module_of(document, module) if module.strip(".") and owner[:1].isupper() else None
+    return _NOTHING if other is None else _changes(other, f"{owner}.{last}", place, depth - 1)
 
 
-def _changes(document: PythonScript, name: str, number: int, depth: int) -> bool:
+def _changes(document: PythonScript, name: str, place: int | str, depth: int) -> frozenset[str] | None:
     """The same of a name in a module, which may define or import it."""
-    found = [node for node in document.module.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    function = next((node for node in found if node.name == name), None)
-    if function is None:
-        return any(changes(document, f"{module}.{own}", number, depth) for module, own in imports(document, name))
-    parameters = [*function.args.posonlyargs, *function.args.args]
-    if number >= len(parameters):
-        return True
-    own = parameters[number].arg
-    return any(_may_change(document, node, own, depth) for node in ast.walk(function))
+    first, _, method = name.partition(".")
+    function = _defined(document.module.body, first)
+    if isinstance(function, ast.ClassDef) and method:
+        function = _defined(function.body, method)
+        static = isinstance(function, _FUNCTIONS) and any(_is(one, "staticmethod") for one in function.decorator_list)
+        place = place if isinstance(place, str) or static else place + 1
+    elif function is None:
+        behind = f".{method}" if method else ""
+        known = imports(document, first)
+        return _all(changes(document, f"{module}.{own}{behind}", place, depth) for module, own in known)
+    if not isinstance(function, _FUNCTIONS):
+        return _NOTHING
+    parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    if isinstance(place, str):
+        own = place if place in (*parameters, *(one.arg for one in function.args.kwonlyargs)) else None
+    else:
+        own = parameters[place] if place < len(parameters) else None
+    return None if own is None else _all(_may_change(document, node, own, depth) for node in ast.walk(function))
 
 
-def _may_change(document: PythonScript, node: ast.AST, name: str, depth: int) -> bool:
+def _defined(body: Iterable[ast.stmt], name: str) -> ast.stmt | None:
+    found = (node for node in body if isinstance(node, (*_FUNCTIONS, ast.ClassDef)))
+    return next((node for node in found if node.name == name), None)
+
+
+def _may_change(document: PythonScript, node: ast.AST, name: str, depth: int) -> frozenset[str] | None:
     if isinstance(node, (ast.Attribute, ast.Subscript)):
-        return isinstance(node.ctx, (ast.Store, ast.Del)) and _is(node.value, name)
+        if not isinstance(node.ctx, (ast.Store, ast.Del)) or not _is(node.value, name):
+            return _NOTHING
+        return frozenset((node.attr,)) if isinstance(node, ast.Attribute) else None
     if not isinstance(node, ast.Call):
-        return False
-    if isinstance(node.func, ast.Attribute):
-        return node.func.attr in METHODS and _is(node.func.value, name)
-    given = [number for number, one in enumerate(node.args) if _is(one, name)]
+        return _NOTHING
+    if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS and _is(node.func.value, name):
+        return None
+    given: list[int | str] = [place for place, one in enumerate(node.args) if _is(one, name)]
+    given += [one.arg for one in node.keywords if one.arg is not None and _is(one.value, name)]
     called = callee(node)
-    return any(called == "setattr" or (depth and _changes(document, called, number, depth - 1)) for number in given)
+    if called == "setattr" and given:
+        stated = node.args[1] if len(node.args) > 1 else None
+        key = stated.value if isinstance(stated, ast.Constant) else None
+        return frozenset((key,)) if isinstance(key, str) else None
+    return _all(_changes(document, called, place, depth - 1) for place in given) if depth else _NOTHING
+
+
+def _all(found: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
+    """All attributes of several sets; None where one may be any."""
+    names: set[str] = set()
+    for one in found:
+        if one is None:
+            return None
+        names |= one
+    return frozenset(names)
 
 
 def imports(document: PythonScript, name: str) -> list[tuple[str, str]]:

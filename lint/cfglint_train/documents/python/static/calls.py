@@ -168,11 +168,19 @@ def _library(evaluator: Evaluator, target: External, arguments: Arguments, node:
         return evaluator.record(node, target.name, arguments, evaluator.fields.get(parts[-1], ()), how=target.how)
     if len(parts) > 1 and parts[-2][:1].isupper():
         fields = evaluator.fields.get(parts[-1], ())
+        _alter(evaluator, target, arguments, node)
         return evaluator.record(node, ".".join(parts[:-1]), arguments, fields, factory=parts[-1], how=target.how)
-    for number, given in enumerate(arguments.positional):
-        if isinstance(given, Record) and evaluator.changes(target, number):
-            mappings.change(evaluator, given, node)
+    _alter(evaluator, target, arguments, node)
     return evaluator.opaque(node)
+
+
+def _alter(evaluator: Evaluator, target: External, arguments: Arguments, node: ast.Call) -> None:
+    """Forget what a function of another module may change of the records that it is given."""
+    every: list[tuple[int | str, Any]] = [*enumerate(arguments.positional)]
+    every += [(name, argument.value) for name, argument in arguments.keywords.items()]
+    for place, given in every:
+        if isinstance(given, Record):
+            mappings.alter(evaluator, given, evaluator.changes(target, place, given), node)
 
 
 def _method(evaluator: Evaluator, node: ast.Call, owner: Any, name: str, arguments: Arguments) -> Any:
@@ -195,4 +203,7 @@ def _method(evaluator: Evaluator, node: ast.Call, owner: Any, name: str, argumen
             return owner
         if name in mappings.METHODS:
             return mappings.method(evaluator, node, owner, name, arguments)
+        made_by = owner.get("_CLASS_")
+        if made_by is not None and isinstance(made_by.value, Value):
+            _alter(evaluator, External(f"{made_by.value.value}.{name}"), arguments, node)
     return evaluator.opaque(node)

@@ -113,9 +113,11 @@ class Evaluator:
         """The namespace that argparse makes of the script's own options, at their defaults."""
         raise NotImplementedError
 
-    def changes(self, function: External, number: int) -> bool:
-        """Whether a function of another module may change its argument of a number; not where nothing is known."""
-        return False
+    def changes(self, function: External, place: int | str, given: Record) -> frozenset[str] | None:
+        """The attributes that a function of another module may set of what it is given as its argument of a number or
+        name; None where it may change any key. None of them where nothing is known.
+        """
+        return frozenset()
 
     def step(self, steps: int = 1) -> None:
         """Pay for work. Raises SpentError where the script was too much."""

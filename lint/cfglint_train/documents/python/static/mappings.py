@@ -6,8 +6,9 @@ A change that cannot be followed leaves no key: each may have another value, or 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
-from cfglint_train.documents.document import Sequence, Span
+from cfglint_train.documents.document import Entry, Scalar, Sequence, Span
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.tree import Record, Value
 from cfglint_train.documents.python.values import Arguments, Scope, hedged
@@ -97,6 +98,23 @@ def change(evaluator: Evaluator, owner: Record, where: ast.expr) -> None:
         if isinstance(entry.name, str) and not entry.name.startswith("_"):
             owner.drop(entry.name)
     owner.open = f"{evaluator.document.cut(evaluator.document.span(where))} changes it"
+
+
+def alter(evaluator: Evaluator, owner: Record, names: Iterable[str] | None, where: ast.expr) -> None:
+    """Let attributes of a record have any value; None: what a function does to the record cannot be followed.
+
+    A key that the record was made with is still one that it was made with.
+    """
+    if names is None:
+        change(evaluator, owner, where)
+        return
+    for name in names:
+        present = owner.get(name)
+        place = evaluator.document.span(where)
+        key = Scalar(place, name, value=name) if present is None else present.key
+        owner.implicit = False
+        owner.assigned.add(name)
+        evaluator.put(owner, Entry(key, evaluator.unknown(where)))
 
 
 def _update(evaluator: Evaluator, node: ast.Call, owner: Record, arguments: Arguments) -> None:
