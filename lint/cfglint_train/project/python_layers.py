@@ -16,6 +16,8 @@ _LAYS: Final = re.compile(r"(?:unsafe_|deep_?|recursive_)?(?:merge|update)(?:_wi
 """
 _ONE_KEY: Final = "OmegaConf.update"
 """Sets one key of a mapping (`OmegaConf.update(config, key, value)`)."""
+_NEW: Final = ("OmegaConf.merge", "OmegaConf.unsafe_merge")
+"""Functions that leave what they are given as it is."""
 _SAME: Final = ("create", "copy", "deepcopy", "DictConfig", "to_container")
 """Functions that make the same mapping of another one."""
 _ROUNDS: Final = 3
@@ -47,8 +49,7 @@ class Layers:
     def laid(self, node: ast.AST) -> Iterator[Layer]:
         """What a node lays over what."""
         if isinstance(node, ast.Dict):
-            spread = [value for key, value in zip(node.keys, node.values) if key is None]
-            yield from _pairs(spread)
+            yield from _pairs(_parts(node) if None in node.keys else [])
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
             yield node.left, node.right
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr):
@@ -97,9 +98,30 @@ class Layers:
         return tuple(found)
 
 
+def is_new(node: ast.AST) -> bool:
+    """Whether a node that lays mappings over others leaves these as they are and makes a new one."""
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in _NEW
+    return isinstance(node, (ast.Dict, ast.BinOp))
+
+
 def _pairs(layers: list[ast.expr]) -> Iterator[Layer]:
     """Each mapping of a list beside each that comes after it."""
     return combinations(layers[:_MOST], 2)
+
+
+def _parts(node: ast.Dict) -> list[ast.expr]:
+    """The mappings that are unpacked in one that is written out, each with the entries behind it, which are replaced
+    whole.
+    """
+    parts: list[ast.expr] = []
+    for key, value in zip(node.keys, node.values):
+        if key is None:
+            parts += [value, ast.Dict([], [])]
+        elif parts and isinstance(own := parts[-1], ast.Dict):
+            own.keys.append(key)
+            own.values.append(ast.Constant(None))
+    return parts
 
 
 def _dotted(node: ast.expr) -> tuple[Route, ...] | None:
