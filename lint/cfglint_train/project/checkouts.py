@@ -27,6 +27,7 @@ _CHANGE: Final = re.compile(r"(?:^|[;&|(]|\bthen|\bdo)\s*(?:cd|pushd)\s+[\"']?([
 _DEFAULT: Final = re.compile(r"\$\{\w+:?-([^{}]*)\}")
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _OUTSIDE: Final = re.compile(r"/|~/|\$\{?HOME\}?/|(?:\$\{?PWD\}?/)?\.\./")
+_CURRENT: Final = re.compile(r"(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`)(?:/|$)")
 _HERE: Final = (".", "./")
 
 
@@ -86,7 +87,7 @@ def _plain(path: str, variables: dict[str, str]) -> str:
 def inside(path: str, script: str, root: str) -> list[str]:
     """Where a path of a script may lead to in the repository, from its root and from the script."""
     own = os.path.abspath(root)
-    relative = re.sub(r"^\$\{?PWD\}?/", "", re.sub(r"^(?:~|\$\{?HOME\}?)/", "/~/", path))
+    relative = _CURRENT.sub("", re.sub(r"^(?:~|\$\{?HOME\}?)/", "/~/", path))
     starts = (own, os.path.dirname(os.path.abspath(script)))
     found = [os.path.normpath(os.path.join(start, relative)) for start in starts]
     return [whole for whole in found if whole == own or whole.startswith(own + os.sep)]

@@ -87,7 +87,7 @@ class Forks:
             return
         if config.document.syntax == "python":
             packages = (framework.listed.package, framework.listed.beside)
-            config.doubt = self._namesake(framework.listed, path, packages, scripts.given(config))
+            config.doubt = self._namesake(framework.listed, path, packages, scripts.given(config), scripts)
             if config.doubt is not None:
                 return
         copy = self._imported(framework.listed, config, scripts) or (
@@ -176,10 +176,13 @@ class Forks:
         path: str,
         packages: Iterable[str | None],
         launches: Launches,
+        scripts: LaunchScripts | None = None,
     ) -> Doubt | None:
         """The evidence that a script imports a module of the repository that has a package's name and is no copy."""
-        from cfglint_train.project.namesakes import namesake
+        from cfglint_train.project.namesakes import as_module, namesake
 
+        if scripts is not None:
+            launches = (*launches, *as_module(path, scripts))
         names = [name for name in packages if name]
         found = namesake(path, launches, names, self._repositories.index(path).root)
         if found is None or (listed.tree is not None and os.path.dirname(found) in self._folders(listed, path)):
