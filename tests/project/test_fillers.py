@@ -140,6 +140,8 @@ ANY = {
     "list of texts": "c = OmegaConf.merge(c, OmegaConf.from_dotlist(sys.argv[2:]))\n",
     "method": "c.merge_with(more)\n",
     "loop": "for k, v in more.items():\n    c[k] = v\n",
+    "file above": 'c = OmegaConf.merge(c, OmegaConf.load("other.yaml"))\n',
+    "file that is given above": "c = OmegaConf.merge(c, OmegaConf.load(sys.argv[1]))\n",
     "filled mapping": "more = {}\nmore[name] = 1\nc.update(more)\n",
 }
 # What is laid below the file, or has these keys alone.
@@ -154,6 +156,7 @@ OTHER = {
     "settings of a tracker": "wandb.init(config=c)\nd = {**c, **more}\nwandb.config.update(d)\n",
     "items": "d = OmegaConf.merge(c, more)\nfor k, v in d.items():\n    print(k, v)\n",
     "copy": 'd = dict(c)\nd.update(vars(args))\nd["y"] = 2\nwandb.init(config=d)\n',
+    "file below": 'd = OmegaConf.merge(OmegaConf.load("other.yaml"), c)\ntrain(d)\n',
     "schema": "c = OmegaConf.merge(OmegaConf.structured(Defaults), c)\n",
     "list of texts": 'c = OmegaConf.merge(c, OmegaConf.from_dotlist(["x=1", f"y.z={z}"]))\n',
     "other mapping": "for k, v in more.items():\n    other[k] = v\nother.update(more)\n",

@@ -51,7 +51,7 @@ def filled(path: str, index: RepositoryIndex) -> Filled:
     for script in index.pythons_naming(name, path):
         found = index.once(Followed).filler(script)
         if found is not None and _means([one for one in found.strings if one.endswith(name)], path, index):
-            handled = found.handled(anywhere=True)
+            handled = found.handled(name)
             changed |= handled.changed
             open_mappings |= handled.open
             read |= {*handled.read, ()}
@@ -76,7 +76,7 @@ def named(key: str, path: str, index: RepositoryIndex) -> Filled:
     """
     changed, read, folders = set[Route](), set[Route](), regular_files.tidy(os.path.abspath(path)).split("/")[:-1]
     for found in index.once(Followed).near(key, folders):
-        handled = found.handled(anywhere=False)
+        handled = found.handled()
         changed.update(*(_in_groups(route, folders) for route in handled.changed))
         read.update(*(_in_groups(route, folders) for route in handled.read))
     return Filled(frozenset(changed), frozenset(read - changed))

@@ -59,7 +59,7 @@ class PythonFiller:
             for name, value in self._bindings(node):
                 self._assigned.setdefault(name, []).append(value)
         self._loads = [node for node in nodes if isinstance(node, ast.Call) and self._is_load(node)]
-        self._handled: dict[bool, Handled] = {}
+        self._handled: dict[frozenset[int], Handled] = {}
 
     @property
     def strings(self) -> frozenset[str]:
@@ -100,17 +100,17 @@ class PythonFiller:
             elif isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "dict":
                 yield from (word.arg for word in one.keywords if word.arg)
 
-    def handled(self, anywhere: bool) -> Handled:
-        """What it does with the mappings that it loads; only with those whose path is not stated in the file, unless
-        `anywhere`.
+    def handled(self, name: str = "") -> Handled:
+        """What it does with the mappings that it loads from files whose paths it does not state, and from that of a
+        name.
         """
-        if anywhere not in self._handled:
-            loads, composed = {id(node) for node in self._loads if anywhere or self._is_open(node)}, self._composed()
-            found = Handled()
+        loads = frozenset(id(node) for node in self._loads if self._may_load(node, name))
+        if loads not in self._handled:
+            composed, found = self._composed(), Handled()
             if loads or composed:
-                found = _Reading(self._nodes, self._functions, self._assigned, loads, composed).handled()
-            self._handled[anywhere] = found
-        return self._handled[anywhere]
+                found = _Reading(self._nodes, self._functions, self._assigned, set(loads), composed).handled()
+            self._handled[loads] = found
+        return self._handled[loads]
 
     @property
     def multiplies(self) -> bool:
@@ -153,20 +153,29 @@ class PythonFiller:
 
     def _is_open(self, load: ast.Call) -> bool:
         """Whether the path of what is loaded is not stated in the file."""
+        return not self._stated(load)
+
+    def _may_load(self, load: ast.Call, name: str) -> bool:
+        """Whether it may be a file of some name that is loaded: one whose path ends so, or is not stated."""
+        stated = self._stated(load)
+        return not stated or any(name.endswith(re.split(r"[/\\]", one)[-1]) for one in stated)
+
+    def _stated(self, load: ast.Call) -> list[str]:
+        """The ends of the paths of what is loaded; none where the path is not stated in the file."""
         waiting: list[ast.AST] = [*load.args, *(word.value for word in load.keywords)]
-        seen, stated = set[str](), False
+        seen, stated = set[str](), list[str]()
         while waiting:
             for node in ast.walk(waiting.pop()):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and _FILE.search(node.value):
-                    stated = True
+                    stated.append(node.value)
                 elif isinstance(node, (ast.Name, ast.Attribute)):
                     name = ast.unparse(node)
                     if _GIVEN.search(name):
-                        return True
+                        return []
                     if name not in seen:
                         seen.add(name)
                         waiting += self._assigned.get(name, ())
-        return not stated
+        return stated
 
     def _composed(self) -> set[str]:
         """The parameters that hydra fills."""
