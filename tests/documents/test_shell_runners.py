@@ -17,6 +17,8 @@ SCRIPTS = {
     "behind a launcher": 'run() { torchrun --nnodes 2 "$@" --last; }\nrun a.py --x 1\nrun b.py\n',
     "by eval": "run() { eval \"$@\"; }\nrun 'torchrun a.py --x 1'\n",
     "with a log": 'log() { echo "$@"; }\nrun() { log "$@"; nohup "$@" > /dev/null 2>&1; }\nrun torchrun a.py --x 1\n',
+    "by another": 'run() { nohup "$@"; }\nw() { shift; run "$@"; }\nw t torchrun a.py --x 1\nrun torchrun b.py\n',
+    "given another": 'run() { "$@"; }\nlater() { sleep 0; "$@"; }\nrun later torchrun a.py --x 1\n',
     "set in front": 'run() { A=1 "$@"; }\nB=2 run torchrun a.py --x 1\n',
 }
 
@@ -45,6 +47,7 @@ def test_a_call_is_the_command_that_it_runs(name, tmp_path):
         'run() { echo "$@"; }',
         'run() { python train.py "$@"; }',
         'run() { "$@"; }\nrun() { echo no; }',
+        'run() { again "$@"; }\nagain() { run "$@"; }',
     ],
 )
 def test_what_a_function_does_with_its_arguments_is_not_guessed(function):
@@ -62,5 +65,14 @@ def test_what_stands_in_the_function_is_written_where_one_call_has_it():
     document = shell(once)
     assert apply(document.source, document.edits([Set((0, "--nnodes"), "4")])).decode() == once.replace("2", "4")
     document = shell(SCRIPTS["behind a launcher"])
+    with pytest.raises(CannotEdit):
+        document.edits([Set((0, "--nnodes"), "4")])
+
+
+def test_what_two_calls_of_an_outer_function_share_is_not_written():
+    inner = 'run() { torchrun --nnodes 2 "$@"; }\nwrap() { run "$@"; }\nwrap a.py\n'
+    document = shell(inner)
+    assert apply(document.source, document.edits([Set((0, "--nnodes"), "4")])).decode() == inner.replace("2", "4")
+    document = shell(f"{inner}wrap b.py\n")
     with pytest.raises(CannotEdit):
         document.edits([Set((0, "--nnodes"), "4")])

@@ -18,6 +18,8 @@ from cfglint_train.foundation.typed import Final
 
 _GIVEN: Final = re.compile(r"\$(?:[@*]|\{[@*](?::([1-9][0-9]*))?\})")
 """`"$@"` and `"${@:2}"`, from the second argument on."""
+_DEEPEST: Final = 5
+"""Functions that run each other by what they are given."""
 _PROGRAM: Final = Word("train.py", Span(0, 0), None)
 
 
@@ -36,15 +38,21 @@ def unwrapped(script: Script) -> Iterator[Command]:
     function.
     """
     commands = list(script.commands())
-    runners = _runners(script, commands)
-    calls = {id(one): runner for one in commands if (runner := _called(one, runners)) is not None}
-    times = Counter(id(runner.command) for runner in calls.values())
-    for command in commands:
-        runner = calls.get(id(command))
-        if runner is not None:
-            yield _run(command, runner, times[id(runner.command)] == 1)
-        elif id(command) not in times:
-            yield command
+    words = Counter(word.text for one in commands for word in one.words)
+    runners: dict[str, _Runner] = {}
+    for _ in range(_DEEPEST):
+        runners = {**_runners(script, commands), **runners}
+        calls = {id(one): runner for one in commands if (runner := _called(one, runners)) is not None}
+        if not calls:
+            break
+        used = {id(runner.command) for runner in calls.values()}
+        once = {id(runner.command) for name, runner in runners.items() if words[name] == 1}
+        commands = [
+            one if runner is None else _run(one, runner, id(runner.command) in once)
+            for one in commands
+            if (runner := calls.get(id(one))) is not None or id(one) not in used
+        ]
+    yield from commands
 
 
 def _runners(script: Script, commands: Sequence[Command]) -> dict[str, _Runner]:
