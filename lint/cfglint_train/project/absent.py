@@ -20,8 +20,8 @@ from cfglint_train.project.sources import Sources
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
 _YAML: Final = re.compile(r"\.ya?ml$")
 """What a program that is not known is given as settings: JSON may as well be data."""
-_TRAINING: Final = re.compile(r"train|tune|sft|dpo|grpo")
-"""In the name of a program that trains."""
+_TRAINING: Final = re.compile(r"(?<!s)(?:train|tune|sft|dpo|grpo)(?!_?data)")
+"""In the name of a program that trains, and does not make the data for it."""
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 _LAUNCHERS: Final = ("accelerate launch", "deepspeed", "torchrun")
 _INTO: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-])"
