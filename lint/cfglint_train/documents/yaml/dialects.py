@@ -13,6 +13,8 @@ from cfglint_train.foundation.typed import Any, Final
 _TAG: Final = "tag:yaml.org,2002:"
 _CONSTRUCTOR: Final = yaml.constructor.SafeConstructor()
 _DECIMAL: Final = re.compile(r"[-+]?[1-9][0-9]{0,17}|0")
+_MISSING: Final = "???"
+"""What OmegaConf and Hydra have in the place of a value that the command gives (omegaconf 2.3.0 `base.py`: MISSING)."""
 _DECIMAL_STARTS: Final = frozenset("-+0123456789")
 _WORDS: Final = {"true": True, "false": False, "True": True, "False": False, "null": None, "": None}
 
@@ -66,7 +68,7 @@ def typed(scalar: Scalar, dialect: Dialect) -> Any:
             return text
         if text in _WORDS:
             return _WORDS[text]
-        if text[0] == "{":  # no plain scalar begins so: it is a template's mark
+        if text[0] == "{" or text == _MISSING:  # no plain scalar begins so: it is a template's mark
             return Unknown(text)
         if text[0] in _DECIMAL_STARTS and _DECIMAL.fullmatch(text):
             return int(text) if len(text) <= MAX_DIGITS else text
