@@ -57,13 +57,17 @@ def unwrapped(script: Script) -> Iterator[Command]:
 
 def _runners(script: Script, commands: Sequence[Command]) -> dict[str, _Runner]:
     """The functions that are defined once, and run what they are given in one place."""
-    names = [name for name, _, _ in script.functions]
+    times = Counter(name for name, _, _ in script.functions)
+    bodies: dict[Step, list[Command]] = {}
+    for one in commands:
+        for step in one.chain:
+            bodies.setdefault(step, []).append(one)
     found = {}
     for name, node, around in script.functions:
-        if names.count(name) > 1:
+        if times[name] > 1:
             continue
         step = ("function", node.id)
-        body = [one for one in commands if step in one.chain]
+        body = bodies.get(step, [])
         running = [runner for one in body if (runner := _runner(one, body, len(around) + 1)) is not None]
         if len(running) == 1 and _innermost(running[0].command) == step:
             found[name] = running[0]
