@@ -217,11 +217,13 @@ CASES = (
 
 
 def found(root: Path, files: dict[str, str], code: str) -> Finding:
+    """The most severe finding of a rule."""
     (root / ".git").mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    return next(finding for finding in lint(root).findings if finding.code == code)
+    findings = [finding for finding in lint(root).findings if finding.code == code]
+    return min(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def assumed(finding: Finding) -> set[str]:

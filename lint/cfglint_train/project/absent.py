@@ -57,19 +57,18 @@ def written(document: ShellDocument, started: Started) -> Iterator[tuple[Span, s
 
 
 def argued(document: ShellDocument, read: Container[int], index: RepositoryIndex) -> Iterator[tuple[Span, str]]:
-    """Where a script trains with a file that only its own start names (`llamafactory-cli train $1`), and that; nothing
-    where the repository has files of the framework, which are checked.
+    """Where a script trains with a file of unknown name (`llamafactory-cli train $1`), and that; nothing where the
+    repository has files of the framework, which are checked.
     """
     for one in document.invocations:
         framework = None if one.number in read else _trained_with(one)
         if framework is None or any(word.known and _CONFIGURATION.search(word.text) for word in one.words):
             continue
-        word = next((word for word in one.words if not word.known), None)
+        word = next((word for word in one.words if not (word.known and _SUBCOMMAND.fullmatch(word.text))), None)
         clues = framework.clues["yaml"]
-        if word is None or any(True for _ in index.texts(dict.fromkeys(_ENDINGS, clues))):
+        if word is None or word.known or word.spreads or any(True for _ in index.texts(dict.fromkeys(_ENDINGS, clues))):
             continue
-        told = f"the file that {framework.title} is started with (`{word.text}`) is given when the script is started"
-        yield word.span, told
+        yield word.span, f"the file that {framework.title} is started with (`{word.text}`) cannot be determined"
 
 
 def started_with(document: ShellDocument, read: Container[int], sources: Sources, index: RepositoryIndex) -> Started:
