@@ -80,7 +80,7 @@ def in_use(
     asked = _Asked(known, context, package)
     found: list[Use] = []
     for route, entry in _entries(document, root):
-        if _says(entry, document) and settles(route) and not asked.is_lasting(route) and _is_always(entry, document):
+        if settles(route) and not asked.is_lasting(route) and _shows(entry, document):
             found.append(Use(route, entry, partial(asked.among, route)))
             if len(found) == _MOST:
                 break
@@ -104,7 +104,7 @@ def told(
     doubtful = [
         (route, entry)
         for route, entry in _entries(document, root, known.refusable)
-        if _says(entry, document) and settles(route) and _is_always(entry, document)
+        if settles(route) and _shows(entry, document)
     ]
     if not doubtful:
         return None
@@ -116,11 +116,7 @@ def told(
             found.append(Refused(route, entry, status))
     if not found:
         return None
-    routes = [
-        route
-        for route, entry in _entries(document, root)
-        if _says(entry, document) and settles(route) and _is_always(entry, document)
-    ]
+    routes = [route for route, entry in _entries(document, root) if settles(route) and _shows(entry, document)]
     # What the newest release refuses comes first: most of the others refuse it, too, and then no more is asked.
     routes = [*(one.route for one in found), *routes]
     return Told(tuple(found), lambda other: all(asked.among(route, (other,))[0] for route in routes))
@@ -199,6 +195,11 @@ def _entries(document: Document, root: Route, names: Set[str] | None = None) -> 
             for name, entry in mapping.index.items():
                 if names is None or name in names:
                     yield (*route[len(root) :], name), entry
+
+
+def _shows(entry: Entry, document: Document) -> bool:
+    """Whether a key shows something of the release: it has a value, and is given at every release."""
+    return _says(entry, document) and _is_always(entry, document)
 
 
 def _is_always(entry: Entry, document: Document) -> bool:
