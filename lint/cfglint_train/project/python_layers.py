@@ -18,7 +18,7 @@ _ONE_KEY: Final = "OmegaConf.update"
 """Sets one key of a mapping (`OmegaConf.update(config, key, value)`)."""
 _NEW: Final = ("OmegaConf.merge", "OmegaConf.unsafe_merge")
 """Functions that leave what they are given as it is."""
-_SAME: Final = ("create", "copy", "deepcopy", "DictConfig", "to_container")
+SAME: Final = ("create", "copy", "deepcopy", "dict", "DictConfig", "to_container")
 """Functions that make the same mapping of another one."""
 _ROUNDS: Final = 3
 """How far names are followed."""
@@ -76,7 +76,7 @@ class Layers:
             return self._together(words)
         if name == "from_dotlist" and len(node.args) == 1 and isinstance(node.args[0], (ast.List, ast.Tuple)):
             return self._together([_dotted(one) for one in node.args[0].elts])
-        if name in (*_SAME, "dict") and len(node.args) == 1:
+        if name in SAME and len(node.args) == 1:
             return self.keys(node.args[0], depth)
         return None
 

@@ -6,6 +6,7 @@ import ast
 import re
 
 from cfglint_train.foundation.typed import Final
+from cfglint_train.project.python_layers import SAME
 
 _LOGS: Final = re.compile(
     r"(?:wandb|swanlab|trackio|mlflow|comet_ml|logging|(?:\w+\.)*_?(?:logger|log))\.[\w.]+"
@@ -13,10 +14,7 @@ _LOGS: Final = re.compile(
     r"|log(?:_(?:args|arguments|conf|config|dict|h?params|hyper_?param(?:eter)?s|metrics|parameters|settings))?)"
 )
 """Functions that only show or record what they are given: of trackers, of logging, of TensorBoard and Accelerate."""
-_SAME: Final = (
-    *("create", "copy", "deepcopy", "dict", "DictConfig", "list", "sorted", "to_container"),
-    *("dumps", "pformat", "repr", "str", "to_yaml"),
-)
+_SAME: Final = (*SAME, "list", "sorted", "dumps", "pformat", "repr", "str", "to_yaml")
 """Functions whose result is the same in another form."""
 _METHODS: Final = ("copy", "get", "items", "keys", "pop", "setdefault", "update", "values")
 """Methods of a mapping."""
