@@ -348,22 +348,3 @@ def test_a_companion_is_asked_about_once(tmp_path: Path, monkeypatch: pytest.Mon
     found = lint(tmp_path)
     assert len(found.runs) == 3
     assert sorted(key for key in asked if key.startswith("zq_")) == sorted(keys)
-
-
-def test_no_more_is_followed_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """700 files of 10 kB, each of which names the key: those that are nearest, as many as fit."""
-    text = POPS.format(key="mine") + "".join(
-        f"def f{n}(a, b):\n    return [a[{n}], b.get('x{n}')]\n" for n in range(200)
-    )
-    put(tmp_path, *(f"p{count // 20}/run{count}.py" for count in range(700)), text=text)
-    followed: list[str] = []
-    once = python_fillers.filler
-
-    def noted(source: str) -> python_fillers.PythonFiller | None:
-        followed.append(source)
-        return once(source)
-
-    monkeypatch.setattr(python_fillers, "filler", noted)
-    found = fillers.named("mine", str(tmp_path / "p3" / "config.yaml"), of(tmp_path))
-    assert len(followed) == fillers.MAX_FOLLOWED // len(text) > 1
-    assert ("mine",) in found.changed
