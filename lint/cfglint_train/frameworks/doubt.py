@@ -19,6 +19,7 @@ Evidence = Literal[
     "written",
     "key",
     "patch",
+    "class",
     "namesake",
     "program",
 ]
@@ -34,6 +35,7 @@ _SAID: Final[Mapping[Evidence, str]] = {
     "used": "{place} start it with `{source}`, which no release takes",
     "key": "`{place}` is a key of `{source}`",
     "patch": "`{source}` changes {place} of the installed package",
+    "class": "`{source}`, which the program imports, changes {place}",
     "namesake": "the script imports `{source}` of the repository",
     "program": "`{source}` of the repository imports another package in its place",
     "written": "the file names `{source}` ({place})",
@@ -48,13 +50,13 @@ class Doubt(Frozen):
     launch takes it from, a git submodule, a copy of the
     framework that cannot be read, an entry point (of this run, or of another script of the repository) or a plugin
     that upstream does not have, a flag that no release takes and many scripts give, the address of a fork in the
-    file, a key of a fork, a change of the installed package, a module of its name beside a script, or a
-    program of the repository that imports another package."""
+    file, a key of a fork, a change of the installed package or of a class of its settings, a module of its name
+    beside a script, or a program of the repository that imports another package."""
     source: str
     """What is used instead: a repository, a folder, a program, a plugin, a flag."""
     place: str = ""
     """Where that stands (`requirements.txt:1`); of a copy, why it is not read; of a flag, how many scripts give it; of
-    a key of the file, its name; of a change, the module that is changed.
+    a key of the file, its name; of a change, the module or class that is changed.
     """
     taken: tuple[str, ...] = ()
     """Flags, and words in the place of integers, that no release takes and many scripts give."""

@@ -5,8 +5,9 @@ program imports. Of a fork that cannot be read, upstream's vocabulary is uncerta
 installs another repository or an unreleased revision, a launch that takes the package from another checkout, a git
 submodule, a copy that is no plain one, no whole one or without its package, an entry point or a plugin that upstream
 does not have, the address of a fork in the file itself, a flag that no release takes and many scripts give (what stops
-a run when it starts is not copied from script to script), a patch of the installed package, a module of the package's
-name that a script imports in its place, a program of the repository that imports another package.
+a run when it starts is not copied from script to script), a patch of the installed package, a class of settings that
+the program changes, a module of the package's name that a script imports in its place, a program of the repository that
+imports another package.
 """
 
 from __future__ import annotations
@@ -105,13 +106,15 @@ class Forks:
         config.doubt = config.doubt or self._pinned(framework.listed, path, pins) or keys.doubt(config)
         config.doubt = config.doubt or self._launched(keys, config, scripts) or self._used(config, keys)
         config.doubt = config.doubt or _written(framework.listed, config) or self._patched(framework.listed, path)
+        config.doubt = config.doubt or self._changed(framework.listed, path, self._programs(config, scripts))
 
     def used(self, listed: Listed, path: str, pins: Mapping[str, Settled]) -> VendoredVocabulary | Doubt | None:
         """What counts above the releases of a package that a script imports: what its nearest copy takes, or the doubt
         about theirs.
         """
         beside = self._namesake(listed, path, (listed.package,), ())
-        return beside or self.copy(listed, path) or self._pinned(listed, path, pins) or self._patched(listed, path)
+        found = beside or self.copy(listed, path) or self._pinned(listed, path, pins) or self._patched(listed, path)
+        return found or self._changed(listed, path, (path,))
 
     def stated(self, listed: Listed, path: str, said: ReleaseStatements) -> ReleaseStatements:
         """The statements about releases around a file, and by the nearest copy of its framework: what is held in the
@@ -344,6 +347,38 @@ class Forks:
         if one is None:
             return None
         return Doubt("patch", self._named(one.path, path), f"`{one.module}`", declared=one.declared)
+
+    def _programs(self, config: Config, scripts: LaunchScripts) -> tuple[str, ...]:
+        """The Python files of the repository that run a configuration: itself, or those that scripts start with it."""
+        path = config.document.path
+        if config.document.syntax == "python":
+            return (path,)
+        from cfglint_train.documents.shell.document import ShellDocument
+        from cfglint_train.project.renamed_copies import file_of
+
+        index = self._repositories.index(path)
+        started = {(one.program, document.path) for document, one in scripts.given(config)}
+        if isinstance(config.document, ShellDocument):
+            started.add((config.document.invocations[int(config.root[0])].program, path))
+        found = (file_of(program, script, index) for program, script in sorted(started) if program.endswith(".py"))
+        return tuple(one for one in found if one is not None)
+
+    def _changed(self, listed: Listed, path: str, programs: Iterable[str]) -> Doubt | None:
+        """The evidence that a program changes a class of the framework's settings before it makes one."""
+        index, known = self._repositories.index(path), listed.vocabulary
+        if known is None or not index.rooted:
+            return None
+        from cfglint_schemas.vocabulary import load
+        from cfglint_train.project.changed_classes import ChangedClasses
+
+        spans = (span for entry in load(known).entries.values() for span in entry)
+        classes = frozenset(name.rpartition(".")[2] for span in spans for name in span["definitions"])
+        packages = [name for name in (listed.package, listed.beside) if name]
+        for program in programs:
+            found = index.once(ChangedClasses).by(program, packages, classes)
+            if found is not None:
+                return Doubt("class", self._named(found.path, path), f"`{found.name}`", declared=found.declared)
+        return None
 
     def _submodules(self, path: str) -> tuple[Submodule, ...]:
         if path not in self._read:

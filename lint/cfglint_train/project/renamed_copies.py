@@ -21,7 +21,7 @@ def renamed_copy_of(program: str, script: str, index: RepositoryIndex, listed: L
     or imports the framework itself, or no copy of it.
     """
     assert listed.tree is not None
-    file = _file(program, script, index)
+    file = file_of(program, script, index)
     names = {} if file is None else _imports(file, index)
     if not names.keys().isdisjoint(listed.tree.packages):
         return None
@@ -35,7 +35,7 @@ def imports_another(program: str, script: str, index: RepositoryIndex, listed: L
     them the framework, directly or through others.
     """
     assert listed.tree is not None
-    file = _file(program, script, index)
+    file = file_of(program, script, index)
     if file is None or not any(index.holding(name) for name in _imports(file, index)):
         return False
     from cfglint_train.project.imported import Imported
@@ -44,7 +44,7 @@ def imports_another(program: str, script: str, index: RepositoryIndex, listed: L
     return all(own.isdisjoint(_imports(one, index)) for one in index.once(Imported).by(file))
 
 
-def _file(program: str, script: str, index: RepositoryIndex) -> str | None:
+def file_of(program: str, script: str, index: RepositoryIndex) -> str | None:
     """The file of a program that a script starts; None where the repository has none."""
     beside = regular_files.tidy(os.path.join(os.path.dirname(os.path.abspath(script)), program))
     return beside if beside in index.named(os.path.basename(program)) else index.by_tail(program, script)

@@ -20,16 +20,17 @@ def folded(config: Config, doubt: Doubt) -> Iterator[Report]:
     found = sorted(foreign, key=lambda sighting: sighting.place.span.start)
     if not found:
         return
+    other = "the changed class" if doubt.kind == "class" else "a fork"
     names = some([f"`{sighting.name}`" for sighting in found])
     yield Report(
-        f"upstream {target(config).name} does not take {names}; a fork may: {doubt}",
+        f"upstream {target(config).name} does not take {names}; {other} may: {doubt}",
         found[0].place,
         "info",
         related=tuple(
             Related(sighting.place, f"upstream does not take `{sighting.name}` either") for sighting in found[1:]
         ),
         help=None
-        if doubt.kind in ("tree", "namesake")
+        if doubt.kind in ("tree", "namesake", "class")
         else "a copy of the fork in the repository is read as its vocabulary",
     )
 

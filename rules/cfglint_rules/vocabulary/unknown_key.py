@@ -39,9 +39,10 @@ if that or what it imports declares it (docs/templates.md). What none of them de
 the framework, and so is an option that a script gives under a condition (docs/shell-scripts.md). A copy of the
 framework in the repository is the vocabulary, and a copy of PEFT that of `LoraConfig`; with a fork of PEFT that cannot
 be read its keywords are not looked up. Where the repository uses another fork (a requirement that installs another
-repository or an unreleased revision, a git submodule, a patch of the installed package, a launch by a program of
-another name), upstream's vocabulary proves nothing: one piece of information lists what upstream does not take. That
-holds for removed keys (KEY002) and the words of enumerations (KEY004), too.
+repository or an unreleased revision, a git submodule, a patch of the installed package, a class of settings that the
+program changes or replaces, a launch by a program of another name), upstream's vocabulary proves nothing: one piece of
+information lists what upstream does not take. That holds for removed keys (KEY002) and the words of enumerations
+(KEY004), too.
 
 ## References
 docs/schemas.md; axolotl-ai-cloud/axolotl#2143 (`sequence_length`).
