@@ -243,6 +243,91 @@ def test_a_run_is_read_or_named_with_the_reason(text: str, reason: str | None, r
     assert (reason or "Trainer of transformers") in found.why
 
 
+CAUSAL_MODULE = (
+    "from transformers import AutoModelForCausalLM\ndef load(n): return AutoModelForCausalLM.from_pretrained(n)\n"
+)
+OTHER_MODULE = (
+    "from transformers import AutoModelForImageClassification as A\ndef build(n): return A.from_pretrained(n)\n"
+)
+ARGUMENTS = "from transformers import Trainer, TrainingArguments\na = TrainingArguments('out')\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        # By a function that calls another one, which a package hands on.
+        (f"{ARGUMENTS}from lib import build\nTrainer(build('m'), a)", "its model comes from another module (`build`)"),
+        (
+            f"{ARGUMENTS}import lib.models as zoo\ndef run():\n    m, t = zoo.build('m'), 1\n    Trainer(m, a)\nrun()",
+            "its model comes from another module (`zoo`)",
+        ),
+        (
+            f"{ARGUMENTS}from lib import Wrapped\nTrainer(model=Wrapped.from_pretrained('m'), args=a)",
+            "its model comes from another module (`Wrapped`)",
+        ),
+        # Handed to a function, and to a method that nothing calls.
+        (
+            f"{ARGUMENTS}from lib import build\ndef fit(network): Trainer(network, a)\nfit(build('m'))",
+            "its model comes from another module (`build`)",
+        ),
+        (
+            f"{ARGUMENTS}from lib import build\nclass Job:\n    def __init__(self):\n        self.net = build('m')\n"
+            "    def fit(self): Trainer(model=self.net, args=a)",
+            "no call that can be followed makes its `Trainer`",
+        ),
+        (
+            f"{ARGUMENTS}from lib import build\nfrom mine import MyTrainer\nMyTrainer(model=build('m'), args=a)",
+            "its trainer (`MyTrainer`) is of another module",
+        ),
+        (
+            "import deepspeed\nfrom lib import build\nengine, *_ = deepspeed.initialize(model=build('m'))\n"
+            "engine.backward(engine(1))\nengine.step()",
+            "its training loop is its own (`engine.backward`)",
+        ),
+        # The module makes a model of another kind, or makes one that is not trained.
+        (f"{ARGUMENTS}from vision import build\nTrainer(build('m'), a)", None),
+        (
+            f"{ARGUMENTS}from vision import build\nfrom lib import build as judge\nTrainer(build(1), a)\njudge('m')",
+            None,
+        ),
+        (f"{ARGUMENTS}from elsewhere import build\nTrainer(build('m'), a)", None),
+    ],
+)
+def test_a_model_of_another_module_is_looked_up_there(tmp_path: Path, text: str, why: str | None) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/__init__.py").write_text("from .models import build\nfrom .models import Wrapped\n")
+    again = "from .loading import load\nclass Wrapped(LlamaForCausalLM): pass\ndef build(n): return load(n)\n"
+    (tmp_path / "lib/models.py").write_text(again)
+    (tmp_path / "lib/loading.py").write_text(CAUSAL_MODULE)
+    (tmp_path / "vision.py").write_text(OTHER_MODULE)
+    (tmp_path / "train.py").write_text(text)
+    found = [one.message for one in lint(tmp_path).findings if one.code == "CHK005"]
+    assert found == ([] if why is None else [f"run not checked: {why}"])
+
+
+@pytest.mark.parametrize(
+    ("main", "named"),
+    [
+        ("from lib.engine import run\nfrom lib.models import load\nrun(load('m'))", True),
+        ("import lib.engine as e\nfrom transformers import GPT2LMHeadModel\ne.run(GPT2LMHeadModel())", True),
+        ("from lib.engine import run\nfrom vision import build\nrun(build('m'))", False),
+        ("from engine import run\nfrom lib.models import load\nrun(load('m'))", False),
+    ],
+)
+def test_a_model_may_be_handed_to_the_module_of_the_trainer(tmp_path: Path, main: str, named: bool) -> None:
+    """The run is named there: the program shows nothing of the framework."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "lib").mkdir()
+    engine = f"{ARGUMENTS}def run(model):\n    Trainer(model=model, args=a).train()\n"
+    (tmp_path / "lib/engine.py").write_text(engine)
+    (tmp_path / "lib/models.py").write_text(CAUSAL_MODULE)
+    (tmp_path / "vision.py").write_text(OTHER_MODULE)
+    (tmp_path / "main.py").write_text(main)
+    found = [(one.message, one.path) for one in lint(tmp_path).findings if one.code == "CHK005"]
+    assert found == ([("run not checked: its model comes from another module", "lib/engine.py")] if named else [])
+
+
 @pytest.mark.parametrize(
     "text",
     [

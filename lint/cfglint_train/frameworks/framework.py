@@ -30,8 +30,8 @@ class Found(Frozen):
     why: str
     role: str | None = None
     """other: a file of the framework that trains nothing (inference, export); unread: it trains, and `why` says what
-    keeps its settings from being read; program: it trains with what a launch gives it; None: what the framework's files
-    are.
+    keeps its settings from being read; program: the same, with what a launch gives it; handed: the same, if another
+    file hands it a model of the framework's kind (`Framework.hands`); None: what the framework's files are.
     """
     at: Span | None = None
     """Where it trains; None: at its head."""
@@ -134,6 +134,8 @@ class Framework(Frozen):
     """
     takes_recipe: Callable[[Document, str], bool] = lambda _, __: False
     """Whether a Python program, of whomever, takes a file of the framework by an option."""
+    hands: Callable[[Any, str], bool] = lambda _, __: False
+    """Whether a Python program, a document, gives a model of the framework's kind to what it imports from a file."""
     launched: Callable[[Mapping[str, Any]], Mapping[Route, tuple[str, Any]]] = lambda _: {}
     """The settings that options of its launcher give, by route, each with its option; names have underscores."""
     shared: frozenset[str] = frozenset()

@@ -19,7 +19,6 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.launchers import may_shard
 from cfglint_train.frameworks.registry import of_program
 from cfglint_train.project.entries import file_of, name_of, program, trains
-from cfglint_train.project.examples import examples
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.sources import Sources
 
@@ -169,26 +168,3 @@ def _given(document: ShellDocument, one: Invocation, sources: Sources) -> Iterat
 
 def _is_deepspeed(option: str | None) -> bool:
     return (option or "").lstrip("-").replace("-", "_") in _SHARDING
-
-
-def is_started(path: str, index: RepositoryIndex, read: Callable[[str], ShellDocument | None]) -> bool:
-    """Whether a script starts a Python file, or a read-me file or Makefile with a file of settings: what it is given is
-    checked there. `read` gives a script.
-    """
-    name = os.path.basename(path)
-    for script in index.scripts_naming(name, path):
-        document = read(script)
-        if document is None or any(_may_start(document, one, name) for one in document.invocations):
-            return True
-    with_file = re.compile(rb"\b" + re.escape(os.fsencode(name)) + rb"\b(?:[^\n\\]|\\.|\\\n)*\.(?:ya?ml|json)\b")
-    return index.rooted and any(with_file.search(text) for _, text in index.once(examples))
-
-
-def _may_start(document: ShellDocument, one: Invocation, name: str) -> bool:
-    """Whether an invocation may start a Python file: another Python program that is given its name starts it in a way
-    of its own.
-    """
-    if os.path.basename(one.program) == name:
-        return True
-    named = any(word.text.endswith(name) for word in one.words)
-    return named and not (one.program.endswith(".py") and program(document, one).python)

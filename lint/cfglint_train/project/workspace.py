@@ -118,12 +118,13 @@ class Workspace:
             for span, why in unread_launches(script, self.sources, self.repositories.index(path), self._reads):
                 self.documents.note_run(script, span, why)
 
-    def _is_alone(self, document: Document) -> bool:
-        """Whether nothing in the repository shows how a program is started."""
-        from cfglint_train.project.unread_launches import is_started
+    def _is_named(self, role: str | None, framework: frameworks.Framework, path: str) -> bool:
+        """Whether a run of a role that cannot be read is named at its program."""
+        if role not in ("program", "handed"):
+            return role == "unread"
+        from cfglint_train.project.unread_programs import is_named
 
-        index = self.repositories.index(document.path)
-        return not is_started(document.path, index, lambda name: self.scripts.script(name, document.path))
+        return is_named(role, path, self.repositories.index(path), framework, self.scripts)
 
     def _reads(self, path: str) -> bool:
         """Whether a file is the main configuration of a run, or one that is named as not read; a Python program also
@@ -133,7 +134,7 @@ class Workspace:
         if document is None:
             return False
         names = (name for name in self.documents.candidates[path] if not frameworks.load(name).is_companion)
-        read = (None, "unread", "other") if document.syntax == "python" else (None, "unread")
+        read = (None, "unread", "other", "handed") if document.syntax == "python" else (None, "unread")
         return any(one.role in read for name in names for one in frameworks.recognise(name, document))
 
     def _recognise(self, document: Document) -> list[Config]:
@@ -162,9 +163,8 @@ class Workspace:
             self.documents.note_run(document, None, f"`{reader}` reads its settings in its own way")
             return []
         all_count = self.idle and framework.keys is not None and framework.keys.idle_too
-        training = found if all_count else [one for one in found if one.role not in ("other", "unread", "program")]
-        unread = [one for one in found if one.role == "unread" or (one.role == "program" and self._is_alone(document))]
-        for one in unread:
+        training = [one for one in found if one.role is None or all_count]
+        for one in (unread := [one for one in found if self._is_named(one.role, framework, document.path)]):
             self.documents.note_run(document, one.at, one.why)
         if not training:
             if not unread:

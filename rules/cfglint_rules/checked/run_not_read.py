@@ -1,10 +1,10 @@
 """CHK005 run-not-read: a training run whose settings cannot be read, so that nothing of it is checked.
 
 ## What it does
-Reports a Python script that trains a causal language model and that cfglint cannot read: its trainer or its arguments
-come from another module, no rule covers its trainer, or its training loop is its own. Reports a command that trains
-with a program which is not read either, once per program and script, and one with a file that is only named where the
-script is started (`llamafactory-cli train $1`), unless the repository has files of that framework.
+Reports a Python script that trains a causal language model and that cfglint cannot read: its model, its trainer or its
+arguments come from another module, no rule covers its trainer, or its training loop is its own. Reports a command that
+trains with a program which is not read either, once per program and script, and one with a file that is only named
+where the script is started (`llamafactory-cli train $1`), unless the repository has files of that framework.
 
 ## Why is this bad?
 Nothing is known of the run: the repository is green because its settings were not read.

@@ -15,7 +15,7 @@ from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.hf_scripts.infer import infer
 from cfglint_train.frameworks.hf_scripts.keys import ScriptKeys
 from cfglint_train.frameworks.hf_scripts.lenses import LENSES
-from cfglint_train.frameworks.hf_scripts.recognise import prepare
+from cfglint_train.frameworks.hf_scripts.recognise import hands, prepare
 from cfglint_train.frameworks.hf_trainer.arguments import SECTION_FILES
 from cfglint_train.frameworks.hf_trainer.infer import fill_auto
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
@@ -48,6 +48,7 @@ FRAMEWORK: Final = Framework(
     auto=fill_auto,
     trailing=_trailing,
     recipes=_recipes,
+    hands=hands,
     keys_of=ScriptKeys,
     runs_trainer=True,
     strict_json=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Iterable
 
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.python.class_variables import calls_by_variable
@@ -12,6 +13,8 @@ from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.script import callee
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.framework import Found
+from cfglint_train.frameworks.hf_scripts.model_sources import gives, imported_source, models
+from cfglint_train.frameworks.trl.script_modules import imports
 
 if TYPE_CHECKING:
     from cfglint_train.frameworks.trl.script import Settings
@@ -29,7 +32,8 @@ _LANGUAGE_MODEL: Final = re.compile(
     _TUNED.pattern + rb"|\bmlm\s*=\s*False|(?i:deepseek|gemma|gpt-?(?:2|j|neo)|llama|mistral|mixtral|olmo|pythia|qwen)"
 )
 """What shows that a model which something else makes is a language model."""
-_TRAINED_WITH: Final = ("transformers", "trl")
+_HANDED: Final = "its model comes from another module"
+_TRAINED_WITH: Final = ("transformers", "trl", "deepspeed", "accelerate")
 _OTHERS: Final = ("olmo_core",)
 """Packages whose scripts other frameworks read, and which make trainers of their own."""
 
@@ -44,7 +48,7 @@ def recognise(document: Document) -> list[Found]:
     from cfglint_train.frameworks.trl.script_runs import makes_trainer, packages, replaced_by, unreached
 
     modules = packages(document)
-    if not modules.intersection(_TRAINED_WITH) or modules.intersection(_OTHERS):
+    if modules.isdisjoint(_TRAINED_WITH) or not modules.isdisjoint(_OTHERS):
         return []
     if "trl" in modules and makes_trainer(document, TRAINERS):
         return []
@@ -54,19 +58,24 @@ def recognise(document: Document) -> list[Found]:
     if not makes_trainer(document, HF_TRAINERS):
         return _by_other_means(document, modules)
     runs = _runs(document)
-    if not runs and _CAUSAL_CLASS.search(document.source):
+    if not runs and (_CAUSAL_CLASS.search(document.source) or _imported_model(document)):
         return unreached(document, HF_TRAINERS, _SCORE)
+    if not runs and any(_is_of_transformers(document, name) for name in HF_TRAINERS):
+        return [one._replace(why=_HANDED, role="handed") for one in unreached(document, HF_TRAINERS, _SCORE)]
     return [_found(document, number, one) for number, one in enumerate(runs)]
 
 
-def _found(document: Document, number: int, run: Settings) -> Found:
+def _is_of_transformers(document: PythonDocument, name: str) -> bool:
+    """Whether a script imports a name from transformers."""
+    return any(module.partition(".")[0] == "transformers" for module, _ in imports(document, name))
+
+
+def _found(document: PythonDocument, number: int, run: Settings) -> Found:
     from cfglint_train.frameworks.trl.script_runs import role_of
 
     module, _, name = run.model.rpartition(".")
     causal = module.partition(".")[0] in _LIBRARIES and name.endswith(_CAUSAL)
-    other = "" if causal else "it cannot be determined that its Trainer gets a causal language model"
-    reason = run.refused or other
-    if not reason:
+    if causal and not run.refused:
         return Found((number,), _SCORE, "it makes a Trainer of transformers")
     # A class of transformers of another kind is one of another kind of model; PEFT's classes are for any, and a class
     # of another module may hold a language model.
@@ -74,35 +83,65 @@ def _found(document: Document, number: int, run: Settings) -> Found:
     is_own = bool(run.model) and module.partition(".")[0] not in _LIBRARIES
     trains = causal or (is_open and _LANGUAGE_MODEL.search(document.source) is not None)
     trains = trains or (is_own and _TUNED.search(document.source) is not None)
-    return Found((number,), _SCORE, reason, (role_of(run) or "unread") if trains else "other", run.span)
+    other = "it cannot be determined that its Trainer gets a causal language model"
+    if not trains and (is_open or is_own) and (source := _imported_model(document)):
+        trains, other = True, f"its model comes from another module (`{source}`)"
+    if not trains and is_open:
+        return Found((number,), _SCORE, run.refused or _HANDED, "handed", run.span)
+    return Found((number,), _SCORE, run.refused or other, (role_of(run) or "unread") if trains else "other", run.span)
+
+
+def hands(document: PythonDocument, path: str) -> bool:
+    """Whether a script gives a causal language model to what it imports from a file."""
+    return gives(document, path, _CAUSAL_CLASS)
+
+
+def _imported_model(document: PythonDocument) -> str:
+    """What the script imports from its repository to make the model of its Trainers, where that makes a causal language
+    model; empty where nothing does.
+    """
+    from cfglint_train.frameworks.trl.script_names import HF_TRAINERS
+    from cfglint_train.frameworks.trl.script_runs import made
+
+    return _imported_causal(document, [model for call in made(document, HF_TRAINERS) for model in models(call)])
+
+
+def _imported_causal(document: PythonDocument, used: Iterable[ast.expr]) -> str:
+    return imported_source(document, used, _CAUSAL_CLASS)
 
 
 def _by_other_means(document: PythonDocument, modules: set[str]) -> list[Found]:
     """A run of a trainer from another module, or of a loop in the script, where a causal language model is in sight: by
-    its class, or by a part of TRL, which trains hardly anything else.
+    its class, be it where another module makes it, or by a part of TRL, which trains hardly anything else.
     """
-    in_sight = "trl" in modules or _CAUSAL_CLASS.search(document.source) is not None
-    if not in_sight or os.path.basename(document.path).startswith("test_"):
+    if os.path.basename(document.path).startswith("test_"):
         return []
-    from cfglint_train.frameworks.trl.script_runs import undetermined
+    from cfglint_train.frameworks.trl.script_runs import made, undetermined
 
+    in_sight = "trl" in modules or _CAUSAL_CLASS.search(document.source) is not None
     imported = _imported(document)
-    for call in _with_arguments(document.calls(*imported) if imported else []):
-        why = f"its trainer (`{callee(call)}`) is of another module"
-        return [Found((), _SCORE, why, "unread", document.span(call))]
-    for call in _with_arguments(calls_by_variable(document, imported)):
+    for call in _with_arguments(made(document, imported)):
+        if in_sight or _imported_causal(document, models(call)):
+            why = f"its trainer (`{callee(call)}`) is of another module"
+            return [Found((), _SCORE, why, "unread", document.span(call))]
+    for call in _with_arguments(calls_by_variable(document, imported)) if in_sight else ():
         return [Found((), _SCORE, undetermined(document, call), "unread", document.span(call))]
     backward, stepping = document.calls("backward"), document.calls("step")
     loads = any(callee(call).endswith(_CAUSAL) or _loads(call) for call in document.nodes(ast.Call))
-    if backward and stepping and loads:
+    if backward and stepping and (loads or (_is_program(document) and _imported_causal(document, backward))):
         why = f"its training loop is its own (`{document.cut(document.span(backward[0].func))}`)"
         return [Found((), _SCORE, why, "unread", document.span(backward[0]))]
-    for call in document.calls("train") if loads else ():
+    for call in document.calls("train"):
         trainer = document.cut(document.span(call.func))
-        if "trainer" in trainer.lower():
+        if "trainer" in trainer.lower() and (loads or _imported_causal(document, [call])):
             why = f"what trains it (`{trainer}`) is of another module"
             return [Found((), _SCORE, why, "unread", document.span(call))]
     return []
+
+
+def _is_program(document: PythonDocument) -> bool:
+    """Whether a file does something by itself, and is not only imported."""
+    return b"__main__" in document.source or any(isinstance(node, ast.Expr) for node in document.module.body[1:])
 
 
 def _loads(call: ast.Call) -> bool:

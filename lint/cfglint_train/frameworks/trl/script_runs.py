@@ -53,7 +53,7 @@ def unreached(document: PythonDocument, trainers: Collection[str], score: int) -
     """The first trainer that is made where no walk over the script comes by, as in a method of a class; none where the
     script makes none itself.
     """
-    calls = document.calls(*trainers, *_classes_from(document, trainers))
+    calls = made(document, trainers)
     if calls:
         why = f"no call that can be followed makes its `{callee(calls[0])}`"
         return [Found((), score, why, "unread", document.span(calls[0]))]
@@ -106,6 +106,11 @@ def makes_trainer(document: PythonDocument, trainers: Collection[str]) -> bool:
     if document.calls(*trainers) or calls_by_variable(document, trainers):
         return True
     return bool(_classes_from(document, trainers))
+
+
+def made(document: PythonDocument, trainers: Collection[str]) -> list[ast.Call]:
+    """The calls of some trainers, and of classes that the script makes from one."""
+    return document.calls(*trainers, *_classes_from(document, trainers)) if trainers else []
 
 
 def _classes_from(document: PythonDocument, trainers: Collection[str]) -> list[str]:
