@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.documents.document import Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
+from cfglint_train.documents.python.static.modules import file_of
 from cfglint_train.documents.python.static.shape import shape_of
 from cfglint_train.documents.python.tree import Value
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trl.script_line import Line
-from cfglint_train.frameworks.trl.script_modules import file_of
 from cfglint_train.frameworks.trl.script_names import PARSERS
 
 _UNTOLD: Final = "what the launch gives"

@@ -26,7 +26,6 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trl.clues import ANY, OWN
 from cfglint_train.frameworks.trl.script_classes import trainer_of
-from cfglint_train.frameworks.trl.script_modules import changes
 from cfglint_train.frameworks.trl.script_names import (
     DTYPES,
     LORA,
@@ -75,8 +74,8 @@ class Launched(Walk):
         """The classes that a parser fills, by the identity of its record."""
 
     def changes(self, function: External, place: int | str, given: Record) -> frozenset[str] | None:
-        """As in the base class, by the modules of the repository. A trainer that is made has taken its arguments."""
-        found = changes(self.document, function.name, place)
+        """As in the base class. A trainer that is made has taken its arguments."""
+        found = super().changes(function, place, given)
         return frozenset() if found is None and self._is_taken(given) else found
 
     def _is_taken(self, given: Record) -> bool:

@@ -16,6 +16,7 @@ from cfglint_schemas.matches import similar
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.python.script import PythonScript, callee
+from cfglint_train.documents.python.static.modules import imports, module_of
 from cfglint_train.documents.python.static.shape import shape_of
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.frozen import Frozen
@@ -23,7 +24,6 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.keys import Unparsed
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY
-from cfglint_train.frameworks.trl.script_modules import imports, module_of
 from cfglint_train.frameworks.trl.script_names import HF_CONFIGS, PARSERS
 from cfglint_train.plan.origin import Place
 

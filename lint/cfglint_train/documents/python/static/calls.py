@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from cfglint_train.documents.document import Entry, Scalar, Sequence, Span, Unknown
+from cfglint_train.documents.document import Entry, Node, Scalar, Sequence, Span, Unknown
 from cfglint_train.documents.python.static import mappings
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.names import attribute
@@ -134,12 +134,39 @@ def _bind_parameters(evaluator: Evaluator, function: Function, arguments: Argume
         else:
             start = evaluator.document.span(parameter).start  # type: ignore[arg-type]
             scope.names[name] = Value(Span(start, start + len(name.encode())), Unknown(f"the argument {name}"))
+    if arguments.complete:
+        _bind_further(evaluator, function, arguments, scope)
+
+
+def _bind_further(evaluator: Evaluator, function: Function, arguments: Arguments, scope: Scope) -> None:
+    """Bind the arguments that `*given` and `**given` of a function take."""
+    parameters = function.node.args
+    named = (*parameters.posonlyargs, *parameters.args)
+    if parameters.vararg is not None:
+        items = arguments.positional[max(0, len(named) - (function.owner is not None)) :]
+        if items and all(isinstance(item, Node) for item in items):
+            place = evaluator.document.span(parameters.vararg)  # type: ignore[arg-type]
+            scope.names[parameters.vararg.arg] = Sequence(place, [*items], True)
+    if parameters.kwarg is not None:
+        taken = {parameter.arg for parameter in (*named, *parameters.kwonlyargs)}
+        record = Record(evaluator.document.span(parameters.kwarg), [])  # type: ignore[arg-type]
+        record.level = len(evaluator.undecided)
+        for name, argument in arguments.keywords.items():
+            if name not in taken and isinstance(argument.value, Node):
+                evaluator.put(record, Entry(Scalar(argument.key, name, value=name), argument.value))
+            elif name not in taken:
+                record.open = f"`{name}` is no value"
+        scope.names[parameters.kwarg.arg] = record
 
 
 def _instance(evaluator: Evaluator, owner: Class, arguments: Arguments, node: ast.Call) -> Record:
     """An object of a class of the script: its fields, as far as its own methods leave them alone."""
     shape = evaluator.shape(owner.node)
     record = evaluator.record(node, owner.node.name, arguments, shape.fields)
+    for given in (*arguments.positional, *(argument.value for argument in arguments.keywords.values())):
+        if isinstance(given, Record):
+            kept = [entry.name for entry in given.entries if entry.name in shape.stored]
+            mappings.alter(evaluator, given, [name for name in kept if name is not None], node)
     evaluator.step(len(shape.own))
     for name in shape.own:
         key = Scalar(evaluator.document.span(node), name, value=name)

@@ -115,9 +115,9 @@ class Evaluator:
 
     def changes(self, function: External, place: int | str, given: Record) -> frozenset[str] | None:
         """The attributes that a function of another module may set of what it is given as its argument of a number or
-        name; None where it may change any key. None of them where nothing is known.
+        name; None where it may change any key.
         """
-        return frozenset()
+        raise NotImplementedError
 
     def step(self, steps: int = 1) -> None:
         """Pay for work. Raises SpentError where the script was too much."""

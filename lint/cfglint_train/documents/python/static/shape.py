@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from cfglint_train.foundation.frozen import Frozen
 
@@ -18,6 +19,8 @@ class Shape(Frozen):
     fields: tuple[str, ...]
     members: dict[str, Member]
     own: tuple[str, ...]
+    stored: frozenset[str]
+    """Keys that its methods set of other objects: of what they are given, or keep."""
 
 
 def shape_of(node: ast.ClassDef) -> Shape:
@@ -49,4 +52,12 @@ def shape_of(node: ast.ClassDef) -> Shape:
         and isinstance(inner.value, ast.Name)
         and inner.value.id == "self"
     }
-    return Shape(tuple(fields), members, tuple(sorted(own)))
+    return Shape(tuple(fields), members, tuple(sorted(own)), frozenset(_stored(node)))
+
+
+def _stored(node: ast.ClassDef) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, (ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, ast.Store):
+            key = inner.attr if isinstance(inner, ast.Attribute) else getattr(inner.slice, "value", None)
+            if isinstance(key, str) and not (isinstance(inner.value, ast.Name) and inner.value.id == "self"):
+                yield key

@@ -11,7 +11,9 @@ import ast
 
 from cfglint_train.documents.python.static import calls, expressions, options, statements
 from cfglint_train.documents.python.static.evaluator import Evaluator, SpentError, Stop
-from cfglint_train.documents.python.values import Arguments, Function, Options, Scope
+from cfglint_train.documents.python.static.modules import changes
+from cfglint_train.documents.python.tree import Record
+from cfglint_train.documents.python.values import Arguments, External, Function, Options, Scope
 from cfglint_train.foundation.typed import Any, Final
 
 MAX_DEPTH: Final = 100
@@ -57,6 +59,10 @@ class Walk(Evaluator):
     def apply(self, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
         """As in the base class."""
         return calls.apply(self, target, arguments, node)
+
+    def changes(self, function: External, place: int | str, given: Record) -> frozenset[str] | None:
+        """As in the base class, by the modules of the repository."""
+        return changes(self.document, function.name, place)
 
     def options(self, node: ast.expr) -> Options:
         """As in the base class."""

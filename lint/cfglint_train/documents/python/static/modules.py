@@ -1,10 +1,13 @@
-"""Other modules of the repository that a script imports, and what their functions change. They are read as text."""
+"""Other modules of the repository that a script imports, and what their functions change. They are read as text.
+
+A change of a part (`config["optimizer"]["lr"] = 1`) is one of the key that it is in.
+"""
 
 from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from cfglint_train.documents.document import DocumentError
 from cfglint_train.documents.json import JsonDocument
@@ -93,7 +96,11 @@ def _changes(document: PythonScript, name: str, place: int | str, depth: int) ->
         own = place if place in (*parameters, *(one.arg for one in function.args.kwonlyargs)) else None
     else:
         own = parameters[place] if place < len(parameters) else None
-    return None if own is None else _all(_may_change(document, node, own, depth) for node in ast.walk(function))
+    if own is None:
+        return None
+    nodes = [*ast.walk(function)]
+    parts = {own: (), **_aliases(nodes, own)}
+    return _all(_may_change(document, node, parts, depth) for node in nodes)
 
 
 def _defined(body: Iterable[ast.stmt], name: str) -> ast.stmt | None:
@@ -101,23 +108,68 @@ def _defined(body: Iterable[ast.stmt], name: str) -> ast.stmt | None:
     return next((node for node in found if node.name == name), None)
 
 
-def _may_change(document: PythonScript, node: ast.AST, name: str, depth: int) -> frozenset[str] | None:
+_Steps = tuple["str | None", ...]
+"""The keys from a record down to a part of it; None for a computed one."""
+
+
+def _aliases(nodes: Iterable[ast.AST], own: str) -> dict[str, _Steps]:
+    """The names that a function gives to parts of its argument."""
+    found: dict[str, _Steps] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            steps = _steps(node.value, {own: (), **found})
+            if steps is not None:
+                found[node.targets[0].id] = steps
+    return found
+
+
+def _steps(node: ast.expr, parts: Mapping[str, _Steps]) -> _Steps | None:
+    """Where an expression is in what some names stand for; None where it is none of their parts."""
+    behind: list[str | None] = []
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Attribute):
+            behind.insert(0, node.attr)
+        else:
+            key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            behind.insert(0, key if isinstance(key, str) else None)
+        node = node.value
+    return (*parts[node.id], *behind) if isinstance(node, ast.Name) and node.id in parts else None
+
+
+def _first(steps: _Steps) -> frozenset[str] | None:
+    """The key of a record that a change of a part changes; None for any."""
+    return None if not steps or steps[0] is None else frozenset((steps[0],))
+
+
+def _may_change(
+    document: PythonScript, node: ast.AST, parts: Mapping[str, _Steps], depth: int
+) -> frozenset[str] | None:
     if isinstance(node, (ast.Attribute, ast.Subscript)):
-        if not isinstance(node.ctx, (ast.Store, ast.Del)) or not _is(node.value, name):
+        steps = _steps(node, parts) if isinstance(node.ctx, (ast.Store, ast.Del)) else None
+        if steps is None:
             return _NOTHING
-        return frozenset((node.attr,)) if isinstance(node, ast.Attribute) else None
+        # A key of the mapping itself may be a new one.
+        return None if len(steps) == 1 and isinstance(node, ast.Subscript) else _first(steps)
     if not isinstance(node, ast.Call):
         return _NOTHING
-    if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS and _is(node.func.value, name):
-        return None
-    given: list[int | str] = [place for place, one in enumerate(node.args) if _is(one, name)]
-    given += [one.arg for one in node.keywords if one.arg is not None and _is(one.value, name)]
+    if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
+        steps = _steps(node.func.value, parts)
+        return _NOTHING if steps is None else _first(steps)
+    given: list[tuple[int | str, ast.expr]] = [*enumerate(node.args)]
+    given += [(one.arg, one.value) for one in node.keywords if one.arg is not None]
+    reached = [(place, steps) for place, one in given if (steps := _steps(one, parts)) is not None]
     called = callee(node)
-    if called == "setattr" and given:
+    if called == "setattr" and reached and reached[0][0] == 0:
         stated = node.args[1] if len(node.args) > 1 else None
-        key = stated.value if isinstance(stated, ast.Constant) else None
-        return frozenset((key,)) if isinstance(key, str) else None
-    return _all(_changes(document, called, place, depth - 1) for place in given) if depth else _NOTHING
+        key = stated.value if isinstance(stated, ast.Constant) and isinstance(stated.value, str) else None
+        return _first((*reached[0][1], key))
+    return _all(_handed(document, called, place, steps, depth) for place, steps in reached) if depth else _NOTHING
+
+
+def _handed(document: PythonScript, called: str, place: int | str, steps: _Steps, depth: int) -> frozenset[str] | None:
+    """What a function changes that is given a record, or a part of it."""
+    found = _changes(document, called, place, depth - 1)
+    return found if not steps or (found is not None and not found) else _first(steps)
 
 
 def _all(found: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
