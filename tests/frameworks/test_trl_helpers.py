@@ -12,7 +12,7 @@ from tests.support.linting import lint
 SCRIPT = """\
 from trl import SFTConfig, SFTTrainer
 {before}
-args = SFTConfig(output_dir="out", max_length=512, eval_strategy="no", save_strategy="steps", load_best_model_at_end={on})
+args = SFTConfig(output_dir="out", eval_strategy="no", save_strategy="steps", load_best_model_at_end={on})
 {after}
 SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args).train()
 """
