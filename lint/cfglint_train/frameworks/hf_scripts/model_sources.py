@@ -8,8 +8,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from cfglint_train.documents.python.script import PythonScript
+from cfglint_train.documents.python.static.modules import imports, module_of
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.trl.script_modules import imports, module_of
 
 _MAX_DEFINITIONS: Final = 300
 """Functions, classes and variables of other modules that are followed from one script."""
