@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.across import everywhere, fact_at, fate, grounds
 from cfglint_rules.vocabulary.clauses import dotted, refusals_of
-from cfglint_rules.vocabulary.survey import Sighting, keys_of, unusual
+from cfglint_rules.vocabulary.survey import Sighting, is_parsers, keys_of, unusual
 from cfglint_rules.vocabulary.values import shown
 from cfglint_schemas.status import Status, parts_of
 from cfglint_train.documents.document import Set
@@ -64,7 +64,7 @@ def check(config: Config) -> Iterator[Report]:
             continue
         if status.plugins:
             yield _plugin(sighting, status)
-        elif _on(sighting.value) and not _is_default(sighting):
+        elif _on(sighting.value) and not _is_default(sighting) and not is_parsers(config, sighting.route):
             alone.append((sighting, status))
     sightings = [sighting for sighting, _ in alone]
     said = {*refusals_of(config, sightings), *refusals_of(config, sightings, "idle")}

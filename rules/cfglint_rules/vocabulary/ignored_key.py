@@ -21,7 +21,8 @@ that were to be whole are sharded.
 Unsafe: what the key was to do then happens, or the trace of it is gone.
 
 ## When it does not apply
-Keys that need a plugin or another setting to have an effect are reported as KEY003.
+Keys that need a plugin or another setting to have an effect are reported as KEY003. The default of an option that a
+script declares itself, and that no launch gives, is no stated setting.
 
 ## References
 docs/schemas.md; each entry names its source: `lint/cfglint_train/frameworks/*/idle.json`.
@@ -36,8 +37,8 @@ from cfglint_rules.vocabulary.across import fate
 from cfglint_rules.vocabulary.clauses import dotted, holding, refusals_of, report
 from cfglint_rules.vocabulary.moves import is_taken, may_move, moved
 from cfglint_rules.vocabulary.settings import Settings
-from cfglint_rules.vocabulary.survey import Sighting, keys_of, target, unusual
-from cfglint_rules.vocabulary.table import table
+from cfglint_rules.vocabulary.survey import Sighting, is_parsers, keys_of, target, unusual
+from cfglint_rules.vocabulary.table import Clause, table
 from cfglint_schemas.status import Status, parts_of
 from cfglint_train.documents.document import Change, Delete
 from cfglint_train.findings.finding import Fix, Report
@@ -61,7 +62,7 @@ def check(run: Run) -> Iterator[Report]:
         settings, clauses = Settings(config, run), table(config.framework, "idle")
         reported = set(clauses.sole())
         for clause, reach in holding(clauses, settings):
-            found = report(clause, settings, reach)
+            found = None if _is_parsers(clause, settings) else report(clause, settings, reach)
             if found is not None:
                 reported.add(next(iter(clause.when)))
                 yield found
@@ -73,8 +74,15 @@ def check(run: Run) -> Iterator[Report]:
                 continue
             unread = status.kind == "ignored" or (status.kind == "renamed" and status.effect == "nothing")
             default = None if sighting.fact is None else sighting.fact.schema().get("default")
-            if unread and sighting.value not in (None, default):
+            if unread and sighting.value not in (None, default) and not is_parsers(config, sighting.route):
                 yield _unread(sighting, status)
+
+
+def _is_parsers(clause: Clause, settings: Settings) -> bool:
+    """Whether only the script's own parser gives what has no effect."""
+    name = next(iter(clause.when))
+    route = None if clause.each or name.startswith("@") else settings.route(name)
+    return route is not None and is_parsers(settings.config, route)
 
 
 def _unread(sighting: Sighting, status: Status) -> Report:

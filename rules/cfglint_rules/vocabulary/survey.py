@@ -133,6 +133,13 @@ def unusual(config: Config) -> tuple[Sighting, ...]:
     return config.once(_unusual)
 
 
+def is_parsers(config: Config, route: Route) -> bool:
+    """Whether nothing states a setting but the default of an option of the script's own parser."""
+    node = config.document.node((*config.root, *route))
+    steps = getattr(node, "how", ())
+    return any(step.kind == "option" for step in steps) and config.override(route) is None
+
+
 def added(config: Config) -> tuple[str, ...]:
     """The last names of the keys that only the copy of the framework that is in use has, and no upstream release."""
     return config.once(_added)
