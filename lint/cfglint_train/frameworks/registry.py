@@ -241,6 +241,18 @@ def may_start_others(source: bytes) -> bool:
     return any(one.endswith(b".py") or not _entries().fullmatch(one) for one in re.findall(_PROGRAM, source))
 
 
+PYTHON_STARTS: Final = (b"subprocess", b"os.system", b"os.popen", b"os.exec")
+"""One of these is in every Python program that starts commands."""
+_STARTED: Final = re.compile(rb"\b(?:accelerate|deepspeed|executable|python3?|torchrun)\b|\.py\b")
+
+
+def python_may_start(source: bytes) -> bool:
+    """Whether a Python program may start a command that trains."""
+    if not any(sign in source for sign in PYTHON_STARTS):
+        return False
+    return may_start(source) or _STARTED.search(source) is not None
+
+
 @cache
 def _entries() -> re.Pattern[bytes]:
     return re.compile("|".join(entry for one in listed().values() for entry in one.entries).encode())

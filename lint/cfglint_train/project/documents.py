@@ -159,6 +159,8 @@ class Documents:
             self.launching.add(path)
         if syntax == "shell" and registry.may_start(source):
             self.starting.add(path)
+        if syntax == "python" and registry.python_may_start(source):
+            self.launching.add(path)
         if not self.candidates[path]:
             started = self._started(path, source) if syntax == "shell" and path in self.sources.asked else ""
             self.skip(path, started or "it has no keys of a supported framework", source)

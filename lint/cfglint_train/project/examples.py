@@ -1,4 +1,5 @@
-"""Commands in read-me files, Makefiles and docstrings that start a configuration: examples of how it may be started.
+"""Commands in read-me files, Makefiles, docstrings and Python programs that start a configuration: examples of how it
+may be started.
 
 All that is not a command is blanked, so that the commands are read as a script with the lines of the file. An `exit`
 among them is none of that script: it leaves a container, or ends the shell of one line of a recipe.
@@ -11,13 +12,14 @@ import re
 from collections.abc import Iterator
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
+from cfglint_train.frameworks.registry import PYTHON_STARTS
 from cfglint_train.project import makefiles
 from cfglint_train.project.index import RepositoryIndex
 
 if TYPE_CHECKING:
     from cfglint_train.documents.python.script import PythonScript
 
-_SIGNS: Final = {".md": (b"```",), ".mk": (b"\t",), "": (b"\t",)}
+_SIGNS: Final = {".md": (b"```",), ".mk": (b"\t",), "": (b"\t",), ".py": PYTHON_STARTS}
 _CALLING: Final = dict.fromkeys((".md", ".mk", "", ".sh"), (b"make ",))
 _MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile")
 _FENCE: Final = re.compile(r"(?ms)^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$")
@@ -51,6 +53,10 @@ def examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
                 found += [(path, part.encode()) for part in _fenced(text)]
         elif (name in _MAKEFILES or name.endswith(".mk")) and _LAUNCHER.search(text) and _FILE.search(text):
             found.append((path, _without_exits(makefiles.commands(text, index.once(_made))).encode()))
+        elif name.endswith(".py") and (_LAUNCHER.search(text) or "executable" in text) and _FILE.search(text):
+            from cfglint_train.project.python_launches import commands  # few programs start others
+
+            found.append((path, commands(text).encode()))
     return found
 
 

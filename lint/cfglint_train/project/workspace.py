@@ -21,7 +21,7 @@ from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.project import user_facts
 from cfglint_train.project.assigned_arguments import AssignedArguments
 from cfglint_train.project.command_options import CommandOptions
-from cfglint_train.project.documents import Documents, UnreadFile
+from cfglint_train.project.documents import Documents
 from cfglint_train.project.forks import Forks
 from cfglint_train.project.index import Repositories
 from cfglint_train.project.launch_scripts import LaunchScripts
@@ -89,34 +89,11 @@ class Workspace:
             document = self.documents.document(path)
             self._configs[path] = [] if document is None else self._recognise(document)
             if path in self.documents.starting or path in self.documents.launching:
-                self._note_absent(path)
-            if path in self.documents.launching:
-                self._note_unread(path)
+                from cfglint_train.project.unread_starts import note_starts
+
+                index = self.repositories.index(path)
+                note_starts(path, self._configs[path], self.documents, self.scripts, index, self._reads)
         return self._configs[path]
-
-    def _note_absent(self, path: str) -> None:
-        """Note the files that a script trains with and that are not there, or only when it runs."""
-        from cfglint_train.project.absent import absent, argued, started_with, written
-
-        script, index = self.scripts.script(path, path), self.repositories.index(path)
-        if script is None:
-            return
-        read = [int(config.root[0]) for config in self._configs[path]]
-        started = started_with(script, read, self.sources, index)
-        missing = (UnreadFile(path, at, told, "absent") for at, told in absent(script, started, self.sources))
-        self.documents.unread.extend(missing)
-        for span, why in (*written(script, started), *argued(script, read, index)):
-            self.documents.note_run(script, span, why)
-
-    def _note_unread(self, path: str) -> None:
-        """Note the runs that a script starts and that no framework reads."""
-        from cfglint_train.project.lookalikes import looks_like
-        from cfglint_train.project.unread_launches import unread_launches
-
-        script = None if self._configs[path] else self.scripts.script(path, path)
-        if script is not None and not looks_like(path, script.source):
-            for span, why in unread_launches(script, self.sources, self.repositories.index(path), self._reads):
-                self.documents.note_run(script, span, why)
 
     def _is_named(self, role: str | None, framework: frameworks.Framework, path: str) -> bool:
         """Whether a run of a role that cannot be read is named at its program."""

@@ -1,0 +1,73 @@
+"""The runs that a shell script or a Python program starts and that are not read: each is named where it is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+from cfglint_train.documents.document import DocumentError, Span
+from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.registry import candidates
+from cfglint_train.project import files
+from cfglint_train.project.absent import absent, argued, started_with, written
+from cfglint_train.project.documents import Documents, UnreadFile
+from cfglint_train.project.index import RepositoryIndex
+from cfglint_train.project.launch_scripts import LaunchScripts
+from cfglint_train.project.lookalikes import looks_like
+from cfglint_train.project.python_launches import commands
+from cfglint_train.project.unread_launches import unread_launches
+
+_TESTS: Final = ("test", "tests")
+"""Folders with programs that start others to try them."""
+
+
+def note_starts(
+    path: str,
+    configs: list[Config],
+    documents: Documents,
+    scripts: LaunchScripts,
+    index: RepositoryIndex,
+    reads: Callable[[str], bool],
+) -> None:
+    """Note what a file starts and that is not read. `configs` are its own; `reads`: whether another one is the main
+    configuration of a run, or is named as one that is not read.
+    """
+    is_python, sources = path.endswith(".py"), documents.sources
+    script = _of_python(path, documents) if is_python else scripts.script(path, path)
+    if script is None:
+        return
+    own = [] if is_python else [int(config.root[0]) for config in configs]
+    started = started_with(script, own, sources, index)
+    missing = (UnreadFile(path, at, told, "absent") for at, told in absent(script, started, sources))
+    documents.unread.extend(missing)
+    for span, why in (*written(script, started), *argued(script, own, index)):
+        documents.note_run(script, span, why)
+    options = list(_in_options(script)) if is_python else []
+    if path in documents.launching and not configs and not options and not looks_like(path, script.source):
+        options = list(unread_launches(script, sources, index, reads))
+    for span, why in options:
+        documents.note_run(script, span, why)
+
+
+def _of_python(path: str, documents: Documents) -> ShellDocument | None:
+    """The commands that a Python program starts, as a script."""
+    if os.path.basename(path).startswith("test_") or not set(_TESTS).isdisjoint(path.split("/")):
+        return None
+    text = commands(documents.sources.read(path).decode("utf-8", "replace"))
+    try:
+        script = files.parse(path, text.encode(), "shell") if text else None
+    except DocumentError:
+        return None
+    return script if isinstance(script, ShellDocument) else None
+
+
+def _in_options(script: ShellDocument) -> Iterator[tuple[Span, str]]:
+    """Where a Python program trains with options alone, which are read only in scripts."""
+    for name in candidates(script.source, "shell"):
+        for found in frameworks.recognise(name, script):
+            if found.role != "other" and found.root:
+                started = script.invocations[int(found.root[0])]
+                yield started.head[-1].span, f"the options that a Python program gives `{started.program}` are not read"

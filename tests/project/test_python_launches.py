@@ -1,0 +1,96 @@
+"""Commands that Python programs start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cfglint_train.project.python_launches import commands
+from tests.support.configs import AXOLOTL
+from tests.support.linting import lint, runs_in
+
+PROGRAMS = {
+    "a list": ('subprocess.run(["torchrun", "train.py", "--lr", "1e-5"])', "torchrun train.py --lr 1e-5"),
+    "a text": ('subprocess.run("torchrun train.py --lr 1e-5", shell=True)', "torchrun train.py --lr 1e-5"),
+    "other functions": ('os.system("a 1"); sp.Popen(["b", "2"]); check_call("c 3".split())', "a 1; b 2; c 3"),
+    "in place of the program": ('os.execvp("a", ["a", "b"]); os.execlp("c", "c", "d")', "a b; c d"),
+    "its own interpreter": ('subprocess.run([sys.executable, "-m", "a.b"])', "python -m a.b"),
+    "what is not constant": (
+        'subprocess.run(["a", f"{folder}/b.py", str(args.count), *more])',
+        'a "${folder}/b.py" "${args_count}" ${more}',
+    ),
+    "in a text": ('os.system(f"a {x} " + "b {} c".format(y) + " --d %s" % z)', "a ${x} b ${y} c --d ${z}"),
+    "names": ('N = 4\nCMD = ["a", f"--n={N}"]\nsubprocess.run(CMD + ["b"])', "a --n=4 b"),
+    "added words": ('c = ["a"]\nc.append("b")\nc += ["c", "d"]\nc.extend(["e"])\nsubprocess.run(c)', "a b c d e"),
+    "under a condition": ('c = ["a"]\nif fast:\n    c.append("b")\nsubprocess.run(c)', "a ${b}"),
+    "of one branch": ('if x:\n    c = ["a"]\n    os.system(" ".join(c))\nelse:\n    c = ["b"]', "a"),
+    "of either branch": ('if x:\n    c = "a"\nelse:\n    c = "b"\nos.system(c)', "${c}"),
+    "a loop": ('for f in ["a", "b"]:\n    subprocess.run(["x", f])', 'x "${f}"'),
+    "handed on": ("def run(c):\n    sp.check_call(c, shell=True)\nrun('a b')\nrun(c='d')", "a b d"),
+    "quotes": ('subprocess.run(["a", "b c", "$d"])', "a 'b c' '$d'"),
+    "other calls": ('print("torchrun a.py"); runner.run(["b"]); os.path.join("c")', ""),
+    "no Python": ("subprocess.run([", ""),
+}
+IMPORTS = "import os, subprocess, sys; import subprocess as sp; from subprocess import check_call\n"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_words_of_a_command(name: str) -> None:
+    program, expected = PROGRAMS[name]
+    assert commands(IMPORTS + program).replace("\\\n", " ").split() == expected.split()
+
+
+def test_words_are_in_their_lines() -> None:
+    program = 'run([\n    "a",\n    # a note\n    "--b", "c",\n])\nrun("""d \\\\\n  e""")\n'
+    text = commands("from subprocess import run\n" + program)
+    assert text.split("\n") == ["", "", "    a \\", "\\", "    --b    c", "", "    d \\", "  e", ""]
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (
+            'subprocess.run(["axolotl", "train", sys.argv[1]])',
+            "the file that axolotl is started with (`${sys_argv_1}`) cannot",
+        ),
+        ('os.system("axolotl train cfg/a.yaml")', "`cfg/a.yaml`, which axolotl is started with, was not found"),
+        (
+            'sp.run(f"deepspeed --module openrlhf.cli.train_sft --pretrain {m} --zero_stage 3", shell=True)',
+            "the options that a Python program gives `openrlhf.cli.train_sft` are not read",
+        ),
+        (
+            'sp.run(["torchrun", "own.py", "--model_name_or_path", m, "--learning_rate", "1e-5"])',
+            "nothing that cfglint reads is in `own.py`",
+        ),
+        ('sp.run(["torchrun", "own.py", "--output", "o", "--learning_rate", "0.1"])', None),
+        ('sp.run(["python", "eval.py", "--model_name_or_path", m])', None),
+        ('print("axolotl train cfg/a.yaml", subprocess)', None),
+    ],
+)
+def test_a_run_that_a_program_starts_is_named(tmp_path: Path, program: str, expected: str | None) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "own.py").write_text("import mine\nmine.train()\n")
+    (tmp_path / "start.py").write_text(f"{IMPORTS}{program}\n")
+    found = [(one.message, one.path, one.start.line) for one in lint(tmp_path).findings]
+    assert [(path, line) for _, path, line in found] == ([] if expected is None else [("start.py", 2)])
+    assert expected is None or found[0][0].startswith(f"run not checked: {expected}")
+
+
+def test_programs_of_tests_are_left_out(tmp_path: Path) -> None:
+    for name in ("tests/start.py", "test_start.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f'{IMPORTS}os.system("axolotl train cfg/a.yaml")\n')
+    assert not lint(tmp_path).findings
+
+
+def test_what_a_launch_in_a_program_says_is_assumed(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "a.yaml").write_text(AXOLOTL)
+    words = '"axolotl", "train", "a.yaml", "--launcher", "torchrun", "--", "--nproc_per_node", "2"'
+    (tmp_path / "start.py").write_text(f"import subprocess\nsubprocess.run([{words}])\n")
+    (run,) = runs_in(tmp_path)
+    assert run.plan.launch.gpus_per_node == 2
+    origin = run.origin("launch.gpus_per_node")
+    assert origin is not None
+    assert "start.py:2 states" in origin.assumed
