@@ -15,7 +15,11 @@ and its 16-bit copy); flash and memory-efficient kernels hold a row's statistics
     attn_implementation: flash_attention_2      # or sdpa
 
 ## When it does not apply
-Silent for Gemma 2 and gpt-oss, whose soft-capped or sink attention is trained eagerly on purpose.
+Silent for Gemma 2 and gpt-oss, whose soft-capped or sink attention is trained eagerly on purpose, and for Gemma 3
+where transformers may be older than 4.57: 4.50 to 4.56 ask for eager attention in training.
+
+## References
+transformers 4.50.0 to 4.56.0 `models/gemma3/modeling_gemma3.py` and `gemma3n` (forward); not in 4.57.1.
 """
 
 from __future__ import annotations
@@ -42,6 +46,9 @@ RULE: Final = Rule(
 _FIELD: Final = "activations.attention"
 _LONG: Final = 2048
 _ON_PURPOSE: Final = frozenset(("gemma2", "gpt_oss"))
+_RECOMMENDED: Final = frozenset(("gemma3", "gemma3_text", "gemma3n", "gemma3n_text"))
+_RECOMMENDED_BEFORE: Final = "4.57"
+"""Of transformers, which asks for eager attention when it trains one of them."""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -49,6 +56,9 @@ def check(run: Run) -> Iterator[Report]:
     plan, model = run.plan, run.architecture
     length, micro = plan.sequence.length, plan.batch.micro
     if plan.activations.attention != "eager" or model is None or model.model_type in _ON_PURPOSE:
+        return
+    newer = run.main.releases.certain("transformers", _RECOMMENDED_BEFORE)
+    if model.model_type in _RECOMMENDED and newer is not True:
         return
     if length is None or micro is None or length < _LONG:
         return
