@@ -15,7 +15,8 @@ either, the file is ignored and the run is plain data parallelism: every GPU hol
 
 ## When it does not apply
 Silent for launches with `--config_file`, which may state DEEPSPEED, or with options that come from elsewhere.
-accelerate also takes a default configuration from the user's home directory; the finding is a warning for that reason.
+accelerate also takes a default configuration from the user's home directory, which may switch DeepSpeed on; that there
+is none is an assumption.
 
 ## References
 accelerate 1.15.0 `commands/launch.py` (launch_command, _validate_launch_command).
@@ -28,9 +29,13 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
+from cfglint_train.plan.certainty import Ground
 from cfglint_train.project.run import Run
 
 RULE: Final = Rule("XFL003", "unread-launcher-file", "warning")
+
+_HOME: Final = "~/.cache/huggingface/accelerate/default_config.yaml"
+"""What `accelerate config` writes, and `accelerate launch` reads without `--config_file`."""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -40,4 +45,7 @@ def check(run: Run) -> Iterator[Report]:
             f"`{one.option}` is ignored without `{one.switch}`: the run uses none of the settings in `{one.text}`",
             one.place,
             help=f"add `{one.switch}`",
+            grounds=(
+                Ground("launch:default", _HOME, "assumed", f"`{_HOME}` does not switch it on (add `--config_file`)"),
+            ),
         )
