@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
@@ -363,10 +363,10 @@ class Forks:
         found = (file_of(program, script, index) for program, script in sorted(started) if program.endswith(".py"))
         return tuple(one for one in found if one is not None)
 
-    def _changed(self, listed: Listed, path: str, programs: Iterable[str]) -> Doubt | None:
+    def _changed(self, listed: Listed, path: str, programs: Collection[str]) -> Doubt | None:
         """The evidence that a program changes a class of the framework's settings before it makes one."""
         index, known = self._repositories.index(path), listed.vocabulary
-        if known is None or not index.rooted:
+        if known is None or not index.rooted or not programs:
             return None
         from cfglint_schemas.vocabulary import load
         from cfglint_train.project.changed_classes import ChangedClasses
