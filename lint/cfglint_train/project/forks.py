@@ -353,13 +353,10 @@ class Forks:
         path = config.document.path
         if config.document.syntax == "python":
             return (path,)
-        from cfglint_train.documents.shell.document import ShellDocument
         from cfglint_train.project.renamed_copies import file_of
 
         index = self._repositories.index(path)
         started = {(one.program, document.path) for document, one in scripts.given(config)}
-        if isinstance(config.document, ShellDocument):
-            started.add((config.document.invocations[int(config.root[0])].program, path))
         found = (file_of(program, script, index) for program, script in sorted(started) if program.endswith(".py"))
         return tuple(one for one in found if one is not None)
 
