@@ -95,7 +95,7 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
     if rule.code.startswith("PRF"):
         severity = max(severity, "warning", key=SEVERITIES.index)
     told = (ground.note for ground in rests_on if ground.grade == "assumed" and ground.note not in report.message)
-    notes = (*report.notes, *(f"assumes {note}" for note in told))
+    notes = (*report.notes, *dict.fromkeys(f"assumes {note}" for note in told))
     fix = report.fix
     if fix is not None and fix.applicability == "safe":
         grounds = (*fix.grounds, *vocabulary, *rewritten)

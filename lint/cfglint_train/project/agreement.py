@@ -120,14 +120,19 @@ def _supposed(name: str, value: Value, why: str) -> Value:
     return value._replace(origin=value.origin._replace(assumed=note))
 
 
+_SHARDING: Final = ("deepspeed", "fsdp", "fsdp_config")
+"""Settings that say how the model is sharded."""
+
+
 def shown(start: Start) -> Start | None:
-    """A start as an example shows it: the cluster and what its launcher is given as assumptions, where its nodes meet,
-    and that the model may be sharded; None where it shows none of these. What else it changes in the file is for the
-    example alone.
+    """A start as an example shows it: the cluster, what its launcher is given and the settings that shard the model as
+    assumptions, where its nodes meet, and that the model may be sharded; None where it shows none of these. What else
+    it changes in the file is for the example alone.
     """
     facts = supposed(start, "which is an example of how to start it").facts
+    overrides = {route: _exemplary(one) for route, one in start.overrides.items() if route[0] in _SHARDING}
     shards = start.launcher is not None or start.sharding is not None
-    if not facts and not shards:
+    if not facts and not shards and not overrides:
         return None
     name = os.path.basename(start.document.path)
     note = f"an example in `{name}` starts it with a launcher that may shard the model"
@@ -135,7 +140,7 @@ def shown(start: Start) -> Start | None:
     launcher = None
     if start.launcher is not None:
         launcher = start.launcher._replace(assumed=_launched_as(start.launcher, name))
-    return Start(start.document, start.number, facts, {}, launcher, sharding, meets=start.meets)
+    return Start(start.document, start.number, facts, overrides, launcher, sharding, meets=start.meets)
 
 
 def _launched_as(launcher: LauncherGiven, name: str) -> str:
@@ -156,7 +161,7 @@ def shown_whole(start: Start) -> Start:
 def _exemplary(override: Override) -> Override:
     origin = override.origin
     line = "" if origin.place is None else f":{origin.place.document.position(origin.place.span.start).line}"
-    note = f"`{origin.key}` as the example in {origin.note}{line} gives it; another launch may give something else"
+    note = f"`{origin.key}` as {origin.note}{line} gives it; another launch may give something else"
     return Override(override.value, origin._replace(assumed=origin.assumed or note))
 
 

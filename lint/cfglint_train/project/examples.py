@@ -1,5 +1,5 @@
-"""Commands in read-me files, Makefiles, docstrings and Python programs that start a configuration: examples of how it
-may be started.
+"""Commands in read-me files, Makefiles, justfiles, jobs in YAML, docstrings and Python programs that start a
+configuration: examples of how it may be started.
 
 All that is not a command is blanked, so that the commands are read as a script with the lines of the file. An `exit`
 among them is none of that script: it leaves a container, or ends the shell of one line of a recipe.
@@ -13,19 +13,29 @@ from collections.abc import Iterator
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.registry import PYTHON_STARTS
-from cfglint_train.project import makefiles
+from cfglint_train.project import job_commands, justfiles, makefiles
 from cfglint_train.project.index import RepositoryIndex
 
 if TYPE_CHECKING:
     from cfglint_train.documents.python.script import PythonScript
 
-_SIGNS: Final = {".md": (b"```",), ".mk": (b"\t",), "": (b"\t",), ".py": PYTHON_STARTS}
+_JOBS: Final = (b"run:", b"command:", b"commands:", b"args:", b"entrypoint:")
+_SIGNS: Final = {
+    ".md": (b"```",),
+    ".mk": (b"\t",),
+    "": (b"\t",),
+    ".py": PYTHON_STARTS,
+    **dict.fromkeys(justfiles.NAMES, (b"\n ", b"\n\t")),
+    **dict.fromkeys((".yaml", ".yml"), _JOBS),
+}
 _CALLING: Final = dict.fromkeys((".md", ".mk", "", ".sh"), (b"make ",))
 _MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile")
 _FENCE: Final = re.compile(r"(?ms)^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$")
 _JOB: Final = "#SBATCH "
+_TESTING: Final = re.compile(r"/\.(?:github|gitlab|circleci|buildkite|azure-pipelines)/|/\.gitlab-ci\.ya?ml$")
+"""Workflows: what they start is a test."""
 _SHELLS: Final = ("", "bash", "console", "sh", "shell", "zsh")
-_PROGRAMS: Final = r"accelerate|axolotl|deepspeed|llamafactory-cli|lmf|python3?|sbatch|torchrun"
+_PROGRAMS: Final = r"accelerate|axolotl|deepspeed|llamafactory-cli|lmf|python3?|sbatch|torchrun|trl"
 _ENDING: Final = r"\.(?:ya?ml|json|py)\b"
 _STARTS: Final = re.compile(rf"\b(?:bash|{_PROGRAMS})\b(?:[^\n]|\\\n)*{_ENDING}")
 _COMMAND: Final = re.compile(
@@ -47,17 +57,32 @@ def examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
     """
     found = []
     for path, text in index.texts(_SIGNS):
-        name = os.path.basename(path)
-        if name.endswith(".md"):
+        if path.endswith(".md"):
             if _STARTS.search(text) is not None:
                 found += [(path, part.encode()) for part in _fenced(text)]
-        elif (name in _MAKEFILES or name.endswith(".mk")) and _LAUNCHER.search(text) and _FILE.search(text):
-            found.append((path, _without_exits(makefiles.commands(text, index.once(_made))).encode()))
-        elif name.endswith(".py") and (_LAUNCHER.search(text) or "executable" in text) and _FILE.search(text):
-            from cfglint_train.project.python_launches import commands  # few programs start others
-
-            found.append((path, commands(text).encode()))
+        elif _FILE.search(text) and (_LAUNCHER.search(text) or (path.endswith(".py") and "executable" in text)):
+            found += [(path, part.encode()) for part in _commands(path, text, index)]
     return found
+
+
+def _commands(path: str, text: str, index: RepositoryIndex) -> Iterator[str]:
+    """The commands of a file that has hardly anything else, as scripts."""
+    name = os.path.basename(path)
+    if path.endswith(".py"):
+        from cfglint_train.project.python_launches import commands  # few programs start others
+
+        yield commands(text)
+    elif name in _MAKEFILES or name.endswith(".mk"):
+        yield _without_exits(makefiles.commands(text, index.once(_made)))
+    elif name in justfiles.NAMES:
+        yield _without_exits(justfiles.commands(text))
+    elif is_job(path) and _TESTING.search(path) is None:
+        yield from map(_without_exits, job_commands.scripts(text))
+
+
+def is_job(path: str) -> bool:
+    """Whether an example is a job: the launch itself, and not only how one may look."""
+    return path.endswith((".yaml", ".yml"))
 
 
 def described(script: PythonScript) -> bytes:

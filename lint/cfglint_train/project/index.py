@@ -118,7 +118,7 @@ class RepositoryIndex:
     def texts(self, signs: Mapping[str, tuple[bytes, ...]]) -> Iterator[tuple[str, str]]:
         """The files of some names or endings whose texts have one of its signs, each with its text."""
         self._walk()
-        kinds = {name: kind for name in self._names for kind in (name, os.path.splitext(name)[1]) if kind in signs}
+        kinds = {name: kind for name in self._names for kind in (os.path.splitext(name)[1], name) if kind in signs}
         size = 0
         for path, kind in sorted((path, kind) for name, kind in kinds.items() for path in self._names[name]):
             if self._left_out(path) or size > MAX_READ:

@@ -206,12 +206,12 @@ class LaunchScripts:
             yield shown_whole(start)
 
     def _shown(self, main: Config) -> Iterator[Start]:
-        """What the nearest read-me files and Makefiles show of how a configuration is started."""
+        """What the nearest read-me files, Makefiles and jobs in YAML show of how a configuration is started."""
         path = main.document.path
         repository = self.repositories.index(path)
         if not repository.rooted:
             return
-        from cfglint_train.project.examples import examples
+        from cfglint_train.project.examples import examples, is_job
 
         own = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
         name = os.fsencode(os.path.basename(path))
@@ -224,6 +224,8 @@ class LaunchScripts:
                 starts = self._starts(main, document, self.handed_in(document, path))
                 if main.document.syntax == "python":  # its options are most of what there is to know
                     starts = [shown_whole(one) for one in starts[:1]]
+                elif is_job(file):
+                    starts = [shown_whole(one) for one in starts]
                 else:
                     starts = [start for one in starts if (start := shown(one)) is not None]
                 found.setdefault(sum(distance(own, os.path.dirname(file))), []).extend(starts)

@@ -457,7 +457,8 @@ class Workspace:
         host = frameworks.load(owner.framework)
         stated = self.statements.of_releases(owner.document if document.stands_in else document, self.sources)
         releases = companion(owner.releases, host, framework, document, root, stated)
-        config = Config(reference.framework, document, releases, root, "companion", assumed=assumed or owner.assumed)
+        assumed = assumed or owner.assumed or (owner.origin(*reference.route).assumed if reference.route else "")
+        config = Config(reference.framework, document, releases, root, "companion", assumed=assumed)
         if not document.stands_in:
             self._settle(config, stated)
         return config

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from itertools import groupby
 
 from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, vocabulary
+from cfglint_rules.vocabulary.values import shown
 from cfglint_schemas.fact import Fact
 from cfglint_schemas.status import PRESENT
 from cfglint_train.documents.document import Route
 from cfglint_train.findings.finding import Severity
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.certainty import Ground
@@ -84,6 +85,13 @@ def across(window: Window, effect_at: Callable[[str], str]) -> Across:
     """The effects at the releases of a window."""
     grouped = groupby(window.releases, key=effect_at)
     return Across(tuple([(effect, tuple(run)) for effect, run in grouped]), window)
+
+
+def assumed_setting(name: str, value: Any, assumed: str) -> Ground:
+    """A setting whose value rests on an assumption."""
+    said = f"`{name}`"
+    note = assumed if assumed.startswith(said) else f"{said}: {assumed}"
+    return Ground(f"setting:{name}", shown(value), "assumed", note)
 
 
 def grounds(window: Window, agreed: bool) -> tuple[Ground, ...]:

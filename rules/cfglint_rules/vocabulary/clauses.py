@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 
-from cfglint_rules.vocabulary.across import grounds, window_of
+from cfglint_rules.vocabulary.across import assumed_setting, grounds, window_of
 from cfglint_rules.vocabulary.operators import RELATIONS, passes, relations
 from cfglint_rules.vocabulary.settings import Settings
 from cfglint_rules.vocabulary.survey import Sighting, added, own, target
@@ -265,9 +265,7 @@ def _doubts(clause: Clause, settings: Settings) -> Iterator[Ground]:
         assumed = "" if route is None else settings.config.origin(*route).assumed
         if assumed and assumed not in met:
             met.add(assumed)
-            yield Ground(
-                f"setting:{name}", shown(settings.value(name)), "assumed", f"`{settings.shown(name)}`: {assumed}"
-            )
+            yield assumed_setting(settings.shown(name), settings.value(name), assumed)
 
 
 def said(clause: Clause, settings: Settings) -> str:

@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.across import FINE, Across, across, deciding, fact_at, window_of
+from cfglint_rules.vocabulary.across import FINE, Across, across, assumed_setting, deciding, fact_at, window_of
 from cfglint_rules.vocabulary.kinds import is_taken_for_another
 from cfglint_rules.vocabulary.launched import Given, given
 from cfglint_rules.vocabulary.moves import is_taken, moved
@@ -301,8 +301,7 @@ def _report(sighting: Sighting, schema: Schema) -> Report:
 def _doubts(sighting: Sighting) -> tuple[Ground, ...]:
     """What the value rests on: the default of a variable, a condition of a script."""
     assumed = sighting.config.origin(*sighting.route).assumed
-    note = f"`{sighting.name}`: {assumed}"
-    return (Ground(f"setting:{sighting.name}", shown(sighting.value), "assumed", note),) if assumed else ()
+    return (assumed_setting(sighting.name, sighting.value, assumed),) if assumed else ()
 
 
 def _judge(config: Config) -> str:
