@@ -329,3 +329,29 @@ def test_an_expression_is_no_value_that_cfglint_does_not_know(tmp_path):
     key = "per_device_train_batch_size"
     message = f"the value of `{key}` ({key}=os.cpu_count()) cannot be determined"
     assert told(tmp_path) == (message, f"state `{key}` with a plain value")
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("axolotl train $1 --launcher torchrun", "axolotl is started with (`$1`)"),
+        ('accelerate launch -m axolotl.cli.train "$DIR/$NAME.yaml"', "axolotl is started with (`$DIR/$NAME.yaml`)"),
+        ("FORCE_TORCHRUN=1 llamafactory-cli train $1", "LLaMA-Factory is started with (`$1`)"),
+        ('llamafactory-cli train "$@"', "LLaMA-Factory is started with (`$@`)"),
+        ('trl sft --config "$CFG" --num_processes 4', "TRL is started with (`$CFG`)"),
+        ("trl sft --config=$1", "TRL is started with (`$1`)"),
+        ("axolotl inference $1", ""),
+        ("llamafactory-cli chat $1", ""),
+        ("trl chat --config $1", ""),
+    ],
+)
+def test_a_file_that_only_the_start_names(tmp_path: Path, command: str, named: str) -> None:
+    """It is named at the command, unless the repository has files of the framework, which are checked."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{command}\n")
+    (tmp_path / "serve.yaml").write_text("base_model: x\nmodel_name_or_path: y\nserver: {port: 1}\n")
+    expected = [f"run not checked: the file that {named} cannot be determined"] if named else []
+    assert [one.message for one in lint(tmp_path).findings] == expected
+    if "axolotl" in command:
+        (tmp_path / "a.yaml").write_text(AXOLOTL)
+        assert "CHK005" not in {one.code for one in lint(tmp_path).findings}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 
 from cfglint_train.documents.document import Position, Span
 from cfglint_train.documents.shell.document import ShellDocument
@@ -26,6 +26,7 @@ _ENDINGS: Final = (".yaml", ".yml", ".json")
 _LAUNCHERS: Final = ("accelerate launch", "deepspeed", "torchrun")
 _INTO: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-])"
 """Bash writes to the file that follows."""
+_OPTION: Final = "--config"
 _SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
@@ -56,19 +57,33 @@ def written(document: ShellDocument, started: Started) -> Iterator[tuple[Span, s
             yield word.span, told
 
 
-def argued(document: ShellDocument, read: Container[int], index: RepositoryIndex) -> Iterator[tuple[Span, str]]:
+def argued(
+    document: ShellDocument, read: Container[int], index: RepositoryIndex, reads: Callable[[str], bool]
+) -> Iterator[tuple[Span, str]]:
     """Where a script trains with a file of unknown name (`llamafactory-cli train $1`), and that; nothing where the
-    repository has files of the framework, which are checked.
+    repository has files of the framework, which are checked. `reads`: whether a file is such a one.
     """
     for one in document.invocations:
         framework = None if one.number in read else _trained_with(one)
         if framework is None or any(word.known and _CONFIGURATION.search(word.text) for word in one.words):
             continue
-        word = next((word for word in one.words if not (word.known and _SUBCOMMAND.fullmatch(word.text))), None)
-        clues = framework.clues["yaml"]
-        if word is None or word.known or word.spreads or any(True for _ in index.texts(dict.fromkeys(_ENDINGS, clues))):
+        word = _file_word(one)
+        if word is None and one.forwards and not one.entries:
+            place, text = one.head[-1].span, "$@"
+        elif word is not None and not word.known and not word.spreads:
+            place, text = word.span, word.text.removeprefix(f"{_OPTION}=")
+        else:
             continue
-        yield word.span, f"the file that {framework.title} is started with (`{word.text}`) cannot be determined"
+        if not any(reads(path) for path, _ in index.texts(dict.fromkeys(_ENDINGS, framework.clues["yaml"]))):
+            yield place, f"the file that {framework.title} is started with (`{text}`) cannot be determined"
+
+
+def _file_word(one: Invocation) -> Word | None:
+    """The word that names the file of settings: the value of an option, else the first behind the command."""
+    for flag, entry in zip(one.flags, one.entries, strict=True):
+        if entry.name == _OPTION:
+            return one.words[flag.values[0] if flag.values else flag.word]
+    return next((word for word in one.words if not (word.known and _SUBCOMMAND.fullmatch(word.text))), None)
 
 
 def started_with(document: ShellDocument, read: Container[int], sources: Sources, index: RepositoryIndex) -> Started:

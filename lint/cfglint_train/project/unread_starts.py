@@ -43,7 +43,7 @@ def note_starts(
     started = started_with(script, own, sources, index)
     missing = (UnreadFile(path, at, told, "absent") for at, told in absent(script, started, sources))
     documents.unread.extend(missing)
-    for span, why in (*written(script, started), *argued(script, own, index)):
+    for span, why in (*written(script, started), *argued(script, own, index, reads)):
         documents.note_run(script, span, why)
     options = list(_in_options(script)) if is_python else []
     if path in documents.launching and not configs and not options and not looks_like(path, script.source):
