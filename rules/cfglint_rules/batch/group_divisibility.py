@@ -182,7 +182,7 @@ def _groups(run: Run) -> Iterator[Report]:
     whole, micro = plan.batch.global_, plan.batch.micro
     if whole is None or micro is None or micro < 1:
         return
-    groups = {"the trained model": plan.world} if not plan.model.roles else {}
+    groups = {f"the trained model{_on_one_node(run)}": plan.world} if not plan.model.roles else {}
     for role in plan.model.roles or ():
         if (
             role.nodes
@@ -220,6 +220,12 @@ def _groups(run: Run) -> Iterator[Report]:
                 help=wanted,
                 claim=_UNEVEN_BATCH,
             )
+
+
+def _on_one_node(run: Run) -> str:
+    """What is said of ranks that are those of one node, where the number of nodes is not stated."""
+    origin = run.origin("launch.nodes")
+    return " on one node, and on any number of such nodes" if origin is None or origin.kind == "assumed" else ""
 
 
 def _rollouts(run: Run) -> Iterator[Report]:
@@ -273,7 +279,7 @@ def _whole(run: Run) -> Iterator[Report]:
     if whole is None or not ranks or not run.stated("batch.global_"):
         return
     unit = ranks
-    divisor = f"the {ranks} data-parallel ranks"
+    divisor = f"the {ranks} data-parallel ranks{_on_one_node(run)}"
     if run.framework.batch_divides == "micro batches" and plan.batch.micro and plan.batch.micro > 0:
         unit, divisor = ranks * plan.batch.micro, f"{plan.batch.micro} sequences x {divisor}"
     if whole % unit:
