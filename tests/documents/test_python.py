@@ -411,3 +411,20 @@ def test_records_are_mappings_with_keys_in_place() -> None:
     assert one.value(("second",)) == {"_CLASS_": "library.Other", "inner": "y"}
     assert one.text(one.root.span) == "Config(first=1, second=Other(inner='y'))"
     assert one.node(("first",)).span == Span(17, 18)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "whole"),
+    [
+        ('given["length"] = 512', '"length"]', 'given["length"]'),
+        ('given["length"] = 512', '"length"] = 512', 'given["length"] = 512'),
+        ("made = f(length=(int(x)))", "length=(int(x))", "length=(int(x))"),
+        ("made = f(length=(int(x)))", "length=(int(x)", "length=(int(x))"),
+        ("made = f(length=int(x), width=2)", "length=int(x)", "length=int(x)"),
+        ("made = {'length': int(x), 'width': 2}", "'length': int(x)", "'length': int(x)"),
+    ],
+)
+def test_a_span_that_ends_inside_an_expression_is_widened(text: str, part: str, whole: str) -> None:
+    document = PythonDocument("train.py", text.encode())
+    start = text.index(part)
+    assert document.text(document.whole(Span(start, start + len(part)))) == whole

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from cfglint_train.documents.document import Unknown
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import spelled
 from cfglint_train.memory.layers.families import has_formula
@@ -278,5 +278,10 @@ _CLUSTER: Final[Mapping[Field, tuple[str, str]]] = {
 
 def _written(run: Run, place: Place) -> str:
     """What is at a place, in brackets, where that is short."""
-    text: Any = place.document.text(place.span).strip()
+    document, span = place.document, place.span
+    if document.syntax == "python":
+        from cfglint_train.documents.python.script import PythonScript
+
+        span = document.whole(span) if isinstance(document, PythonScript) else span
+    text = document.text(span).strip()
     return f" ({text})" if 0 < len(text) <= 60 and "\n" not in text else ""

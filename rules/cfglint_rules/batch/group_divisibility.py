@@ -223,7 +223,7 @@ def _groups(run: Run) -> Iterator[Report]:
 
 
 def _on_one_node(run: Run) -> str:
-    """What is said of ranks that are those of one node, where the number of nodes is not stated."""
+    """How ranks are named that are those of one node, where the number of nodes is not stated."""
     origin = run.origin("launch.nodes")
     return " on one node, and on any number of such nodes" if origin is None or origin.kind == "assumed" else ""
 

@@ -159,6 +159,19 @@ class PythonScript(Document):
         text = " ".join(self.text(span).split())
         return text if len(text) <= 60 else text[:57] + "..."
 
+    def whole(self, span: Span) -> Span:
+        """A span, or the smallest argument, expression or statement around it where it ends inside of one, as behind
+        the name of `arguments["max_length"] = 512`.
+        """
+        text = self.text(span)
+        if any(map(_is_whole, (text, f"f({text})", f"{{{text}}}"))):
+            return span
+        around = (
+            self.span(node) for node in ast.walk(self.module) if isinstance(node, (ast.expr, ast.stmt, ast.keyword))
+        )
+        holding = (one for one in around if one.start <= span.start and span.end <= one.end)
+        return min(holding, key=lambda one: one.end - one.start, default=span)
+
     def comments(self) -> list[Comment]:
         """Every comment of the text, in order."""
         if b"#" not in self.source:
@@ -227,3 +240,12 @@ def callee(call: ast.Call) -> str:
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a text can be read by itself."""
+    try:
+        parsed(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
