@@ -8,6 +8,7 @@ from json import loads
 
 from cfglint_train.documents.document import Edit, Span
 from cfglint_train.documents.shell.cuts import (
+    comment_behind_backslash,
     cut_off,
     cut_setting,
     line_above,
@@ -22,6 +23,7 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.origin import Place
 
+_ELSEWHERE: Final = "end the line before it with a backslash, in the script that has it"
 _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 
 
@@ -110,11 +112,13 @@ def _is_setting(config: Config, name: str) -> bool:
 def _blank(document: ShellDocument, word: Word, invocation: Invocation, title: str) -> Report:
     """White space behind a backslash: in the command itself it also ends it, in an array it does not."""
     then = "the command ends here, and" if word.span.start >= invocation.span.start else "it becomes a word, and"
+    rest = Span(word.span.start, document.line_end(word.span.start))
+    what = "the comment" if comment_behind_backslash(document, Span(rest.start - 1, rest.end)) else "the white space"
     return Report(
         f"white space follows this backslash: {then} {title} stops",
         Place(document, word.span),
-        fix=_joined(document, Span(word.span.start, document.line_end(word.span.start)), "safe"),
-        help="remove the white space; a backslash continues a line only as its last character",
+        fix=_joined(document, rest, "safe"),
+        help=f"remove {what}; a backslash continues a line only as its last character",
     )
 
 
@@ -137,14 +141,22 @@ def _cuts(document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
             f"bash runs `{name.text}` as a separate command: the command above has ended, {ends}",
             Place(document, name.span),
             fix=fix,
-            help=_cause(document, name.span.start),
+            help=_cause(document, name.span.start) if _is_own(document, name) else _ELSEWHERE,
         )
+
+
+def _is_own(document: ShellDocument, word: Word) -> bool:
+    """Whether an option is written where it is reported, and not in a script that is read there."""
+    start = word.span.start
+    return document.source[start : start + 2].lstrip(b"\"'")[:1] == b"-"
 
 
 def _cause(document: ShellDocument, start: int) -> str:
     """What ended the command above a place."""
     line = line_above(document, start)
     above = document.source[line.start : line.end]
+    if comment_behind_backslash(document, line):
+        return "remove the comment behind the backslash above: only as the last character it continues a line"
     if space_behind_backslash(document, line) is not None:
         return "remove the white space behind the backslash above: only as the last character it continues a line"
     if not above.strip():

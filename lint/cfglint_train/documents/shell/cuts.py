@@ -14,6 +14,7 @@ from cfglint_train.foundation.typed import Final
 
 _ASSIGNED: Final = re.compile(rb"\n(?:[ \t]+[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?==)")
 _SPACE: Final = re.compile(rb"\\([ \t]+)\r?$")
+_COMMENTED: Final = re.compile(rb"[ \t]\\[ \t]+#")
 
 
 def cut_off(script: ShellScript, invocation: Invocation) -> Iterator[Invocation]:
@@ -68,3 +69,8 @@ def space_behind_backslash(script: ShellScript, line: Span) -> Span | None:
     """The white space behind the backslash that ends a line; None where there is none."""
     found = _SPACE.search(script.source[line.start : line.end])
     return None if found is None else Span(line.start + found.start(1), line.start + found.end(1))
+
+
+def comment_behind_backslash(script: ShellScript, line: Span) -> bool:
+    """Whether a comment follows the backslash that was meant to continue a line."""
+    return _COMMENTED.search(script.source, line.start, line.end) is not None

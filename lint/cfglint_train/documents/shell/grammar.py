@@ -30,7 +30,7 @@ _NO_NAME: Final = re.compile(rb"\W")
 # A comment between continued lines: bash runs no command and has no word. The grammar ends the command there.
 _INLINE: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
 _COMMENT: Final = re.compile(rb"`[ \t]*#")
-_LOST: Final = re.compile(rb"[ \t]+(\\[ \t])[ \t]*$", re.M)
+_LOST: Final = re.compile(rb"[ \t]+(\\[ \t])[ \t]*(?:#.*)?$", re.M)
 _CRLF: Final = re.compile(rb"(\\?)\r\n")
 
 _GRAMMAR: Final[list[Any]] = []
@@ -83,7 +83,9 @@ def readable(source: bytes) -> bytes:
 
 
 def lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
-    """Blanks behind a backslash at the end of a line, between two words: words of bash that the grammar leaves out."""
+    """Blanks behind a backslash at the end of a line, or before a comment there, between two words: words of bash that
+    the grammar leaves out.
+    """
     line_end = text.find(b"\n", end)
     stop = len(text) if line_end < 0 else line_end
     if text.find(b"\\", start, stop) < 0:
