@@ -63,6 +63,20 @@ def refusals_of(config: Config, sightings: Iterable[Sighting], kind: Kind = "ref
     }
 
 
+def idle_blocks(config: Config, sightings: Iterable[Sighting]) -> frozenset[str]:
+    """The blocks around some keys, by dotted names, that have no effect as a whole: what is in them has none either."""
+    routes = [tuple(map(str, sighting.route)) for sighting in sightings]
+    names = {".".join(route[:count]) for route in routes for count in range(1, len(route))}
+    rows = table(config.framework, "idle").about({name.partition(".")[0] for name in names}) if names else ()
+    own = [row for row in rows if next(iter(row["when"])) in names]
+    return frozenset(next(iter(clause.when)) for clause, _ in (_among(own, Settings(config)) if own else ()))
+
+
+def is_inside(sighting: Sighting, blocks: Iterable[str]) -> bool:
+    """Whether a key is in one of some blocks."""
+    return any(dotted(sighting).startswith(f"{block}.") for block in blocks)
+
+
 def dotted(sighting: Sighting) -> str:
     """A key by the name that clauses call it."""
     return ".".join(map(str, sighting.route))

@@ -316,7 +316,8 @@ def _worded(sighting: Sighting, status: Status) -> str:
     since = f" {status.since}" if status.since else ""
     name, known = sighting.name, vocabulary(sighting.config)
     if status.kind == "not yet":
-        return f"`{name}` needs {package}{since}, not {held.release}"
+        release = held.release if package == held.title else context(sighting.config).releases.get(package)
+        return f"`{name}` needs {package}{since}" + (f", not {release}" if release else "")
     # What was so before the first release that is known has no known beginning.
     when = "" if known is None or status.since == known.releases[0] else f" in {package}{since}"
     if status.kind == "renamed" and status.to:

@@ -42,7 +42,7 @@ be read its keywords are not looked up. Where the repository uses another fork (
 repository or an unreleased revision, a git submodule, a patch of the installed package, a class of settings that the
 program changes or replaces, a launch by a program of another name), upstream's vocabulary proves nothing: one piece of
 information lists what upstream does not take. That holds for removed keys (KEY002) and the words of enumerations
-(KEY004), too.
+(KEY004), too. A key that is dropped anyway is not named in a block that has no effect as a whole (KEY005).
 
 ## References
 docs/schemas.md; axolotl-ai-cloud/axolotl#2143 (`sequence_length`).
@@ -55,7 +55,7 @@ from itertools import islice
 
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.across import FINE, everywhere, fact_at, fate, window_of
-from cfglint_rules.vocabulary.clauses import dotted, refusals_of
+from cfglint_rules.vocabulary.clauses import dotted, idle_blocks, is_inside, refusals_of
 from cfglint_rules.vocabulary.forked import folded
 from cfglint_rules.vocabulary.handed import unknown as handed
 from cfglint_rules.vocabulary.launched import Given, given
@@ -96,10 +96,10 @@ def check(config: Config) -> Iterator[Report]:
         yield from folded(config, config.doubt)
         return
     found = list(unknown(config))
-    refused = refusals_of(config, found)
+    refused, idle = refusals_of(config, found), idle_blocks(config, found)
     for sighting in found:
         report = _report(sighting) if refused.get(dotted(sighting)) != "error" else None
-        if report is not None:
+        if report is not None and (report.severity == "error" or not is_inside(sighting, idle)):
             yield _as_chosen(config, sighting.route, report)
     for one in given(config, "unknown"):
         report = Report(
