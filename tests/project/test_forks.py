@@ -644,3 +644,14 @@ def test_what_later_releases_refuse_a_fork_may_take(tmp_path: Path) -> None:
     assert [one.severity for one in lint(tmp_path).findings if one.code == "KEY006"] == ["error"]
     (tmp_path / "README.md").write_text(READMES["commit"])
     assert [one.severity for one in lint(tmp_path).findings if one.code == "KEY006"] == ["info"]
+
+
+def test_a_script_in_the_folder_of_a_package_is_the_repositorys_own(tmp_path: Path) -> None:
+    """What starts a program that is not read is said there, and not of the scripts of a copied project."""
+    own = script("").replace("--module openrlhf.cli.train_sft", "cli/learn.py")
+    files = {"openrlhf/cli/train_sft.py": PARSER, "openrlhf/cli/learn.py": "loss.backward()\n"}
+    folder = written(tmp_path / "x", **files, **{"openrlhf/scripts/a.sh": own})
+    assert [one.path for one in lint(folder).findings if one.code == "CHK005"] == ["openrlhf/scripts/a.sh"]
+    copied = {f"OpenRLHF/{name}": text for name, text in files.items()}
+    copied |= {"OpenRLHF/setup.py": "", "OpenRLHF/examples/scripts/a.sh": own, "b.sh": script("")}
+    assert not [one for one in lint(written(tmp_path / "y", **copied)).findings if one.code == "CHK005"]

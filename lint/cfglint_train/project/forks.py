@@ -40,6 +40,7 @@ _LONGEST: Final = 1000
 """Characters of a line that are looked at."""
 _MAY_MOVE: Final = re.compile(rb"PYTHONPATH|\bcd\b|\bpushd\b|\binstall\b")
 """What is in a script that takes a package from another folder."""
+_SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 _MANY: Final = 3
 """Scripts that give a flag which no release takes: of two, one may be a copy that was made before the first start."""
 
@@ -136,11 +137,12 @@ class Forks:
     def part_of(self, path: str) -> str:
         """The folder of the copy that a file is a part of, as messages name it; empty where it is part of none.
 
-        Below the root of the repository, a copy is the project that its package is in.
+        Below the root of the repository, a copy is the project that its package is in. A package has no scripts that
+        train: those in its folder are the repository's own.
         """
         from cfglint_train.project.trees import whole
 
-        return self._holding_file(path, whole)
+        return "" if path.endswith(_SCRIPTS) and self.package_of(path) else self._holding_file(path, whole)
 
     def package_of(self, path: str) -> str:
         """The package of a copy that a file is in, as messages name it; empty where it is in none."""
