@@ -119,6 +119,45 @@ def test_settings_of_another_package_stay_as_they_are(tmp_path) -> None:
     assert "cutoff_len" not in names
 
 
+TRAINER = """
+from dataclasses import dataclass
+from transformers import TrainingArguments
+
+@dataclass
+class {name}(TrainingArguments):
+    beta: float = 0.1
+"""
+SCRIPT = """
+from trl import {name}, TrlParser
+
+def make_parser():
+    parser = TrlParser(({name},))
+    {more}
+    return parser
+"""
+
+
+def test_a_copy_of_trl_has_what_its_scripts_add_to_their_parsers(tmp_path) -> None:
+    (tmp_path / "trl" / "trainer").mkdir(parents=True)
+    (tmp_path / "trl" / "scripts").mkdir()
+    for trainer, more in {
+        "GRPO": "parser.add_argument('--judge-level', choices=['a', 'b'], default='a')",
+        "DPO": "parser.description = 'x'",
+    }.items():
+        name = f"{trainer}Config"
+        (tmp_path / "trl" / "trainer" / f"{trainer.lower()}_config.py").write_text(TRAINER.format(name=name))
+        (tmp_path / "trl" / "scripts" / f"{trainer.lower()}.py").write_text(SCRIPT.format(name=name, more=more))
+    of = listed()["trl"]
+    found = vocabulary(copy_at(str(tmp_path), of), of, "x", None)
+    grpo, dpo = Context(entry="grpo"), Context(entry="dpo")
+    level = found.fact(("judge_level",), "1.0.0", grpo)
+    assert level is not None
+    assert level.schema()["enum"] == ["a", "b"]
+    assert found.fact(("judge_levels",), "1.0.0", grpo) is None
+    assert found.fact(("judge_level",), "1.0.0", dpo) is None
+    assert found.fact(("beta",), "1.0.0", dpo) is not None
+
+
 def doubled(levels: int, line: str) -> str:
     """Names each of which stands for the one before twice: of a length that grows, with a value that doubles."""
     return "x0 = 1\n" + "".join(line.format(own=f"x{level}", one=f"x{level - 1}") for level in range(1, levels))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+from cfglint_schemas.readers.flags import parser
 from cfglint_schemas.readers.models import Models
 from cfglint_schemas.readers.source import Class, Module, Source, UndecidedError, dotted_name
-from cfglint_schemas.readers.table import Definition, Table
+from cfglint_schemas.readers.table import Definition, Key, Table
 
 # The commands of `trl`, then trainers that have a configuration class and an example script, but no command.
 _TRAINERS: Final = {
@@ -23,6 +24,7 @@ _TRAINERS: Final = {
 _ANY: Final = "any"
 _TRANSFORMERS: Final = "TrainingArguments"
 _LAUNCH: Final = "LaunchArguments"
+_ADDS: Final = "add_argument"
 _HOMES: Final = ("trl.scripts.utils", "trl.utils", "trl.commands.cli_utils")
 
 
@@ -48,6 +50,10 @@ def read(package: str, source: Source) -> Table:
                 title = f"{trainer}.{part.name}"  # the scripts of early releases have classes of one name
             definitions[title] = Definition(models.keys(part))
             names.append(title)
+        if added := _added(source, trainer):
+            title = f"{trainer}.flags"
+            definitions[title] = Definition(added)
+            names.append(title)
         definitions.setdefault(_TRANSFORMERS, Definition({}))
         entries[trainer] = (*names, _TRANSFORMERS, _LAUNCH)
     if not entries:
@@ -70,12 +76,25 @@ def _config(source: Source, trainer: str, name: str) -> Class | None:
 
 def _beside(source: Source, trainer: str) -> list[Class]:
     """The classes that a trainer's script parses beside its arguments."""
-    names = [trainer, "reward_modeling"] if trainer == "reward" else [trainer]
-    homes = [f"{folder}.{name}" for name in names for folder in ("trl.scripts", "trl.commands.scripts")]
-    script = next((module for home in homes if (module := source.module(home)) is not None), None)
+    script = _script(source, trainer)
     listed = _parsed(script) if script is not None else []
     found = [_named(source, script, name) for name in listed or _usual(trainer)]
     return [of for of in found if of is not None and of.name != _TRAINERS[trainer]]
+
+
+def _script(source: Source, trainer: str) -> Module | None:
+    names = [trainer, "reward_modeling"] if trainer == "reward" else [trainer]
+    homes = [f"{folder}.{name}" for name in names for folder in ("trl.scripts", "trl.commands.scripts")]
+    return next((module for home in homes if (module := source.module(home)) is not None), None)
+
+
+def _added(source: Source, trainer: str) -> dict[str, Key]:
+    """What a trainer's script adds to its parser beside the classes: upstream's add nothing, a copy's may."""
+    script = _script(source, trainer)
+    if script is None or not any(isinstance(one, ast.Attribute) and one.attr == _ADDS for one in ast.walk(script.tree)):
+        return {}
+    flags = (flag for flag in parser(script).flags if flag.name.startswith("--"))
+    return {flag.name.lstrip("-").replace("-", "_"): flag.key for flag in flags}
 
 
 def _usual(trainer: str) -> tuple[str, ...]:
