@@ -1,21 +1,22 @@
-"""Programs that hand DeepSpeed an optimizer of their own."""
+"""Programs that hand DeepSpeed an optimizer or a scheduler of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cfglint_train.project import client_optimizers
-from cfglint_train.project.client_optimizers import client_optimizer
+from cfglint_train.project.client_optimizers import client_optimizer, client_scheduler
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.settings import Settings
 from cfglint_train.project.texts import Texts
 
 
-def handed(folder: Path, text: str) -> bool:
+def handed(folder: Path, text: str, what: Callable[[RepositoryIndex], bool] = client_optimizer) -> bool:
     (folder / "train.py").write_text(text)
-    return client_optimizer(RepositoryIndex(str(folder), lambda _: Settings(str(folder)), Texts()))
+    return what(RepositoryIndex(str(folder), lambda _: Settings(str(folder)), Texts()))
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,20 @@ def handed(folder: Path, text: str) -> bool:
 )
 def test_calls(tmp_path: Path, call: str, expected: bool) -> None:
     assert handed(tmp_path, f"engine, optimizer, _, _ = {call}\n") is expected
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("deepspeed.initialize(model=model, lr_scheduler=scheduler)", True),
+        ("deepspeed.initialize(args, model, optimizer, None, None, scheduler)", True),
+        ("deepspeed.initialize(model=model, **arguments)", True),
+        ("deepspeed.initialize(args, model, optimizer)", False),
+        ("deepspeed.initialize(model=model, lr_scheduler=None)", False),
+    ],
+)
+def test_schedulers(tmp_path: Path, call: str, expected: bool) -> None:
+    assert handed(tmp_path, f"engine, _, _, scheduler = {call}\n", client_scheduler) is expected
 
 
 def test_what_is_no_python(tmp_path: Path) -> None:

@@ -96,9 +96,9 @@ Handling = Literal["rewritten", "changed", "read", "named", "multiplied", "suppl
 """How a script handles a setting before the framework sees it: stores it or takes it out in this file; also in a file
 whose path it is given; also where it only looks at it in this file, or declares one of that name; also where it looks
 at one of that name. `multiplied`: makes a run of each item of its list. `supplanted`: hands the framework an object of
-its own, an optimizer, instead of having it made by the file. `assigned`: the program that is given the file, or whose
-option it is, gives the argument another value than its parser read. `refused`: has a parser of its own that does not
-take it."""
+its own, an optimizer or a scheduler, instead of having it made by the section. `assigned`: the program that is given
+the file, or whose option it is, gives the argument another value than its parser read. `refused`: has a parser of its
+own that does not take it."""
 
 
 def _unfilled(_: Route, __: Handling) -> bool:

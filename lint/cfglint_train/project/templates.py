@@ -63,9 +63,9 @@ class Template:
         if how == "multiplied":
             return multiplied(path, index)
         if how == "supplanted":
-            from cfglint_train.project.client_optimizers import client_optimizer
+            from cfglint_train.project.client_optimizers import client_optimizer, client_scheduler
 
-            return index.once(client_optimizer)
+            return index.once(client_scheduler if route[-1:] == ("scheduler",) else client_optimizer)
         if self._filled is None:
             self._filled = filled(path, index)
         found = self._filled

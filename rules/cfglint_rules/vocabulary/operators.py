@@ -103,6 +103,7 @@ OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "only": lambda value, test: isinstance(value, list) and len(value) == 1 and passes(test, value[0]),
     "listing": _lists,
     "more-than": lambda value, limit: (_count(value) or 0) > limit,
+    "naming-more-than": lambda value, known: isinstance(value, dict) and any(name not in known for name in value),
     "not": lambda value, test: not passes(test, value),
     "any": lambda value, tests: any(passes(test, value) for test in tests),
     "all": lambda value, tests: all(passes(test, value) for test in tests),

@@ -3,10 +3,9 @@
 A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of: `@ranks`, the number of GPUs;
 `@eval_batch`, the sequences of an evaluation step on all of them; `@capability`, the compute capability of the stated
 GPU; `@cuda`, whether that has one; `@host`, the framework of the run's main configuration; `@trainer`, whether that
-runs the Trainer of transformers; `@client_optimizer`, whether a program of the repository hands DeepSpeed an optimizer
-of its own; `@names`, the frameworks of the companions that it names itself; `@release`, the
-release that counts for this configuration; `@syntax`, that of its file; `@overridden`, the settings that its launch
-gives.
+runs the Trainer of transformers; `@client_optimizer` and `@client_scheduler`, whether a program of the repository hands
+DeepSpeed one of its own; `@names`, the frameworks of the companions that it names itself; `@release`, the release that
+counts for this configuration; `@syntax`, that of its file; `@overridden`, the settings that its launch gives.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
 from cfglint_train.project.run import Run
 
+_CLIENTS: Final = {"@client_optimizer": "optimizer", "@client_scheduler": "scheduler"}
+"""Names to the section of DeepSpeed's file that makes the same."""
 _DERIVED: Final = frozenset(
     (
         "@ranks",
@@ -32,7 +33,7 @@ _DERIVED: Final = frozenset(
         "@cuda",
         "@host",
         "@trainer",
-        "@client_optimizer",
+        *_CLIENTS,
         "@release",
         "@syntax",
         "@overridden",
@@ -71,8 +72,9 @@ class Settings:
             return self.config.document.syntax
         if name == "@overridden":
             return [spelled(route) for route in self.config.overrides]
-        if name == "@client_optimizer":
-            return (self.run is None or self.run.main is self.config) and self.config.filled((), "supplanted")
+        if name in _CLIENTS:
+            made_by = (_CLIENTS[name],)
+            return (self.run is None or self.run.main is self.config) and self.config.filled(made_by, "supplanted")
         if name.startswith("@"):
             return Unknown("the run") if self.run is None else _told(self.run, name)
         if self._given is not None and not name.startswith("-") and name.partition(".")[0] not in self._given:
