@@ -355,3 +355,33 @@ def test_a_file_that_only_the_start_names(tmp_path: Path, command: str, named: s
     if "axolotl" in command:
         (tmp_path / "a.yaml").write_text(AXOLOTL)
         assert "CHK005" not in {one.code for one in lint(tmp_path).findings}
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("axolotl train ./Configs/a.yaml", True),
+        ("axolotl train configs/a.yaml", False),
+        ("mkdir Configs && cp configs/a.yaml Configs && axolotl train Configs/a.yaml", False),
+        ("axolotl train /data/a.yaml", False),
+    ],
+)
+def test_a_folder_in_another_case(tmp_path: Path, command: str, named: bool) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs/a.yaml").write_text(AXOLOTL)
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{command}\n")
+    message = "run not checked: `Configs/a.yaml` was not found; the repository has it as `configs/a.yaml`"
+    found = [one.message for one in lint(tmp_path).findings if one.code == "CHK004"]
+    assert found == ([message] if named else [])
+
+
+def test_a_program_in_a_folder_of_another_case(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "scripts").mkdir()
+    program = "from trl import SFTConfig, SFTTrainer\nSFTTrainer('Qwen/Qwen2.5-7B', SFTConfig('out'))\n"
+    (tmp_path / "scripts/train.py").write_text(program)
+    (tmp_path / "scripts/plot.py").write_text("import matplotlib\n")
+    (tmp_path / "run.sh").write_text("#!/bin/bash\npython Scripts/plot.py\ntorchrun Scripts/train.py\n")
+    message = "run not checked: `Scripts/train.py` was not found; the repository has it as `scripts/train.py`"
+    assert [one.message for one in lint(tmp_path).findings if one.code == "CHK004"] == [message]

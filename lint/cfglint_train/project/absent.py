@@ -11,6 +11,7 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import folder_of
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.registry import Listed, of_program
 from cfglint_train.project.entries import file_of, name_of
@@ -18,6 +19,7 @@ from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.sources import Sources
 
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
+_FILE: Final = re.compile(r"\.(?:ya?ml|json|py)$")
 _YAML: Final = re.compile(r"\.ya?ml$")
 """What a program that is not known is given as settings: JSON may as well be data."""
 _TRAINING: Final = re.compile(r"(?<!s)(?:train|tune|sft|dpo|grpo)(?!_?data)")
@@ -76,6 +78,33 @@ def argued(
             continue
         if not any(reads(path) for path, _ in index.texts(dict.fromkeys(_ENDINGS, framework.clues["yaml"]))):
             yield place, f"the file that {framework.title} is started with (`{text}`) cannot be determined"
+
+
+def miscased(
+    document: ShellDocument, sources: Sources, index: RepositoryIndex, reads: Callable[[str], bool]
+) -> Iterator[tuple[Position, str]]:
+    """Where a script starts something with a file that the repository has in another case (`Scripts/train.py`), and
+    the file; each once. `reads`: whether a file is a run.
+    """
+    met = set[str]()
+    for one in document.invocations:
+        for word in (*one.head[-1:], *one.words):
+            name = regular_files.tidy(word.text)
+            if not word.known or name in met or "/" not in name or not _FILE.search(name):
+                continue
+            met.add(name)
+            if sources.find(os.path.join(folder_of(document, one), name), document.path) is None:
+                found = next((path for path in index.named(os.path.basename(name)) if _is_miscased(path, name)), None)
+                own = found[-len(name) :] if found is not None else ""
+                if found is None or os.fsencode(own) in document.source:  # it may be copied there
+                    continue
+                if reads(sources.named(found, document.path)):
+                    told = f"run not checked: `{name}` was not found; the repository has it as `{own}`"
+                    yield document.position(word.span.start), told
+
+
+def _is_miscased(path: str, name: str) -> bool:
+    return path.lower().endswith(f"/{name.lower()}") and not path.endswith(f"/{name}")
 
 
 def _file_word(one: Invocation) -> Word | None:

@@ -12,7 +12,7 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import candidates
 from cfglint_train.project import files
-from cfglint_train.project.absent import absent, argued, started_with, written
+from cfglint_train.project.absent import absent, argued, miscased, started_with, written
 from cfglint_train.project.documents import Documents, UnreadFile
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.launch_scripts import LaunchScripts
@@ -41,8 +41,8 @@ def note_starts(
         return
     own = [] if is_python else [int(config.root[0]) for config in configs]
     started = started_with(script, own, sources, index)
-    missing = (UnreadFile(path, at, told, "absent") for at, told in absent(script, started, sources))
-    documents.unread.extend(missing)
+    missing = (*absent(script, started, sources), *miscased(script, sources, index, reads))
+    documents.unread.extend(UnreadFile(path, at, told, "absent") for at, told in missing)
     for span, why in (*written(script, started), *argued(script, own, index, reads)):
         documents.note_run(script, span, why)
     options = list(_in_options(script)) if is_python else []
