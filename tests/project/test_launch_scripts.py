@@ -124,8 +124,10 @@ def test_without_a_root_scripts_above_the_folder_of_a_configuration_do_not_count
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "a.yaml").write_text(AXOLOTL)
     (tmp_path / "run.sh").write_text(TAKES.replace("$1", "configs/a.yaml"))
-    [run] = runs_in(tmp_path)
+    [run] = runs_in(tmp_path / "configs")
     assert (run.plan.launch.nodes if run.stated("launch.nodes") else None) == nodes
+    [run] = runs_in(tmp_path)
+    assert run.plan.launch.nodes == 2  # a folder that is named is a root where there is no other
 
 
 RECIPE = """model_name_or_path: Qwen/Qwen2.5-7B

@@ -13,17 +13,23 @@ _PROJECT: Final = ("pyproject.toml", "cfglint.toml")
 class Roots:
     """The folders above those that were asked for, each looked at once."""
 
-    __slots__ = ("_above", "_around", "_held")
+    __slots__ = ("_above", "_around", "_asked", "_held")
 
     def __init__(self) -> None:
+        self._asked: set[str] = set()
         self._above: dict[str, tuple[tuple[str, ...], bool]] = {}
         self._around: dict[str, tuple[str, bool]] = {}
         self._held: dict[tuple[str, tuple[str, ...]], bool] = {}
 
+    def ask(self, folder: str) -> None:
+        """Take a folder that a person names for a root, where there is none: an archive has no mark of a repository."""
+        self._asked.add(os.path.abspath(folder))
+
     def above(self, folder: str) -> tuple[tuple[str, ...], bool]:
         """A folder and those above it up to the root of its repository; else up to the disk's, and False.
 
-        The root is above all the projects in a repository. Where there is none, the outermost project counts.
+        The root is above all the projects in a repository. Where there is none, the outermost project counts, else the
+        outermost folder that was asked for.
         """
         if folder not in self._above:
             chain = [folder]
@@ -31,9 +37,10 @@ class Roots:
                 chain.append(os.path.dirname(chain[-1]))
             rooted = self._holds(chain[-1], regular_files.MARKS)
             if not rooted:
-                projects = [count for count, one in enumerate(chain, 1) if self._holds(one, _PROJECT)]
-                rooted = bool(projects)
-                chain = chain[: projects[-1]] if projects else chain
+                roots = [count for count, one in enumerate(chain, 1) if self._holds(one, _PROJECT)]
+                roots = roots or [count for count, one in enumerate(chain, 1) if one in self._asked]
+                rooted = bool(roots)
+                chain = chain[: roots[-1]] if roots else chain
             self._above[folder] = (tuple(chain), rooted)
         return self._above[folder]
 
@@ -45,9 +52,11 @@ class Roots:
         return self._around[path]
 
     def inside(self, path: str) -> tuple[str, ...]:
-        """The folders that what a file names is in: the root of its repository, else its own and the working one."""
+        """The folders that what a file names is in: the root of its repository, else that folder (its own, or one
+        that was asked for) and the working one.
+        """
         root, rooted = self.around(path)
-        return (root,) if rooted else (os.getcwd(), root)
+        return (root,) if rooted and root not in self._asked else (os.getcwd(), root)
 
     def _holds(self, folder: str, marks: tuple[str, ...]) -> bool:
         """Whether one of some files is in a folder."""

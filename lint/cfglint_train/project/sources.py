@@ -52,7 +52,9 @@ class Sources:
             if by_hook and settings.excluded(path):
                 continue
             folder = path not in self.texts and os.path.isdir(path)
-            if not folder and not by_hook:
+            if folder:
+                self.roots.ask(path)
+            elif not by_hook:
                 self.asked.add(self._names.get(os.path.abspath(path), regular_files.tidy(path)))
             for file in self._walked(path, settings_for) if folder else (regular_files.tidy(path),):
                 self._names.setdefault(os.path.abspath(file), file)
