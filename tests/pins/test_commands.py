@@ -120,6 +120,9 @@ PLACES = {
     "a justfile": {"justfile": "setup:\n    uv pip install axolotl==0.9.2\n"},
     "a Makefile": {"Makefile": "install:\n\tpip install axolotl==0.9.2\n"},
     "a workflow": {".github/workflows/train.yml": "jobs:\n  a:\n    steps:\n      - run: pip install axolotl==0.9.2\n"},
+    "a workflow that trains": {
+        ".github/workflows/ci.yml": "steps:\n  - run: pip install axolotl==0.9.2 && axolotl train config.yaml\n"
+    },
     "uv run": {"run.sh": "uv run --with 'axolotl==0.9.2' axolotl train config.yaml\n"},
     "uvx": {"run.sh": "uvx --from=axolotl==0.9.2 axolotl train config.yaml\n"},
     "several that agree": {"a.sh": "pip install axolotl==0.9.2\n", "sky.yaml": "setup: pip install axolotl==0.9.2\n"},
@@ -157,6 +160,11 @@ NOTHING = {
     "tests of a repository with requirements": {
         "requirements.txt": "axolotl==0.21.0\n",
         ".github/workflows/test.yml": "steps:\n  - run: pip install axolotl==0.9.2\n",
+    },
+    "a workflow of tests": {".github/workflows/ci.yml": "steps:\n  - run: pip install axolotl==0.9.2 && pytest\n"},
+    "requirements of tests": {
+        "requirements-test.txt": "pytest\naxolotl==0.9.2\n",
+        "requirements.txt": "axolotl==0.21.0\n",
     },
     "a training without the framework": {"a.sh": "pip install transformers==4.51.3\n"},
     "text": {"notes.txt": "pip install axolotl==0.9.2\n"},

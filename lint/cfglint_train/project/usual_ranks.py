@@ -26,7 +26,7 @@ _COMMENT: Final = re.compile(r"(?m)^[ \t]*#(?![ \t]*SBATCH).*$")
 
 
 def usual_ranks(index: RepositoryIndex) -> Value | None:
-    """The number, as an assumption; None where fewer scripts state one, one states it in another way, or they differ."""
+    """The number, as an assumption; None where too few state one, one states it in another way, or they differ."""
     found: dict[str, set[int | None]] = {}
     for path, text in index.texts(dict.fromkeys(_ENDINGS, _SIGNS)):
         if _OTHER.search(os.path.basename(path)):

@@ -3,7 +3,8 @@ GitHub (YAML), read-me files, notebooks, and images that Modal builds.
 
 They count where no requirement file mentions a framework, and scripts count against a file that names another release.
 A script may install for something else than the training: one counts only if it installs the framework, and then with
-all that it pins beside it.
+all that it pins beside it. A workflow of tests is nothing that the training is installed by: it counts only if it also
+starts a training, or has that in its name.
 """
 
 from __future__ import annotations
@@ -33,6 +34,15 @@ _SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
 """Endings of names, or names -> texts one of which a file with an installation contains."""
 _SHOWING: Final = re.compile(r"\.(?:md|ipynb)$|/\.(?:github|gitlab|circleci|azure-pipelines)/|/\.gitlab-ci\.ya?ml$")
 """Files whose commands may be for something else (tests), or of another time."""
+_WORKFLOW: Final = re.compile(
+    r"/\.(?:github|gitlab|circleci|azure-pipelines|buildkite)/|/\.gitlab-ci\.ya?ml$|/azure-pipelines\.ya?ml$"
+)
+"""Files of a service that tests what is committed."""
+_TRAINS: Final = re.compile(
+    r"\b(?:accelerate\s+launch|torchrun|deepspeed|axolotl\s+train|llamafactory-cli\s+train|trl\s+[a-z]+)\s"
+    r"|\b(?:train|finetune|sft|dpo|grpo)\w*\.(?:py|sh)\b"
+)
+"""What a file that starts a training has."""
 _IMAGE: Final = re.compile(r"""(?m)^([ \t]*(?:- )?)image(?:_id)?:([ \t]+["']?)(?:docker:)?(?=[\w./-]+:)""")
 """The image of a service of compose, of a job or of SkyPilot (`image_id: docker:NAME:TAG`)."""
 
@@ -68,6 +78,8 @@ def _groups(path: str, text: str) -> Iterator[Iterable[Pin]]:
         yield commands_in(path, _cells(text))
     else:
         plain = text if path.endswith(".md") else re.sub(r"(?m)^\s*#.*$", "", text)
+        if _WORKFLOW.search(path) and "train" not in os.path.basename(path) and not _TRAINS.search(plain):
+            return
         if path.endswith((".yaml", ".yml")):
             plain = _IMAGE.sub(r"\1docker run\2", plain)
         yield commands_in(path, plain)

@@ -45,7 +45,8 @@ def read(path: str, load: Read) -> Iterator[Pin]:
     """The pins of a requirement file, by the kind that its name implies. Nothing for a file of another kind."""
     name = os.path.basename(path).lower()
     if name.endswith((".txt", ".in")) or (name.endswith(".lock") and name.startswith("requirements")):
-        yield from _requirements(path, load, set())
+        found = _requirements(path, load, set())
+        yield from (pin._replace(weight=OPTIONAL) for pin in found) if _BESIDE.search(name) else found
         return
     text = load(path)
     if _NAMED.search(text) is None:
@@ -68,6 +69,9 @@ def read(path: str, load: Read) -> Iterator[Pin]:
     else:
         yield from _dockerfile(path, text)
 
+
+_BESIDE: Final = re.compile(r"(?:^|[^a-z])(?:tests?|testing|ci|lint|docs?|dev)(?=[^a-z])")
+"""In names of files of requirements that those have beside the others who test, write or document the project."""
 
 _ENVIRONMENTS: Final[Mapping[str, tuple[Callable[[str], Iterator[environments.Found]], int]]] = {
     "pixi.lock": (environments.items, LOCKED),
