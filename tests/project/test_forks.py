@@ -111,6 +111,11 @@ EVIDENCE = {
         "cd axolotl && git apply <<'EOF'\n--- a/src/axolotl/train.py\n+++ b/src/axolotl/train.py\n@@ -1 +1 @@\n+b\n",
         "`setup.sh` changes `axolotl/train.py` of the installed package",
     ),
+    "a folder of an image": (
+        "Dockerfile",
+        "FROM x\nWORKDIR /workspace/axolotl\nCOPY third_party/a .\nRUN pip install -e .\n",
+        "`/workspace/axolotl` is installed (Dockerfile:4)",
+    ),
     "edit in place": (
         "setup.sh",
         "pip install axolotl\nsed -i 's/a/b/' \\\n  $SITE/axolotl/train.py\n",
@@ -160,6 +165,14 @@ NO_EVIDENCE = {
     "a command that is a comment": ("setup.sh", "# sed -i s/a/b/ $SITE/axolotl/train.py\n"),
     "a copy of the framework's file": ("setup.sh", "cp $SITE/axolotl/train.py reference/\n"),
     "Python that finds it": ("find.py", "import axolotl\nprint(axolotl.__file__, open('found.txt', 'w'))\n"),
+    "the repository itself in an image": (
+        "Dockerfile",
+        "FROM x\nWORKDIR /workspace/axolotl\nCOPY . .\nRUN pip install -e .[dev]\n",
+    ),
+    "the repository itself by its path in an image": (
+        "Dockerfile",
+        "FROM x\nCOPY --chown=me ./ /src/axolotl/\nRUN cd /src/axolotl && pip install -e /src/axolotl\n",
+    ),
     "another submodule": (".gitmodules", '[submodule "x"]\n\tpath = evals\n\turl = https://github.com/lab/evals\n'),
 }
 

@@ -327,6 +327,8 @@ _ENGINES: Final = re.compile(r"\b(?:docker|podman|singularity|apptainer|enroot)\
 
 
 _FOLDER: Final = re.compile(r"^\s*WORKDIR\s+(\S+)", re.IGNORECASE)
+_CONTEXT: Final = re.compile(r"^\s*(?:COPY|ADD)\s+(?:--\S+\s+)*\./?\s+(\S+)\s*$", re.IGNORECASE)
+"""The folder of an image that the whole repository is copied into."""
 _CHANGE: Final = re.compile(r"\bcd\s+([^\s;&|]+)")
 _HERE: Final = re.compile(r"\.(?=\[|$)")
 """The folder that a command runs in, as what it installs, with or without extras."""
@@ -336,6 +338,7 @@ def _dockerfile(path: str, text: str) -> Iterator[Pin]:
     variables: dict[str, str] = {}
     folder = "/"
     held: set[str] = set()
+    copied: set[str] = set()
     on_disk = _CLONE.search(text) is None
     for number, line in _joined(re.sub(r"(?m)^\s*#.*$", "", text)):
         line = re.sub(r"\$\{?(\w+)\}?", lambda match: variables.get(match[1], match[0]), line)
@@ -344,11 +347,15 @@ def _dockerfile(path: str, text: str) -> Iterator[Pin]:
             variables[variable[1]] = variable[2]
         to = _FOLDER.match(line)
         folder = folder if to is None else posixpath.join(folder, to[1])
+        context = _CONTEXT.match(line)
+        copied.update(() if context is None else (posixpath.normpath(posixpath.join(folder, context[1])),))
         image = _IMAGE.match(line)
         held.update(() if image is None else (package for package, _ in _inside(image[1].lower())))
         for found in _run(line, on_disk, folder):
             if found.fork.startswith("/") and found.package in held:
                 continue  # the source that the image is made of
+            if posixpath.normpath(found.fork) in copied:
+                continue  # the repository itself, whose own files state what it is
             yield Pin(found.package, found.constraint, path, number, REQUIRED, found.fork)
 
 
