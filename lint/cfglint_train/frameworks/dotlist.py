@@ -6,8 +6,9 @@ Source: omegaconf 2.3.0 and 2.4.0 (`_utils.split_key`, `basecontainer.merge_with
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-from cfglint_train.documents.document import DocumentError, Route
+from cfglint_train.documents.document import Document, DocumentError, Route
 from cfglint_train.foundation.typed import Any
 
 
@@ -35,14 +36,20 @@ def parse_dotlist(words: list[str]) -> dict[Route, Any]:
 
 def parse_value(text: str, word: str) -> Any:
     """A value of the command line in OmegaConf's YAML. Raises ValueError where it is none."""
-    from cfglint_train.documents.yaml.dialects import omegaconf
-    from cfglint_train.documents.yaml.document import YamlDocument
-
     try:
-        document = YamlDocument(word, text.encode(), omegaconf())
+        document = _read(text)
         return None if document.root is None else document.value()
     except DocumentError as error:
         raise ValueError(f"{word!r}: {error.message}") from None
+
+
+@lru_cache(maxsize=256)
+def _read(text: str) -> Document:
+    """A text of YAML; the launches of a repository give the same values again and again."""
+    from cfglint_train.documents.yaml.dialects import omegaconf
+    from cfglint_train.documents.yaml.document import YamlDocument
+
+    return YamlDocument("", text.encode(), omegaconf())
 
 
 def _leaves(value: Any, route: Route) -> list[tuple[Route, Any]]:

@@ -56,8 +56,8 @@ class Forks:
         "_cache_dirs",
         "_copies",
         "_holding",
-        "_hollows",
         "_named",
+        "_projects",
         "_read",
         "_repositories",
         "_roots",
@@ -79,7 +79,7 @@ class Forks:
         self._holding: dict[tuple[str, str], tuple[str, ...]] = {}
         self._started: dict[tuple[str, str], Doubt | None] = {}
         self._copies: dict[tuple[str, tuple[str, ...]], VendoredVocabulary | Doubt] = {}
-        self._hollows: dict[tuple[str, str], str | None] = {}
+        self._projects: dict[str, frozenset[str]] = {}
 
     def settle(self, config: Config, pins: Mapping[str, Settled], scripts: LaunchScripts) -> None:
         """Give a configuration the vocabulary of the nearest copy, else the doubt about upstream's."""
@@ -200,20 +200,22 @@ class Forks:
         """
         if listed.tree is None:
             return None
-        from cfglint_train.project.renamed_copies import imports_another, renamed_copy_of
+        from cfglint_train.project.renamed_copies import file_of, imports_another, renamed_copy_of
 
         path = config.document.path
         index = self._repositories.index(path)
         for document, one in scripts.given(config) if index.rooted else ():
-            name = renamed_copy_of(one.program, document.path, index, listed) if one.program.endswith(".py") else None
+            file = file_of(one.program, document.path, index) if one.program.endswith(".py") else None
+            if file is None:
+                continue
+            name = renamed_copy_of(file, index, listed)
             if name is not None:
                 key = (listed.name, name)
                 if key not in self._copies:
                     self._copies[key] = self._under_another_name(listed, *name, path)
                 return self._copies[key]
             keys = frameworks.load(listed.name).keys
-            by_itself = keys is not None and not keys.library and one.program.endswith(".py")
-            if by_itself and imports_another(one.program, document.path, index, listed):
+            if keys is not None and not keys.library and imports_another(file, index, listed):
                 return Doubt("program", one.program)
         return None
 
@@ -230,13 +232,14 @@ class Forks:
     def _hollow(self, listed: Listed, path: str) -> Doubt | None:
         """The evidence that a file is part of a copy whose package was left out."""
         folders, rooted = self._roots.above(os.path.dirname(os.path.abspath(path)))
-        key = (listed.package, folders[0])
-        if key not in self._hollows:
-            from cfglint_train.project.hollow_copies import hollow_copy
+        for folder in folders if rooted and listed.tree is not None else ():
+            if folder not in self._projects:
+                from cfglint_train.project.hollow_copies import projects
 
-            self._hollows[key] = hollow_copy(folders, listed.package) if rooted and listed.tree is not None else None
-        found = self._hollows[key]
-        return None if found is None else Doubt("tree", self._named(found, path), "lacks the package")
+                self._projects[folder] = projects(folder)
+            if listed.package in self._projects[folder]:
+                return Doubt("tree", self._named(folder, path), "lacks the package")
+        return None
 
     def _folders(self, listed: Listed, path: str) -> tuple[str, ...]:
         """The folders of the repository that hold a copy."""

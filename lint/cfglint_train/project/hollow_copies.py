@@ -5,7 +5,6 @@ cannot be determined, be it one between two releases.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
@@ -16,13 +15,8 @@ _HEAD: Final = 8192
 """Bytes of a file in which a project's name is looked for."""
 
 
-def hollow_copy(folders: Iterable[str], package: str) -> str | None:
-    """The innermost of some folders that is the project of a package; None where none is."""
-    return next((folder for folder in folders if package in _names(folder)), None)
-
-
-def _names(folder: str) -> set[str]:
-    """What the files of a project call it."""
+def projects(folder: str) -> frozenset[str]:
+    """The packages that a folder is the project of, by the files in it."""
     found = set()
     for name in _STATING:
         try:
@@ -32,4 +26,4 @@ def _names(folder: str) -> set[str]:
         stated = _NAME.search(text)
         if stated is not None:
             found.add(stated[1].decode().lower().replace("_", "-"))
-    return found
+    return frozenset(found)

@@ -69,8 +69,11 @@ class RepositoryIndex:
         nearest to `beside` count, the file that states the path.
         """
         steps = _steps(regular_files.tidy(stated))
+        named = self.named(steps[-1]) if steps else ()
+        if not named:
+            return ()
         own = regular_files.tidy(os.path.abspath(beside))
-        found = [path for path in self.named(steps[-1]) if path != own] if steps else []
+        found = [path for path in named if path != own]
         tails = {path: _common(reversed(_steps(path)), reversed(steps)) for path in found}
         length = max(tails.values(), default=0)
         best = [path for path in found if tails[path] == length]

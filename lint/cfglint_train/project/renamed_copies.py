@@ -16,13 +16,12 @@ from cfglint_train.project.index import RepositoryIndex
 _IMPORT: Final = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
 
-def renamed_copy_of(program: str, script: str, index: RepositoryIndex, listed: Listed) -> tuple[str, str] | None:
-    """The folder that holds the copy, and the copy's name; None where the program, which a script starts, is not found,
-    or imports the framework itself, or no copy of it.
+def renamed_copy_of(file: str, index: RepositoryIndex, listed: Listed) -> tuple[str, str] | None:
+    """The folder that holds the copy, and the copy's name; None where a program's file imports the framework itself, or
+    no copy of it.
     """
     assert listed.tree is not None
-    file = file_of(program, script, index)
-    names = {} if file is None else _imports(file, index)
+    names = _imports(file, index)
     if not names.keys().isdisjoint(listed.tree.packages):
         return None
     return next(
@@ -30,13 +29,12 @@ def renamed_copy_of(program: str, script: str, index: RepositoryIndex, listed: L
     )
 
 
-def imports_another(program: str, script: str, index: RepositoryIndex, listed: Listed) -> bool:
-    """Whether a program of the repository, which a script starts, imports a package of the repository, and neither of
-    them the framework, directly or through others.
+def imports_another(file: str, index: RepositoryIndex, listed: Listed) -> bool:
+    """Whether a program of the repository imports a package of the repository, and neither of them the framework,
+    directly or through others.
     """
     assert listed.tree is not None
-    file = file_of(program, script, index)
-    if file is None or not any(index.holding(name) for name in _imports(file, index)):
+    if not any(index.holding(name) for name in _imports(file, index)):
         return False
     from cfglint_train.project.imported import Imported
 

@@ -23,6 +23,7 @@ class Sources:
         self.texts = dict(texts)
         self._overlaid = {os.path.abspath(path): path for path in self.texts}
         self._names: dict[str, str] = {}
+        self._found: dict[tuple[str, str], str | None] = {}
         self.disk = Texts()
         self.asked: set[str] = set()
         """Files that a person names, each for its own sake: a hook hands over whatever has changed."""
@@ -58,6 +59,7 @@ class Sources:
                 self.asked.add(self._names.get(os.path.abspath(path), regular_files.tidy(path)))
             for file in self._walked(path, settings_for) if folder else (regular_files.tidy(path),):
                 self._names.setdefault(os.path.abspath(file), file)
+        self._found.clear()
         return list(self._names.values())
 
     def _walked(self, folder: str, settings_for: Callable[[str], Settings]) -> Iterator[str]:
@@ -73,6 +75,12 @@ class Sources:
         is outside is not found, wherever the path or a link leads, unless a person names it: below the root, or
         without one, below the own folder and the working directory.
         """
+        key = stated, os.path.dirname(beside)
+        if key not in self._found:
+            self._found[key] = self._find(stated, beside)
+        return self._found[key]
+
+    def _find(self, stated: str, beside: str) -> str | None:
         stated = regular_files.at_home(stated)
         folders, rooted = self.roots.above(os.path.dirname(os.path.abspath(beside)))
         if not rooted and not os.path.dirname(stated):

@@ -38,13 +38,17 @@ def unwrapped(script: Script) -> Iterator[Command]:
     function.
     """
     commands = list(script.commands())
-    words = Counter(word.text for one in commands for word in one.words)
+    if not script.functions:
+        yield from commands
+        return
     runners: dict[str, _Runner] = {}
+    words: Counter[str] = Counter()
     for _ in range(_DEEPEST):
         runners = {**_runners(script, commands), **runners}
         calls = {id(one): runner for one in commands if (runner := _called(one, runners)) is not None}
         if not calls:
             break
+        words = words or Counter(word.text for one in commands for word in one.words)
         used = {id(runner.command) for runner in calls.values()}
         once = {id(runner.command) for name, runner in runners.items() if words[name] == 1}
         commands = [
