@@ -19,7 +19,11 @@ Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 _BLOCK: Final = 8
-"""Items that are taken at once."""
+"""Items that are taken at once, at least."""
+_BLOCKS_EACH: Final = 32
+"""Blocks for each process: the more there are, the more neighbours are parted; the fewer, the longer one waits for
+another in the end.
+"""
 _MOST_BLOCKS: Final = 1024
 """So many numbers fit into a pipe before they are read, on every system."""
 _WIDTH: Final = 4
@@ -48,7 +52,7 @@ def gather(work: Callable[[Iterator[Item]], Outcome], items: Sequence[Item], pro
     """
     import pickle
 
-    size = max(_BLOCK, -(-len(items) // _MOST_BLOCKS))
+    size = max(_BLOCK, len(items) // (_BLOCKS_EACH * processes), -(-len(items) // _MOST_BLOCKS))
     blocks = [items[start : start + size] for start in range(0, len(items), size)]
     queue = _numbers(len(blocks))
     copies = [_copy(work, blocks, queue, pickle.dumps) for _ in range(processes - 1)]

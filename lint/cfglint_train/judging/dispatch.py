@@ -33,6 +33,8 @@ SECRETS: Final = registry.RULES["SEC002"]
 
 # Fewer files are not worth a process: copying one and reading its answer takes as long as some dozen of them.
 FILES_PER_JOB: Final = 32
+MOST_ALONE: Final = 8
+"""Files that one process checks before others are started: so many hold a run, or few of them do."""
 
 MAX_SECONDS: Final = 10.0
 """Processor time for one file. The slowest file of the corpus takes under two seconds."""
@@ -64,14 +66,19 @@ def lint(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Re
         whole.runs_of(turns)
     else:
         from cfglint_train.foundation import pool
+        from cfglint_train.project.neighbours import neighbours
 
         def share(part: Iterator[tuple[int, str]]) -> Ledger:
             one = Lint(workspace, options)
             one.runs_of(part)
             return one.share()
 
-        whole.runs_of(turns[:1])  # what it needs is imported and read once, for all processes
-        for found in pool.gather(share, turns[1:], jobs):
+        order = neighbours(turns, workspace.repositories)
+        alone = 0
+        while alone < min(MOST_ALONE, len(order)) and not whole.ledger.runs:
+            whole.runs_of(order[alone : alone + 1])  # what a run needs is imported and read once, for all processes
+            alone += 1
+        for found in pool.gather(share, order[alone:], jobs):
             whole.ledger.absorb(found)
         whole.ledger.digests.sort(key=lambda pair: pair[0])
     whole.companions_alone()
