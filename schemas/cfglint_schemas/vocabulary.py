@@ -164,8 +164,8 @@ class Vocabulary(FactSource):
 
     def _decisive(self, release: str, context: Context) -> tuple[Any, ...]:
         """What the settings of a place depend on."""
-        settings = context.settings or {}
-        chosen = tuple(value if isinstance(value := settings.get(name), str) else None for name in self.choosing)
+        settings, choosing = context.settings or {}, self.choosing
+        chosen = tuple([value if isinstance(value := settings.get(name), str) else None for name in choosing])
         return (release, context.entry, chosen, *context.releases.items())
 
     def _below(

@@ -200,12 +200,14 @@ class Forks:
         """
         if listed.tree is None:
             return None
-        from cfglint_train.project.renamed_copies import file_of, imports_another, renamed_copy_of
-
         path = config.document.path
         index = self._repositories.index(path)
         for document, one in scripts.given(config) if index.rooted else ():
-            file = file_of(one.program, document.path, index) if one.program.endswith(".py") else None
+            if not one.program.endswith(".py"):
+                continue
+            from cfglint_train.project.renamed_copies import file_of, imports_another, renamed_copy_of
+
+            file = file_of(one.program, document.path, index)
             if file is None:
                 continue
             name = renamed_copy_of(file, index, listed)

@@ -28,23 +28,20 @@ class Texts:
 
     def read(self, path: str) -> bytes:
         """The bytes of a file. Raises OSError."""
-        text = self._kept.get(path)  # most are asked for by their absolute path
-        if text is None:
-            full = os.path.abspath(path)
-            text = self._kept.get(full)
+        return self._at(path if path in self._kept else os.path.abspath(path), path)
+
+    def small(self, path: str) -> bytes:
+        """The bytes of a file by its absolute path; none of one that is larger than MAX_SMALL or cannot be read."""
+        try:
+            return self._at(path, path) if path in self._kept or os.path.getsize(path) <= MAX_SMALL else b""
+        except OSError:
+            return b""
+
+    def _at(self, full: str, path: str) -> bytes:
+        text = self._kept.get(full)
         if text is None:
             text = regular_files.read(path, self._cleared)
             if len(text) <= MAX_SMALL and self._size < MAX_KEPT:
                 self._kept[full] = text
                 self._size += len(text)
         return text
-
-    def small(self, path: str) -> bytes:
-        """The bytes of a file by its absolute path; none of one that is larger than MAX_SMALL or cannot be read."""
-        known = self._kept.get(path)
-        if known is not None:
-            return known
-        try:
-            return self.read(path) if os.path.getsize(path) <= MAX_SMALL else b""
-        except OSError:
-            return b""

@@ -51,15 +51,19 @@ def _given(config: Config) -> tuple[Given, ...]:
     keys = frameworks.keys_of(config)
     if keys is None or not config.launched or config.doubt is not None or is_older(config):
         return ()
+    judged: dict[Route, Given | None] = {}
+    """By the settings alone: several launches give the same ones."""
     found: dict[tuple[str, int], Given] = {}
     for route, override in config.launched:
         place = override.origin.place
-        at = None if place is None else keys.launched(config, route)
-        if at is not None and place is not None:
-            one = _judged(config, route, at, place)
-            if one is not None:
-                one = one._replace(value=override.value)
-                found.setdefault((place.document.path, place.span.start), one)
+        if place is None:
+            continue
+        if route not in judged:
+            at = keys.launched(config, route)
+            judged[route] = None if at is None else _judged(config, route, at, place)
+        one = judged[route]
+        if one is not None:
+            found.setdefault((place.document.path, place.span.start), one._replace(place=place, value=override.value))
     return tuple(found.values())
 
 
