@@ -164,6 +164,5 @@ def test_a_notebook_that_trains_is_counted_and_no_other(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "train.ipynb").write_text('{"cells": [{"source": ["SFTTrainer(model).train()"]}]}')
     (tmp_path / "plot.ipynb").write_text('{"cells": [{"source": ["plt.plot(x)"]}]}')
-    assert "1 file looks like a training in a notebook, which is not supported" in cfglint(str(tmp_path)).stdout
-    named = cfglint(str(tmp_path / "plot.ipynb")).stdout
-    assert "neither YAML, JSON, shell nor Python" in named
+    assert "1 file looks like a training in a notebook, which is not supported" in cfglint(".", cwd=tmp_path).lines
+    assert "neither YAML, JSON, shell nor Python" in cfglint("plot.ipynb", cwd=tmp_path).lines[0]
