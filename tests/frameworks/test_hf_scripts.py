@@ -247,7 +247,8 @@ CAUSAL_MODULE = (
     "from transformers import AutoModelForCausalLM\ndef load(n): return AutoModelForCausalLM.from_pretrained(n)\n"
 )
 OTHER_MODULE = (
-    "from transformers import AutoModelForImageClassification as A\ndef build(n): return A.from_pretrained(n)\n"
+    "from transformers import AutoModelForImageClassification as A\n"
+    "def build(n): return A.from_pretrained(n)\nclass Llama: pass\n"
 )
 ARGUMENTS = "from transformers import Trainer, TrainingArguments\na = TrainingArguments('out')\n"
 
@@ -283,6 +284,16 @@ ARGUMENTS = "from transformers import Trainer, TrainingArguments\na = TrainingAr
             "import deepspeed\nfrom lib import build\nengine, *_ = deepspeed.initialize(model=build('m'))\n"
             "engine.backward(engine(1))\nengine.step()",
             "its training loop is its own (`engine.backward`)",
+        ),
+        (
+            "import deepspeed\nfrom vision import Llama\nengine, *_ = deepspeed.initialize(model=Llama())\n"
+            "engine.backward(engine(1))\nengine.step()",
+            "its training loop is its own (`engine.backward`)",
+        ),
+        (
+            "import deepspeed\nfrom vision import build\nengine, *_ = deepspeed.initialize(model=build('m'))\n"
+            "engine.backward(engine(1))\nengine.step()",
+            None,
         ),
         # The module makes a model of another kind, or makes one that is not trained.
         (f"{ARGUMENTS}from vision import build\nTrainer(build('m'), a)", None),

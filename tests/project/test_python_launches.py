@@ -57,7 +57,7 @@ def test_words_are_in_their_lines() -> None:
         ('os.system("axolotl train cfg/a.yaml")', "`cfg/a.yaml`, which axolotl is started with, was not found"),
         (
             'sp.run(f"deepspeed --module openrlhf.cli.train_sft --pretrain {m} --zero_stage 3", shell=True)',
-            "the options that a Python program gives `openrlhf.cli.train_sft` are not read",
+            "the options of `openrlhf.cli.train_sft` are read in shell scripts only",
         ),
         (
             'sp.run(["torchrun", "own.py", "--model_name_or_path", m, "--learning_rate", "1e-5"])',

@@ -253,6 +253,16 @@ def python_may_start(source: bytes) -> bool:
     return may_start(source) or _STARTED.search(source) is not None
 
 
+_LAUNCHED: Final = re.compile(rb"\b(?:accelerate launch|deepspeed|python3?|torchrun)\b[^\n\"]{0,300}\.py\b")
+
+
+def notebook_may_train(source: bytes) -> bool:
+    """Whether the code or a command of a notebook may train."""
+    if candidates(source, "python") or may_start(source) or _LAUNCHED.search(source) is not None:
+        return True
+    return python_may_start(source)
+
+
 @cache
 def _entries() -> re.Pattern[bytes]:
     return re.compile("|".join(entry for one in listed().values() for entry in one.entries).encode())

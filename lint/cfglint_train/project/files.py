@@ -14,7 +14,7 @@ from cfglint_train.project.settings import Settings
 
 SYNTAXES: Final[Mapping[str, str]] = {
     ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".jsonc": "json", ".hjson": "json", ".py": "python",
-    ".sh": "shell", ".bash": "shell", ".slurm": "shell", ".sbatch": "shell", ".job": "shell",
+    ".sh": "shell", ".bash": "shell", ".slurm": "shell", ".sbatch": "shell", ".job": "shell", ".ipynb": "notebook",
 }  # fmt: skip
 
 NOTEBOOK: Final = ".ipynb"

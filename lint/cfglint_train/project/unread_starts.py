@@ -1,4 +1,6 @@
-"""The runs that a shell script or a Python program starts and that are not read: each is named where it is started."""
+"""The runs that a script, a Python program or a notebook starts and that are not read: each is named where it is
+started.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from cfglint_train.documents.document import DocumentError, Span
+from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
@@ -17,6 +20,7 @@ from cfglint_train.project.documents import Documents, UnreadFile
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.launch_scripts import LaunchScripts
 from cfglint_train.project.lookalikes import looks_like
+from cfglint_train.project.notebooks import read
 from cfglint_train.project.python_launches import commands
 from cfglint_train.project.unread_launches import unread_launches
 
@@ -35,17 +39,20 @@ def note_starts(
     """Note what a file starts and that is not read. `configs` are its own; `reads`: whether another one is the main
     configuration of a run, or is named as one that is not read.
     """
-    is_python, sources = path.endswith(".py"), documents.sources
-    script = _of_python(path, documents) if is_python else scripts.script(path, path)
+    is_script, sources = not path.endswith((".py", ".ipynb")), documents.sources
+    if path.endswith(".ipynb"):
+        script = _of_notebook(path, documents)
+    else:
+        script = scripts.script(path, path) if is_script else _of_python(path, documents)
     if script is None:
         return
-    own = [] if is_python else [int(config.root[0]) for config in configs]
+    own = [int(config.root[0]) for config in configs] if is_script else []
     started = started_with(script, own, sources, index)
     missing = (*absent(script, started, sources), *miscased(script, sources, index, reads))
     documents.unread.extend(UnreadFile(path, at, told, "absent") for at, told in missing)
     for span, why in (*written(script, started), *argued(script, own, index, reads)):
         documents.note_run(script, span, why)
-    options = list(_in_options(script)) if is_python else []
+    options = [] if is_script else list(_in_options(script))
     if path in documents.launching and not configs and not options and not looks_like(path, script.source):
         options = list(unread_launches(script, sources, index, reads))
     for span, why in options:
@@ -56,18 +63,41 @@ def _of_python(path: str, documents: Documents) -> ShellDocument | None:
     """The commands that a Python program starts, as a script."""
     if os.path.basename(path).startswith("test_") or not set(_TESTS).isdisjoint(path.split("/")):
         return None
-    text = commands(documents.sources.read(path).decode("utf-8", "replace"))
+    return _script(path, commands(documents.sources.read(path).decode("utf-8", "replace")))
+
+
+def _of_notebook(path: str, documents: Documents) -> ShellDocument | None:
+    """The commands of a notebook, as a script. The runs of its Python code are noted."""
+    notebook = read(documents.sources.read(path).decode("utf-8", "replace"))
+    if notebook is None:
+        return None
     try:
-        script = files.parse(path, text.encode(), "shell") if text else None
+        program = files.parse(path, notebook.python.encode(), "python")
+    except DocumentError:
+        program = None
+    if isinstance(program, PythonDocument):
+        found = (one for name in candidates(program.source, "python") for one in frameworks.recognise(name, program))
+        run = next((one for one in found if one.role in (None, "unread", "program")), None)
+        if run is not None:
+            at = next((program.span(call) for call in program.calls("train") if run.at is None), run.at)
+            documents.note_run(
+                program, at, "it is in a notebook; export it as a script (`jupyter nbconvert --to script`)"
+            )
+    return _script(path, notebook.commands)
+
+
+def _script(path: str, text: str) -> ShellDocument | None:
+    try:
+        script = files.parse(path, text.encode(), "shell") if text.strip() else None
     except DocumentError:
         return None
     return script if isinstance(script, ShellDocument) else None
 
 
 def _in_options(script: ShellDocument) -> Iterator[tuple[Span, str]]:
-    """Where a Python program trains with options alone, which are read only in scripts."""
+    """Where a program or a notebook trains with options alone."""
     for name in candidates(script.source, "shell"):
         for found in frameworks.recognise(name, script):
             if found.role != "other" and found.root:
                 started = script.invocations[int(found.root[0])]
-                yield started.head[-1].span, f"the options that a Python program gives `{started.program}` are not read"
+                yield started.head[-1].span, f"the options of `{started.program}` are read in shell scripts only"

@@ -15,6 +15,7 @@ from cfglint_train.documents.python.static.modules import imports
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.framework import Found
 from cfglint_train.frameworks.hf_scripts.model_sources import gives, imported_source, models
+from cfglint_train.frameworks.trl.script_runs import packages
 
 if TYPE_CHECKING:
     from cfglint_train.frameworks.trl.script import Settings
@@ -45,7 +46,7 @@ def recognise(document: Document) -> list[Found]:
     if not isinstance(document, PythonDocument):
         return []
     from cfglint_train.frameworks.trl.script_names import HF_TRAINERS, TRAINERS
-    from cfglint_train.frameworks.trl.script_runs import makes_trainer, packages, replaced_by, unreached
+    from cfglint_train.frameworks.trl.script_runs import makes_trainer, replaced_by, unreached
 
     modules = packages(document)
     if modules.isdisjoint(_TRAINED_WITH) or not modules.isdisjoint(_OTHERS):
@@ -128,7 +129,7 @@ def _by_other_means(document: PythonDocument, modules: set[str]) -> list[Found]:
         return [Found((), _SCORE, undetermined(document, call), "unread", document.span(call))]
     backward, stepping = document.calls("backward"), document.calls("step")
     loads = any(callee(call).endswith(_CAUSAL) or _loads(call) for call in document.nodes(ast.Call))
-    if backward and stepping and (loads or (_is_program(document) and _imported_causal(document, backward))):
+    if backward and stepping and (loads or (_is_program(document) and _trains_language_model(document, backward))):
         why = f"its training loop is its own (`{document.cut(document.span(backward[0].func))}`)"
         return [Found((), _SCORE, why, "unread", document.span(backward[0]))]
     for call in document.calls("train"):
@@ -142,6 +143,18 @@ def _by_other_means(document: PythonDocument, modules: set[str]) -> list[Found]:
 def _is_program(document: PythonDocument) -> bool:
     """Whether a file does something by itself, and is not only imported."""
     return b"__main__" in document.source or any(isinstance(node, ast.Expr) for node in document.module.body[1:])
+
+
+def _trains_language_model(document: PythonDocument, backward: list[ast.Call]) -> bool:
+    """Whether the loop of a program trains a causal language model of another module; with DeepSpeed, one that its
+    names show.
+    """
+    if _imported_causal(document, backward):
+        return True
+    if "deepspeed" not in packages(document) or not document.calls("initialize"):
+        return False
+    named = _LANGUAGE_MODEL.search(document.source) is not None
+    return named or bool(imported_source(document, backward, _LANGUAGE_MODEL))
 
 
 def _loads(call: ast.Call) -> bool:

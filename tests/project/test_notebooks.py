@@ -1,0 +1,83 @@
+"""Notebooks: the runs in them are named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cfglint_train.project.notebooks import read
+from tests.support.linting import lint
+
+TRAINS = """\
+from trl import SFTConfig, SFTTrainer
+trainer = SFTTrainer("Qwen/Qwen2.5-7B", SFTConfig("out"))
+trainer.train()
+"""
+
+
+def notebook(*cells: str, kind: str = "code", indent: int | None = 1) -> str:
+    """A notebook of cells of one kind."""
+    made = [{"cell_type": kind, "source": cell.splitlines(keepends=True), "outputs": []} for cell in cells]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=indent)
+
+
+def test_code_is_read_in_its_lines() -> None:
+    text = notebook("import os\nprint('\u00e4')", "!a {x} \\\\\n  b\n%cd c\nd()", "%%bash\ne\nf", "%%writefile g\nh: 1")
+    found = read(text)
+    assert found is not None
+    lines = [line.strip() for line in text.split("\n")]
+    where = {word: lines.index(json.dumps(word)) for word in ("d()",)}
+    assert [line for line in found.python.split("\n") if line] == ["import os", "print('\u00e4')", "d()"]
+    assert found.python.split("\n").index("d()") == where["d()"]
+    assert [line for line in found.commands.split("\n") if line] == ["a ${x} \\\\", "  b", "e", "f", "cat > g"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"cells": 1}', '{"cells": [1]}', "{"])
+def test_what_is_no_notebook(text: str) -> None:
+    assert read(text) is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "line", "message"),
+    [
+        (TRAINS, 7, "it is in a notebook; export it as a script (`jupyter nbconvert --to script`)"),
+        ("!axolotl train cfg/a.yaml", 6, "`cfg/a.yaml`, which axolotl is started with, was not found"),
+        (
+            "%%writefile a.yaml\nbase_model: x\n",
+            None,
+            "",
+        ),
+        (
+            "%%bash\ndeepspeed own.py --model_name_or_path m --learning_rate 1e-5",
+            7,
+            "nothing that cfglint reads is in `own.py`",
+        ),
+        (
+            "!llamafactory-cli train --model_name_or_path m --stage sft --do_train",
+            6,
+            "the options of `llamafactory-cli` are read in shell scripts only",
+        ),
+        ("from transformers import pipeline\npipeline('text-generation')('x')", None, ""),
+        ("from transformers import AutoModelForCausalLM as A\nA.from_pretrained('x').generate()", None, ""),
+        ("!axolotl inference a.yaml", None, ""),
+    ],
+)
+def test_a_run_in_a_notebook_is_named(tmp_path: Path, cell: str, line: int | None, message: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "own.py").write_text("import mine\nmine.train()\n")
+    (tmp_path / "a.ipynb").write_text(notebook(cell))
+    found = [(one.start.line, one.message) for one in lint(tmp_path).findings]
+    assert found == ([] if line is None else [(line, f"run not checked: {message}")])
+
+
+def test_what_is_no_code_of_a_notebook_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "a.ipynb").write_text(notebook(TRAINS, "!axolotl train a.yaml", kind="markdown"))
+    (tmp_path / "b.ipynb").write_text("TrainingArguments axolotl {")
+    assert not lint(tmp_path).findings
+
+
+def test_a_notebook_of_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.ipynb").write_text(notebook(TRAINS, indent=None))
+    assert [one.code for one in lint(tmp_path).findings] == ["CHK005"]
