@@ -37,6 +37,7 @@ NO_KEYS = (
     "@syntax",
     "@overridden",
     "@names",
+    "@trained",
 )
 
 

@@ -367,7 +367,7 @@ class LaunchScripts:
         """The programs that a configuration is given to, or may be, each with the word behind its name where that is no
         option.
         """
-        places = self.given(main) or (self.likely(main.document.path) if main.role == "main" else ())
+        places = self.given(main) or self.likely(main.document.path)
         return _programs(one for _, one, *_ in places)
 
     def likely(self, path: str) -> Iterator[Handed]:

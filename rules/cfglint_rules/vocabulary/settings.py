@@ -4,8 +4,9 @@ A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of
 `@eval_batch`, the sequences of an evaluation step on all of them; `@capability`, the compute capability of the stated
 GPU; `@cuda`, whether that has one; `@host`, the framework of the run's main configuration; `@trainer`, whether that
 runs the Trainer of transformers; `@client_optimizer` and `@client_scheduler`, whether a program of the repository hands
-DeepSpeed one of its own; `@names`, the frameworks of the companions that it names itself; `@release`, the release that
-counts for this configuration; `@syntax`, that of its file; `@overridden`, the settings that its launch gives.
+DeepSpeed one of its own; `@trained`, whether a program that is given the file may train, or none is known; `@names`,
+the frameworks of the companions that it names itself; `@release`, the release that counts for this configuration;
+`@syntax`, that of its file; `@overridden`, the settings that its launch gives.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _DERIVED: Final = frozenset(
         "@host",
         "@trainer",
         *_CLIENTS,
+        "@trained",
         "@release",
         "@syntax",
         "@overridden",
@@ -72,6 +74,8 @@ class Settings:
             return self.config.document.syntax
         if name == "@overridden":
             return [spelled(route) for route in self.config.overrides]
+        if name == "@trained":
+            return _may_train(self.config.commands())
         if name in _CLIENTS:
             made_by = (_CLIENTS[name],)
             return (self.run is None or self.run.main is self.config) and self.config.filled(made_by, "supplanted")
@@ -122,6 +126,15 @@ class Settings:
             return place
         entry = None if route is None else self.config.entry(*route)
         return None if entry is None else Place(self.config.document, entry.key.span)
+
+
+def _may_train(commands: tuple[str, ...]) -> bool:
+    """Whether one of some commands may train; where none is known, something may."""
+    if not commands:
+        return True
+    from cfglint_train.project.entries import Program, trains  # reads bash
+
+    return any(trains(Program(one.split()[0], ".py" in one)) for one in commands)
 
 
 def _number(word: str) -> Any:

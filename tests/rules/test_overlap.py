@@ -1,0 +1,50 @@
+"""The defect of DeepSpeed's overlapped reduction (KEY006): the settings, releases and programs that it is of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.linting import lint
+
+# What is beside `overlap_comm: true`, the release, and whether it is reported.
+SECTIONS = {
+    "stage 2": ({"stage": 2}, "0.14.0", True),
+    "stage 1": ({"stage": 1}, "0.14.0", True),
+    "stage 1 of a release that ignores it": ({"stage": 1}, "0.12.5", False),
+    "stage 2 of that release": ({"stage": 2}, "0.12.5", True),
+    "mended": ({"stage": 2}, "0.17.5", False),
+    "gradients of their own": ({"stage": 2, "contiguous_gradients": False}, "0.14.0", False),
+    "offloading, which makes them contiguous": (
+        {"stage": 2, "contiguous_gradients": False, "offload_optimizer": {"device": "cpu"}},
+        "0.14.0",
+        True,
+    ),
+}
+
+
+def found(folder: Path, section: dict[str, object], release: str, *programs: str) -> bool:
+    (folder / ".git").mkdir()
+    (folder / "requirements.txt").write_text(f"deepspeed=={release}\n", encoding="utf-8")
+    content = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {**section, "overlap_comm": True}}
+    (folder / "ds.json").write_text(json.dumps(content), encoding="utf-8")
+    for name in programs:
+        (folder / f"run_{name}.sh").write_text(f"deepspeed {name} --deepspeed ds.json\n", encoding="utf-8")
+    return any(one.code == "KEY006" and "overlap_comm" in one.message for one in lint(folder).findings)
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_where_the_defect_is(tmp_path: Path, name: str) -> None:
+    section, release, expected = SECTIONS[name]
+    assert found(tmp_path, section, release) is expected
+
+
+@pytest.mark.parametrize(
+    ("programs", "expected"), [(("evaluate.py",), False), (("train.py",), True), (("evaluate.py", "train.py"), True)]
+)
+def test_a_file_that_only_programs_are_given_which_evaluate(
+    tmp_path: Path, programs: tuple[str, ...], expected: bool
+) -> None:
+    assert found(tmp_path, {"stage": 2}, "0.14.0", *programs) is expected
