@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, unusual, vocabulary
 from cfglint_train.documents.document import Alias, Node, Sequence, follow
 from cfglint_train.documents.document import Mapping as MappingNode
+from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
+
+_REMARKS: Final = frozenset(("comment", "comments", "description", "note", "notes"))
+"""Keys under which people write remarks in JSON."""
 
 
 def unknown(config: Config) -> Iterator[Sighting]:
@@ -31,8 +35,10 @@ def outcome(sighting: Sighting) -> str:
 
 
 def _is_remark(sighting: Sighting) -> bool:
-    """A key that serves as a comment, where the framework accepts it."""
-    return str(sighting.route[-1]).startswith(("_", "//", "#", "x-")) and outcome(sighting) != REFUSED
+    """A key that serves as a comment, where the framework accepts it: JSON has no other way to write one."""
+    key = str(sighting.route[-1])
+    is_text = key in _REMARKS and isinstance(sighting.value, str) and sighting.config.document.syntax == "json"
+    return (is_text or key.startswith(("_", "//", "#", "x-"))) and outcome(sighting) != REFUSED
 
 
 def _holds_anchors(sighting: Sighting) -> bool:
