@@ -59,11 +59,6 @@ SAMPLES = [
     ("eval.py", "import verifiers as vf\n\nvf.load_environment('gsm8k').evaluate()\n", ""),
     ("run.sh", "torchrun --nproc_per_node=8 -m scripts.chat_sft -- --depth=26\n", "nanochat"),
     ("run.sh", "torchrun --nproc_per_node=8 -m scripts.chat\n", ""),
-    ("a.ipynb", '{"source": ["trainer = SFTTrainer(model, args=args)\\n"]}', "a training in a notebook"),
-    ("a.ipynb", '{"source": ["m = AutoModelForCausalLM(c)\\n", "Trainer(m)\\n"]}', "a training in a notebook"),
-    ("a.ipynb", '{"source": ["!axolotl train a.yaml\\n"]}', "a training in a notebook"),
-    ("a.ipynb", '{"source": ["m = AutoModelForImageClassification(c)\\n", "Trainer(m)\\n"]}', ""),
-    ("a.ipynb", '{"source": ["from trl import SFTTrainer\\n"]}', ""),
 ]
 
 
@@ -158,11 +153,3 @@ def test_the_api_has_them(tmp_path):
     with working_in(tmp_path):
         checked = api.lint(".", api.Options(isolated=True))
     assert checked.unsupported == (api.UnsupportedFiles("verl", ("ppo.yaml",)),)
-
-
-def test_a_notebook_that_trains_is_counted_and_no_other(tmp_path):
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "train.ipynb").write_text('{"cells": [{"source": ["SFTTrainer(model).train()"]}]}')
-    (tmp_path / "plot.ipynb").write_text('{"cells": [{"source": ["plt.plot(x)"]}]}')
-    assert "1 file looks like a training in a notebook, which is not supported" in cfglint(".", cwd=tmp_path).lines
-    assert "neither YAML, JSON, shell nor Python" in cfglint("plot.ipynb", cwd=tmp_path).lines[0]

@@ -141,7 +141,7 @@ class Documents:
             return None
         syntax = files.syntax_of(path, source)
         if syntax is None:
-            self.skip(path, "neither YAML, JSON, shell nor Python", source if path.endswith(files.NOTEBOOK) else b"")
+            self.skip(path, "neither YAML, JSON, shell nor Python")
             return None
         if len(source) > regular_files.MAX_BYTES:
             size = f"larger than {regular_files.MAX_BYTES >> 20} MiB"

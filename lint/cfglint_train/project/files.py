@@ -17,9 +17,6 @@ SYNTAXES: Final[Mapping[str, str]] = {
     ".sh": "shell", ".bash": "shell", ".slurm": "shell", ".sbatch": "shell", ".job": "shell", ".ipynb": "notebook",
 }  # fmt: skip
 
-NOTEBOOK: Final = ".ipynb"
-"""The extension of notebooks: they are not read, but said to train where they do."""
-
 STDIN: Final = "-"
 """The name of standard input by default."""
 
@@ -30,8 +27,8 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 def walk(folder: str, settings_for: Callable[[str], Settings], ignored: Callable[[str, bool], bool]) -> Iterator[str]:
-    """The files below a folder whose names imply a syntax, notebooks, and shell scripts without an extension, without
-    what the settings exclude, in order of their names.
+    """The files below a folder whose names imply a syntax, and shell scripts without an extension, without what the
+    settings exclude, in order of their names.
 
     `ignored(path, is_folder)`: what else is left out, where the settings want that.
 
@@ -52,8 +49,7 @@ def walk(folder: str, settings_for: Callable[[str], Settings], ignored: Callable
         for name in sorted(files):
             path = os.path.join(parent, name)
             extension = os.path.splitext(name)[1].lower()
-            known = not extension or extension in SYNTAXES or extension == NOTEBOOK
-            if not known or settings.passed_over(path) or not os.path.isfile(path):
+            if (extension and extension not in SYNTAXES) or settings.passed_over(path) or not os.path.isfile(path):
                 continue
             wanted = bool(extension) or is_plain_script(path)
             if wanted and not (settings.respect_gitignore and ignored(path, False)):

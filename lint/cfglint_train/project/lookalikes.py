@@ -14,7 +14,7 @@ from json import load
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.project.files import NOTEBOOK, SYNTAXES
+from cfglint_train.project.files import SYNTAXES
 
 MOST: Final = 256 * 2**10
 """Bytes of the start of a file that are searched."""
@@ -40,8 +40,7 @@ class _Clue(Frozen):
 
 def looks_like(path: str, source: bytes) -> str:
     """The tool whose file a text probably is; empty where it is none of those."""
-    extension = os.path.splitext(path)[1].lower()
-    syntax = "notebook" if extension == NOTEBOOK else SYNTAXES.get(extension)
+    syntax = SYNTAXES.get(os.path.splitext(path)[1].lower())
     text = source[:MOST]
     for name, group in _groups(syntax):
         if group[0].beginning in text and all(clue.occurs_in(text) for clue in group):
