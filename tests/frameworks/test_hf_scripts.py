@@ -317,6 +317,54 @@ def test_a_model_of_another_module_is_looked_up_there(tmp_path: Path, text: str,
     assert found == ([] if why is None else [f"run not checked: {why}"])
 
 
+LOADED = (
+    "from transformers import AutoModelForCausalLM\nm = AutoModelForCausalLM.from_pretrained('m')\n"
+    "o = torch.optim.AdamW(m.parameters())\nif __name__ == '__main__':\n    "
+)
+ENGINE = (
+    "import deepspeed\nfrom net import Net\nnet = Net({size}=9)\nengine, *_ = deepspeed.initialize(model=net)\n"
+    "engine.backward(engine(1))\nengine.step()\n"
+)
+SCORER = (
+    "from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments\n"
+    "class {name}(Trainer):\n    pass\n"
+    "{name}(AutoModelForSequenceClassification.from_pretrained('m'), TrainingArguments('out'))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        # A step of another module gets the optimizer.
+        (
+            f"from rl import step\n{LOADED}step(m, optimizer=o)",
+            "what steps its optimizer (`step`) is of another module",
+        ),
+        (
+            f"from rl import Agent\n{LOADED}Agent(m, optim=o).go()",
+            "what steps its optimizer (`Agent`) is of another module",
+        ),
+        (f"from torch.optim.lr_scheduler import LinearLR\n{LOADED}LinearLR(optimizer=o)", None),
+        (f"from rl import step\n{LOADED}step(m)", None),
+        # DeepSpeed gets a model of the script's own, which reads text or not.
+        (ENGINE.format(size="vocab_size"), "its training loop is its own (`engine.backward`)"),
+        (ENGINE.format(size="channels"), None),
+        # A classifier that scores texts, and one that does not.
+        (
+            SCORER.format(name="RewardTrainer"),
+            "it cannot be determined that its Trainer gets a causal language model",
+        ),
+        (SCORER.format(name="TopicTrainer"), None),
+    ],
+)
+def test_what_trains_a_language_model_in_its_own_way_is_named(tmp_path: Path, text: str, why: str | None) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "rl.py").write_text("def step(m, optimizer=None): pass\nclass Agent: pass\n")
+    (tmp_path / "train.py").write_text(text)
+    found = [one.message for one in lint(tmp_path).findings if one.code == "CHK005"]
+    assert found == ([] if why is None else [f"run not checked: {why}"])
+
+
 @pytest.mark.parametrize(
     ("main", "named"),
     [

@@ -19,8 +19,9 @@ Nothing is known of the run: the repository is green because its settings were n
 
 ## When it does not apply
 It never fails a run by itself; `require-checked = true` makes it count. It is silent on scripts and commands in which
-nothing shows that they train a causal language model: a class of such models, in the program of a command as well; an
-option that names a model, the file of DeepSpeed or accelerate, or one with which the Trainer shards it (`--fsdp`).
+nothing shows that they train a causal language model: a class of such models, in the program of a command as well; a
+vocabulary or tokenizer where DeepSpeed is given a model of its own; a trainer of rewards; an option that names a model,
+the file of DeepSpeed or accelerate, or one with which the Trainer shards it (`--fsdp`).
 
 ## References
 docs/plan-file.md; docs/frameworks/trl.md (Python scripts); docs/shell-scripts.md.

@@ -11,7 +11,7 @@ from cfglint_train.documents.document import Document
 from cfglint_train.documents.python.class_variables import calls_by_variable
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.script import callee
-from cfglint_train.documents.python.static.modules import imports
+from cfglint_train.documents.python.static.modules import imports, module_of
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.framework import Found
 from cfglint_train.frameworks.hf_scripts.model_sources import gives, imported_source, models
@@ -33,6 +33,12 @@ _LANGUAGE_MODEL: Final = re.compile(
     _TUNED.pattern + rb"|\bmlm\s*=\s*False|(?i:deepseek|gemma|gpt-?(?:2|j|neo)|llama|mistral|mixtral|olmo|pythia|qwen)"
 )
 """What shows that a model which something else makes is a language model."""
+_SCORED: Final = ("ForSequenceClassification",)
+_REWARD: Final = re.compile(rb"\b(?:RM|Reward)Trainer\b")
+"""What shows that a language model is made to score texts, which classes of other models do, too."""
+_READS_TEXT: Final = re.compile(rb"\bvocab_size\b|(?i:tokenizer)")
+"""What shows that the model of a loop with DeepSpeed is one of texts."""
+_OPTIMIZERS: Final = ("optimizer", "optim")
 _HANDED: Final = "its model comes from another module"
 _TRAINED_WITH: Final = ("transformers", "trl", "deepspeed", "accelerate")
 _OTHERS: Final = ("olmo_core",)
@@ -84,6 +90,7 @@ def _found(document: PythonDocument, number: int, run: Settings) -> Found:
     is_own = bool(run.model) and module.partition(".")[0] not in _LIBRARIES
     trains = causal or (is_open and _LANGUAGE_MODEL.search(document.source) is not None)
     trains = trains or (is_own and _TUNED.search(document.source) is not None)
+    trains = trains or (name.endswith(_SCORED) and _REWARD.search(document.source) is not None)
     other = "it cannot be determined that its Trainer gets a causal language model"
     if not trains and (is_open or is_own) and (source := _imported_model(document)):
         trains, other = True, f"its model comes from another module (`{source}`)"
@@ -137,7 +144,20 @@ def _by_other_means(document: PythonDocument, modules: set[str]) -> list[Found]:
         if "trainer" in trainer.lower() and (loads or _imported_causal(document, [call])):
             why = f"what trains it (`{trainer}`) is of another module"
             return [Found((), _SCORE, why, "unread", document.span(call))]
+    for call in _with_optimizer(document) if loads and b"__main__" in document.source else ():
+        why = f"what steps its optimizer (`{callee(call)}`) is of another module"
+        return [Found((), _SCORE, why, "unread", document.span(call))]
     return []
+
+
+def _with_optimizer(document: PythonDocument) -> list[ast.Call]:
+    """The calls of what the script imports from its repository that get an optimizer by its name."""
+    calls = [call for call in document.nodes(ast.Call) if any(word.arg in _OPTIMIZERS for word in call.keywords)]
+    return [call for call in calls if isinstance(call.func, ast.Name) and _is_of_repository(document, call.func.id)]
+
+
+def _is_of_repository(document: PythonDocument, name: str) -> bool:
+    return any(module_of(document, module) is not None for module, _ in imports(document, name))
 
 
 def _is_program(document: PythonDocument) -> bool:
@@ -147,13 +167,13 @@ def _is_program(document: PythonDocument) -> bool:
 
 def _trains_language_model(document: PythonDocument, backward: list[ast.Call]) -> bool:
     """Whether the loop of a program trains a causal language model of another module; with DeepSpeed, one that its
-    names show.
+    names show, or its own model that reads text.
     """
     if _imported_causal(document, backward):
         return True
     if "deepspeed" not in packages(document) or not document.calls("initialize"):
         return False
-    named = _LANGUAGE_MODEL.search(document.source) is not None
+    named = any(sign.search(document.source) for sign in (_LANGUAGE_MODEL, _READS_TEXT))
     return named or bool(imported_source(document, backward, _LANGUAGE_MODEL))
 
 
