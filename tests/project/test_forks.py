@@ -668,15 +668,3 @@ def test_a_script_in_the_folder_of_a_package_is_the_repositorys_own(tmp_path: Pa
     copied = {f"OpenRLHF/{name}": text for name, text in files.items()}
     copied |= {"OpenRLHF/setup.py": "", "OpenRLHF/examples/scripts/a.sh": own, "b.sh": script("")}
     assert not [one for one in lint(written(tmp_path / "y", **copied)).findings if one.code == "CHK005"]
-
-
-def test_without_a_repository_a_copy_below_the_working_folder_counts(tmp_path: Path) -> None:
-    """An unpacked archive has no `.git`."""
-    folder = tmp_path / "x"
-    for name, text in {"lib/openrlhf/cli/train_sft.py": PARSER, "scripts/sft/a.sh": script("--ours")}.items():
-        (folder / name).parent.mkdir(parents=True)
-        (folder / name).write_text(dedent(text))
-    with working_in(folder):
-        assert codes(folder) == []
-    with working_in(folder / "scripts"):  # what is above was not asked about
-        assert "KEY001" in [code for code, _, _ in codes(folder / "scripts")]

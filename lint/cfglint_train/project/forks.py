@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
@@ -251,9 +250,6 @@ class Forks:
         key = (listed.name, index.root)
         if key not in self._holding:
             self._holding[key] = index.holding(*listed.tree.packages)
-            if not index.rooted:
-                near = (*self._holding[key], *_near(index.root, listed.tree.packages))
-                self._holding[key] = tuple(dict.fromkeys(near))
             if self._holding[key]:
                 from cfglint_train.project.trees import is_copy
 
@@ -411,19 +407,3 @@ def _written(listed: Listed, config: Config) -> Doubt | None:
                 source = address.partition("://")[2].removesuffix(".git")
                 return Doubt("written", source, f"{os.path.basename(document.path)}:{number}")
     return None
-
-
-def _near(folder: str, packages: Iterable[str]) -> Iterator[str]:
-    """Of the folders from one up to the working folder, and of those in them, the ones that hold a package: what counts
-    where there is no repository.
-    """
-    here = regular_files.tidy(os.getcwd())
-    while folder == here or folder.startswith(f"{here.rstrip('/')}/"):
-        with suppress(OSError):
-            inside = sorted(one.name for one in os.scandir(folder) if one.is_dir(follow_symlinks=False))
-            for root in (folder, *(f"{folder.rstrip('/')}/{name}" for name in inside)):
-                if any(os.path.isdir(f"{root}/{package}") for package in packages):
-                    yield root
-        if folder == here:
-            return
-        folder = os.path.dirname(folder)
