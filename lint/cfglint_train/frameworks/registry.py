@@ -256,11 +256,19 @@ def python_may_start(source: bytes) -> bool:
 _LAUNCHED: Final = re.compile(rb"\b(?:accelerate launch|deepspeed|python3?|torchrun)\b[^\n\"]{0,300}\.py\b")
 
 
-def notebook_may_train(source: bytes) -> bool:
-    """Whether the code or a command of a notebook may train."""
-    if candidates(source, "python") or may_start(source) or _LAUNCHED.search(source) is not None:
+def may_launch(source: bytes) -> bool:
+    """Whether a text that is no script may have a command that trains."""
+    if candidates(source, "shell") or may_start(source) or _LAUNCHED.search(source) is not None:
         return True
     return python_may_start(source)
+
+
+_JOB: Final = re.compile(rb"(?m)^[ \t-]*(?:run|commands?|args|entrypoint)[ \t]*:")
+
+
+def is_job(source: bytes) -> bool:
+    """Whether a text of YAML may describe a job by its commands."""
+    return _JOB.search(source) is not None
 
 
 @cache

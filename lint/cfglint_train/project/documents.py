@@ -150,11 +150,13 @@ class Documents:
             else:
                 self.skip(path, f"{size}: data, not a configuration")
             return None
-        if syntax == "notebook":
-            if registry.notebook_may_train(source):
+        if syntax in ("notebook", "recipes"):
+            if registry.candidates(source, "python") or registry.may_launch(source):
                 self.launching.add(path)
-            self.skip(path, "a notebook: only the runs in it are named")
+            self.skip(path, "only the runs that it starts are named")
             return None
+        if syntax == "yaml" and registry.is_job(source) and registry.may_launch(source):
+            self.launching.add(path)
         wide = files.in_utf_16(source)
         if wide is not None and registry.looks_like_configuration(wide, syntax):
             self.unread.append(UnreadFile(path, START, "not UTF-8: the text is UTF-16 or UTF-32", "file"))

@@ -61,11 +61,11 @@ def examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
             if _STARTS.search(text) is not None:
                 found += [(path, part.encode()) for part in _fenced(text)]
         elif _FILE.search(text) and (_LAUNCHER.search(text) or (path.endswith(".py") and "executable" in text)):
-            found += [(path, part.encode()) for part in _commands(path, text, index)]
+            found += [(path, part.encode()) for part in scripts_in(path, text, index)]
     return found
 
 
-def _commands(path: str, text: str, index: RepositoryIndex) -> Iterator[str]:
+def scripts_in(path: str, text: str, index: RepositoryIndex) -> Iterator[str]:
     """The commands of a file that has hardly anything else, as scripts."""
     name = os.path.basename(path)
     if path.endswith(".py"):

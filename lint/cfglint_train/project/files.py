@@ -15,7 +15,11 @@ from cfglint_train.project.settings import Settings
 SYNTAXES: Final[Mapping[str, str]] = {
     ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".jsonc": "json", ".hjson": "json", ".py": "python",
     ".sh": "shell", ".bash": "shell", ".slurm": "shell", ".sbatch": "shell", ".job": "shell", ".ipynb": "notebook",
+    ".mk": "recipes",
 }  # fmt: skip
+
+RECIPES: Final = ("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile", ".justfile")
+"""Files with commands under names of their own."""
 
 STDIN: Final = "-"
 """The name of standard input by default."""
@@ -28,7 +32,7 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 def walk(folder: str, settings_for: Callable[[str], Settings], ignored: Callable[[str, bool], bool]) -> Iterator[str]:
     """The files below a folder whose names imply a syntax, and shell scripts without an extension, without what the
-    settings exclude, in order of their names.
+    settings exclude, in order of their names. Of notebooks and recipes only what they start counts.
 
     `ignored(path, is_folder)`: what else is left out, where the settings want that.
 
@@ -51,7 +55,7 @@ def walk(folder: str, settings_for: Callable[[str], Settings], ignored: Callable
             extension = os.path.splitext(name)[1].lower()
             if (extension and extension not in SYNTAXES) or settings.passed_over(path) or not os.path.isfile(path):
                 continue
-            wanted = bool(extension) or is_plain_script(path)
+            wanted = bool(extension) or name in RECIPES or is_plain_script(path)
             if wanted and not (settings.respect_gitignore and ignored(path, False)):
                 yield tidy(path)
         below = (os.path.join(parent, name) for name in sorted(folders, reverse=True))
@@ -83,6 +87,8 @@ def syntax_of(path: str, source: bytes) -> str | None:
     extension = os.path.splitext(path)[1].lower()
     if extension in SYNTAXES:
         return SYNTAXES[extension]
+    if os.path.basename(path) in RECIPES:
+        return "recipes"
     if source.startswith(b"#!"):
         return _of_first_line(source)
     if extension:

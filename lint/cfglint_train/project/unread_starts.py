@@ -5,7 +5,7 @@ started.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from cfglint_train.documents.document import DocumentError, Span
 from cfglint_train.documents.python.document import PythonDocument
@@ -17,6 +17,7 @@ from cfglint_train.frameworks.registry import candidates
 from cfglint_train.project import files
 from cfglint_train.project.absent import absent, argued, miscased, started_with, written
 from cfglint_train.project.documents import Documents, UnreadFile
+from cfglint_train.project.examples import scripts_in
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.launch_scripts import LaunchScripts
 from cfglint_train.project.lookalikes import looks_like
@@ -24,6 +25,8 @@ from cfglint_train.project.notebooks import read
 from cfglint_train.project.python_launches import commands
 from cfglint_train.project.unread_launches import unread_launches
 
+_HOLDING: Final = (".ipynb", ".mk", ".py", ".yaml", ".yml")
+"""Ends of the names of files that hold commands among other things."""
 _TESTS: Final = ("test", "tests")
 """Folders with programs that start others to try them."""
 
@@ -39,38 +42,51 @@ def note_starts(
     """Note what a file starts and that is not read. `configs` are its own; `reads`: whether another one is the main
     configuration of a run, or is named as one that is not read.
     """
-    is_script, sources = not path.endswith((".py", ".ipynb")), documents.sources
-    if path.endswith(".ipynb"):
-        script = _of_notebook(path, documents)
-    else:
-        script = scripts.script(path, path) if is_script else _of_python(path, documents)
-    if script is None:
-        return
+    name = os.path.basename(path)
+    sources, is_script = documents.sources, not path.endswith(_HOLDING) and name not in files.RECIPES
     own = [int(config.root[0]) for config in configs] if is_script else []
-    started = started_with(script, own, sources, index)
-    missing = (*absent(script, started, sources), *miscased(script, sources, index, reads))
-    documents.unread.extend(UnreadFile(path, at, told, "absent") for at, told in missing)
-    for span, why in (*written(script, started), *argued(script, own, index, reads)):
-        documents.note_run(script, span, why)
-    options = [] if is_script else list(_in_options(script))
-    if path in documents.launching and not configs and not options and not looks_like(path, script.source):
-        options = list(unread_launches(script, sources, index, reads))
-    for span, why in options:
-        documents.note_run(script, span, why)
+    for script in _scripts(path, documents, scripts, index):
+        started = started_with(script, own, sources, index)
+        missing = (*absent(script, started, sources), *miscased(script, sources, index, reads))
+        documents.unread.extend(UnreadFile(path, at, told, "absent") for at, told in missing)
+        for span, why in (*written(script, started), *argued(script, own, index, reads)):
+            documents.note_run(script, span, why)
+        options = [] if is_script else list(_in_options(script))
+        if path in documents.launching and not configs and not options and not looks_like(path, script.source):
+            options = list(unread_launches(script, sources, index, reads))
+        for span, why in options:
+            documents.note_run(script, span, why)
 
 
-def _of_python(path: str, documents: Documents) -> ShellDocument | None:
-    """The commands that a Python program starts, as a script."""
-    if os.path.basename(path).startswith("test_") or not set(_TESTS).isdisjoint(path.split("/")):
-        return None
-    return _script(path, commands(documents.sources.read(path).decode("utf-8", "replace")))
+def _scripts(
+    path: str, documents: Documents, scripts: LaunchScripts, index: RepositoryIndex
+) -> Iterator[ShellDocument]:
+    """The commands that a file starts, as scripts."""
+    texts: Iterable[str] = ()
+    if path.endswith(".ipynb"):
+        texts = _of_notebook(path, documents)
+    elif path.endswith(_HOLDING) or os.path.basename(path) in files.RECIPES:
+        whole = os.path.abspath(path)
+        if not os.path.basename(path).startswith("test_") and set(_TESTS).isdisjoint(path.split("/")):
+            texts = scripts_in(whole, documents.sources.read(path).decode("utf-8", "replace"), index)
+    else:
+        script = scripts.script(path, path)
+        if script is not None:
+            yield script
+    for text in texts:
+        try:
+            found = files.parse(path, text.encode(), "shell") if text.strip() else None
+        except DocumentError:
+            continue
+        if isinstance(found, ShellDocument):
+            yield found
 
 
-def _of_notebook(path: str, documents: Documents) -> ShellDocument | None:
-    """The commands of a notebook, as a script. The runs of its Python code are noted."""
+def _of_notebook(path: str, documents: Documents) -> Iterator[str]:
+    """The commands of a notebook. The run of its Python code is noted."""
     notebook = read(documents.sources.read(path).decode("utf-8", "replace"))
     if notebook is None:
-        return None
+        return
     try:
         program = files.parse(path, notebook.python.encode(), "python")
     except DocumentError:
@@ -83,15 +99,8 @@ def _of_notebook(path: str, documents: Documents) -> ShellDocument | None:
             documents.note_run(
                 program, at, "it is in a notebook; export it as a script (`jupyter nbconvert --to script`)"
             )
-    return _script(path, notebook.commands)
-
-
-def _script(path: str, text: str) -> ShellDocument | None:
-    try:
-        script = files.parse(path, text.encode(), "shell") if text.strip() else None
-    except DocumentError:
-        return None
-    return script if isinstance(script, ShellDocument) else None
+    yield commands(notebook.python)
+    yield notebook.commands
 
 
 def _in_options(script: ShellDocument) -> Iterator[tuple[Span, str]]:
