@@ -19,7 +19,17 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import Config, Handling, spelled
 from cfglint_train.memory.reader import MODEL
-from cfglint_train.plan.certainty import CERTAINTIES, Assumption, Certainty, Corner, Ground, grade, where, worst
+from cfglint_train.plan.certainty import (
+    CERTAINTIES,
+    Assumption,
+    Certainty,
+    Corner,
+    Ground,
+    grade,
+    unappended,
+    where,
+    worst,
+)
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
@@ -81,6 +91,7 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
         if found:
             assumed, corners = _assumed(rule, report, run, found, check)
     vocabulary = (*_vocabulary(rule, main), *_conditional(rule, report))
+    appended = () if run is None or severity != "error" else _appended(rule, report, run)
     rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run))
     if severity != "info" and not rewritten and not rule.code.startswith("KEY"):  # those ask for it themselves
         rewritten = tuple(_changed(report, main, (main,) if run is None else run.configs))
@@ -91,6 +102,8 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
     certainty = worst(tuple(ground.grade for ground in rests_on))
     if CERTAINTIES.index(certainty) > CERTAINTIES.index(report.minimum):
         return None
+    rests_on = (*rests_on, *appended)
+    certainty = worst(tuple(ground.grade for ground in rests_on))
     report = report.remedied()
     if rule.code.startswith("PRF"):
         severity = max(severity, "warning", key=SEVERITIES.index)
@@ -98,7 +111,7 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
     notes = (*report.notes, *dict.fromkeys(f"assumes {note}" for note in told))
     fix = report.fix
     if fix is not None and fix.applicability == "safe":
-        grounds = (*fix.grounds, *vocabulary, *rewritten)
+        grounds = (*fix.grounds, *vocabulary, *rewritten, *appended)
         guessed = {ground.fact for ground in grounds if ground.grade == "assumed"}
         guessed.update(one.fact for one in assumed)
         if fix.measured:  # what it does is the same at every release that the report is at
@@ -175,6 +188,16 @@ def _conditional(rule: Rule, report: Report) -> tuple[Ground, ...]:
         return ()
     option, condition = found
     return (Ground(f"option:{option}", True, "assumed", f"`{option}` is given, which {condition} decides"),)
+
+
+def _appended(rule: Rule, report: Report, run: Run) -> tuple[Ground, ...]:
+    """That a launch gives nothing out of sight, of numbers in it or its file that contradict each other: any of them
+    may be another one then.
+    """
+    if not rule.code.startswith("BAT") or not run.parts.appended:
+        return ()
+    own = {one.path for one in (run.main.document, *run.parts.scripts)}
+    return (unappended(run.parts.appended),) if report.place.document.path in own else ()
 
 
 def _rewritten(rule: Rule, report: Report, run: Run) -> Iterable[Ground]:

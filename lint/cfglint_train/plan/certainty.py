@@ -22,6 +22,11 @@ class Ground(Frozen):
     """Where it comes from, or how to state it."""
 
 
+def unappended(where: str) -> Ground:
+    """That what may give a launch further options gives none that matter."""
+    return Ground("launch:options", where, "assumed", f"{where} adds no option that changes this")
+
+
 class Assumption(Frozen):
     """A fact that no file states, and the other values that it may well have."""
 

@@ -363,6 +363,18 @@ class LaunchScripts:
             return ()
         return tuple((script, invocation) for script, invocation, _ in self.handed(document.path))
 
+    def appended(self, main: Config) -> str:
+        """What may give each launch of a configuration further options, out of sight; empty where one has all of its
+        options in sight. What a Python script states itself, no option changes.
+        """
+        found = "" if main.document.syntax == "python" else None
+        for script, one in self.given(main) if found is None else ():
+            if not one.open and not (one.forwards and not self._calls(script)):
+                return ""
+            line = f"{os.path.basename(script.path)}:{script.position(one.span.start).line}"
+            found = f"{one.open} in {line}" if one.open else f'`"$@"` in {line}'
+        return found or ""
+
     def commands(self, main: Config) -> tuple[str, ...]:
         """The programs that a configuration is given to, or may be, each with the word behind its name where that is no
         option.

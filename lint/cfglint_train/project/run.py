@@ -123,6 +123,8 @@ class Parts(Frozen):
     """Launches that write into its folder before it does."""
     stands_elsewhere: bool = False
     """All its launches give it files of settings that are configurations of runs themselves."""
+    appended: str = ""
+    """What may give all its launches further options, out of sight."""
     usual_gpus: Value | None = None
     """The GPUs per node that the other launches of the repository have, where they agree."""
     refusals: Callable[[Run, Mapping[str, bytes]], frozenset[str]] | None = None

@@ -297,6 +297,7 @@ class Workspace:
                 scripts=launch.documents if launch is not None and main.document.syntax != "shell" else (),
                 unread=tuple(self.scripts.unread(main)),
                 earlier=self._earlier(main, launch),
+                appended=self.scripts.appended(main),
                 usual_gpus=None if "gpus-per-node" in stated else self._usual_gpus(main.document.path),
                 stands_elsewhere=bool(recipes) and all(path and self.configs_in(path) for path in recipes.values()),
             )

@@ -25,7 +25,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.lens import Config, Lookup
 from cfglint_train.frameworks.registry import listed
-from cfglint_train.plan.certainty import Ground
+from cfglint_train.plan.certainty import Ground, unappended
 
 if TYPE_CHECKING:
     from cfglint_rules.vocabulary.operators import Test
@@ -273,6 +273,9 @@ def report(clause: Clause, settings: Settings, reach: Reach) -> Report | None:
 
 def _doubts(clause: Clause, settings: Settings) -> Iterator[Ground]:
     """What is assumed of the settings that a clause tests, as where a condition of a script decides."""
+    appended = "" if settings.run is None else settings.run.parts.appended
+    if appended and clause.severity != "info" and any(map(settings.lacks, _tested(clause))):
+        yield unappended(appended)
     met = set()
     for name in (*clause.when, *_given(clause.each, settings)):
         route = None if name.startswith("@") else settings.route(name)
@@ -280,6 +283,12 @@ def _doubts(clause: Clause, settings: Settings) -> Iterator[Ground]:
         if assumed and assumed not in met:
             met.add(assumed)
             yield assumed_setting(settings.shown(name), settings.value(name), assumed)
+
+
+def _tested(clause: Clause) -> Iterator[str]:
+    """The names that a clause tests, or compares others with."""
+    for name, test in clause.when.items():
+        yield from (name, *(other for _, other in relations(test)))
 
 
 def said(clause: Clause, settings: Settings) -> str:

@@ -99,6 +99,12 @@ class Settings:
         """Where a setting is given, else where it would be."""
         return self.route(name) or self._keys.home(self.config, name)
 
+    def lacks(self, name: str) -> bool:
+        """Whether a setting is not given, or nothing but a default settles a field of the plan."""
+        if not name.startswith("@"):
+            return self.value(name) is MISSING
+        return name not in _DERIVED and self.place(name) is None
+
     def unheard_of(self, name: str) -> bool:
         """Whether the copy of the framework that is in use has no setting of that name."""
         known = self.config.vocabulary
