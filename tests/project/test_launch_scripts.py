@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from cfglint_train.project import launches
+from cfglint_rules.vocabulary import launched
+from cfglint_train import api
+from cfglint_train.project import hollow_copies, launches
 from cfglint_train.project.assumptions import behind
 from cfglint_train.project.run import Run
 from tests.support.configs import AXOLOTL
-from tests.support.linting import runs_in
+from tests.support.linting import runs_in, working_in
 
 COUNT = 6
 
@@ -37,6 +41,40 @@ def test_a_script_is_asked_of_a_configuration_only_where_it_names_it(
     assert len(runs) == COUNT
     assert asked
     assert len(asked) <= 2 * COUNT**2
+
+
+def test_what_scripts_share_is_found_and_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that the scripts of a folder start, a setting that they give, the project files of a folder above."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "run.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ndo_train: true\nfinetuning_type: full\ndataset: alpaca\n"
+        "template: qwen\ncutoff_len: 2048\noutput_dir: out\nbf16: true\n"
+    )
+    for number in range(COUNT):
+        start = "accelerate launch src/train.py run.yaml logging_steps=5\n"
+        (tmp_path / f"{number}.sh").write_text(f"#!/bin/bash\n{start}")
+    met: list[tuple[object, ...]] = []
+
+    def counted(owner: object, name: str) -> None:
+        work = getattr(owner, name)
+
+        def noting(*arguments):  # type: ignore[no-untyped-def]
+            met.append((name, *(one for one in arguments if isinstance(one, str | tuple))))
+            return work(*arguments)
+
+        monkeypatch.setattr(owner, name, noting)
+
+    counted(os.path, "isfile")
+    counted(launched, "_judged")
+    counted(hollow_copies, "projects")
+    with working_in(tmp_path):
+        result = api.lint(["."], api.Options(isolated=True)).raw
+    assert len(result.runs) == 1
+    assert len(result.runs[0].main.launched) == COUNT
+    asked = Counter(met)
+    assert [one for one, count in asked.items() if count > 1 and one[0] != "isfile"] == []
+    assert {one[0] for one in asked} == {"isfile", "_judged", "projects"}
+    assert asked["isfile", str(tmp_path / "src/train.py")] == 1
 
 
 TAKES = "#!/bin/bash\nset -e\naxolotl train $1 --launcher torchrun -- --nnodes 2 --nproc_per_node 4\n"

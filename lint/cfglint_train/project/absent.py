@@ -89,18 +89,18 @@ def miscased(
     met = set[str]()
     for one in document.invocations:
         for word in (*one.head[-1:], *one.words):
-            name = regular_files.tidy(word.text)
-            if not word.known or name in met or "/" not in name or not _FILE.search(name):
+            name = regular_files.tidy(word.text) if word.known and "/" in word.text else ""
+            if name in met or "/" not in name or not _FILE.search(name):
                 continue
             met.add(name)
-            if sources.find(os.path.join(folder_of(document, one), name), document.path) is None:
-                found = next((path for path in index.named(os.path.basename(name)) if _is_miscased(path, name)), None)
-                own = found[-len(name) :] if found is not None else ""
-                if found is None or os.fsencode(own) in document.source:  # it may be copied there
-                    continue
-                if reads(sources.named(found, document.path)):
-                    told = f"run not checked: `{name}` was not found; the repository has it as `{own}`"
-                    yield document.position(word.span.start), told
+            found = next((path for path in index.named(os.path.basename(name)) if _is_miscased(path, name)), None)
+            if found is None or sources.find(os.path.join(folder_of(document, one), name), document.path) is not None:
+                continue
+            own = found[-len(name) :]
+            if os.fsencode(own) not in document.source and reads(sources.named(found, document.path)):
+                # Else it may be copied there.
+                told = f"run not checked: `{name}` was not found; the repository has it as `{own}`"
+                yield document.position(word.span.start), told
 
 
 def _is_miscased(path: str, name: str) -> bool:

@@ -86,7 +86,7 @@ class Sources:
         if not rooted and not os.path.dirname(stated):
             folders = folders[:1]
         inside = self.roots.inside(beside)
-        for folder in (os.getcwd(), *folders):
+        for folder in dict.fromkeys((os.getcwd(), *folders)):
             path = os.path.join(folder, stated)
             full = os.path.abspath(path)
             if full in self._overlaid or full in self._names:

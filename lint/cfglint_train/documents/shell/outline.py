@@ -187,9 +187,9 @@ class Outline:
         """The commands that source a file, in the order of the text, each with the word that names it."""
         found = []
         for node, chain, _ in self.simple:
-            name, words = node.child_by_field_name("name"), node.children_by_field_name("argument")
-            if name is not None and self._text(name) in (b"source", b".") and words:
-                found.append((node, chain, words[0]))
+            name = node.child_by_field_name("name")
+            if name is not None and self._text(name) in (b"source", b"."):
+                found += [(node, chain, word) for word in node.children_by_field_name("argument")[:1]]
         return sorted(found, key=lambda one: one[0].start_byte)
 
     def _text(self, node: SyntaxNode) -> bytes:
