@@ -32,6 +32,8 @@ _TRAINING: Final = frozenset((
     "lr_scheduler_type", "max_steps", "micro_batch_size", "num_epochs", "num_train_epochs",
     "per_device_train_batch_size", "train_batch_size", "warmup_ratio", "warmup_steps", "weight_decay",
 ))  # fmt: skip
+_ANY_BATCH: Final = frozenset(("micro_batch_size",))
+"""Options of programs that generate or judge, too."""
 _SHARDING: Final = frozenset((
     "deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config", "fsdp", "fsdp_config",
     "fsdp_transformer_layer_cls_to_wrap", "micro_train_batch_size", "zero_stage",
@@ -92,11 +94,13 @@ def _is_of_a_framework(name: str, file: str | None, sources: Sources) -> bool:
 
 
 def _trains(document: ShellDocument, one: Invocation) -> bool:
-    """Whether an invocation shows that it trains. DeepSpeed's file alone does not: programs generate with it, too."""
+    """Whether an invocation shows that it trains. DeepSpeed's file or a batch size alone does not: programs generate
+    with them, too.
+    """
     started = program(document, one)
     if not one.head or not name_of(one) or not started.python:
         return False
-    return bool(_options(one) & _TRAINING - _SHARDING) or trains(started)
+    return bool(_options(one) & _TRAINING - _SHARDING - _ANY_BATCH) or trains(started)
 
 
 def _is_of_a_model(document: ShellDocument, one: Invocation) -> bool:

@@ -28,7 +28,7 @@ def recognise(document: Document) -> list[Found]:
     if not isinstance(root, MappingNode):
         return []
     keys = root.index.keys()
-    if _is_another_tools(keys):
+    if _is_another_tools(keys) or _is_for_inference(document, keys):
         return []
     if "zero_optimization" in keys and isinstance(document.value(("zero_optimization",)), (dict, bool)):
         return [Found((), 90, "zero_optimization")]
@@ -38,6 +38,11 @@ def recognise(document: Document) -> list[Found]:
     if "train_batch_size" in keys and _has(document, "optimizer", "type") and _has(document, "fp16", "enabled"):
         return [Found((), 50, "train_batch_size, optimizer.type and fp16.enabled")]
     return []
+
+
+def _is_for_inference(document: Document, keys: Set[str]) -> bool:
+    """Whether a file is what `deepspeed.init_inference` takes: it calls ZeRO's section `zero` (inference/config.py)."""
+    return "zero_optimization" not in keys and isinstance(document.value(("zero",)), dict)
 
 
 def _is_another_tools(keys: Set[str]) -> bool:
