@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -81,3 +82,14 @@ def test_what_is_no_code_of_a_notebook_does_not_count(tmp_path: Path) -> None:
 def test_a_notebook_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.ipynb").write_text(notebook(TRAINS, indent=None))
     assert [one.code for one in lint(tmp_path).findings] == ["CHK005"]
+
+
+def test_lines_that_are_spelled_in_another_way_follow_each_other() -> None:
+    escaped = "".join(f"\\u{ord(letter):04x}" for letter in "abcdefgh")
+    lines = ", ".join(f'"{escaped}\\n"' for _ in range(20_000))
+    text = f'{{"cells": [{{"cell_type": "code", "source": [{lines}]}}]}}'
+    begun = process_time()
+    found = read(text)
+    assert found is not None
+    assert found.python == "abcdefgh\n" * 20_000
+    assert process_time() - begun < 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -94,3 +95,20 @@ def test_what_a_launch_in_a_program_says_is_assumed(tmp_path: Path) -> None:
     origin = run.origin("launch.gpus_per_node")
     assert origin is not None
     assert "start.py:2 states" in origin.assumed
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "c = ['a', 'b']\n" + "c = c + c\n" * 40 + "subprocess.run(c)",
+        "\n".join(f"c{n + 1} = [*c{n}, *c{n}]" for n in range(40)) + "\nsubprocess.run(c40)",
+        "\n".join(f"c{n + 1} = c{n} + c{n}" for n in range(40)) + "\nos.system(c40)",
+        "os.system(" + "+".join(["x"] * 3000) + ")",
+        "def run(c):\n    os.system(c)\n" + "run(c)\nos.system(c)\n" * 3000,
+        "c = 'a'\n" + "c += 'b'\nos.system(c)\n" * 3000,
+    ],
+)
+def test_a_program_that_grows_without_end_is_left(program: str) -> None:
+    begun = process_time()
+    assert len(commands(IMPORTS + program)) < 2_000_000
+    assert process_time() - begun < 5

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
+MAX_MISSED: Final = 20
+"""Lines of code that are not found in the text, which spells them in another way: the others follow each other."""
 _SHELLS: Final = re.compile(r"%%(?:bash|sh|script\s+(?:bash|sh))\b")
 _WRITES: Final = re.compile(r"%%writefile\s+(?:-a\s+)?(\S+)")
 _VARIABLE: Final = re.compile(r"(?<!\$)\{(\w+)\}")
@@ -53,16 +55,16 @@ def read(text: str) -> Notebook | None:
 
 def _placed(text: str, code: list[Any]) -> Iterator[list[tuple[int, str]]]:
     """The lines of each cell, each with the line of the file in which it is, or the next one that is free."""
-    at, last = 0, -1
+    at, number, last, missed = 0, 0, -1, 0
     for source in code:
         found = []
         for line in source if isinstance(source, list) else str(source).splitlines(keepends=True):
-            for written in (json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1]):
-                place = text.find(written, at)
-                if place >= 0:
-                    at = place + len(written)
-                    break
-            last = max(last + 1, text.count("\n", 0, at))
+            ways = (json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1])
+            ends = [place + len(way) for way in ways if missed < MAX_MISSED and (place := text.find(way, at)) >= 0]
+            missed += not ends
+            end = min(ends, default=at)
+            number += text.count("\n", at, end)
+            at, last = end, max(last + 1, number)
             found.append((last, str(line).rstrip("\n")))
         yield found
 

@@ -18,6 +18,8 @@ _LISTS: Final = re.compile(r"execl[pe]*")
 """Functions that get each word as an argument."""
 _REPLACES: Final = re.compile(r"exec[vlpe]+")
 """Functions that get the program before the words, of which the first is its name."""
+MAX_CALLS: Final = 100
+"""Calls of one function that are handed commands."""
 _MAX_DEPTH: Final = 2
 """Functions of the program that hand a command on to each other."""
 
@@ -25,10 +27,10 @@ _MAX_DEPTH: Final = 2
 def commands(text: str) -> str:
     """The commands that a Python program starts; empty where it starts none, or is no Python."""
     try:
-        tree = parsed(text)
+        found = sorted(_started(parsed(text)), key=lambda words: (words[0].line, words[0].column))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
-    return _written(sorted(_started(tree), key=lambda words: (words[0].line, words[0].column)))
+    return _written(found)
 
 
 def _started(tree: ast.Module) -> Iterator[list[Word]]:
@@ -37,11 +39,17 @@ def _started(tree: ast.Module) -> Iterator[list[Word]]:
     calls = {call: _given(call, owners, names) for call in ast.walk(tree) if isinstance(call, ast.Call)}
     starting = [given for given in calls.values() if given]
     values = Values(tree if starting else ast.Module([], []))
+    others: dict[str, list[ast.Call]] = {}
+    for call, given in calls.items():
+        if not given:
+            others.setdefault(_name(call), []).append(call)
     for given in starting:
-        yield from _followed(given, [call for call in calls if not calls[call]], values, _MAX_DEPTH)
+        yield from _followed(given, others, values, _MAX_DEPTH)
 
 
-def _followed(given: list[ast.expr], calls: list[ast.Call], values: Values, depth: int) -> Iterator[list[Word]]:
+def _followed(
+    given: list[ast.expr], others: dict[str, list[ast.Call]], values: Values, depth: int
+) -> Iterator[list[Word]]:
     """The words of a command; where a function is handed it, of what the other calls of that function start."""
     handed = values.parameter(given[0]) if len(given) == 1 and depth else None
     if handed is None:
@@ -50,11 +58,10 @@ def _followed(given: list[ast.expr], calls: list[ast.Call], values: Values, dept
             yield words
         return
     name, place, parameter = handed
-    for call in calls:
-        if _name(call) == name:
-            found = [one.value for one in call.keywords if one.arg == parameter] or call.args[place : place + 1]
-            if found:
-                yield from _followed(found, calls, values, depth - 1)
+    for call in others.get(name, ())[:MAX_CALLS]:
+        found = [one.value for one in call.keywords if one.arg == parameter] or call.args[place : place + 1]
+        if found:
+            yield from _followed(found, others, values, depth - 1)
 
 
 def _words(node: ast.expr, alone: bool, values: Values) -> list[Word]:

@@ -22,6 +22,8 @@ _SAME: Final = ("str", "fspath", "quote", "expanduser")
 """Functions that give the text that they are given."""
 _DEEPEST: Final = 20
 """Names that are made of each other."""
+MAX_STEPS: Final = 20_000
+"""Expressions and statements that are looked at in one program."""
 
 Piece = tuple[str, bool]
 """A part of a text, and whether it is known; else it is what the program calls it."""
@@ -55,14 +57,16 @@ class Values:
         for name, one in _statements(tree):
             self._given.setdefault(name, []).append(one)
         self._depth = 0
+        self._left = MAX_STEPS
 
     def is_list(self, node: ast.expr) -> bool:
         """Whether an expression is a list of words, not one text."""
-        if isinstance(node, ast.BinOp):
+        self._left -= 1
+        if isinstance(node, ast.BinOp) and self._left > 0:
             return self.is_list(node.left) or self.is_list(node.right)
         if isinstance(node, ast.Call):
             return _called(node) in ("split", "list")
-        if isinstance(node, ast.Name) and self._depth < _DEEPEST:
+        if isinstance(node, ast.Name) and self._goes_on():
             self._depth += 1
             made, _ = self._made(node)
             found = made is not None and self.is_list(made)
@@ -73,9 +77,13 @@ class Values:
     def words(self, node: ast.expr) -> list[Word]:
         """The words that a list is made of; any number of them are one variable without quotes."""
         self._depth += 1
-        found = self._words(node) if self._depth < _DEEPEST else [_any(node)]
+        found = self._words(node) if self._goes_on() else [_any(node)]
         self._depth -= 1
         return found
+
+    def _goes_on(self) -> bool:
+        self._left -= 1
+        return self._left > 0 and self._depth < _DEEPEST
 
     def _words(self, node: ast.expr) -> list[Word]:
         if isinstance(node, (ast.List, ast.Tuple)):
@@ -114,7 +122,7 @@ class Values:
     def _pieces(self, node: ast.expr) -> list[Piece]:
         """The parts of a text."""
         self._depth += 1
-        found = self._parts(node) if self._depth < _DEEPEST else [_unknown(node)]
+        found = self._parts(node) if self._goes_on() else [_unknown(node)]
         self._depth -= 1
         return found
 
@@ -175,6 +183,7 @@ class Values:
             path = []
         else:
             given = [one for one in given if one.node.lineno <= name.lineno and not _holds(one.node, name)]
+        self._left -= len(given)
         made: ast.expr | None = None
         added: list[tuple[_Given, bool]] = []
         for one in sorted(given, key=lambda one: one.node.lineno):

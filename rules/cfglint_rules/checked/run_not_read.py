@@ -6,6 +6,9 @@ arguments come from another module, no rule covers its trainer, or its training 
 trains with a program which is not read either, once per program and script, and one with a file that is only named
 where the script is started (`llamafactory-cli train $1`), unless the repository has files of that framework.
 
+Commands count in shell scripts, Python programs (`subprocess.run`, `os.system`), notebooks, Makefiles, justfiles, and
+jobs in YAML. A training in the code of a notebook is reported as well: notebooks are not read.
+
 ## Why is this bad?
 Nothing is known of the run: the repository is green because its settings were not read.
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from cfglint_train.documents.python.script import PythonScript
+from cfglint_train.documents.python.script import PythonScript, callee
 from cfglint_train.documents.python.static.modules import imports, module_of
 from cfglint_train.foundation.typed import Final
 
@@ -79,12 +79,15 @@ def _flows(document: PythonScript) -> dict[str, set[str]]:
         for target in node.targets:
             for name in _targets(target):
                 flows.setdefault(name, set()).update(_names(node.value))
+    calls: dict[str, list[ast.Call]] = {}
+    for call in document.nodes(ast.Call):
+        calls.setdefault(callee(call), []).append(call)
     classes = {id(inner): one.name for one in document.nodes(ast.ClassDef) for inner in one.body}
     for function in document.nodes(ast.FunctionDef):
         flows.setdefault(function.name, set()).update(_names(function))
         parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
         called = classes.get(id(function), "") if function.name == "__init__" else function.name
-        for call in document.calls(called):
+        for call in calls.get(called, ()):
             bound = zip(parameters[id(function) in classes :], call.args, strict=False)
             for parameter, value in (*bound, *((one.arg, one.value) for one in call.keywords)):
                 flows.setdefault(parameter or "", set()).update(_names(value))
