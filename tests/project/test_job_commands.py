@@ -125,6 +125,7 @@ def test_a_fix_leaves_jobs_alone(tmp_path: Path) -> None:
         ("run: |\n  a\n  b\n", ["\na\nb"]),
         ("commands: [a, b]", ["           a ; b"]),
         ("command: [a, -c, 'b ${{ d }} c']", [" " * 17 + "b $9 c"]),
+        ("command: [a, 'b c']", ["          a  'b c'"]),
         ("command: [a, $(D), '${{e}}']", ['          a  "${D}" "$9"']),
         ("envs: {A: 1, B: , C: x y}\nrun: a", ["export A=1; export C='x y'\n     a"]),
         ("- env: {A: 1}\n- env: {A: 2}\n- run: a", ["\n\n       a"]),

@@ -22,6 +22,13 @@ spec:
         limits:
           nvidia.com/gpu: "4"
 """
+BRACES = """\
+spec:
+  nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3, zone: a}
+  containers:
+    - command: [axolotl, train, configs/a.yaml]
+      resources: {limits: {nvidia.com/gpu: 4, memory: 1Ti}}  # all
+"""
 MODAL = """\
 import modal
 
@@ -45,6 +52,7 @@ FILES = {
     "dstack": ("deploy/.dstack.yml", DSTACK.format("H100:8"), ("H100-80GB", 8, 2), ".dstack.yml:6"),
     "dstack with a size": (".dstack.yml", DSTACK.format("A100:40GB:8"), ("A100-40GB", 8, 2), ".dstack.yml:6"),
     "Kubernetes": ("k8s/job.yaml", KUBERNETES, ("H100-80GB", 4, None), "job.yaml:3"),
+    "Kubernetes, in braces": ("k8s/job.yaml", BRACES, ("H100-80GB", 4, None), "job.yaml:2"),
     "Modal": ("app.py", MODAL.format('"H100:8"'), ("H100-80GB", 8, None), "app.py:6"),
     "Modal's constant": ("app.py", MODAL.format("GPU"), ("A100-40GB", 2, None), "app.py:6"),
     "Modal's classes": (

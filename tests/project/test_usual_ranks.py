@@ -22,6 +22,18 @@ SCRIPTS = {
     "they differ": ({"a.sh": LAUNCH.format(1), "b.sh": LAUNCH.format(4)}, "8 GPUs per node; set `gpus-per-node`"),
     "a variable": ({"a.sh": LAUNCH.format(1), "b.sh": LAUNCH.format("$N")}, "8 GPUs per node; set `gpus-per-node`"),
     "one script": ({"a.sh": LAUNCH.format(1)}, "8 GPUs per node; set `gpus-per-node`"),
+    "of several nodes": (
+        {
+            "a.sbatch": "#SBATCH --nodes=2\naccelerate launch --num_processes 4 x.py\n",
+            "b.sbatch": "#SBATCH -N 2\naccelerate launch --num_processes 4 x.py\n",
+            "c.sh": "accelerate launch --config_file two.yaml --num_processes 4 x.py\n",
+        },
+        "8 GPUs per node; set `gpus-per-node`",
+    ),
+    "of one node": (
+        {"a.sbatch": f"#SBATCH --nodes=1\n{LAUNCH.format(2)}", "b.sbatch": f"#SBATCH -N 1\n{LAUNCH.format(2)}"},
+        "2 GPUs per node, as 2 launch scripts of the repository state; set `gpus-per-node`",
+    ),
     "of two": (
         {"a.sh": LAUNCH.format(2), "b.sh": LAUNCH.format(2)},
         "2 GPUs per node, as 2 launch scripts of the repository state; set `gpus-per-node`",

@@ -95,12 +95,18 @@ def _pieces(document: YamlDocument, node: Node | None) -> Iterator[Piece]:
         elif name not in (*_WORDS, *_VARIABLES):
             yield from _pieces(document, value)
     words = [one for name in _WORDS if name in values for one in _scalars(values[name])]
-    whole = [word for word in words if re.search(r"\s", word.text)]  # one text, or what `bash -c` is given
+    before = ["", *(word.text for word in words)]
+    whole = [word for word, one in zip(words, before) if _is_script(word.text, one, len(words) == 1)]
     for one in whole:
         yield from _lines(document, one)
     for number, word in enumerate(() if whole else words):
         place = document.position(word.span.start)
         yield Piece(place.line, place.column - 1, _word(word), number > 0)
+
+
+def _is_script(text: str, before: str, alone: bool) -> bool:
+    """Whether a word is a script: what `bash -c` is given, several lines, or all that there is."""
+    return "\n" in text or re.fullmatch(r"-\w*c", before) is not None or (alone and re.search(r"\s", text) is not None)
 
 
 def _lines(document: YamlDocument, scalar: Scalar) -> Iterator[Piece]:

@@ -67,6 +67,8 @@ def _jobs(index: RepositoryIndex) -> list[Job]:
 # The key of a line and its value -> the fact that it states (`card`: a name with an optional number behind it), and a
 # text that the file has beside it.
 _END: Final = r"[\"']?\}?[ \t]*(?:#.*)?$"
+_BEFORE: Final = r"(?:[^#\n]*[ \t{,])[\"']?"
+_MORE: Final = r"(?:[\"']?[ \t]*[},][^#\n]*)?"
 _LINES: Final[Mapping[str, tuple[str, str]]] = {
     # SkyPilot: `resources: {accelerators: A100-80GB:8}` and `num_nodes: 2`.
     r"[ \t]+accelerators:[ \t]*\{?[\"']?([A-Za-z][\w-]*(?:[ \t]*:[ \t]*\d+)?)": ("card", "accelerators:"),
@@ -74,10 +76,10 @@ _LINES: Final[Mapping[str, tuple[str, str]]] = {
     # dstack: `resources: gpu: H100:80GB:8` and `nodes: 2` of a task.
     r"[ \t]+gpu:[ \t]*[\"']?([A-Za-z0-9][\w-]*(?::\d+GB)?(?::\d+)?)": ("card", "type: task"),
     r"nodes:[ \t]*(\d+)": ("nodes", "type: task"),
-    # Kubernetes: limits of a container, and the label of a node.
-    r"[ \t]+[\"']?nvidia\.com/gpu[\"']?:[ \t]*[\"']?(\d+)": ("gpus-per-node", "nvidia.com/gpu"),
-    r"[ \t]+[\"']?nvidia\.com/gpu\.product[\"']?:[ \t]*[\"']?([\w-]+)": ("name", "nvidia.com/gpu"),
-    r"[ \t]+[\"']?cloud\.google\.com/gke-accelerator[\"']?:[ \t]*[\"']?([\w-]+)": ("name", "nvidia.com/gpu"),
+    # Kubernetes: limits of a container, and the label of a node; in lines of their own, or in braces.
+    rf"{_BEFORE}nvidia\.com/gpu[\"']?:[ \t]*[\"']?(\d+){_MORE}": ("gpus-per-node", "nvidia.com/gpu"),
+    rf"{_BEFORE}nvidia\.com/gpu\.product[\"']?:[ \t]*[\"']?([\w-]+){_MORE}": ("name", "nvidia.com/gpu"),
+    rf"{_BEFORE}cloud\.google\.com/gke-accelerator[\"']?:[ \t]*[\"']?([\w-]+){_MORE}": ("name", "nvidia.com/gpu"),
 }
 
 

@@ -19,7 +19,11 @@ _SIGNS: Final = (b"nproc", b"num_processes", b"num-processes", b"num_gpus", b"NP
 _COUNT: Final = re.compile(
     r"(?:--(?:nproc[_-]per[_-]node|num_gpus|num[_-]processes)[ \t=]+|\bNPROC_PER_NODE=)([^\s;|&]+)"
 )
-_NODES: Final = re.compile(r"--(?:num[_-]machines|nnodes|num[_-]nodes)[ \t=]+(?![\"']?1\b)\S")
+_NODES: Final = re.compile(
+    r"--(?:num[_-]machines|nnodes|num[_-]nodes|nodes)[ \t=]+(?![\"']?1\b)\S|SBATCH[ \t]+-N[ \t=]*(?!1\b)\S"
+    r"|--config_file\b"
+)
+"""What shows that `--num_processes` may be that of several nodes; accelerate's file may state them, too."""
 _OTHER: Final = re.compile(r"(?i)eval|infer|predict|generat|serve|test|convert|merge|export|preproc")
 """In names of scripts that do not train."""
 _COMMENT: Final = re.compile(r"(?m)^[ \t]*#(?![ \t]*SBATCH).*$")
