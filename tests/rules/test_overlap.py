@@ -48,3 +48,22 @@ def test_a_file_that_only_programs_are_given_which_evaluate(
     tmp_path: Path, programs: tuple[str, ...], expected: bool
 ) -> None:
     assert found(tmp_path, {"stage": 2}, "0.14.0", *programs) is expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("llamafactory-cli train sft.yaml", True),
+        ("torchrun src/train.py sft.yaml", True),
+        ("llamafactory-cli export sft.yaml", False),
+    ],
+)
+def test_a_file_that_a_framework_has_a_command_for(tmp_path: Path, command: str, expected: bool) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.14.0\n", encoding="utf-8")
+    recipe = "model_name_or_path: m\nstage: sft\ndo_train: true\ntemplate: qwen\nfinetuning_type: lora\n"
+    inline = "deepspeed: {zero_optimization: {stage: 2, overlap_comm: true}}\n"
+    (tmp_path / "sft.yaml").write_text(recipe + inline, encoding="utf-8")
+    (tmp_path / "run.sh").write_text(f"{command}\n", encoding="utf-8")
+    found = [one for one in lint(tmp_path).findings if one.code == "KEY006" and "overlap_comm" in one.message]
+    assert bool(found) is expected

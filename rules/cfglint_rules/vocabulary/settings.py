@@ -11,6 +11,7 @@ the frameworks of the companions that it names itself; `@release`, the release t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set
 
 from cfglint_rules.vocabulary.survey import context, target
@@ -138,9 +139,11 @@ def _may_train(commands: tuple[str, ...]) -> bool:
     """Whether one of some commands may train; where none is known, something may."""
     if not commands:
         return True
+    from cfglint_train.frameworks.registry import listed
     from cfglint_train.project.entries import Program, trains  # reads bash
 
-    return any(trains(Program(one.split()[0], ".py" in one)) for one in commands)
+    own = re.compile("|".join(rf"(?:{of.trains})(?!\S)" for of in listed().values() if of.trains))
+    return any(own.match(one) or trains(Program(one.split()[0], ".py" in one)) for one in commands)
 
 
 def _number(word: str) -> Any:
