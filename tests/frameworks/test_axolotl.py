@@ -357,6 +357,7 @@ def test_a_fused_loss_brings_its_plugin():
         ({"chunked_cross_entropy": True}, {"activations.fused_loss": "liger"}),
         ({"batch_size": 8}, {"batch.accumulation": 2}),
         ({"fsdp_config": {"x": 1}}, {"parallel.sharding": "no_shard"}),
+        ({}, {"parallel.replicas": 2}),  # FSDP, if there is some, is that of accelerate's file
     ],
 )
 def test_refuses_what_axolotl_refuses(keys, changes):

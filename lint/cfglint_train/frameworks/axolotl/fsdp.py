@@ -26,6 +26,13 @@ def fsdp_version(config: Config) -> int | None:
     return 1 if before(config, "0.20.0") else 2
 
 
+def shards(config: Config) -> bool:
+    """Whether the file itself switches FSDP on. Where accelerate's file does, axolotl takes its own sizes of groups for
+    all the parallelism there is, and refuses them (0.17.0, `utils/distributed.py`, _get_parallel_config_kwargs).
+    """
+    return fsdp_version(config) is not None
+
+
 def _wraps_blocks(config: Config) -> bool:
     """Whether FSDP wraps the transformer's layers."""
     listed = config.get("fsdp")

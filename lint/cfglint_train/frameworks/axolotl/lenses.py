@@ -9,7 +9,7 @@ from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.axolotl import activations, method
-from cfglint_train.frameworks.axolotl.fsdp import FSDP_LENS, WRAPPING
+from cfglint_train.frameworks.axolotl.fsdp import FSDP_LENS, WRAPPING, shards
 from cfglint_train.frameworks.axolotl.settings import before, names, origin_of, read_bool, read_integer
 from cfglint_train.frameworks.codec import choice
 from cfglint_train.frameworks.hf_trainer.arguments import key
@@ -266,7 +266,7 @@ LENSES: Final = (
     Key("parallel.context", names("context_parallel_size", "sequence_parallel_degree"), PYDANTIC.integer, default=1),
     Key("parallel.expert", names("expert_parallel_size"), PYDANTIC.integer, default=1),
     Key("parallel.shard_size", names("dp_shard_size"), PYDANTIC.integer),
-    Key("parallel.replicas", names("dp_replicate_size"), PYDANTIC.integer),
+    Key("parallel.replicas", names("dp_replicate_size"), PYDANTIC.integer, applies=shards),
     key(PYDANTIC, "max_steps", "num_epochs", "learning_rate"),
     Key("batch.epochs", names("num_epochs"), PYDANTIC.number, default=1.0, beside=("learning_rate",)),
     _SAVING,
