@@ -73,3 +73,12 @@ def test_a_script_without_an_extension_is_one(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "train").write_text(f"#!/bin/bash\ndeepspeed --module {OPTIONS}\n")
     assert not [one for one in lint(tmp_path).findings if one.code == "CHK005"]
+
+
+def test_a_file_of_unknown_name_is_named_once_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    recipe = "\taxolotl train $(CONFIG)\n\taxolotl train $(OTHER)\n"
+    (tmp_path / "Makefile").write_text(f"a:\n{recipe}b:\n{recipe}")
+    found = [(one.start.line, one.message) for one in lint(tmp_path).findings]
+    named = ((2, "${CONFIG}"), (3, "${OTHER}"))
+    assert found == [(line, f"run not checked: {UNKNOWN.format(text)}") for line, text in named]

@@ -62,9 +62,10 @@ def written(document: ShellDocument, started: Started) -> Iterator[tuple[Span, s
 def argued(
     document: ShellDocument, read: Container[int], index: RepositoryIndex, reads: Callable[[str], bool]
 ) -> Iterator[tuple[Span, str]]:
-    """Where a script trains with a file of unknown name (`llamafactory-cli train $1`), and that; nothing where the
-    repository has files of the framework, which are checked. `reads`: whether a file is such a one.
+    """Where a script trains with a file of unknown name (`llamafactory-cli train $1`), once for each name;
+    nothing where the repository has files of the framework, which are checked. `reads`: whether a file is such a one.
     """
+    met = set[tuple[str, str]]()
     for one in document.invocations:
         framework = None if one.number in read else _trained_with(one)
         if framework is None or any(word.known and _CONFIGURATION.search(word.text) for word in one.words):
@@ -76,6 +77,9 @@ def argued(
             place, text = word.span, word.text.removeprefix(f"{_OPTION}=")
         else:
             continue
+        if (framework.name, text) in met:
+            continue
+        met.add((framework.name, text))
         if not any(reads(path) for path, _ in index.texts(dict.fromkeys(_ENDINGS, framework.clues["yaml"]))):
             yield place, f"the file that {framework.title} is started with (`{text}`) cannot be determined"
 
