@@ -44,6 +44,8 @@ SAMPLES = [
     ("gpt.yaml", "trainer:\n  devices: 8\nexp_manager:\n  name: gpt\n", "NeMo"),
     ("h.yaml", f"defaults:\n  - _self_\n{AXOLOTL}", "an axolotl configuration that Hydra composes"),
     ("h.yaml", f"defaults:\n  - _self_\n{LIMITED}", "a LLaMA-Factory configuration that Hydra composes"),
+    ("h.yaml", f"{AXOLOTL}hydra: {{run: {{dir: out}}}}\n", "an axolotl configuration that Hydra composes"),
+    ("h.yaml", f"{LIMITED}hydra: {{run: {{dir: out}}}}\n", "a LLaMA-Factory configuration that Hydra composes"),
     ("sft.sh", "NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B\n", "ms-swift"),
     ("lora.yaml", "model:\n  _component_: torchtune.models.llama3.lora_llama3_8b\n", "torchtune"),
     ("finetune.yaml", "model_name_or_path: gpt2\ndataset_path: data\nblock_size: 512\n", "LMFlow"),

@@ -18,7 +18,7 @@ _TYPICAL: Final = _ITS_OWN | frozenset(
 )
 
 # Files that name a base model and are none of axolotl's: mergekit, hydra, alpaca-lora.
-_FOREIGN: Final = frozenset(("merge_method", "slices", "defaults", "models", "data_path"))
+_FOREIGN: Final = frozenset(("merge_method", "slices", "defaults", "hydra", "models", "data_path"))
 
 
 def recognise(document: Document) -> list[Found]:

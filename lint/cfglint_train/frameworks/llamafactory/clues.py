@@ -18,7 +18,7 @@ TRAINS: Final = frozenset(("dataset", "do_train", "per_device_train_batch_size",
 FOREIGN: Final = frozenset((
     "base_model", "dataset_name", "dataset_mixer", "datasets", "torch_dtype", "attn_implementation", "lora_r",
     "lora_target_modules", "lora_modules_to_save", "script_args", "dataset_text_field", "max_seq_length",
-    "chat_template", "actor_rollout_ref", "defaults", "merge_method", "models", "slices",
+    "chat_template", "actor_rollout_ref", "defaults", "hydra", "merge_method", "models", "slices",
 ))  # fmt: skip
 
 METHOD: Final = frozenset(("stage", "finetuning_type"))
