@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from cfglint_train.documents.document import Route, Unknown
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.wording import counted
 from cfglint_train.frameworks.lens import Override
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.project.launches import LauncherGiven, Start
@@ -101,7 +102,7 @@ def _one_of(name: str, given: list[Value], places: int) -> Value:
         return Value(None, first.origin._replace(note=f"{' and '.join(names)} differ", assumed=""))
     certain = next((one for one in given if not one.origin.assumed), first)
     if len(given) < places and not certain.origin.assumed:
-        thing = _THINGS[name].format(certain.value)
+        thing = _thing(name, certain.value)
         note = f"{thing}, as {_where(certain)} states, the only one of {places} launches; set `{name}` to be sure"
         return certain._replace(origin=certain.origin._replace(assumed=note))
     return certain
@@ -115,8 +116,8 @@ def supposed(start: Start, why: str) -> Start:
 def _supposed(name: str, value: Value, why: str) -> Value:
     if value.value is None:
         return value
-    thing = _THINGS[name].format(value.value)
-    note = f"{thing}, as {_where(value)} states, {why}; set `{name}` to be sure"
+    thing = _thing(name, value.value)
+    note = f"{thing}, as {_where(value)} states{why and f', {why}'}; set `{name}` to be sure"
     return value._replace(origin=value.origin._replace(assumed=note))
 
 
@@ -152,9 +153,9 @@ def _launched_as(launcher: LauncherGiven, name: str) -> str:
     )
 
 
-def shown_whole(start: Start) -> Start:
-    """A start as an example in the script itself shows it: with its options, all as assumptions."""
-    facts = supposed(start, "which is an example of how to start it").facts
+def shown_whole(start: Start, why: str = "which is an example of how to start it") -> Start:
+    """A start as an example in the script itself shows it, or as a job has it: with its options, all as assumptions."""
+    facts = supposed(start, why).facts
     return start._replace(facts=facts, overrides={route: _exemplary(one) for route, one in start.overrides.items()})
 
 
@@ -165,12 +166,11 @@ def _exemplary(override: Override) -> Override:
     return Override(override.value, origin._replace(assumed=origin.assumed or note))
 
 
-_THINGS: Final[Mapping[str, str]] = {
-    "nodes": "{} nodes",
-    "gpus-per-node": "{} GPUs per node",
-    "gpu": "the card {}",
-    "host-memory": "{} of host memory",
-}
+def _thing(name: str, value: Any) -> str:
+    """A fact about the cluster in words."""
+    if name in ("nodes", "gpus-per-node"):
+        return counted(value, "node") if name == "nodes" else f"{counted(value, 'GPU')} per node"
+    return f"the card {value}" if name == "gpu" else f"{value} of host memory"
 
 
 def _where(value: Value, folder: bool = False) -> str:

@@ -225,7 +225,7 @@ class LaunchScripts:
                 if main.document.syntax == "python":  # its options are most of what there is to know
                     starts = [shown_whole(one) for one in starts[:1]]
                 elif is_job(file):
-                    starts = [shown_whole(one) for one in starts]
+                    starts = [shown_whole(one, "") for one in starts]
                 else:
                     starts = [start for one in starts if (start := shown(one)) is not None]
                 found.setdefault(sum(distance(own, os.path.dirname(file))), []).extend(starts)
