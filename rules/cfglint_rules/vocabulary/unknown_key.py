@@ -26,10 +26,10 @@ same setting, and the other name is not in the file yet, and takes the value at 
 is unsafe. It is unsafe, too, where the run starts without the key and the rename switches something on or off that the
 run did not have (`gradient_checkpoint: true` of axolotl), rather than give a value to what it has anyway. Where the
 framework would refuse the effect that the key then has, the fix is only shown. What a job script lays over an OLMo-
-core script (`--trainer.xyz=1`) or gives beside TRL's recipe (`trl sft --config FILE --xyz 1`) or LLaMA-Factory's file
-(`--bf16 true`, for `bf16=true`) is only reported. There is no fix where the other name has a further word
-(`batch_size`, `eval_batch_size`), is given already or deprecated itself, and where the script has further flags that
-cannot be read.
+core script (`--trainer.xyz=1`) or OLMo's file, or gives beside TRL's recipe (`trl sft --config FILE --xyz 1`) or
+LLaMA-Factory's file (`--bf16 true`, for `bf16=true`) is only reported. There is no fix where the other name has a
+further word (`batch_size`, `eval_batch_size`), is given already or deprecated itself, and where the script has further
+flags that cannot be read.
 
 ## When it does not apply
 Where some releases in question refuse the key and others drop it, it is a warning that names them. A key that a script

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import TYPE_CHECKING
-from cfglint_train.frameworks.keys import Keys
+from cfglint_train.frameworks.keys import Keys, Launched
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import of_program
 
@@ -17,3 +18,18 @@ class OLMoKeys(Keys):
     def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
         """Every word behind the file is a setting (`scripts/train.py`), and no class has this one."""
         return of_program(given.program) is not None
+
+    def may_be_read(self, config: Config) -> bool:
+        """Where the program that scripts start is a file, which may be one of the repository."""
+        return any(one.partition(" ")[0].endswith(".py") for one in config.commands())
+
+    def launched(self, config: Config, route: Route) -> Launched | None:
+        """A word behind the file, which OmegaConf merges with the same classes (0.2.5 to 0.6.0 `config.py`, load); not
+        where a program of the repository may take it, or have a class of its own around it.
+        """
+        started = config.commands()
+        if not started or not all(of_program(one.partition(" ")[0]) is not None for one in started):
+            return None
+        if any(config.filled(part, "read") for part in {route[:1], route}):
+            return None
+        return Launched(self.context(config).entry, route, there=0)
