@@ -577,6 +577,7 @@ CATALOGUE: Final = (
         reads=(
             "batch.accumulation",
             "batch.global_",
+            "batch.global_tokens",
             "batch.micro",
             "batch.micro_tokens",
             "batch.tokens_per_gpu",

@@ -208,6 +208,8 @@ class Batch(Frozen):
     """Micro batches per optimizer step."""
     global_: int | None = None
     """Sequences per optimizer step over the whole job."""
+    global_tokens: int | None = None
+    """The same in tokens, where it is stated so and is no whole number of sequences; `global_` is then unknown."""
     eval_micro: int | None = None
     tokens_per_gpu: int | None = None
     """A token budget that replaces `micro` where batches are built by length."""

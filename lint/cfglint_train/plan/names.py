@@ -74,6 +74,7 @@ Field = Literal[
     "batch.micro_tokens",
     "batch.accumulation",
     "batch.global_",
+    "batch.global_tokens",
     "batch.eval_micro",
     "batch.tokens_per_gpu",
     "batch.pairs",

@@ -4,7 +4,7 @@
 Checks the arithmetic that each framework asserts at start or silently rounds: OpenRLHF's `train.batch_size` over
 the micro batch and the ranks of *every* group of models (actor, critic, reference, reward), OLMo's
 `global_train_batch_size` over the ranks, OLMo-core's global batch over `rank_microbatch_size` x ranks and
-`rank_microbatch_size` over `max_sequence_length`, and GRPO's completions over groups of `num_generations` (axolotl,
+both over `max_sequence_length`, and GRPO's completions over groups of `num_generations` (axolotl,
 TRL), with TRL's `generation_batch_size` over the micro batches of all ranks.
 In OpenRLHF it also reports dynamic batches whose rollout holds fewer samples than one training batch, and training
 batches that do not come out even over the ranks that see different samples.
@@ -61,6 +61,7 @@ RULE: Final = Rule(
     reads=(
         "batch.accumulation",
         "batch.global_",
+        "batch.global_tokens",
         "batch.micro",
         "batch.micro_tokens",
         "batch.tokens_per_gpu",
@@ -165,16 +166,26 @@ def _is_even(run: Run, field: Field, number: int) -> bool:
 
 
 def _tokens(run: Run) -> Iterator[Report]:
-    """OLMo-core: a micro batch in tokens is a whole number of sequences."""
-    tokens, length = run.plan.batch.micro_tokens, run.plan.sequence.length
-    if not tokens or not length or tokens % length == 0:
-        return
-    key, unit = run.spell("batch.micro_tokens"), run.spell("sequence.length")
-    yield Report(
-        f"`{key}` is {tokens:,} tokens, which is not a multiple of `{unit}` ({length:,}): the run is refused",
-        run.place("batch.micro_tokens", "sequence.length"),
-        help=f"{key}: {max(1, tokens // length) * length:,}",
+    """OLMo-core: a batch in tokens is a whole number of sequences. The global one is a multiple of the micro batch,
+    which is one: it is refused on any number of ranks.
+    """
+    plan, length = run.plan, run.plan.sequence.length
+    ranks = plan.data_parallel if run.stated("launch.gpus_per_node") else 1
+    step = (plan.batch.micro or 1) * (ranks or 1)
+    batches: tuple[tuple[Field, int | None, int], ...] = (
+        ("batch.micro_tokens", plan.batch.micro_tokens, 1),
+        ("batch.global_tokens", plan.batch.global_tokens, step),
     )
+    for field, tokens, sequences in batches:
+        if not tokens or not length or tokens % length == 0:
+            continue
+        key, unit = run.spell(field), run.spell("sequence.length")
+        wanted = _nearest(tokens, length * sequences) if sequences > 1 else max(1, tokens // length) * length
+        yield Report(
+            f"`{key}` is {tokens:,} tokens, which is not a multiple of `{unit}` ({length:,}): the run is refused",
+            run.place(field, "sequence.length"),
+            help=f"{key}: {wanted:,}",
+        )
 
 
 def _groups(run: Run) -> Iterator[Report]:

@@ -136,6 +136,8 @@ def _read_optimizer(config: Config) -> Iterator[Triple]:
 
 _MICRO: Final = ("train_module.rank_microbatch_size", "trainer.rank_microbatch_size")
 
+_GLOBAL: Final = "data_loader.global_batch_size"
+
 _LENGTH: Final = ("train_module.max_sequence_length", "dataset.sequence_length")
 
 
@@ -186,9 +188,15 @@ def _sequences(field: Field, *names: str) -> Custom:
 
 
 def _read_uneven(config: Config) -> Iterator[Triple]:
-    found, length = _number(config, _MICRO[0]), _length(config)
-    if found is not None and length is not None and found[0] > 0 and found[0] % length:
-        yield "batch.micro_tokens", *found
+    """The batches in tokens that are no whole number of sequences, of releases with a train module (since 2.0)."""
+    micro, length = _number(config, _MICRO[0]), _length(config)
+    if micro is None or length is None:
+        return
+    if micro[0] > 0 and micro[0] % length:
+        yield "batch.micro_tokens", *micro
+    whole = _number(config, _GLOBAL)
+    if whole is not None and whole[0] > 0 and whole[0] % length:
+        yield "batch.global_tokens", *whole
 
 
 def _fixed_length(config: Config, changes: Changes) -> list[Change]:
@@ -296,8 +304,8 @@ LENSES: Final[tuple[Lens, ...]] = (
         _fixed_length,
     ),
     _sequences("batch.micro", *_MICRO),
-    Custom({"batch.micro_tokens": (dotted(_MICRO[0]),)}, _read_uneven),
-    _sequences("batch.global_", "data_loader.global_batch_size"),
+    _sequences("batch.global_", _GLOBAL),
+    Custom({"batch.micro_tokens": (dotted(_MICRO[0]),), "batch.global_tokens": (dotted(_GLOBAL),)}, _read_uneven),
     *activations.LENSES,
     *checkpoints.LENSES,
     Custom(dict.fromkeys(("eval.enabled", "eval.strategy", "eval.interval"), (("trainer", "callbacks"),)), _read_eval),
