@@ -183,6 +183,10 @@ def _field(run: Run, field: Field) -> Unchecked:
         if field in _TARGETS and field not in run.reading.unreadable:
             told = f"which matrices of the model {setting} chooses cannot be determined"
             return Unchecked(told, place, f"name modules that the model has in {setting}, as a list")
+        tokens = run.plan.batch.micro_tokens if field == "batch.micro" else None
+        if tokens:
+            told = f"{setting} is {tokens:,} tokens, which is no whole number of sequences"
+            return Unchecked(told, place, "state a multiple of the length of the samples")
         stated = _written(run, place)
         if field in _CLUSTER:
             return Unchecked(f"{setting}{stated if _is_replaced(stated) else ''} cannot be determined", place, remedy)
