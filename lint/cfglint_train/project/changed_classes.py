@@ -35,12 +35,22 @@ class ChangedClass(Frozen):
     """The fields, parameters and texts of the file: what it may add to the class."""
 
 
+class _Stores(Frozen):
+    """What a file stores in attributes of what it imports."""
+
+    stored: tuple[tuple[tuple[str, ...], str | None], ...]
+    """What it is stored in, in full, and the attribute (None: a computed name)."""
+    declared: frozenset[str]
+    """As of a changed class."""
+
+
 class ChangedClasses:
     """The files of a repository that change classes of packages, each parsed when a program imports it."""
 
     def __init__(self, index: RepositoryIndex) -> None:
         self._index = index
         self._may_change = {path for path, text in index.texts(_SIGNS) if _CHANGES.search(text)}
+        self._read: dict[str, _Stores | None] = {}
 
     def by(self, program: str, packages: Collection[str], classes: Collection[str]) -> ChangedClass | None:
         """The first change of one of some classes of some packages by what a program imports."""
@@ -50,21 +60,32 @@ class ChangedClasses:
         for path in sorted(self._may_change & self._index.once(Imported).by(program)):
             if path.startswith(files.copies):
                 continue
-            try:
-                nodes = list(ast.walk(parsed(files.text(path))))
-            except (SyntaxError, ValueError, RecursionError):
+            stores = self._stores(path)
+            if stores is None:
                 continue
-            for name in _changed(nodes, packages, classes):
-                return ChangedClass(path, name, frozenset(_declared(nodes)))
+            for name in _changed(stores, packages, classes):
+                return ChangedClass(path, name, stores.declared)
         return None
 
+    def _stores(self, path: str) -> _Stores | None:
+        """What a file stores in attributes of what it imports; None where it is no Python."""
+        if path not in self._read:
+            try:
+                nodes = list(ast.walk(parsed(self._index.once(Followed).text(path))))
+            except (SyntaxError, ValueError, RecursionError):
+                self._read[path] = None
+            else:
+                imports = dict(_imports(nodes))
+                found = ((_steps(owner, imports), attribute) for owner, attribute in _stored(nodes))
+                stored = tuple((steps, attribute) for steps, attribute in found if steps)
+                self._read[path] = _Stores(stored, frozenset(_declared(nodes)) if stored else frozenset())
+        return self._read[path]
 
-def _changed(nodes: list[ast.AST], packages: Collection[str], classes: Collection[str]) -> Iterator[str]:
+
+def _changed(stores: _Stores, packages: Collection[str], classes: Collection[str]) -> Iterator[str]:
     """The classes of some packages that a file changes."""
-    imports = dict(_imports(nodes))
-    for owner, attribute in _stored(nodes):
-        steps = _steps(owner, imports)
-        if not steps or steps[0] not in packages:
+    for steps, attribute in stores.stored:
+        if steps[0] not in packages:
             continue
         if steps[-1] in classes and (attribute is None or attribute.startswith("__")):
             yield steps[-1]  # another attribute of a class adds no field to it

@@ -26,6 +26,7 @@ class Imported:
     def __init__(self, index: RepositoryIndex) -> None:
         self._index = index
         self._reached: dict[str, frozenset[str]] = {}
+        self._direct: dict[str, tuple[str, ...]] = {}
 
     def by(self, program: str) -> frozenset[str]:
         """The files that a program is made of, itself among them; paths are absolute, with forward slashes."""
@@ -43,11 +44,17 @@ class Imported:
             if left < 0:
                 return
             yield path
-            for folder, module in _modules(path, text):
-                found = self._file(path, folder, module)
-                if found is not None and found not in met:
+            for found in self._imports(path, text):
+                if found not in met:
                     met.add(found)
                     waiting.append(found)
+
+    def _imports(self, path: str, text: str) -> tuple[str, ...]:
+        """The files that a file imports itself."""
+        if path not in self._direct:
+            found = (self._file(path, folder, module) for folder, module in dict.fromkeys(_modules(path, text)))
+            self._direct[path] = tuple(one for one in dict.fromkeys(found) if one is not None)
+        return self._direct[path]
 
     def _file(self, beside: str, folder: str, module: str) -> str | None:
         """The file of a module: in a folder, else (empty) of those whose paths end with its name the nearest one."""
