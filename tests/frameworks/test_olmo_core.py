@@ -130,12 +130,12 @@ def test_a_ladder_is_named_and_left_unread():
 
 
 def test_a_module_of_a_copy_of_the_package_is_no_run(tmp_path):
-    package = tmp_path / "src" / "olmo_core"
+    package = tmp_path / "src" / "mine"
     (package / "internal").mkdir(parents=True)
-    for path in (package / "internal" / "train.py", tmp_path / "train.py"):
-        path.write_bytes(SCRIPTS[0].read_bytes())
+    for path in (package / "internal" / "train.py", package / "__init__.py", tmp_path / "train.py"):
+        path.write_bytes(SCRIPTS[0].read_bytes() if path.name == "train.py" else b"")
     assert len(lint(tmp_path).files) == 2
-    (package / "__init__.py").touch()
+    package.rename(tmp_path / "src" / "olmo_core")
     assert [file.path for file in lint(tmp_path).files] == ["train.py"]
 
 
