@@ -10,6 +10,7 @@ import pytest
 
 from cfglint_train import api
 from cfglint_train.fitting import moves
+from cfglint_train.fitting.holding import Holding
 from tests.support.command import cfglint
 from tests.support.corpus import REPOSITORY
 
@@ -438,3 +439,9 @@ def test_the_page_names_every_change_with_its_cost() -> None:
         told = ", ".join(map(str, slowdowns))
         assert f"**{row['name']}** (`{row['field']}`): {told}, {row['basis']}" in page
         assert row["source"][1:] in page
+
+
+@pytest.mark.parametrize(("card", "said"), [("H200", "(H200)"), (None, "(none is that large)")])
+def test_a_size_that_no_card_has_is_called_that(card, said):
+    held = Holding(200 * 2**30, nodes=None, gpus=None, gpu=card, settings=())
+    assert held.words == f"more GPUs do not help; a GPU with 200 GiB {said} would hold it"

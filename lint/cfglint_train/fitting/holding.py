@@ -49,7 +49,7 @@ class Holding(Frozen):
         if self.only_beside:
             ways.append(" and ".join(others))
         elif not self.share:
-            card = f"a GPU with {gib(self.need)}" + (f" ({self.gpu})" if self.gpu else "")
+            card = f"a GPU with {gib(self.need)} ({self.gpu or 'none is that large'})"
             ways.append(" and ".join([card, *others]))
         elif not ways:
             return f"neither more nor larger GPUs help, as the engine takes a share of each (`{self.share}`)"
