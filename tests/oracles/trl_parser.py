@@ -1,11 +1,12 @@
 """What TRL's own parser makes of recipes: one JSON object a line in, a verdict a line out.
 
     python tests/oracles/trl_parser.py SOURCE < recipes.jsonl
-    in:  {"trainer": "sft", "ranks": 1, "config": {"packing": "yes"}}
+    in:  {"trainer": "sft", "ranks": 1, "config": {"packing": "yes"}, "plain": false}
     out: {"accepted": true, "unused": [], "values": {"packing": true, ...}, "why": null}
 
-SOURCE is a folder that holds the package `trl` of a release. Its dataclasses and `TrlParser` run as they are; packages
-that do no more than import trainers are stood in for, and what the Trainer's own class checks of devices is left out.
+`plain`: as a script calls it that does not ask for what is left over. SOURCE is a folder that holds the package `trl`
+of a release. Its dataclasses and `TrlParser` run as they are; packages that do no more than import trainers are stood
+in for, and what the Trainer's own class checks of devices is left out.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def verdict(classes: list[Any], path: str, asked: dict[str, Any]) -> dict[str, A
     unused: list[str] = []
     try:
         with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
-            if hasattr(parser, "yaml_parser"):
+            if asked.get("plain") or hasattr(parser, "yaml_parser"):
                 filled = parser.parse_args_and_config()
             else:
                 *filled, remaining = parser.parse_args_and_config(return_remaining_strings=True)
@@ -111,6 +112,10 @@ def verdict(classes: list[Any], path: str, asked: dict[str, Any]) -> dict[str, A
         return {"accepted": False, "unused": [], "values": {}, "why": errors.getvalue().strip().splitlines()[-1]}
     except Exception as refusal:
         told = str(refusal)
+        if told.startswith("Unknown arguments from config file: "):
+            left = ast.literal_eval(told.partition(": ")[2].partition("]")[0] + "]")
+            unused = sorted(word.removeprefix("--") for word in left[::2])
+            return {"accepted": False, "unused": unused, "values": {}, "why": None}
         if "not used by the TrlParser" in told:
             unused = sorted(ast.literal_eval(told.partition(": ")[2]))
             return {"accepted": False, "unused": unused, "values": {}, "why": None}

@@ -113,6 +113,10 @@ def _not_started() -> tuple[str, ...]:
     return ()
 
 
+def _no_programs() -> tuple[tuple[Document | None, str], ...]:
+    return ()
+
+
 class Config:
     """One framework's settings in one document: what a lens reads and writes.
 
@@ -135,6 +139,7 @@ class Config:
         "framework",
         "launched",
         "overrides",
+        "programs",
         "releases",
         "role",
         "root",
@@ -164,6 +169,10 @@ class Config:
         """The invocations of scripts that start it, by their numbers."""
         self.commands: Callable[[], tuple[str, ...]] = _not_started
         """The programs that scripts give it to, each with its subcommand where it has one (`trl sft`)."""
+        self.programs: Callable[[], tuple[tuple[Document | None, str], ...]] = _no_programs
+        """The Python programs of the repository that scripts give it to, each with the option that gives it; None for
+        another one.
+        """
         self.copied: Callable[[str], VendoredVocabulary | Doubt | None] = _no_copy
         """What the copy of a package in the repository takes, or why that cannot be determined; None where a release of
         upstream is used."""
@@ -190,7 +199,7 @@ class Config:
         config = Config(self.framework, document or self.document, self.releases, self.root, self.role, laid)
         config.vocabulary, config.doubt, config.filled = self.vocabulary, self.doubt, self.filled
         config.assumed, config.launched, config.commands = self.assumed, self.launched, self.commands
-        config.copied, config.starts = self.copied, self.starts
+        config.copied, config.starts, config.programs = self.copied, self.starts, self.programs
         return config
 
     def at(self, package: str, release: str) -> Config:

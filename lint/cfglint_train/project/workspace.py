@@ -23,6 +23,7 @@ from cfglint_train.project.assigned_arguments import AssignedArguments
 from cfglint_train.project.command_options import CommandOptions
 from cfglint_train.project.documents import Documents
 from cfglint_train.project.forks import Forks
+from cfglint_train.project.given_programs import given_programs
 from cfglint_train.project.index import Repositories
 from cfglint_train.project.launch_scripts import LaunchScripts
 from cfglint_train.project.release_choice import companion, releases_of
@@ -235,6 +236,9 @@ class Workspace:
                 assigned = AssignedArguments(partial(self.scripts.given, config), self.sources, self.repositories)
                 self._templates[place] = Template(config.document, config.root, self.repositories, is_read, assigned)
             config.filled = self._templates[place].handles
+            if config.role == "main":
+                handed = partial(self.scripts.handed, config.document.path)
+                config.programs = partial(given_programs, handed, self.documents, self.repositories)
 
     def run(self, main: Config) -> Run:
         """The run of a main configuration. Raises FactError where a stated fact is invalid."""

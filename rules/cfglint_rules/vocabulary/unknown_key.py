@@ -10,7 +10,7 @@ all dataclasses are known that `HfArgumentParser` or `TrlParser` is made of, and
 ## Why is this bad?
 axolotl drops an unknown key silently, and so does DeepSpeed at its top level: the run starts with the default
 of what was meant. LLaMA-Factory, OLMo, OpenRLHF and the sections of DeepSpeed refuse it, once the job has waited for
-its GPUs.
+its GPUs; so does TRL's parser of a recipe, at most releases.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B
@@ -32,7 +32,10 @@ further word (`batch_size`, `eval_batch_size`), is given already or deprecated i
 flags that cannot be read.
 
 ## When it does not apply
-Where some releases in question refuse the key and others drop it, it is a warning that names them. A key that a script
+Where some releases in question refuse the key and others drop it, it is a warning that names them. A program of the
+repository that reads a recipe by `TrlParser` refuses what none of its dataclasses has, unless it passes
+`fail_with_unknown_args=False` or `return_remaining_strings=True`; where not all of them are known, only what is
+obviously misspelt is named, as ignored. A key that a script
 of the repository takes out or reads before the framework sees the file is its launcher's, and one that a class of the
 repository declares may be its own program's, as is an option of a command that starts a Python file of the repository,
 if that or what it imports declares it (docs/templates.md). What none of them declares is a warning where none imports

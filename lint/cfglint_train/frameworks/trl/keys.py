@@ -177,7 +177,7 @@ class TrlKeys(ArgumentKeys):
         known = self.vocabulary_of(config).fact(route, release, _EVERY)
         if known is not None and known.status().kind == PRESENT and release_key(release) < release_key("0.29"):
             return "dropped"  # it is another trainer's, and `trl` has one parser for all of them up to then
-        return "error" if _refuses(config, release) else "dropped"
+        return "error" if _refuses(config, str(route[0]), release) else "dropped"
 
     def launched(self, config: Config, route: Route) -> Launched | None:
         """An option beside a recipe, where TRL's own commands and scripts alone start it."""
@@ -221,18 +221,22 @@ class TrlKeys(ArgumentKeys):
         return name in (_LOSS, _ATTENTION) and self.may_be_read(config)
 
 
-def _refuses(config: Config, release: str) -> bool:
+def _refuses(config: Config, name: str, release: str) -> bool:
     """Whether an unknown key of a recipe stops the run, by the ways in which scripts start it.
 
     The parser refused it up to 0.12, silently dropped it from 0.13 on, and refuses it again from 0.19 on unless it
-    is asked to hand it back. The scripts of `dpo`, `grpo` and `kto` ask from 0.22 on, that of `sft` from 0.18 on. What
-    is handed back goes to the launcher's parser, which refuses it, where the command starts one (trl 0.9.2 to 1.16.0:
-    `commands/cli_utils.py`, `cli.py`, `cli/commands/training.py`, `scripts/`).
+    is asked to hand it back or to skip it. The scripts of `dpo`, `grpo` and `kto` ask from 0.22 on, that of `sft`
+    from 0.18 on. What is handed back goes to the launcher's parser, which refuses it, where the command starts one
+    (trl 0.9.2 to 1.16.0: `commands/cli_utils.py`, `cli.py`, `cli/commands/training.py`, `scripts/`).
     """
     started = ways(config)
     key = release_key(release)
     if not started:
-        return False  # another script may have the key as a setting of its own
+        from cfglint_train.frameworks.trl.recipe_parser import lacks  # few recipes have such a key
+
+        # Another script may have the key as a setting of its own. Up to 0.9.4 its parser skipped what it lacks.
+        is_strict = release_key("0.9.6") <= key < release_key("0.13") or key >= release_key("0.19")
+        return is_strict and lacks(config, name)
     if key < release_key("0.13"):
         return True
     if key < release_key("0.18"):

@@ -29,8 +29,10 @@ from cfglint_train.plan.origin import Place
 
 _PARSES: Final = ("parse_args_into_dataclasses", "parse_args_and_config")
 _FROM_FILES: Final = ("parse_json_file", "parse_yaml_file", "parse_dict")
-_OPENING: Final = frozenset(("args", "return_remaining_strings", "fail_with_unknown_args"))
-"""Arguments that have a parser read other words than the launch's, or hand back what it does not know."""
+_PLAIN: Final = {"return_remaining_strings": False, "fail_with_unknown_args": True}
+"""Arguments of a parser with the values that leave it as it is; others have it read other words than the launch's, hand
+back what it does not know, or skip that.
+"""
 _OTHER_PARSERS: Final = ("ArgumentParser", "parse_known_args", "add_argument", "add_argument_group")
 _CHANGES_ARGUMENTS: Final = re.compile(
     rb"sys\.argv(?:\[[^\]\n]*\])?\s*(?:\+?=(?!=)|\.(?:append|clear|extend|insert|pop|remove)\b)|del\s+sys\.argv"
@@ -50,6 +52,10 @@ class Fields(Frozen):
 
     def __or__(self, other: Fields) -> Fields:
         return Fields(self.own | other.own, self.packages | other.packages)
+
+    def has_beside(self, package: str, name: str) -> bool:
+        """Whether a class of another package than some has an option, at some release."""
+        return any(_known(one, name) for one in self.packages if one[0] != package)
 
 
 def unparsed(config: Config) -> Iterator[Unparsed]:
@@ -80,10 +86,11 @@ def _parsed_by(config: Config) -> Fields | None:
     document = config.document
     if not isinstance(document, PythonScript) or config.vocabulary is not None or config.doubt is not None:
         return None
-    return None if config.releases.older else _fields_of_parser(document)
+    return None if config.releases.older else fields_of_parser(document)
 
 
-def _fields_of_parser(document: PythonScript) -> Fields | None:
+def fields_of_parser(document: PythonScript) -> Fields | None:
+    """What the one parser of a script takes; None where more may be taken, or what it does not know is."""
     calls = document.calls(*PARSERS)
     if len(calls) != 1 or document.calls(*_OTHER_PARSERS) or _CHANGES_ARGUMENTS.search(document.source):
         return None
@@ -116,8 +123,12 @@ def _is_closed(document: PythonScript, made: ast.Call) -> bool:
     if len(uses) < max(1, len(owners)) or len(calls) != len(uses):
         return False  # it is handed on, or kept
     parses = [call for call in calls if callee(call) in _PARSES]
-    is_plain = all(not call.args and _OPENING.isdisjoint(one.arg or "args" for one in call.keywords) for call in parses)
+    is_plain = all(not call.args and all(map(_is_plain, call.keywords)) for call in parses)
     return bool(parses) and is_plain and all(callee(call) in (*_PARSES, *_FROM_FILES) for call in calls)
+
+
+def _is_plain(given: ast.keyword) -> bool:
+    return isinstance(given.value, ast.Constant) and _PLAIN.get(given.arg or "") is given.value.value
 
 
 def _classes(made: ast.Call) -> list[ast.expr]:
