@@ -123,6 +123,7 @@ def _supposed(name: str, value: Value, why: str) -> Value:
 
 _SHARDING: Final = ("deepspeed", "fsdp", "fsdp_config")
 """Settings that say how the model is sharded."""
+_EXAMPLE: Final = "which is an example of how to start it"
 
 
 def shown(start: Start) -> Start | None:
@@ -130,7 +131,7 @@ def shown(start: Start) -> Start | None:
     assumptions, where its nodes meet, and that the model may be sharded; None where it shows none of these. What else
     it changes in the file is for the example alone.
     """
-    facts = supposed(start, "which is an example of how to start it").facts
+    facts = supposed(start, _EXAMPLE).facts
     overrides = {route: _exemplary(one) for route, one in start.overrides.items() if route[0] in _SHARDING}
     shards = start.launcher is not None or start.sharding is not None
     if not facts and not shards and not overrides:
@@ -153,7 +154,7 @@ def _launched_as(launcher: LauncherGiven, name: str) -> str:
     )
 
 
-def shown_whole(start: Start, why: str = "which is an example of how to start it") -> Start:
+def shown_whole(start: Start, why: str = _EXAMPLE) -> Start:
     """A start as an example in the script itself shows it, or as a job has it: with its options, all as assumptions."""
     facts = supposed(start, why).facts
     return start._replace(facts=facts, overrides={route: _exemplary(one) for route, one in start.overrides.items()})

@@ -13,17 +13,17 @@ _PROJECT: Final = ("pyproject.toml", "cfglint.toml")
 class Roots:
     """The folders above those that were asked for, each looked at once."""
 
-    __slots__ = ("_above", "_around", "_asked", "_held")
+    __slots__ = ("_above", "_added", "_around", "_held")
 
     def __init__(self) -> None:
-        self._asked: set[str] = set()
+        self._added: set[str] = set()
         self._above: dict[str, tuple[tuple[str, ...], bool]] = {}
         self._around: dict[str, tuple[str, bool]] = {}
         self._held: dict[tuple[str, tuple[str, ...]], bool] = {}
 
-    def ask(self, folder: str) -> None:
+    def add(self, folder: str) -> None:
         """Take a folder that a person names for a root, where there is none: an archive has no mark of a repository."""
-        self._asked.add(os.path.abspath(folder))
+        self._added.add(os.path.abspath(folder))
 
     def above(self, folder: str) -> tuple[tuple[str, ...], bool]:
         """A folder and those above it up to the root of its repository; else up to the disk's, and False.
@@ -38,7 +38,7 @@ class Roots:
             rooted = self._holds(chain[-1], regular_files.MARKS)
             if not rooted:
                 roots = [count for count, one in enumerate(chain, 1) if self._holds(one, _PROJECT)]
-                roots = roots or [count for count, one in enumerate(chain, 1) if one in self._asked]
+                roots = roots or [count for count, one in enumerate(chain, 1) if one in self._added]
                 rooted = bool(roots)
                 chain = chain[: roots[-1]] if roots else chain
             self._above[folder] = (tuple(chain), rooted)
@@ -56,7 +56,7 @@ class Roots:
         that was asked for) and the working one.
         """
         root, rooted = self.around(path)
-        return (root,) if rooted and root not in self._asked else (os.getcwd(), root)
+        return (root,) if rooted and root not in self._added else (os.getcwd(), root)
 
     def _holds(self, folder: str, marks: tuple[str, ...]) -> bool:
         """Whether one of some files is in a folder."""

@@ -54,7 +54,7 @@ class Sources:
                 continue
             folder = path not in self.texts and os.path.isdir(path)
             if folder:
-                self.roots.ask(path)
+                self.roots.add(path)
             elif not by_hook:
                 self.asked.add(self._names.get(os.path.abspath(path), regular_files.tidy(path)))
             for file in self._walked(path, settings_for) if folder else (regular_files.tidy(path),):

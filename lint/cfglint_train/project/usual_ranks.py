@@ -9,6 +9,7 @@ import os
 import re
 
 from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.wording import counted
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.project.index import RepositoryIndex
 
@@ -43,7 +44,7 @@ def usual_ranks(index: RepositoryIndex) -> Value | None:
     number = numbers.pop() if len(numbers) == 1 else None
     if number is None or len(found) < _FEWEST:
         return None
-    thing = f"{number} GPU{'s' * (number > 1)} per node"
+    thing = f"{counted(number, 'GPU')} per node"
     note = f"{thing}, as {len(found)} launch scripts of the repository state; set `gpus-per-node` to be sure"
     return Value(number, Origin("assumed", note=note))
 

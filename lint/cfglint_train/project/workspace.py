@@ -142,7 +142,8 @@ class Workspace:
             return []
         all_count = self.idle and framework.keys is not None and framework.keys.idle_too
         training = [one for one in found if one.role is None or all_count]
-        for one in (unread := [one for one in found if self._is_named(one.role, framework, document.path)]):
+        unread = [one for one in found if self._is_named(one.role, framework, document.path)]
+        for one in unread:
             self.documents.note_run(document, one.at, one.why)
         if not training:
             if not unread:
