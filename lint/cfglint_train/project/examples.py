@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.registry import PYTHON_STARTS
 from cfglint_train.project import job_commands, justfiles, makefiles
+from cfglint_train.project.files import JUSTFILES, MAKEFILES
 from cfglint_train.project.index import RepositoryIndex
+from cfglint_train.project.workflows import is_workflow
 
 if TYPE_CHECKING:
     from cfglint_train.documents.python.script import PythonScript
@@ -25,15 +27,12 @@ _SIGNS: Final = {
     ".mk": (b"\t",),
     "": (b"\t",),
     ".py": PYTHON_STARTS,
-    **dict.fromkeys(justfiles.NAMES, (b"\n ", b"\n\t")),
+    **dict.fromkeys(JUSTFILES, (b"\n ", b"\n\t")),
     **dict.fromkeys((".yaml", ".yml"), _JOBS),
 }
 _CALLING: Final = dict.fromkeys((".md", ".mk", "", ".sh"), (b"make ",))
-_MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile")
 _FENCE: Final = re.compile(r"(?ms)^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$")
 _JOB: Final = "#SBATCH "
-_TESTING: Final = re.compile(r"/\.(?:github|gitlab|circleci|buildkite|azure-pipelines)/|/\.gitlab-ci\.ya?ml$")
-"""Workflows: what they start is a test."""
 _SHELLS: Final = ("", "bash", "console", "sh", "shell", "zsh")
 _PROGRAMS: Final = r"accelerate|axolotl|deepspeed|llamafactory-cli|lmf|python3?|sbatch|torchrun|trl"
 _ENDING: Final = r"\.(?:ya?ml|json|py)\b"
@@ -72,11 +71,11 @@ def scripts_in(path: str, text: str, index: RepositoryIndex) -> Iterator[str]:
         from cfglint_train.project.python_launches import commands  # few programs start others
 
         yield commands(text)
-    elif name in _MAKEFILES or name.endswith(".mk"):
+    elif name in MAKEFILES or name.endswith(".mk"):
         yield _without_exits(makefiles.commands(text, index.once(_made)))
-    elif name in justfiles.NAMES:
+    elif name in JUSTFILES:
         yield _without_exits(justfiles.commands(text))
-    elif is_job(path) and _TESTING.search(path) is None:
+    elif is_job(path) and not is_workflow(path):
         yield from map(_without_exits, job_commands.scripts(text))
 
 

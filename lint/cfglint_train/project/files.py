@@ -18,7 +18,9 @@ SYNTAXES: Final[Mapping[str, str]] = {
     ".mk": "recipes",
 }  # fmt: skip
 
-RECIPES: Final = ("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile", ".justfile")
+MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile")
+JUSTFILES: Final = ("justfile", "Justfile", ".justfile")
+RECIPES: Final = (*MAKEFILES, *JUSTFILES)
 """Files with commands under names of their own."""
 
 STDIN: Final = "-"

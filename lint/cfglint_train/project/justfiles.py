@@ -12,7 +12,6 @@ import re
 
 from cfglint_train.foundation.typed import Final
 
-NAMES: Final = ("justfile", "Justfile", ".justfile")
 _ASSIGNED: Final = re.compile(
     r"(?:export[ ]+)?([A-Za-z_][\w-]*)[ ]*:=[ ]*(?:\"([^\"\\{$`]*)\"|'([^'{$`]*)')[ ]*(?:#.*)?$"
 )

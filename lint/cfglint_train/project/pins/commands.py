@@ -16,17 +16,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from cfglint_train.foundation.typed import Final
+from cfglint_train.project.files import RECIPES
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.pins.readers import Pin, commands_in
 from cfglint_train.project.pins.search import Settled, united
 from cfglint_train.project.roots import distance
+from cfglint_train.project.workflows import is_workflow
 
 _MOST: Final = 1000
 """Installations of a repository that are looked at."""
 _COMMANDS: Final = (b"install", b"git clone", b"docker", b"uv run", b"uvx")
 _SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
     **dict.fromkeys((".sh", ".bash", ".slurm", ".sbatch", ".md", ".mk", ".just"), _COMMANDS),
-    **dict.fromkeys(("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile", ".justfile"), _COMMANDS),
+    **dict.fromkeys(RECIPES, _COMMANDS),
     **dict.fromkeys((".yaml", ".yml"), (b"install ", b"git clone", b"image:", b"image_id:", b"uv run", b"uvx")),
     ".ipynb": (b"install", b"git clone"),
     ".py": (b"pip_install", b"run_commands", b"from_registry"),
@@ -34,10 +36,6 @@ _SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
 """Endings of names, or names -> texts one of which a file with an installation contains."""
 _SHOWING: Final = re.compile(r"\.(?:md|ipynb)$|/\.(?:github|gitlab|circleci|azure-pipelines)/|/\.gitlab-ci\.ya?ml$")
 """Files whose commands may be for something else (tests), or of another time."""
-_WORKFLOW: Final = re.compile(
-    r"/\.(?:github|gitlab|circleci|azure-pipelines|buildkite)/|/\.gitlab-ci\.ya?ml$|/azure-pipelines\.ya?ml$"
-)
-"""Files of a service that tests what is committed."""
 _TRAINS: Final = re.compile(
     r"\b(?:accelerate\s+launch|torchrun|deepspeed|axolotl\s+train|llamafactory-cli\s+train|trl\s+[a-z]+)\s"
     r"|\b(?:train|finetune|sft|dpo|grpo)\w*\.(?:py|sh)\b"
@@ -78,7 +76,7 @@ def _groups(path: str, text: str) -> Iterator[Iterable[Pin]]:
         yield commands_in(path, _cells(text))
     else:
         plain = text if path.endswith(".md") else re.sub(r"(?m)^\s*#.*$", "", text)
-        if _WORKFLOW.search(path) and "train" not in os.path.basename(path) and not _TRAINS.search(plain):
+        if is_workflow(path) and "train" not in os.path.basename(path) and not _TRAINS.search(plain):
             return
         if path.endswith((".yaml", ".yml")):
             plain = _IMAGE.sub(r"\1docker run\2", plain)
