@@ -63,8 +63,11 @@ _MAX_READ: Final = 50
 
 def main() -> int:
     """Run the action. Returns the exit code."""
+    from tempfile import TemporaryDirectory
+
     try:
-        return _run(os.environ)
+        with TemporaryDirectory(prefix="cfglint-", ignore_cleanup_errors=True) as temporary:
+            return _run(os.environ, temporary)
     except UsageError as error:
         message = str(error)
     except OSError as error:
@@ -73,7 +76,7 @@ def main() -> int:
     return TROUBLE
 
 
-def _run(environment: Mapping[str, str]) -> int:
+def _run(environment: Mapping[str, str], temporary: str) -> int:
     fail_on = environment.get("CFGLINT_FAIL_ON", "").strip()
     if fail_on and fail_on not in FAIL_ON:
         raise UsageError(f"fail-on must be one of {', '.join(FAIL_ON)}, not {fail_on}")
@@ -82,7 +85,7 @@ def _run(environment: Mapping[str, str]) -> int:
     options = _options(environment, fail_on)
     from cfglint_train import api
 
-    changes = _changes(environment, told=only_changed, needed=from_base)
+    changes = _changes(environment, temporary, told=only_changed, needed=from_base)
     wanted = api_options(options)
     if from_base and changes is not None:
         wanted = wanted._replace(settings_files=_of_base(changes))
@@ -150,13 +153,13 @@ def _truth(name: str, value: str) -> bool:
 # --- what changed ----------------------------------------------------------------------------------------------------
 
 
-def _changes(environment: Mapping[str, str], told: bool, needed: bool) -> Changed | None:
+def _changes(environment: Mapping[str, str], temporary: str, told: bool, needed: bool) -> Changed | None:
     """What changed; None where it is unknown, with a notice where it was asked for. Raises UsageError where needed."""
-    from cfglint_train.front import git_changes
+    from cfglint_train.front import git, git_changes
 
     try:
-        return git_changes.changed(os.getcwd(), environment)
-    except git_changes.UnknownChange as reason:
+        return git_changes.changed(os.getcwd(), environment, temporary)
+    except git.GitError as reason:
         if needed:
             raise UsageError(f"settings-from: base: {reason}") from None
         if told:
@@ -166,11 +169,11 @@ def _changes(environment: Mapping[str, str], told: bool, needed: bool) -> Change
 
 def _of_base(changes: Changed) -> Files:
     """The settings files of the commit before the change. Raises UsageError."""
-    from cfglint_train.front import base_settings, git_changes
+    from cfglint_train.front import base_settings, git
 
     try:
-        return base_settings.at(changes.root, changes.base)
-    except git_changes.UnknownChange as reason:
+        return base_settings.at(changes.repository, changes.base)
+    except git.GitError as reason:
         raise UsageError(f"settings-from: base: {reason}") from None
 
 
@@ -237,7 +240,7 @@ def _concerning(result: Result, changes: Changed, wanted: Options) -> Result:
 def _may_be_missed(changes: Changed, wanted: Options) -> bool:
     """Whether one of the removed files may have shaped the run of another: all but main configurations may."""
     from cfglint_train.documents.document import DocumentError
-    from cfglint_train.front.git_changes import UnknownChange, git
+    from cfglint_train.front.git import GitError
     from cfglint_train.project.files import SYNTAXES, syntax_of
     from cfglint_train.request import request
 
@@ -252,11 +255,11 @@ def _may_be_missed(changes: Changed, wanted: Options) -> bool:
         if read > _MAX_READ:
             return True
         try:
-            source = git(changes.root, "cat-file", "blob", content)
+            source = changes.repository.git("cat-file", "blob", content)
             if syntax_of(path, source) is None:
                 continue
             configs = request([path], wanted, {path: source}).workspace.configs_in(path)
-        except (DocumentError, UnknownChange, OSError):
+        except (DocumentError, GitError, OSError):
             return True
         if not any(config.role == "main" for config in configs):
             return True

@@ -6,7 +6,8 @@ import errno
 import os
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.front.git_changes import REGULAR, UnknownChange, git
+from cfglint_train.front.git import GitError, Repository
+from cfglint_train.front.git_changes import REGULAR
 from cfglint_train.project.settings_files import DISK
 
 
@@ -16,7 +17,7 @@ class CommitFiles(Frozen):
     Folders are compared with links followed: what a change calls a folder is none of the commit.
     """
 
-    root: str
+    repository: Repository
     commit: str
     listed: dict[str, str]
     """Paths below the root, and the objects of their content."""
@@ -34,23 +35,25 @@ class CommitFiles(Frozen):
         if name not in self.listed:
             raise FileNotFoundError(errno.ENOENT, f"not in the base ({self.commit[:12]})", path)
         try:
-            return git(self.root, "cat-file", "blob", self.listed[name])
-        except UnknownChange as reason:
+            return self.repository.git("cat-file", "blob", self.listed[name])
+        except GitError as reason:
             raise OSError(errno.EIO, str(reason), path) from None
 
     def _name(self, path: str) -> str | None:
         """The path below the root; None outside."""
         folder, name = os.path.split(os.path.abspath(path))
-        relative = os.path.relpath(os.path.join(os.path.realpath(folder), name), self.root).replace(os.sep, "/")
+        relative = os.path.relpath(os.path.join(os.path.realpath(folder), name), self.repository.root).replace(
+            os.sep, "/"
+        )
         return None if relative.startswith("../") else relative
 
 
-def at(root: str, commit: str) -> CommitFiles:
-    """The files of a commit of a checkout. Raises UnknownChange."""
+def at(repository: Repository, commit: str) -> CommitFiles:
+    """The files of a commit of a checkout. Raises GitError."""
     found = {}
-    for entry in git(root, "ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
+    for entry in repository.git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
         facts, _, name = os.fsdecode(entry).partition("\t")
         mode, _, identity = facts.partition(" blob ")
         if mode in REGULAR:
             found[name] = identity
-    return CommitFiles(root, commit, found)
+    return CommitFiles(repository, commit, found)

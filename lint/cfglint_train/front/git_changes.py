@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterable, Mapping
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.regular_files import MAX_BYTES
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.front.git import GitError, Repository, opened
 
 _NOBODY: Final = "0" * 40
 """What a push names as the commit before the first one."""
 
 
-class UnknownChange(Exception):
+class UnknownChange(GitError):
     """Git cannot determine what changed; the message gives the reason."""
 
 
@@ -28,9 +28,14 @@ class Changed:
     """The files of a range of commits; lines are asked for where they are needed."""
 
     def __init__(
-        self, root: str, base: str, files: Mapping[str, str], gone: Mapping[str, str | None], leads_elsewhere: bool
+        self,
+        repository: Repository,
+        base: str,
+        files: Mapping[str, str],
+        gone: Mapping[str, str | None],
+        leads_elsewhere: bool,
     ) -> None:
-        self.root = root
+        self.repository = repository
         self.base = base
         self.files = files
         """Absolute paths of the files that are there and differ, and the object of the content now."""
@@ -55,12 +60,12 @@ class Changed:
 
     def _differing(self, paths: list[str]) -> dict[str, list[range]]:
         """The lines that differ, by the object of a content; what `.gitattributes` calls binary is text, too."""
+        names = [os.path.relpath(path, self.repository.root).replace(os.sep, "/") for path in paths]
         try:
-            text = git(
-                self.root, "--literal-pathspecs", "diff", "--text", "-U0", "--full-index", *_PLAIN, self.base, "HEAD",
-                "--", *paths,
-            )  # fmt: skip
-        except UnknownChange:
+            text = self.repository.git(
+                "--literal-pathspecs", "diff", "--text", "-U0", "--full-index", *_PLAIN, self.base, "HEAD", "--", *names
+            )
+        except GitError:
             return {}
         found: dict[str, list[range]] = {}
         after = ""
@@ -110,23 +115,28 @@ class _Event(Frozen):
         return value if isinstance(value, str) else None
 
 
-def changed(folder: str, environment: Mapping[str, str]) -> Changed:
-    """What the event of a workflow changed, in the repository of a folder. Raises UnknownChange."""
-    root = os.path.realpath(os.fsdecode(git(folder, "rev-parse", "--show-toplevel").rstrip(b"\n")))
-    base = _base(root, _event(environment))
-    entries = _entries(root, base)
+def changed(folder: str, environment: Mapping[str, str], temporary: str) -> Changed:
+    """What the event of a workflow changed, in the repository of a folder; `temporary` is an empty folder for git.
+
+    Raises GitError; UnknownChange where the event is the reason.
+    """
+    repository = opened(folder, environment.get("GITHUB_WORKSPACE", ""), temporary)
+    base = _base(repository, _event(environment))
+    entries = _entries(repository, base)
     there = {entry.path: entry.after for entry in entries if entry.kind != "D"}
     gone = {entry.path: entry.before if entry.mode in REGULAR else None for entry in entries if entry.kind == "D"}
     elsewhere = any(not os.path.isfile(path) for path in there)
-    return Changed(root, base, {os.path.realpath(path): after for path, after in there.items()}, gone, elsewhere)
+    return Changed(repository, base, {os.path.realpath(path): after for path, after in there.items()}, gone, elsewhere)
 
 
-def _entries(root: str, base: str) -> list[_Entry]:
+def _entries(repository: Repository, base: str) -> list[_Entry]:
     """What differs, by absolute path."""
-    listed = git(root, "diff", "--raw", "-z", "--no-abbrev", *_PLAIN, base, "HEAD")
+    listed = repository.git("diff", "--raw", "-z", "--no-abbrev", *_PLAIN, base, "HEAD")
     fields = iter(os.fsdecode(listed).split("\0"))
     # ":100644 000000 <object before> <object after> D", then the path
-    return [_Entry(os.path.join(root, path), *_facts(facts)) for facts, path in zip(fields, fields, strict=False)]
+    return [
+        _Entry(os.path.join(repository.root, path), *_facts(facts)) for facts, path in zip(fields, fields, strict=False)
+    ]
 
 
 def _facts(facts: str) -> tuple[str, str, str, str]:
@@ -147,12 +157,12 @@ def _event(environment: Mapping[str, str]) -> _Event:
     return _Event(name, payload if isinstance(payload, dict) else {}, environment.get("GITHUB_SHA", ""))
 
 
-def _base(root: str, event: _Event) -> str:
+def _base(repository: Repository, event: _Event) -> str:
     """The commit that HEAD is compared with."""
-    head = git(root, "rev-parse", "HEAD").decode().strip()
+    head = repository.git("rev-parse", "HEAD").decode().strip()
     if event.name == "pull_request" and head == event.sha:
         # The merge commit: its first parent is what it is merged into.
-        return _present(root, "HEAD^1", head, 2)
+        return _present(repository, "HEAD^1", head, 2)
     stated = {
         "pull_request": ("pull_request", "base", "sha"),
         "pull_request_target": ("pull_request", "base", "sha"),
@@ -168,34 +178,16 @@ def _base(root: str, event: _Event) -> str:
         raise UnknownChange("it is the first push of the branch")
     if base == head:
         raise UnknownChange("the commit that is checked out is the one before the change")
-    return _present(root, base, base, 1)
+    return _present(repository, base, base, 1)
 
 
-def _present(root: str, commit: str, wanted: str, depth: int) -> str:
+def _present(repository: Repository, commit: str, wanted: str, depth: int) -> str:
     """The commit, fetched where a shallow checkout lacks it."""
     try:
-        return git(root, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").decode().strip()
-    except UnknownChange:
+        return repository.git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").decode().strip()
+    except GitError:
         try:
-            git(root, "fetch", "--quiet", "--no-tags", f"--depth={depth}", "origin", wanted)
-        except UnknownChange as reason:
+            repository.git("fetch", "--quiet", "--no-tags", f"--depth={depth}", "origin", wanted)
+        except GitError as reason:
             raise UnknownChange(f"{reason}; set fetch-depth of actions/checkout: {_DEPTH}") from None
-        return git(root, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").decode().strip()
-
-
-def git(folder: str, *arguments: str) -> bytes:
-    """What a command of git prints. Raises UnknownChange."""
-    # In a container, the checkout belongs to another user; that it is the one that we are to look at is known.
-    command = ["git", "-c", f"safe.directory={os.environ.get('GITHUB_WORKSPACE', '')}", *arguments]
-    try:
-        # Git fails where it would ask for a password.
-        known = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
-        done = subprocess.run(command, cwd=folder, env=known, capture_output=True, check=False, timeout=120)
-    except FileNotFoundError:
-        raise UnknownChange("git is not installed") from None
-    except subprocess.TimeoutExpired:
-        raise UnknownChange(f"git {arguments[0]} timed out") from None
-    if done.returncode:
-        told = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise UnknownChange(f"git {arguments[0]}: {told[-1] if told else f'exit code {done.returncode}'}")
-    return done.stdout
+        return repository.git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").decode().strip()

@@ -7,15 +7,15 @@ index.
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import sys
 from importlib import metadata
 from json import loads
+from subprocess import CompletedProcess, TimeoutExpired
 from urllib.parse import urlsplit, urlunsplit
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.front import git, programs
 from cfglint_train.version import VERSION
 
 PACKAGE: Final = "cfglint-train"
@@ -23,7 +23,6 @@ _HINT: Final = (
     "pass --source, for example git+https://HOST/OWNER/cfglint@COMMIT, https://HOST/cfglint_train.whl or ==X.Y.Z; "
     "--no-pre-commit --no-workflow writes the settings alone"
 )
-_SECONDS: Final = 120.0
 _FORMS: Final = re.compile(
     r"git\+(?:https|ssh)://[\w.~:/?%@+&=-]+|https://[\w.~:/?%@+&=-]+\.(?:whl|tar\.gz|zip)(?:#sha256=\w+)?|==\d+(?:\.\w+)*",
     re.ASCII,
@@ -67,16 +66,16 @@ def check(wanted: str) -> None:
     is. Raises UsageError with the reason.
     """
     flags = ["--dry-run", "--no-deps", "--ignore-installed", "--quiet", "--disable-pip-version-check", "--no-input"]
-    done = _asked([sys.executable, "-m", "pip", "install", *flags, wanted], wanted)
-    if done.returncode and "No module named pip" in done.stderr:
-        uv = shutil.which("uv")
-        if uv is None:
-            problem = "cannot be checked without pip or uv; pass --no-check-source to write it unchecked"
-            raise UsageError(f"{wanted}: {problem}")
+    done = _asked(wanted, sys.executable, "-m", "pip", "install", *flags, wanted)
+    if done.returncode and b"No module named pip" in done.stderr:
         flags = ["--dry-run", "--no-deps", "--reinstall", "--quiet", "--python", sys.executable]
-        done = _asked([uv, "pip", "install", *flags, wanted], wanted)
+        try:
+            done = _asked(wanted, "uv", "pip", "install", *flags, wanted)
+        except FileNotFoundError:
+            problem = "cannot be checked without pip or uv; pass --no-check-source to write it unchecked"
+            raise UsageError(f"{wanted}: {problem}") from None
     if done.returncode:
-        raise UsageError(f"{wanted}: cannot be installed: {_reason(done.stderr)}; {_HINT}")
+        raise UsageError(f"{wanted}: cannot be installed: {_reason(done.stderr.decode('utf-8', 'replace'))}; {_HINT}")
 
 
 def pinned(wanted: str) -> str:
@@ -87,18 +86,18 @@ def pinned(wanted: str) -> str:
     url = wanted.removeprefix(marker)
     if url == wanted or "@" in urlsplit(url).path:
         return wanted
-    done = _asked(["git", "ls-remote", "--exit-code", url, "HEAD"], wanted)
-    commit = done.stdout.partition("\t")[0]
-    if done.returncode or not commit:
-        raise UsageError(f"{wanted}: names no commit: {_reason(done.stderr)}; {_HINT}")
+    try:
+        commit = git.run({}, "ls-remote", "--exit-code", url, "HEAD").decode().partition("\t")[0]
+    except git.GitError as reason:
+        raise UsageError(f"{wanted}: names no commit: {reason}; {_HINT}") from None
     return f"{wanted}@{commit}"
 
 
-def _asked(command: list[str], wanted: str) -> subprocess.CompletedProcess[str]:
+def _asked(wanted: str, program: str, *arguments: str) -> CompletedProcess[bytes]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        raise UsageError(f"{wanted}: no answer within {_SECONDS:.0f} seconds; {_HINT}") from None
+        return programs.run(program, *arguments)
+    except TimeoutExpired:
+        raise UsageError(f"{wanted}: no answer within {programs.SECONDS} seconds; {_HINT}") from None
 
 
 def _reason(said: str) -> str:

@@ -1,0 +1,142 @@
+"""Run git. A checkout is only read, and nothing in it decides what git does.
+
+git obeys the configuration of the repository that it works in, which can start programs in many ways: an ssh command, a
+file system monitor, hooks, filters, helpers. So it works in a repository of our own, in a temporary folder, which
+borrows the objects of the checkout and copies the few settings of `_SETTINGS`. It has no work tree, so that git reads
+neither attributes nor submodules, and a fetch does not change the checkout.
+
+Sources: git 2.39 Documentation/config, gitrepository-layout(5), git(1) "Environment variables".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from subprocess import TimeoutExpired
+
+from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Final
+from cfglint_train.front import programs
+
+_SETTINGS: Final = re.compile(
+    r"extensions\.(objectformat|partialclone)|remote\.origin\.(url|promisor|partialclonefilter)"
+    r"|http\.(.*\.)?extraheader",
+    re.DOTALL,
+)
+"""What is copied: the form of the objects, where missing ones are, and the token that actions/checkout leaves."""
+
+_OPTIONS: Final = (
+    "safe.bareRepository=explicit", "core.fsmonitor=false", f"core.hooksPath={os.devnull}", "gc.auto=0",
+    "maintenance.auto=false", "fetch.recurseSubmodules=false",
+    # Else git asks the repository that objects are borrowed from.
+    "core.alternateRefsCommand=true",
+)  # fmt: skip
+_PROTOCOLS: Final = "file:http:https:ssh"
+
+_PLACES: Final = (
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_SHALLOW_FILE",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_GRAFT_FILE", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_ATTR_SOURCE",
+)  # fmt: skip
+"""What the environment says of another repository, as within a hook of git."""
+
+
+class GitError(Exception):
+    """A command of git failed; the message is its own."""
+
+
+class Repository(Frozen):
+    """A checkout, and the repository of our own that git looks at it through."""
+
+    root: str
+    """The folder of the checkout, links followed."""
+    folder: str
+
+    def git(self, *arguments: str) -> bytes:
+        """Return what a command of git prints. Raise GitError."""
+        return run({"GIT_DIR": self.folder}, *arguments)
+
+
+def run(places: Mapping[str, str], *arguments: str) -> bytes:
+    """Return what a command of git prints; without a `GIT_DIR` among the places, of no repository. Raise GitError."""
+    kept = {name: value for name, value in os.environ.items() if name not in _PLACES}
+    # Git fails where it would ask for a password.
+    fixed = {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_TERMINAL_PROMPT": "0", "GIT_DIR": os.devnull}
+    options = [word for option in _OPTIONS for word in ("-c", option)]
+    try:
+        done = programs.run("git", *options, *arguments, environment={**kept, **fixed, **places})
+    except FileNotFoundError:
+        raise GitError("git is not installed") from None
+    except TimeoutExpired:
+        raise GitError(f"git {arguments[0]} timed out") from None
+    if done.returncode:
+        told = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise GitError(f"git {arguments[0]}: {told[-1] if told else f'exit code {done.returncode}'}")
+    return done.stdout
+
+
+def opened(folder: str, workspace: str, temporary: str) -> Repository:
+    """Return the repository that a folder of a checkout belongs to; `temporary`, an empty folder, holds ours.
+
+    Raise GitError.
+    """
+    root = _root(os.path.realpath(folder), os.path.realpath(workspace or os.sep))
+    # Both commands read the checkout's configuration, and neither does what it says.
+    places = {"GIT_DIR": os.path.join(root, ".git"), "GIT_WORK_TREE": root}
+    head, _, common = os.fsdecode(run(places, "rev-parse", "HEAD", "--git-common-dir")).partition("\n")
+    common = os.path.join(root, common.rstrip("\n"))
+    settings = run(places, "config", "--local", "--includes", "--null", "--list")
+    texts = {
+        "HEAD": f"{head}\n",
+        "refs/heads/checkout": f"{head}\n",  # what a fetch need not bring
+        "objects/info/alternates": os.path.join(common, "objects") + "\n",
+        "config": "".join(_config(os.fsdecode(settings).split("\0"))),
+    }
+    with suppress(FileNotFoundError):
+        texts["shallow"] = os.fsdecode(regular_files.read_anywhere(os.path.join(common, "shallow")))
+    for name, text in texts.items():
+        path = os.path.join(temporary, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            file.write(text)
+    return Repository(root, temporary)
+
+
+def _root(folder: str, workspace: str) -> str:
+    """Return the nearest folder with a `.git` of its own, up to the workspace. Raise GitError.
+
+    No tree of git holds a file of that name, so no change adds one, except for a submodule. There `.git` is a file, so
+    the repository around it counts. A folder that merely looks like a bare repository never does.
+    """
+    if folder != workspace and not regular_files.is_below(folder, workspace):
+        raise GitError("the working directory is outside of GITHUB_WORKSPACE")
+    linked = None
+    while True:
+        mark = os.path.join(folder, ".git")
+        if os.path.isdir(mark):
+            return folder
+        linked = folder if os.path.isfile(mark) else linked
+        if folder in (workspace, os.path.dirname(folder)):
+            break
+        folder = os.path.dirname(folder)
+    if linked is None:
+        raise GitError("not a git repository")
+    return linked
+
+
+def _config(entries: Iterable[str]) -> Iterator[str]:
+    """The configuration of our repository, from the entries of the checkout's."""
+    yield "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
+    for entry in entries:
+        key, stated, value = entry.partition("\n")
+        if _SETTINGS.fullmatch(key):
+            section, _, name = key.rpartition(".")
+            section, _, part = section.partition(".")
+            yield f'[{section} "{_escaped(part)}"]\n' if part else f"[{section}]\n"
+            yield f'\t{name} = "{_escaped(value)}"\n' if stated else f"\t{name}\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
