@@ -18,6 +18,7 @@ from cfglint_schemas.vocabulary import load
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.registry import listed, packages
+from cfglint_train.front import git
 from cfglint_train.project.pins import requirement
 
 SOURCE: Final = (
@@ -96,7 +97,7 @@ def table(rows: Iterable[tuple[str, Row]], first: str) -> str:
 
 
 def _git(checkout: Path, *arguments: str) -> str:
-    return subprocess.run(["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=True).stdout
+    return git.run({"GIT_DIR": f"{checkout.resolve()}/.git"}, *arguments).decode()
 
 
 def main(arguments: list[str]) -> None:

@@ -7,7 +7,6 @@ again on the same sources changes nothing.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -21,6 +20,7 @@ import yaml
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import release_key
+from cfglint_train.front import git
 
 FRAMEWORKS: Final = Path(__file__).resolve().parents[1] / "lint" / "cfglint_train" / "frameworks"
 
@@ -94,7 +94,7 @@ def table(releases: Iterable[tuple[str, Files]], source: str) -> str:
 
 
 def _git(checkout: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", str(checkout), *words], capture_output=True, text=True, check=True).stdout
+    return git.run({"GIT_DIR": f"{checkout.resolve()}/.git"}, *words).decode()
 
 
 def main(name: str, *sources: str) -> None:

@@ -1,0 +1,379 @@
+"""git on hostile checkouts: whatever their folders, configuration, modules and attributes say, nothing is started.
+
+Each way to have git start a program is first shown to work with git itself: a test that cannot fail proves nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import pytest
+
+from cfglint_train.front import base_settings, git_changes
+from cfglint_train.front.git import GitError
+from cfglint_train.front.init import source
+from tests.support.configs import TWICE
+from tests.support.corpus import REPOSITORY
+from tests.test_action import STEPS, Upstream, event_of, git, lint, put, temporary  # noqa: F401 (fixtures)
+
+LAX, STRICT = 'select = ["SEC"]\n', 'select = ["SYN"]\n'
+EVIL = '[core]\n\tsshCommand = {spy}\n\tfsmonitor = {spy}\n[remote "origin"]\n\turl = ssh://127.0.0.1:1/x\n'
+BARE = {
+    "train/HEAD": "ref: refs/heads/main\n",
+    "train/objects/x": "",
+    "train/refs/x": "",
+    "train/config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = {spy}\n"
+    '[remote "origin"]\n\turl = ext::{spy}\n[protocol "ext"]\n\tallow = always\n',
+}
+
+
+class Scene(NamedTuple):
+    """A pull request, how to check it out, and a program that leaves a trace."""
+
+    root: Path
+    upstream: Upstream
+    commit: str
+    spy: Path
+    trace: Path
+
+    def checkout(self, name: str) -> Path:
+        return self.upstream.checkout(self.root / name, self.commit)
+
+    def traced(self) -> bool:
+        """Whether the program was started, after which the trace is removed."""
+        found = self.trace.exists()
+        self.trace.unlink(missing_ok=True)
+        return found
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    spy, trace = tmp_path / "spy", tmp_path / "trace"
+    spy.write_text(f'#!/bin/sh\necho "$*" >> "{trace}"\nexit 1\n')
+    spy.chmod(0o755)
+    upstream = Upstream(tmp_path / "upstream")
+    change = {name: text.replace("{spy}", str(spy)) for name, text in BARE.items()}
+    change |= {"cfglint.toml": LAX, "evil.config": EVIL.replace("{spy}", str(spy)), ".gitattributes": "* diff=spy\n"}
+    commit = upstream.pull_request({"cfglint.toml": STRICT, "train/a.yaml": TWICE}, change)
+    return Scene(tmp_path, upstream, commit, spy, trace)
+
+
+def use(scene: Scene, folder: Path, workspace: Path | str) -> list[str]:
+    """Use git in every way that the Action does. Returns what the settings of the base select, or why it is unknown."""
+    event = event_of(scene.root, "pull_request", scene.commit)
+    private = scene.root / "private"
+    private.mkdir()
+    try:
+        changes = git_changes.changed(str(folder), {**event, "GITHUB_WORKSPACE": str(workspace)}, str(private))
+        files = base_settings.at(changes.repository, changes.base)
+        assert any(changes.lines([os.path.join(changes.repository.root, "train/config")]).values())
+        return [files.read(os.path.join(changes.repository.root, "cfglint.toml")).decode()]
+    except GitError as reason:
+        return [str(reason)]
+    finally:
+        shutil.rmtree(private)
+
+
+def vanilla(folder: Path, *arguments: str) -> None:
+    """Run git as anybody does."""
+    known = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
+    subprocess.run(["git", *arguments], cwd=folder, env=known, capture_output=True, check=False, timeout=60)
+
+
+FETCH = ("fetch", "--depth=2", "origin", "HEAD")
+SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "a command of ssh": ({"core.sshCommand": "{spy}", "remote.origin.url": "ssh://127.0.0.1:1/x"}, FETCH),
+    "a transport": ({"remote.origin.url": "ext::{spy}", "protocol.ext.allow": "always"}, FETCH),
+    "a transport by its name": (
+        {"remote.origin.vcs": "ext", "remote.origin.url": "{spy}", "protocol.ext.allow": "always"},
+        FETCH,
+    ),
+    "another address": ({"url.ext::{spy} .insteadOf": "file:", "protocol.ext.allow": "always"}, FETCH),
+    "a proxy": ({"core.gitProxy": "{spy}", "remote.origin.url": "git://127.0.0.1:1/x"}, FETCH),
+    "the other end": ({"remote.origin.uploadpack": "{spy}"}, FETCH),
+    "a hook": ({"core.hooksPath": "{root}/hooks"}, ("update-ref", "refs/heads/x", "HEAD")),
+    "a monitor": ({"core.fsmonitor": "{spy}"}, ("diff", "HEAD")),
+    "an external diff": ({"diff.external": "{spy}"}, ("diff", "HEAD", "--", "train/a.yaml")),
+    "a driver of attributes": ({"diff.spy.textconv": "{spy}"}, ("show", "HEAD:train/a.yaml", "--textconv")),
+    "a filter": ({"filter.spy.smudge": "{spy}"}, ("checkout", "HEAD", "--", "train/a.yaml")),
+    "another repository's references": ({"core.alternateRefsCommand": "{spy}"}, FETCH),
+    "a file that is included": ({"include.path": "{checkout}/evil.config"}, FETCH),
+    "a file that is included for this folder": ({"includeIf.gitdir:**/.git.path": "{checkout}/evil.config"}, FETCH),
+    "the other work tree": ({"core.worktree": "{checkout}/train", "core.fsmonitor": "{spy}"}, ("status",)),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_no_setting_of_a_checkout_starts_a_program(scene: Scene, name: str) -> None:
+    settings, control = SETTINGS[name]
+    (scene.root / "hooks").mkdir()
+    (scene.root / "hooks" / "reference-transaction").symlink_to(scene.spy)
+    elsewhere = Upstream(scene.root / "elsewhere")
+    elsewhere.commit({"x": ""})
+
+    def made(folder: str) -> Path:
+        checkout = scene.checkout(folder)
+        (checkout / ".git/objects/info/alternates").write_text(f"{elsewhere.root}/.git/objects\n")
+        (checkout / ".git/info/attributes").write_text("* filter=spy diff=spy\n")
+        (checkout / "train/a.yaml").write_text("changed: 1\n")
+        for key, value in settings.items():
+            known = {"spy": str(scene.spy), "root": str(scene.root), "checkout": str(checkout)}
+            git(checkout, "config", key.format(**known), value.format(**known))
+        return checkout
+
+    vanilla(made("control"), *control)
+    assert scene.traced(), "git itself no longer does this: the test proves nothing"
+    checkout = made("checkout")
+    before = content(checkout / ".git")
+    [answer] = use(scene, checkout / "train", checkout)
+    assert not scene.traced()
+    assert answer == STRICT or "set fetch-depth of actions/checkout" in answer
+    assert content(checkout / ".git") == before
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_that_looks_like_a_repository_is_none(scene: Scene) -> None:
+    vanilla(scene.checkout("control") / "train", "fetch", "origin")
+    assert scene.traced()
+    checkout = scene.checkout("checkout")
+    for workspace in (str(checkout), ""):
+        assert use(scene, checkout / "train", workspace) == [STRICT]
+    assert not scene.traced()
+
+
+def test_a_worktree(scene: Scene) -> None:
+    main = scene.checkout("main")
+    tree = scene.root / "tree"
+    git(main, "worktree", "add", "--detach", str(tree), scene.commit)
+    git(main, "config", "extensions.worktreeConfig", "true")
+    git(tree, "config", "--worktree", "core.fsmonitor", str(scene.spy))
+    vanilla(tree, "status")
+    assert scene.traced()
+    assert use(scene, tree / "train", tree) == [STRICT]
+    assert not scene.traced()
+
+
+def test_of_a_submodule_the_repository_around_it_counts(scene: Scene) -> None:
+    """A change that makes a folder a submodule does not choose what is asked either."""
+    inner = Upstream(scene.root / "inner")
+    inner.commit({"a.yaml": TWICE, "cfglint.toml": LAX})
+    checkout = scene.checkout("checkout")
+    git(checkout, "-c", "protocol.file.allow=always", "submodule", "add", str(inner.root), "module")
+    git(checkout / "module", "config", "core.fsmonitor", str(scene.spy))
+    vanilla(checkout / "module", "status")
+    assert scene.traced()
+    assert use(scene, checkout / "module", checkout) == [STRICT]
+    assert not scene.traced()
+
+
+def test_a_link_does_not_lead_to_another_repository(scene: Scene) -> None:
+    checkout = scene.checkout("checkout")
+    (checkout / "away").symlink_to(scene.upstream.root)
+    [reason] = use(scene, checkout / "away", checkout)
+    assert reason == "the working directory is outside of GITHUB_WORKSPACE"
+
+
+class Host(HTTPServer):
+    """A host that wants a password for everything, and remembers what it was given."""
+
+    given: list[str | None]
+
+
+class Refuse(BaseHTTPRequestHandler):
+    """Ask for a password."""
+
+    server: Host
+
+    def do_GET(self) -> None:
+        self.server.given.append(self.headers["Authorization"])
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", "Basic")
+        self.end_headers()
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    server = Host(("127.0.0.1", 0), Refuse)
+    server.given = []
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize("layout", ["in the configuration", "in a file that it includes"])
+def test_a_token_is_sent_and_no_helper_asked(scene: Scene, host: Host, layout: str) -> None:
+    """`actions/checkout` keeps the token in `.git/config` up to its release 5, and in a file of its own since."""
+    address = f"http://127.0.0.1:{host.server_port}"
+    kept = scene.root / "credentials.config"
+
+    def made(folder: str) -> Path:
+        checkout = scene.checkout(folder)
+        config = checkout / ".git" / "config" if layout == "in the configuration" else kept
+        git(checkout, "config", "--file", str(config), f"http.{address}/.extraheader", "AUTHORIZATION: basic abc=")
+        git(checkout, "config", f"includeIf.gitdir:{checkout}/.git.path", str(kept))
+        git(checkout, "remote", "set-url", "origin", f"{address}/x.git")
+        for key in ("credential.helper", f"credential.{address}.helper", "core.askPass"):
+            git(checkout, "config", key, str(scene.spy))
+        return checkout
+
+    vanilla(made("control"), *FETCH)
+    assert scene.traced()
+    assert "basic abc=" in host.given
+    host.given.clear()
+    checkout = made("checkout")
+    [reason] = use(scene, checkout, checkout)
+    assert "set fetch-depth of actions/checkout" in reason
+    assert set(host.given) == {"basic abc="}
+    assert not scene.traced()
+
+
+@pytest.mark.parametrize("form", ["sha1", "sha256"])
+def test_what_is_missing_is_fetched_from_a_partial_checkout(tmp_path: Path, form: str) -> None:
+    """Of a sparse checkout `actions/checkout` fetches no content of other folders."""
+    upstream = Upstream(tmp_path / "upstream")
+    shutil.rmtree(upstream.root / ".git")
+    git(upstream.root, "init", "--quiet", "--initial-branch", "main", f"--object-format={form}")
+    for key in ("uploadpack.allowAnySHA1InWant", "uploadpack.allowFilter"):
+        git(upstream.root, "config", key, "true")
+    commit = upstream.pull_request({"cfglint.toml": STRICT, "train/config": "a"}, {"train/config": "b"})
+    checkout = tmp_path / "checkout"
+    git(
+        tmp_path,
+        "clone",
+        "--quiet",
+        "--depth=1",
+        "--filter=blob:none",
+        "--no-checkout",
+        f"file://{upstream.root}",
+        str(checkout),
+    )
+    git(checkout, "sparse-checkout", "set", "none")
+    git(checkout, "update-ref", "--no-deref", "HEAD", commit)
+    event = event_of(tmp_path, "pull_request", commit)
+    (tmp_path / "private").mkdir()
+    changes = git_changes.changed(str(checkout), event, str(tmp_path / "private"))
+    files = base_settings.at(changes.repository, changes.base)
+    assert files.read(f"{checkout}/cfglint.toml").decode() == STRICT
+
+
+def test_init_finds_no_program_settings_or_module_in_the_folder(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip, uv and git are asked about a source while the folder of a stranger is the working directory."""
+    folder = scene.checkout("checkout") / "train"
+    put(folder, {"pip.py": f"open({str(scene.trace)!r}, 'w')\n", "pip/__main__.py": ""})
+    for name in ("git", "uv"):
+        shutil.copy(scene.spy, folder / name)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", os.pathsep.join((".", "", os.environ["PATH"])))
+    subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
+    assert scene.traced()
+    subprocess.run(["git", "--version"], capture_output=True, check=False)
+    assert scene.traced()
+    vanilla(folder, "fetch", "origin")
+    assert scene.traced()
+    wanted = f"cfglint-train @ git+file://localhost{scene.upstream.root}"
+    head = git(scene.upstream.root, "rev-parse", "HEAD")
+    assert source.pinned(wanted) == f"{wanted}@{head}"
+    source.check("pip")
+    assert not scene.traced()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["a bare repository", "a submodule", "a worktree"])
+def test_the_step_below_a_folder_that_is_hostile(scene: Scene, lint: Callable[..., Any], kind: str) -> None:  # noqa: F811
+    checkout, folder = scene.checkout("checkout"), "train"
+    if kind == "a submodule":
+        inner = Upstream(scene.root / "inner")
+        inner.commit({"b.yaml": TWICE, "cfglint.toml": LAX})
+        git(checkout, "-c", "protocol.file.allow=always", "submodule", "add", str(inner.root), "train/module")
+        folder = "train/module"
+        git(checkout / folder, "config", "core.fsmonitor", str(scene.spy))
+    elif kind == "a worktree":
+        git(checkout, "worktree", "add", "--detach", str(scene.root / "tree"), scene.commit)
+        checkout = scene.root / "tree"
+    git(checkout, "config", "core.fsmonitor", str(scene.spy))
+    event = event_of(scene.root, "pull_request", scene.commit)
+    scene.traced()
+    outcome = lint(checkout, event, working_directory=folder, settings_from="base", extra_args="", fail_on="info")
+    assert not scene.traced()
+    assert outcome.code == 1
+    assert "SYN003" in outcome.output
+    assert "settings: ../" * (kind != "a submodule") in outcome.output
+
+
+# --- the sources -----------------------------------------------------------------------------------------------------
+
+STARTING = {"Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
+HINT = re.compile(r"subprocess|\bpty\b|asyncio|\bos\.(system|popen|startfile|exec|spawn|posix_spawn)|from os |programs")
+
+
+def starts(path: Path) -> Iterator[str]:
+    """The ways in which a module starts programs."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name in ("subprocess", "pty"))
+        elif isinstance(node, ast.ImportFrom) and node.module in ("subprocess", "os", "asyncio"):
+            yield from (name.name for name in node.names if is_start(name.name))
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("os", "asyncio") and is_start(node.attr):
+            yield node.attr
+
+
+def is_start(name: str) -> bool:
+    of_os = ("system", "popen", "startfile", "posix_spawn", "create_subprocess")
+    return name in STARTING or name.startswith((*of_os, "exec", "spawn"))
+
+
+def names_git(path: Path) -> bool:
+    """Whether a module runs `git`, or has a list of words that begins with it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        runs = isinstance(node, ast.Call) and is_start(ast.unparse(node.func).rpartition(".")[2])
+        words = node.args if runs else node.elts if isinstance(node, ast.List) else []
+        if words and isinstance(words[0], ast.Constant) and words[0].value == "git":
+            return True
+    return False
+
+
+def test_one_module_starts_programs_and_one_function_git() -> None:
+    def found(*roots: str) -> dict[str, Path]:
+        paths = [path for root in roots for path in (REPOSITORY / root).rglob("*.py") if HINT.search(path.read_text())]
+        return {path.relative_to(REPOSITORY).as_posix(): path for path in paths}
+
+    shipped = found("lint", "rules", "schemas")
+    assert [name for name, path in shipped.items() if any(starts(path))] == ["lint/cfglint_train/front/programs.py"]
+    with_others = {**shipped, **found("tools", "docs", "benchmarks")}
+    assert [name for name, path in with_others.items() if names_git(path)] == ["lint/cfglint_train/front/git.py"]
+    assert not any(re.search(r"\bgit\b", line) for step in STEPS.values() for line in step["run"].splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import subprocess", True),
+        ("from subprocess import run", True),
+        ("from subprocess import TimeoutExpired", False),
+        ("import os\nos.execvp('git', ['git'])", True),
+        ("import os\nos.getcwd()", False),
+        ("import asyncio\nasyncio.create_subprocess_exec('git')", True),
+    ],
+)
+def test_a_start_is_found(tmp_path: Path, text: str, found: bool) -> None:
+    (tmp_path / "a.py").write_text(text)
+    assert any(starts(tmp_path / "a.py")) == found
