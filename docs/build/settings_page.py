@@ -108,7 +108,8 @@ SETTINGS = {
     ),
     "cache-dir": Text(
         "The folder of the cache; a path from this file, in the same repository. `--cache-dir` and `CFGLINT_CACHE_DIR` "
-        "win over it, and may lead anywhere. Default: `cfglint` below `XDG_CACHE_HOME` or `~/.cache`.",
+        "win over it, and may lead anywhere. Default: `cfglint` below `XDG_CACHE_HOME` or `~/.cache`. A folder with "
+        "files that git tracks is not used, and the Action uses none in the checkout.",
         'cache-dir = ".cfglint_cache"',
     ),
     "extend": Text(

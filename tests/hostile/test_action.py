@@ -34,10 +34,15 @@ def hostile(tmp_path: Path) -> Path:
     put(checkout, {f"{name}/__init__.py": TRAP for name in ("pip", "setuptools", "hatchling")})
     for path in sorted(INPUTS.glob("*")):
         shutil.copy(path, checkout / path.name)
+    bare = f"[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch {tmp_path}/trapped\n"
+    bare += f'[remote "origin"]\n\turl = ext::touch {tmp_path}/trapped\n[protocol "ext"]\n\tallow = always\n'
+    files = {"HEAD": "ref: refs/heads/main\n", "objects/x": "", "refs/x": "", "config": bare, "a.yaml": TWICE}
+    put(checkout, {f"bare/{name}": text for name, text in files.items()})
     (checkout / "report.sarif").symlink_to(tmp_path / "profile")
     git(checkout, "init", "--quiet")
     git(checkout, "add", "--all")
     git(checkout, "commit", "--quiet", "--message", "x")
+    git(checkout, "commit", "--quiet", "--allow-empty", "--message", "y")
     return checkout
 
 
@@ -61,6 +66,11 @@ def test_what_the_action_installs_stays_itself_on_a_hostile_checkout(hostile: Pa
     assert {name for name in named if not (hostile / name).exists() and not re.search(r"\\x|# #", name)} == set()
     assert forged(outcome.output) == []
     assert git(hostile, "status", "--porcelain") == before
+    event = event_of(tmp_path, "push", "", before=git(hostile, "rev-parse", "HEAD^"))
+    below = {"working-directory": "bare", "settings-from": "base", "extra-args": "--no-cache"}
+    outcome = run_step("Lint", hostile, below, {**around, **event}, home, action)
+    assert outcome.code == 1, outcome.output
+    assert not trap.exists()
     refused = run_step("Lint", hostile, {"sarif-file": "report.sarif"}, around, home, action)
     assert refused.code == 2
     assert "report.sarif: a link that leads out of the repository" in refused.output

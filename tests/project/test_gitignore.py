@@ -88,7 +88,7 @@ def test_the_index_of_git(tmp_path, version, kind):
 def test_what_is_no_index(tmp_path, source):
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "index").write_bytes(source)
-    assert tracked(str(tmp_path)).paths == ()
+    assert tracked(str(tmp_path)) is None
 
 
 def test_a_lint_leaves_out_what_is_ignored(tmp_path):

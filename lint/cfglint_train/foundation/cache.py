@@ -1,6 +1,7 @@
 """Texts that take long to make, kept between runs under the digest of what they are made of.
 
-A folder that cannot be written is no trouble, and the oldest texts go where there are too many.
+A folder that cannot be written is no trouble, and the oldest texts go where there are too many. What a repository holds
+is written by others: a folder with files that git tracks is no cache.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import re
 from contextlib import suppress
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import git_index, regular_files
 from cfglint_train.foundation.typed import Final
 
 MAX_FILES: Final = 64
@@ -27,7 +28,7 @@ class Cache:
     def __init__(self, kind: str, folder: str | None) -> None:
         path = None if folder is None else os.path.join(folder, kind)
         # A repository's own cache folder may hold a link that leads elsewhere.
-        self._folder = None if path is None or os.path.islink(path) else path
+        self._folder = None if path is None or os.path.islink(path) or _may_be_tracked(path) else path
 
     def get(self, digest: str) -> str | None:
         """A text that was kept; it counts as used again."""
@@ -56,6 +57,15 @@ class Cache:
             _let_go(self._folder)
 
 
+def _may_be_tracked(folder: str) -> bool:
+    """Return whether git tracks files in a folder of a repository, or that cannot be determined."""
+    root = regular_files.repository_of(os.path.realpath(folder))
+    if root is None or not os.path.isdir(folder):
+        return False
+    index = git_index.tracked(root)
+    return index is None or not os.path.exists(os.path.join(root, ".git")) or index.has_files_in(folder, root)
+
+
 def _let_go(folder: str) -> None:
     ours = (entry for entry in os.scandir(folder) if _KEPT.fullmatch(entry.name))
     kept = sorted(((entry.stat(), entry.path) for entry in ours), key=lambda one: -one[0].st_mtime)
@@ -70,10 +80,13 @@ def folder_of(flag: str | None, setting: str | None) -> str | None:
     """Return the folder of the cache; None where nothing is kept, which an empty name means.
 
     A flag wins over `CFGLINT_CACHE_DIR`, that over the setting; else it is `cfglint` below `XDG_CACHE_HOME` or
-    `~/.cache`.
+    `~/.cache`. The setting counts in a repository only: elsewhere, as in an unpacked archive, git cannot say what came
+    with it.
     """
-    for stated in (flag, os.environ.get("CFGLINT_CACHE_DIR"), setting):
+    for stated in (flag, os.environ.get("CFGLINT_CACHE_DIR")):
         if stated is not None:
             return stated or None
+    if setting is not None and regular_files.repository_of(setting) is not None:
+        return setting
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "cfglint")

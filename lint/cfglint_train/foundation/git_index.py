@@ -7,8 +7,10 @@ Source: git's Documentation/gitformat-index.adoc, versions 2 to 4 (SHA-1 and SHA
 
 from __future__ import annotations
 
+import errno
 import os
 from bisect import bisect_left
+from contextlib import suppress
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
@@ -34,31 +36,57 @@ class Tracked(Frozen):
         at = bisect_left(self.paths, name + b"/")
         return at < len(self.paths) and self.paths[at].startswith(name + b"/")
 
+    def has_files_in(self, folder: str, root: str) -> bool:
+        """Return whether a tracked file lies directly in a folder, by whatever name the file system knows that."""
+        top, wanted = os.fsencode(root), os.stat(folder)
+        for name in {os.path.dirname(path) for path in self.paths}:
+            with suppress(OSError):
+                if os.path.samestat(os.stat(os.path.join(top, name)), wanted):
+                    return True
+        return False
 
-def tracked(root: str) -> Tracked:
-    """The tracked files of a checkout; none where its index cannot be read."""
+
+def tracked(root: str) -> Tracked | None:
+    """Return the tracked files of a checkout, or None if its index cannot be read."""
     try:
         path = os.path.join(_git_folder(root), "index")
-        if os.path.getsize(path) > _MAX_BYTES:
-            return Tracked()
-        source = regular_files.read(path)
     except OSError:
-        return Tracked()
+        return None
+    try:
+        if os.path.getsize(path) > _MAX_BYTES:
+            return None
+        source = regular_files.read(path)
+    except FileNotFoundError:
+        return Tracked()  # before the first `git add`
+    except OSError:
+        return None
     for hash_size in (20, 32):
         try:
             return Tracked(tuple(sorted(_paths(source, hash_size))))
         except (ValueError, IndexError):
             continue
-    return Tracked()
+    return None
 
 
 def _git_folder(root: str) -> str:
-    """The folder of a checkout's git data: `.git`, or what the file of that name leads to (worktrees, submodules)."""
-    folder = os.path.join(root, ".git")
-    if os.path.isfile(folder):
-        told = regular_files.read(folder).decode("utf-8", "surrogateescape").removeprefix("gitdir:").strip()
-        folder = os.path.join(root, told)
-    return folder
+    """Return the folder of a checkout's git data: `.git`, or where the file of that name leads (worktrees, submodules).
+
+    Raise OSError for a file that git did not write: an archive may hold one, too. What git makes for a worktree leads
+    back to it, and what it makes for a submodule is in the data of the repository around it.
+    """
+    mark = os.path.join(root, ".git")
+    if not os.path.isfile(mark):
+        return mark
+    told = regular_files.read(mark).decode("utf-8", "surrogateescape").removeprefix("gitdir:").strip()
+    folder = os.path.realpath(os.path.join(root, told))
+    around = regular_files.repository_of(os.path.dirname(os.path.abspath(root)))
+    if around is not None and regular_files.is_below(folder, os.path.join(_git_folder(around), "modules")):
+        return folder
+    if os.path.basename(os.path.dirname(folder)) == "worktrees":
+        back = regular_files.read_anywhere(os.path.join(folder, "gitdir")).decode("utf-8", "surrogateescape").strip()
+        if os.path.realpath(os.path.join(folder, back)) == os.path.realpath(mark):
+            return folder
+    raise OSError(errno.EACCES, "leads to no folder of git for it", mark)
 
 
 def _paths(source: bytes, hash_size: int) -> list[bytes]:
@@ -82,6 +110,8 @@ def _paths(source: bytes, hash_size: int) -> list[bytes]:
             raise ValueError
         found.append(last)
         at = end + 1 if version == 4 else at + (end - at) // 8 * 8 + 8
+    if source[at : at + 4] == b"link":  # a split index: most of the paths are in another file
+        raise ValueError
     return found
 
 

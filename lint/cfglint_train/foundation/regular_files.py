@@ -79,11 +79,17 @@ def at_home(path: str) -> str:
         return path
 
 
-def _leads_out(link: str) -> bool:
-    folder = os.path.dirname(os.path.abspath(link))
+def repository_of(path: str) -> str | None:
+    """Return the root of the repository that a file or folder is in, or None."""
+    folder = os.path.abspath(path)
     while not any(os.path.exists(os.path.join(folder, mark)) for mark in MARKS):
         parent = os.path.dirname(folder)
         if parent == folder:
-            return False  # no repository to lead out of
+            return None
         folder = parent
-    return not is_below(link, folder)
+    return folder
+
+
+def _leads_out(link: str) -> bool:
+    root = repository_of(os.path.dirname(os.path.abspath(link)))
+    return root is not None and not is_below(link, root)

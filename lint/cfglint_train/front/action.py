@@ -86,7 +86,7 @@ def _run(environment: Mapping[str, str], temporary: str) -> int:
     from cfglint_train import api
 
     changes = _changes(environment, temporary, told=only_changed, needed=from_base)
-    wanted = api_options(options)
+    wanted = _without_cache_inside(api_options(options), environment)
     if from_base and changes is not None:
         wanted = wanted._replace(settings_files=_of_base(changes))
     settings = laid_over(api.settings(wanted), options)
@@ -130,6 +130,19 @@ def _options(environment: Mapping[str, str], fail_on: str) -> Namespace:
         if getattr(options, flag):
             raise UsageError(f"extra-args: --{flag.replace('_', '-')} is not allowed: the action only reports")
     return options
+
+
+def _without_cache_inside(wanted: Options, environment: Mapping[str, str]) -> Options:
+    """The options without a cache in the checkout, whatever settings and flags say: a change may have filled it."""
+    from cfglint_train.foundation.cache import folder_of
+
+    folder = None if wanted.no_cache else folder_of(None if wanted.cache_dir is None else str(wanted.cache_dir), None)
+    if folder is None:
+        return wanted._replace(no_cache=True)
+    here = os.getcwd()
+    places = (environment.get("GITHUB_WORKSPACE") or here, regular_files.repository_of(here) or here)
+    inside = any(regular_files.is_below(os.path.join(folder, "x"), place) for place in places)
+    return wanted._replace(no_cache=inside, cache_dir=folder)
 
 
 def _from_base(value: str) -> bool:

@@ -63,7 +63,7 @@ class GitIgnore:
 
     def _is_tracked(self, full: str) -> bool:
         if self._tracked is None:
-            self._tracked = tracked(self._root)
+            self._tracked = tracked(self._root) or Tracked()
         return self._tracked.holds(_relative(full, self._root))
 
     def _spec(self, folder: str) -> GitIgnoreSpec | None:

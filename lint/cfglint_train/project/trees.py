@@ -7,15 +7,18 @@ import gc
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from json import loads
 
+import cfglint_schemas
 from cfglint_schemas.form import END
 from cfglint_schemas.readers.source import Source, TooManyStepsError, UndecidedError
 from cfglint_schemas.readers.tree import Tree
 from cfglint_schemas.vendored import VendoredVocabulary, overlaid
 from cfglint_schemas.vocabulary import load, path_of
+from cfglint_train import foundation
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.cache import Cache
 from cfglint_train.foundation.frozen import Frozen
@@ -197,12 +200,28 @@ def _inside(root: str, parts: Iterable[str]) -> Iterator[str]:
 def vocabulary(copy: Copy, listed: Listed, shown: str, cache_folder: str | None) -> VendoredVocabulary:
     """What a copy takes. Raises UnreadTreeError."""
     assert listed.vocabulary is not None
-    cache, digest = Cache("vocabulary", cache_folder), f"{VERSION}-{listed.vocabulary}-{copy.digest}"
-    text = cache.get(digest)
+    kept = Cache("vocabulary", cache_folder)
+    digest = f"{VERSION}-{listed.vocabulary}-{sha256(f'{_build()}{copy.digest}'.encode()).hexdigest()}"
+    text = kept.get(digest)
     if text is None or not text.endswith(END):  # it was cut off
         text = _read(copy, listed)
-        cache.put(digest, text)
+        kept.put(digest, text)
     return VendoredVocabulary(listed.vocabulary, text, shown, CopiedCode(copy.folder))
+
+
+@cache
+def _build() -> str:
+    """The digest of what makes the text of a vocabulary: cfglint's readers, what they use, and upstream's tables.
+
+    Builds of one release may differ. 2 ms, which only a copy of a framework costs.
+    """
+    folders = (*cfglint_schemas.__path__, *foundation.__path__)
+    walked = (os.path.join(folder, name) for top in folders for folder, _, names in os.walk(top) for name in names)
+    found = sha256()
+    for path in (__file__, *sorted(path for path in walked if path.endswith((".py", ".json")))):
+        with open(path, "rb") as file:
+            found.update(file.read())
+    return found.hexdigest()
 
 
 def _declared(copy: Copy, known: Collection[str]) -> Iterator[str]:
