@@ -19,9 +19,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from cfglint_train.foundation import regular_files
 from cfglint_train.front import base_settings, git_changes
 from cfglint_train.front.git import GitError
 from cfglint_train.front.init import source
+from cfglint_train.project.roots import Roots
 from tests.support.configs import TWICE
 from tests.support.corpus import REPOSITORY
 from tests.test_action import STEPS, Upstream, event_of, git, lint, put, temporary  # noqa: F401 (fixtures)
@@ -184,6 +186,28 @@ def test_a_link_does_not_lead_to_another_repository(scene: Scene) -> None:
     (checkout / "away").symlink_to(scene.upstream.root)
     [reason] = use(scene, checkout / "away", checkout)
     assert reason == "the working directory is outside of GITHUB_WORKSPACE"
+
+
+def test_a_checkout_of_another_user_is_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the container of a job, the checkout belongs to the user of the runner."""
+    checkout = scene.upstream.checkout(scene.root / "checkout", scene.commit, depth=2)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # a switch of git's own tests
+    with pytest.raises(AssertionError, match="dubious ownership"):
+        git(checkout, "status")
+    assert use(scene, checkout, checkout) == [STRICT]
+
+
+def test_no_folder_of_a_change_is_the_root_of_a_repository(scene: Scene) -> None:
+    """Git lets a change add `.hg`, below which pins, scripts and companions of the repository would not count."""
+    checkout = scene.checkout("checkout")
+    put(checkout, {"train/.hg/requires": "", "train/a.yaml": ""})
+    git(checkout, "add", "train/.hg/requires")
+    inside = str(checkout / "train" / "a.yaml")
+    assert Roots().around(inside) == (str(checkout), True)
+    assert regular_files.repository_of(inside) == str(checkout)
+    shutil.rmtree(checkout / ".git")
+    assert Roots().around(inside) == (str(checkout / "train"), True)
+    assert regular_files.repository_of(inside) == str(checkout / "train")
 
 
 class Host(HTTPServer):

@@ -12,7 +12,7 @@ MAX_BYTES: Final = 8 * 2**20
 """The largest configuration that is known (OLMo's data mixes) has 312 kB. What is larger than this is data."""
 
 MARKS: Final = (".git", ".hg")
-"""What the root of a repository holds."""
+"""What the root of a repository holds. A `.hg` below a `.git` is none: a tree of git can hold one, but no `.git`."""
 
 
 def tidy(path: str) -> str:
@@ -81,13 +81,13 @@ def at_home(path: str) -> str:
 
 def repository_of(path: str) -> str | None:
     """Return the root of the repository that a file or folder is in, or None."""
-    folder = os.path.abspath(path)
-    while not any(os.path.exists(os.path.join(folder, mark)) for mark in MARKS):
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return None
-        folder = parent
-    return folder
+    for mark in MARKS:
+        folder, last = os.path.abspath(path), ""
+        while folder != last:
+            if os.path.exists(os.path.join(folder, mark)):
+                return folder
+            folder, last = os.path.dirname(folder), folder
+    return None
 
 
 def _leads_out(link: str) -> bool:

@@ -33,9 +33,13 @@ class Roots:
         """
         if folder not in self._above:
             chain = [folder]
-            while not self._holds(chain[-1], regular_files.MARKS) and os.path.dirname(chain[-1]) != chain[-1]:
+            while os.path.dirname(chain[-1]) != chain[-1]:
                 chain.append(os.path.dirname(chain[-1]))
-            rooted = self._holds(chain[-1], regular_files.MARKS)
+            steps = range(1, len(chain) + 1)
+            marked = (step for mark in regular_files.MARKS for step in steps if self._holds(chain[step - 1], (mark,)))
+            step = next(marked, 0)
+            rooted = step > 0
+            chain = chain[:step] if rooted else chain
             if not rooted:
                 roots = [count for count, one in enumerate(chain, 1) if self._holds(one, _PROJECT)]
                 roots = roots or [count for count, one in enumerate(chain, 1) if one in self._added]

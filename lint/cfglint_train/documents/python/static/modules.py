@@ -52,10 +52,11 @@ def _files(document: PythonScript, paths: Iterable[str], up: int, alone: bool) -
     up to the root of the repository.
     """
     folder = os.path.dirname(os.path.abspath(document.path))
+    root = regular_files.repository_of(folder)
     for step in range(up, up + 1 if alone else _ABOVE):
         base = os.path.normpath(os.path.join(folder, *[".."] * step))
         yield from (os.path.join(base, path) for path in paths)
-        if any(os.path.exists(os.path.join(base, mark)) for mark in regular_files.MARKS):
+        if base == root:
             return
 
 
