@@ -83,8 +83,8 @@ def opened(folder: str, workspace: str, temporary: str) -> Repository:
     Raise GitError.
     """
     root = _root(os.path.realpath(folder), os.path.realpath(workspace or os.sep))
-    # Both commands read the checkout's configuration, and neither starts what it names. With GIT_DIR, git does not ask who
-    # owns the checkout; in a container it is another user.
+    # Both commands read the checkout's configuration, and neither starts what it names. With GIT_DIR, git does not ask
+    # who owns the checkout; in a container it is another user.
     places = {"GIT_DIR": os.path.join(root, ".git"), "GIT_WORK_TREE": root}
     head, _, common = os.fsdecode(run(places, "rev-parse", "HEAD", "--git-common-dir")).partition("\n")
     common = os.path.join(root, common.rstrip("\n"))
