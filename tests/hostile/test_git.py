@@ -87,7 +87,7 @@ def use(scene: Scene, folder: Path, workspace: Path | str) -> list[str]:
 
 
 def vanilla(folder: Path, *arguments: str) -> None:
-    """Run git as anybody does."""
+    """Run git without any protection."""
     known = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
     subprocess.run(["git", *arguments], cwd=folder, env=known, capture_output=True, check=False, timeout=60)
 
@@ -300,7 +300,7 @@ def test_what_is_missing_is_fetched_from_a_partial_checkout(tmp_path: Path, form
 
 
 def test_init_finds_no_program_settings_or_module_in_the_folder(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pip, uv and git are asked about a source while the folder of a stranger is the working directory."""
+    """pip, uv and git are asked about a source while an untrusted folder is the working directory."""
     folder = scene.checkout("checkout") / "train"
     put(folder, {"pip.py": f"open({str(scene.trace)!r}, 'w')\n", "pip/__main__.py": ""})
     for name in ("git", "uv"):
