@@ -288,20 +288,34 @@ class Lint:
         if suppressions:
             self.ledger.silencers[path] = document, suppressions
 
+    def _is_silenced(self, finding: Finding) -> bool:
+        """Return whether a comment silences a finding."""
+        _, suppressions = self.ledger.silencers.get(finding.path, (None, ()))
+        return self.options.suppressions and any(
+            pragmas.silencing(one, finding.code, finding.name, finding.start, finding.end) for one in suppressions
+        )
+
     def _said(self, rule: Rule, reports: Iterable[Report]) -> list[Finding]:
         """The findings of a rule that reads a text alone."""
         found = (signed(rule, report, self.selection) for report in reports)
         return [finding for finding in found if finding is not None]
 
     def _guard(self) -> None:
-        """Keep fixes from being applied where the framework would refuse the fixed file."""
+        """Keep fixes from being applied where the framework would refuse the fixed file, or another one undoes them."""
         self.ledger.change(lambda finding: finding.intent is not None and bool(finding.intent.keys), _guarded)
+        self.ledger.change(lambda finding: finding.intent is not None and not self._is_silenced(finding), _apart)
 
 
 def _refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
     from cfglint_train.judging.guard import refusals
 
     return refusals(workspace, run, texts)
+
+
+def _apart(findings: Iterable[Finding]) -> list[Finding]:
+    from cfglint_train.judging.guard import apart
+
+    return apart(findings)
 
 
 def _guarded(findings: Iterable[Finding]) -> list[Finding]:
