@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from cfglint_train.findings.finding import Finding, Fix
+from cfglint_rules import registry
+from cfglint_train.documents.document import Set
+from cfglint_train.findings.finding import Finding, Fix, Report
 from cfglint_train.fixing import loop
+from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.guard import apart
 from tests.support.acceptance import expectation
+from tests.support.configs import AXOLOTL
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
 from tests.support.linting import lint, options, runs_in, working_in
 
@@ -69,9 +73,10 @@ def contradictions(findings: list[Finding]) -> Iterator[tuple[str, str, str]]:
             continue
         wanted = {(loop._home(one), field): value for field, value in fix.changes.items()}
         wanted |= {
-            (config.document.path, change.route): getattr(change, "value", type(change).__name__)
+            (config.document.path, change.route): change.value
             for config, changes in fix.keys
             for change in changes
+            if isinstance(change, Set)
         }
         for place, value in wanted.items():
             code, other = met.setdefault(place, (one.code, repr(value)))
@@ -115,25 +120,36 @@ def test_no_two_fixes_of_upstream_examples_contradict_each_other(name: str) -> N
     assert list(contradictions(list(found.findings))) == []
 
 
-def test_of_two_fixes_of_one_key_one_is_kept() -> None:
-    found = [one for one in lint(REPOSITORY / "fixtures/rules/BAT001/fires").findings if one.path == "ranks.json"]
-    fixes = {one.code: one.fix for one in found}
-    assert fixes["BAT001"] is not None
-    assert fixes["BAT001"].applicability == "safe"
-    assert fixes["XFL001"] is not None
-    assert fixes["XFL001"].applicability == "display"
-    assert fixes["XFL001"].message.endswith("not applied: BAT001 changes the same setting")
+def setting(value: int, code: str) -> Callable[[Config], Iterator[Report]]:
+    """A rule whose fix gives one key a value."""
+
+    def check(config: Config) -> Iterator[Report]:
+        route = ("micro_batch_size",)
+        place = config.origin(*route).place
+        assert place is not None
+        yield Report(code, place, fix=Fix("safe", f"it is {value}", keys=((config, (Set(route, value),)),)))
+
+    return check
 
 
-def test_a_fix_that_is_silenced_holds_up_no_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("comment", "expected"),
+    [
+        ("", {"KEY001": "it is 4", "KEY002": "it is 8; not applied: KEY001 changes the same setting"}),
+        ("  # cfglint: ignore[KEY001]", {"KEY002": "it is 8"}),
+    ],
+)
+def test_of_two_fixes_of_one_key_one_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comment: str, expected: dict[str, str]
+) -> None:
+    """A fix whose finding is silenced holds up no other."""
+    monkeypatch.setitem(registry._checkers, "KEY001", setting(4, "KEY001"))
+    monkeypatch.setitem(registry._checkers, "KEY002", setting(8, "KEY002"))
     (tmp_path / ".git").mkdir()
-    text = (REPOSITORY / "fixtures/rules/BAT001/fires/trl.yaml").read_text()
-    ignored = text.replace("  train_batch_size: 24", "  # cfglint: ignore[BAT001]\n  train_batch_size: 24")
-    (tmp_path / "trl.yaml").write_text(ignored)
-    fixes = {one.code: one.fix for one in lint(tmp_path).findings}
-    assert "BAT001" not in fixes
-    assert fixes["XFL001"] is not None
-    assert fixes["XFL001"].applicability == "safe"
+    text = AXOLOTL.replace("micro_batch_size: 1\n", f"micro_batch_size: 1{comment}\n")
+    (tmp_path / "run.yaml").write_text(text)
+    found = lint(tmp_path, options(["KEY001", "KEY002"])).findings
+    assert {one.code: one.fix.message for one in found if one.fix is not None} == expected
 
 
 def test_a_fix_that_a_rule_would_undo_is_shown_alone(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from functools import cache
 
 from cfglint_rules import registry
 from cfglint_rules.rule import Rule
-from cfglint_train.documents.document import Append, CannotEdit, Change, Document, DocumentError, Route, apply
+from cfglint_train.documents.document import CannotEdit, Change, Document, DocumentError, Route, Set, apply
 from cfglint_train.findings.finding import SEVERITIES, Finding, Fix
 from cfglint_train.foundation.typed import TypeGuard
 from cfglint_train.frameworks import framework as frameworks
@@ -49,14 +49,17 @@ def guarded(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
-    """What would stop a run with other texts of some files, and does not stop it now: the names of the entries."""
+    """Return what speaks against other texts of some files: what would stop the run and does not stop it now, by the
+    names of the entries; what a rule would undo; what would have no effect.
+    """
     path, root = run.main.document.path, run.main.root
     edited = workspace.updated(texts)
     config = next((one for one in edited.configs_in(path) if one.root == root), None)
     if config is None:
         return frozenset()
     after = edited.run(config)
-    return (_combinations(after) - run.once(_combinations)) | _undoing(run, after, changed(run.base, after.base))
+    fields = changed(run.base, after.base)
+    return (_combinations(after) - run.once(_combinations)) | _undoing(run, after, fields) | _idle(run, after, fields)
 
 
 def apart(findings: Iterable[Finding]) -> list[Finding]:
@@ -106,7 +109,7 @@ def _shown(finding: Finding, why: str) -> Finding:
 
 
 def _targets(finding: Finding) -> dict[tuple[str, Route | str], str]:
-    """Return what a fix changes, with the new values: fields of the plan by the file that states them, and keys."""
+    """Return what a fix sets, with the new values: fields of the plan by the file that states them, and keys."""
     fix, run = finding.intent, finding.run
     assert fix is not None
     found: dict[tuple[str, Route | str], str] = {}
@@ -115,8 +118,8 @@ def _targets(finding: Finding) -> dict[tuple[str, Route | str], str]:
         found[finding.path if owner is None else owner[0].document.path, field] = repr(value)
     for config, changes in fix.keys:
         for change in changes:
-            if not isinstance(change, Append):
-                found[config.document.path, change.route] = repr(change._replace(route=()))
+            if isinstance(change, Set):
+                found[config.document.path, change.route] = repr(change.value)
     return found
 
 
@@ -140,6 +143,18 @@ def _undoing(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]
         if (fix := report.remedied().fix) is not None
         and field in fix.changes
         and same(fix.changes[field], before.plan.get(field))
+    )
+
+
+def _idle(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]:
+    """Return the new values that have no effect: the framework leaves the fields as they were (Liger's kernels for a
+    model that they have none for).
+    """
+    return frozenset(
+        f"`{before.spell(field)}` would change nothing"
+        for field in fields
+        if not same(after.plan.get(field), after.base.get(field))
+        and same(after.plan.get(field), before.plan.get(field))
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cfglint_train.documents.document import Comment, Document, Span
+from cfglint_train.documents.document import MISSING, Comment, Document, Route, Span
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.foundation.typed import Any, ClassVar, Final
 
@@ -24,9 +24,9 @@ class YamlStream(Document):
         ends = [*starts[1:], len(source)]
         self._parts = [(start, YamlDocument(path, source[start:end])) for start, end in zip(starts, ends)]
 
-    def value(self) -> Any:
-        """The values of the documents."""
-        return [part.value() for _, part in self._parts]
+    def value(self, route: Route = ()) -> Any:
+        """The values of the documents; no route leads into one of several."""
+        return MISSING if route else [part.value() for _, part in self._parts]
 
     def comments(self) -> list[Comment]:
         """As in the base class."""
