@@ -383,12 +383,17 @@ def ignore(
     """
     from cfglint_train.fixing.ignoring import add_ignores
     from cfglint_train.fixing.write import after_writing, remove_leftovers, write_all
+    from cfglint_train.judging import dispatch
 
     request = requested(paths, options, None)
     fixed = add_ignores(request.files, request.options)
     if write:
         remove_leftovers(request.files)
         fixed = after_writing(fixed, write_all(fixed), request.files, request.options)
+        if not fixed.sources.keys() <= set(request.files):  # requirement files are only read as they are on the disk
+            fixed = fixed._replace(
+                result=dispatch.lint(dispatch.workspace_for(request.options), request.files, request.options)
+            )
     return FixResult(fixed, write, {})
 
 

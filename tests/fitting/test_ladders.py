@@ -62,6 +62,7 @@ def test_what_is_written_fits(path: Path, here: Path) -> None:
     settings = {setting.partition(":")[0] for setting in ladder.solution.settings}
     assert len(settings) == len(ladder.solution.settings)  # each key once
     assert not again.needs_change
+    assert again.sources == {}
 
 
 def sources() -> dict[str, bytes]:

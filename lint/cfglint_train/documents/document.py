@@ -283,6 +283,7 @@ class Document:
         self.problems: list[Problem] = []
         self._line_starts: list[int] | None = None
         self._mappings: list[tuple[Route, Mapping]] | None = None
+        self._blocks: list[tuple[int, int]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Between processes a document goes as the text that reports show, without its tree."""
@@ -360,6 +361,20 @@ class Document:
     def comments(self) -> list[Comment]:
         """Every comment of the text, in order."""
         return []
+
+    def extent(self, line: int) -> tuple[int, int]:
+        """Return the first and the last line of the command or text that a line is part of: what a comment above is
+        about.
+        """
+        if self._blocks is None:
+            self._blocks = sorted((self.position(one.start).line, self.position(one.end).line) for one in self.blocks())
+        at = bisect_right(self._blocks, (line, len(self.source))) - 1
+        found = self._blocks[at] if at >= 0 else (0, 0)
+        return found if found[1] >= line else (line, line)
+
+    def blocks(self) -> Iterable[Span]:
+        """Return the texts over several lines, none in another."""
+        return ()
 
     def mappings(self) -> list[tuple[Route, Mapping]]:
         """Every mapping of the text with its route, parents first."""
@@ -440,6 +455,22 @@ class Document:
         Raises CannotEdit where a change would touch what it must not (a comment, an anchored value, computed text).
         """
         raise CannotEdit(f"{self.syntax} cannot be edited")
+
+
+def continued(document: Document, line: int) -> tuple[int, int]:
+    """Return the first and the last of the lines that backslashes at their ends join to one."""
+    starts = document.line_starts
+
+    def joins(number: int) -> bool:
+        end = document.line_end(starts[number - 1]) if 0 < number < len(starts) else 0
+        return document.source[end - 1 : end] == b"\\"
+
+    first = last = line
+    while joins(first - 1):
+        first -= 1
+    while joins(last):
+        last += 1
+    return first, last
 
 
 def decode(source: bytes) -> str:

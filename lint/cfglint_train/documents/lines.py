@@ -1,10 +1,11 @@
-"""Files of lines that only reports point into: requirement files. Their comments are their only structure."""
+"""Files that only reports point into: requirement files, Makefiles, read-me files. They have comments, and no tree."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from cfglint_train.documents.document import Comment, Document, Span
+from cfglint_train.documents.document import Comment, Document, Span, continued
 from cfglint_train.foundation.typed import ClassVar, Final
 
 _COMMENT: Final = re.compile(rb"(?m)(?:^|(?<=[ \t]))#[^\r\n]*")
@@ -20,6 +21,10 @@ class LinesDocument(Document):
         spans = [Span(match.start(), match.end()) for match in _COMMENT.finditer(self.source)]
         return [Comment(span, self.text(span)) for span in spans]
 
+    def extent(self, line: int) -> tuple[int, int]:
+        """As in the base class: the lines that backslashes join."""
+        return continued(self, line)
+
     def line(self, number: int) -> Span:
         """The text of a line, counted from one, without the spaces around it; empty beyond the end."""
         starts = self.line_starts
@@ -28,3 +33,27 @@ class LinesDocument(Document):
         inside = text.strip()
         first = start + len(text) - len(text.lstrip())
         return Span(first, first + len(inside))
+
+
+_HTML: Final = re.compile(rb"(?m)^[ \t]*(<!--(?:(?!-->).)*-->)[ \t]*$")
+_FENCED: Final = re.compile(rb"(?ms)^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[ \t\r]*$|\Z)")
+
+
+class MarkdownDocument(Document):
+    """A read-me file with commands in fenced blocks. Its comments are those of HTML that have lines of their own."""
+
+    syntax: ClassVar[str] = "markdown"
+
+    def __init__(self, path: str, source: bytes) -> None:
+        super().__init__(path, source)
+        self._fenced = [match.span() for match in _FENCED.finditer(source)]
+
+    def comments(self) -> list[Comment]:
+        """Every comment outside fenced blocks, in order."""
+        spans = (Span(*match.span(1)) for match in _HTML.finditer(self.source.replace(b"\r\n", b" \n")))
+        kept = [one for one in spans if not any(start <= one.start < end for start, end in self._fenced)]
+        return [Comment(span, self.text(span)) for span in kept]
+
+    def blocks(self) -> Iterator[Span]:
+        """As in the base class: fenced blocks."""
+        return (Span(start, start + len(self.source[start:end].rstrip())) for start, end in self._fenced)

@@ -11,7 +11,7 @@ from cfglint_train.findings.draft import edited
 from cfglint_train.findings.finding import Applicability, Fix
 from cfglint_train.findings.verdicts import ROLLOUT, STEP, Judgement, judge
 from cfglint_train.fitting import places, words
-from cfglint_train.fitting.moves import FILLS_IN, OPTIMISATION, REPLACES, SAFE, Move, dimensions, refusals
+from cfglint_train.fitting.moves import FILLS_IN, OPTIMISATION, REPLACES, SAFE, Dimension, Move, dimensions, refusals
 from cfglint_train.fitting.search import Chosen, cheapest
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
@@ -212,14 +212,35 @@ def smallest_of(run: Run, phases: Collection[str] | None, keep: Collection[str] 
     if problem.fits(nothing):
         return None
     problem.surely = False
+    every = problem.dimensions
     if problem.fits(nothing):  # what only may not fit is worth no smaller batch
         problem.surely = True
-        problem.dimensions = [one for one in problem.dimensions if not one.field.startswith("batch.")]
-        return solved(problem, before, REPLACES)
+        problem.dimensions = [_giving_nothing_up(one, (), costly=phases is not None) for one in every]
+        return solved(problem, before)
     problem.surely = True
     filled = solved(problem, before, FILLS_IN)
     problem.surely = False
-    return filled or solved(problem, before)
+    found = filled or solved(problem, before)
+    if filled is not None or found is None or phases is not None:
+        return found
+    # What is free belongs to it: else it would be proposed for the changed run.
+    problem.surely = True
+    problem.dimensions = [_giving_nothing_up(one, found.moves, costly=False) for one in every]
+    return solved(problem, before) or found
+
+
+def _giving_nothing_up(dimension: Dimension, chosen: Collection[Move], costly: bool) -> Dimension:
+    """Return the dimension with its chosen move and the stronger ones that give nothing up: not even a larger batch,
+    nor time unless that may be `costly`.
+    """
+    moves = dimension.moves
+    first = next((number for number, move in enumerate(moves) if move in chosen), -1)
+    free = [
+        move
+        for move in moves[first + 1 :]
+        if move.tier <= REPLACES and (costly or move.slowdown <= 1) and not dimension.field.startswith("batch.")
+    ]
+    return dimension._replace(moves=(*moves[first : first + 1], *free) if first >= 0 else tuple(free))
 
 
 def solved(problem: Problem, before: Judgement, highest: int = OPTIMISATION) -> Solution | None:

@@ -148,12 +148,13 @@ class Lint:
         """The findings that nothing silences, in order."""
         self._guard()
         ledger = self.ledger
+        for path in ledger.paths():
+            self._hear(path, 0)
         found = sorted(ledger.findings(), key=lambda finding: finding.order)
         if ledger.silencers and self.options.suppressions:
             from cfglint_train.judging.suppressions import unsuppressed
 
-            troubled = {trouble.path for trouble in ledger.troubles}
-            found = unsuppressed(found, ledger.silencers, self.selection, troubled)
+            found = unsuppressed(found, ledger, self.selection)
         accepted = None if self.options.baseline is None else self._accepted(self.options.baseline, found)
         return Result(
             files=tuple(sorted(ledger.checked.values())),
@@ -267,14 +268,32 @@ class Lint:
             return
         self._met.add(document.path)
         self.ledger.secrets.update(registry.module(SECRETS).values(document))
-        if pragmas.MARK in document.source:
-            self.ledger.add(self._said(MALFORMED_PRAGMA, registry.checker(MALFORMED_PRAGMA)(document)), turn)
-            suppressions = pragmas.pragmas(document).suppressions
-            if len(suppressions) > MAX_SUPPRESSIONS:
-                self._stop(document.path, f"more than {MAX_SUPPRESSIONS} suppressions; those after them do nothing")
-                suppressions = suppressions[:MAX_SUPPRESSIONS]
-            if suppressions:
-                self.ledger.silencers[document.path] = document, suppressions
+        self._hear(document.path, turn)
+
+    def _hear(self, path: str, turn: int) -> None:
+        """Note the comments of a file that address cfglint. They are read from its own text: a finding may point into
+        the commands of a Makefile or a read-me file.
+        """
+        if path in self.ledger.heard:
+            return
+        self.ledger.heard.add(path)
+        document = self.workspace.documents.commented(path, pragmas.MARK)
+        if document is None:
+            return
+        self.ledger.add(self._said(MALFORMED_PRAGMA, registry.checker(MALFORMED_PRAGMA)(document)), turn)
+        suppressions = pragmas.pragmas(document).suppressions
+        if len(suppressions) > MAX_SUPPRESSIONS:
+            self._stop(path, f"more than {MAX_SUPPRESSIONS} suppressions; those after them do nothing")
+            suppressions = suppressions[:MAX_SUPPRESSIONS]
+        if suppressions:
+            self.ledger.silencers[path] = document, suppressions
+
+    def _is_silenced(self, finding: Finding) -> bool:
+        """Return whether a comment silences a finding."""
+        _, suppressions = self.ledger.silencers.get(finding.path, (None, ()))
+        return self.options.suppressions and any(
+            pragmas.silencing(one, finding.code, finding.name, finding.start, finding.end) for one in suppressions
+        )
 
     def _said(self, rule: Rule, reports: Iterable[Report]) -> list[Finding]:
         """The findings of a rule that reads a text alone."""
@@ -282,14 +301,21 @@ class Lint:
         return [finding for finding in found if finding is not None]
 
     def _guard(self) -> None:
-        """Keep fixes from being applied where the framework would refuse the fixed file."""
+        """Keep fixes from being applied where the framework would refuse the fixed file, or another one undoes them."""
         self.ledger.change(lambda finding: finding.intent is not None and bool(finding.intent.keys), _guarded)
+        self.ledger.change(lambda finding: finding.intent is not None and not self._is_silenced(finding), _apart)
 
 
 def _refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
     from cfglint_train.judging.guard import refusals
 
     return refusals(workspace, run, texts)
+
+
+def _apart(findings: Iterable[Finding]) -> list[Finding]:
+    from cfglint_train.judging.guard import apart
+
+    return apart(findings)
 
 
 def _guarded(findings: Iterable[Finding]) -> list[Finding]:

@@ -1,20 +1,26 @@
-"""Whether a fix would make a framework refuse what it takes now.
+"""Whether a fix would make a framework refuse what it takes now, or another fix would undo it.
 
 A vocabulary fix gives a key the effect that its author meant it to have. Where that effect is refused beside the rest
 of the configuration (a plugin beside a rival, checkpointing on a model that has none), the fix is shown and never
-applied.
+applied. So is a fix that changes what another one of the report changes otherwise, and one after which a rule would ask
+for the former value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from cfglint_rules import registry
-from cfglint_train.documents.document import CannotEdit, Change, Document, DocumentError, apply
-from cfglint_train.findings.finding import Finding, Fix
+from cfglint_rules.rule import Rule
+from cfglint_train.documents.document import CannotEdit, Change, Document, DocumentError, Route, Set, apply
+from cfglint_train.findings.finding import SEVERITIES, Finding, Fix
 from cfglint_train.foundation.typed import TypeGuard
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.registry import naming
+from cfglint_train.plan.names import Field
+from cfglint_train.plan.reading import changed, same
 from cfglint_train.project.run import Run
 from cfglint_train.project.workspace import Workspace
 
@@ -43,11 +49,119 @@ def guarded(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
-    """What would stop a run with other texts of some files, and does not stop it now: the names of the entries."""
+    """Return what speaks against other texts of some files: what would stop the run and does not stop it now, by the
+    names of the entries; what a rule would undo; what would have no effect.
+    """
     path, root = run.main.document.path, run.main.root
     edited = workspace.updated(texts)
     config = next((one for one in edited.configs_in(path) if one.root == root), None)
-    return frozenset() if config is None else _combinations(edited.run(config)) - run.once(_combinations)
+    if config is None:
+        return frozenset()
+    after = edited.run(config)
+    fields = changed(run.base, after.base)
+    return (_combinations(after) - run.once(_combinations)) | _undoing(run, after, fields) | _idle(run, after, fields)
+
+
+def apart(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings, those with a fix for display only that another fix of theirs contradicts, or that a rule
+    would undo.
+
+    Of two that give one setting different values the safe one keeps its fix, then the more severe one, then the first.
+    """
+    kept = list(findings)
+    targets = {number: _targets(one) for number, one in enumerate(kept) if one.intent and _is_offered(one.intent)}
+    taken: dict[tuple[str, Route | str], tuple[Finding, str]] = {}
+    for number in sorted(targets, key=lambda number: _rank(kept[number])):
+        one = kept[number]
+        rivals = (
+            taken[place][0] for place, value in targets[number].items() if taken.get(place, (one, value))[1] != value
+        )
+        rival = next((other for other in rivals if _spot(other) != _spot(one)), None)
+        undoing = frozenset[str]() if rival is not None else _undoing_of(one)
+        if rival is not None:
+            kept[number] = _shown(one, f"{rival.code} changes the same setting")
+        elif undoing:
+            kept[number] = _shown(one, sorted(undoing)[0])
+        else:
+            for place, value in targets[number].items():
+                taken.setdefault(place, (one, value))
+    return kept
+
+
+def _is_offered(fix: Fix) -> bool:
+    return fix.applicability != "display"
+
+
+def _rank(finding: Finding) -> tuple[object, ...]:
+    fix = finding.intent
+    return fix is None or fix.applicability != "safe", SEVERITIES.index(finding.severity), finding.order
+
+
+def _spot(finding: Finding) -> tuple[object, ...]:
+    """Several runs may have a finding at one place: what their fixes do to each other is seen to elsewhere."""
+    return finding.code, finding.path, finding.start
+
+
+def _shown(finding: Finding, why: str) -> Finding:
+    assert finding.intent is not None
+    fix = finding.intent._replace(applicability="display", message=f"{finding.intent.message}; not applied: {why}")
+    return finding._replace(intent=fix)
+
+
+def _targets(finding: Finding) -> dict[tuple[str, Route | str], str]:
+    """Return what a fix sets, with the new values: fields of the plan by the file that states them, and keys."""
+    fix, run = finding.intent, finding.run
+    assert fix is not None
+    found: dict[tuple[str, Route | str], str] = {}
+    for field, value in fix.changes.items() if run is not None else ():
+        owner = run.owner(field) if run is not None else None
+        found[finding.path if owner is None else owner[0].document.path, field] = repr(value)
+    for config, changes in fix.keys:
+        for change in changes:
+            if isinstance(change, Set):
+                found[config.document.path, change.route] = repr(change.value)
+    return found
+
+
+def _undoing_of(finding: Finding) -> frozenset[str]:
+    """Return why a rule would ask for the former values after a finding's fix."""
+    fix, run = finding.intent, finding.run
+    if fix is None or run is None or not any(map(_writers, fix.changes)):
+        return frozenset()
+    return _undoing(run, run.changed(fix.changes), fix.changes)
+
+
+def _undoing(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]:
+    """Return why rules would give fields their former values again. Rules that estimate are not asked."""
+    frameworks = [config.framework for config in after.configs]
+    return frozenset(
+        f"{rule.code} would ask for the former value of `{before.spell(field)}`"
+        for field in fields
+        for rule in _writers(field)
+        if rule.may_report(after.plan) and (not rule.particular or not naming(rule.code).isdisjoint(frameworks))
+        for report in registry.checker(rule)(after)
+        if (fix := report.remedied().fix) is not None
+        and field in fix.changes
+        and same(fix.changes[field], before.plan.get(field))
+    )
+
+
+def _idle(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]:
+    """Return the new values that have no effect: the framework leaves the fields as they were (Liger's kernels for a
+    model that they have none for).
+    """
+    return frozenset(
+        f"`{before.spell(field)}` would change nothing"
+        for field in fields
+        if not same(after.plan.get(field), after.base.get(field))
+        and same(after.plan.get(field), before.plan.get(field))
+    )
+
+
+@cache
+def _writers(field: Field) -> tuple[Rule, ...]:
+    """Return the rules that change a field and need no estimate."""
+    return tuple(rule for rule in registry.RULES.values() if field in rule.writes and not rule.estimates)
 
 
 def _combinations(run: Run) -> frozenset[str]:

@@ -31,6 +31,8 @@ class Ledger:
         self.secrets: set[str] = set()
         self.silencers: dict[str, tuple[Document, tuple[pragmas.Suppression, ...]]] = {}
         """Documents with comments that silence findings."""
+        self.heard: set[str] = set()
+        """Files whose comments were read."""
         self.companions: dict[str, int] = {}
         """Files with configurations that are no main ones, and their turns."""
         self.named: set[_Key] = set()
@@ -56,6 +58,10 @@ class Ledger:
         self.runs += trains(run)
         for companion in run.companions:
             self._naming.setdefault(companion.document.path, set()).add(job_of(run))
+
+    def paths(self) -> list[str]:
+        """Return the files that findings point into."""
+        return sorted({key[0] for key in self._sightings})
 
     def findings(self) -> Iterator[Finding]:
         """Every finding once; one of several runs has the grade of the worst. A fix spares the files of other runs."""
@@ -104,6 +110,7 @@ class Ledger:
         self.skipped += other.skipped
         self.secrets |= other.secrets
         self.silencers.update(other.silencers)
+        self.heard |= other.heard
         self.companions.update(other.companions)
         self.named |= other.named
         self.runs += other.runs

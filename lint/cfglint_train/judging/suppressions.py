@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 
 from cfglint_rules import registry
-from cfglint_train.documents.document import Document, Span
+from cfglint_train.documents.document import Span
 from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.typed import Final
-from cfglint_train.judging.ledger import identity
+from cfglint_train.judging.ledger import Ledger, identity
 from cfglint_train.judging.selection import Selection
 from cfglint_train.judging.signing import signed
 from cfglint_train.project import pragmas
@@ -16,36 +16,43 @@ from cfglint_train.project import pragmas
 UNUSED_SUPPRESSION: Final = registry.RULES["SYN005"]
 
 
-def unsuppressed(
-    findings: Iterable[Finding],
-    silencers: Mapping[str, tuple[Document, tuple[pragmas.Suppression, ...]]],
-    selection: Selection,
-    troubled: Collection[str],
-) -> list[Finding]:
-    """The findings that no comment silences, and one for every comment that silences nothing, in order.
+_OF_STARTS: Final = ("CHK004", "CHK005")
+"""Rules about runs that are not read: whatever else comments silence there was not looked for."""
 
-    In the `troubled` files something was not checked: what their comments are for is unknown.
+
+def unsuppressed(findings: Collection[Finding], ledger: Ledger, selection: Selection) -> list[Finding]:
+    """Return the findings that no comment silences, and one for every comment that silences nothing, in order.
+
+    The troubles that silenced findings are about go, too. Where something was not checked, it is unknown what comments
+    are for.
     """
     used: set[tuple[str, Span]] = set()
+    gone: set[tuple[str, str]] = set()
 
-    def silenced(finding: Finding) -> bool:
-        _, suppressions = silencers.get(finding.path, (None, ()))
+    def is_silenced(finding: Finding) -> bool:
+        _, suppressions = ledger.silencers.get(finding.path, (None, ()))
         spans = [
             span
             for suppression in suppressions
             for span in pragmas.silencing(suppression, finding.code, finding.name, finding.start, finding.end)
         ]
         used.update((finding.path, span) for span in spans)
+        if spans:
+            gone.add((finding.path, finding.message))
         return bool(spans)
 
-    kept = [finding for finding in findings if not silenced(finding)]
+    checked = {path for path, _ in ledger.checked}
+    unclear = {trouble.path for trouble in ledger.troubles}
+    unclear |= {one.path for one in findings if one.code in _OF_STARTS and one.path not in checked}
+    kept = [finding for finding in findings if not is_silenced(finding)]
+    ledger.troubles = [one for one in ledger.troubles if (one.path, one.message) not in gone]
     unused = {}
-    for path, (document, suppressions) in silencers.items():
-        if path not in troubled:
+    for path, (document, suppressions) in ledger.silencers.items():
+        if path not in unclear:
             enabled = selection.enabled(path)
             for report in registry.module(UNUSED_SUPPRESSION).reports(document, suppressions, used, enabled):
                 finding = signed(UNUSED_SUPPRESSION, report, selection)
                 if finding is not None:
                     unused[identity(finding)] = finding
-    kept += [finding for finding in unused.values() if not silenced(finding)]
+    kept += [finding for finding in unused.values() if not is_silenced(finding)]
     return sorted(kept, key=lambda finding: finding.order)

@@ -13,7 +13,7 @@ from cfglint_train.judging.ledger import Ledger
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
 from cfglint_train.plan.origin import Place
-from cfglint_train.project.documents import START, Cause, Documents
+from cfglint_train.project.documents import START, Cause, Documents, Skipped
 
 _RULES: Final[Mapping[Cause, Rule]] = {
     "file": registry.RULES["SYN001"],
@@ -44,8 +44,12 @@ def note_unread(documents: Documents, selection: Selection, ledger: Ledger) -> N
 
 
 def note_limit(path: str, message: str, selection: Selection, ledger: Ledger) -> None:
-    """Enter a file that was not checked to its end: what was found of it is kept."""
-    _enter(_RULES["limit"], path, START, message, selection, ledger)
+    """Enter a file that was not checked to its end: what was found of it is kept. Per-path ignores also apply here."""
+    rule = _RULES["limit"]
+    if selection.ignores(rule, path):
+        ledger.skipped.append(Skipped(path, f"{message} ({rule.code} is ignored here)"))
+    else:
+        _enter(rule, path, START, message, selection, ledger)
 
 
 def _enter(rule: Rule, path: str, place: Position, message: str, selection: Selection, ledger: Ledger) -> None:

@@ -95,6 +95,17 @@ class Documents:
             self._known[path] = self._open(path)
         return self._known[path]
 
+    def commented(self, path: str, mark: bytes = b"") -> Document | None:
+        """Return a file as the text that its comments are in, or None if it is unreadable or has none (or no mark)."""
+        known = self._known.get(path)
+        if known is not None:
+            return known if mark in known.source else None
+        try:
+            source = self.sources.read(path)
+            return files.commented(path, source, self.sources.beside(path)) if mark in source else None
+        except (OSError, ValueError, DocumentError):
+            return None
+
     def json(self, path: str) -> Document | None:
         """The document of a file that is read as JSON, however it is called; None where it is none of a framework."""
         if not path.endswith((".yaml", ".yml")):

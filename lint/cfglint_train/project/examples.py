@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.registry import PYTHON_STARTS
 from cfglint_train.project import job_commands, justfiles, makefiles
-from cfglint_train.project.files import JUSTFILES, MAKEFILES
+from cfglint_train.project.files import JUSTFILES, is_makefile
 from cfglint_train.project.index import RepositoryIndex
 from cfglint_train.project.workflows import is_workflow
 
@@ -71,7 +71,7 @@ def scripts_in(path: str, text: str, index: RepositoryIndex) -> Iterator[str]:
         from cfglint_train.project.python_launches import commands  # few programs start others
 
         yield commands(text)
-    elif name in MAKEFILES or name.endswith(".mk"):
+    elif is_makefile(path):
         yield _without_exits(makefiles.commands(text, index.once(_made)))
     elif name in JUSTFILES:
         yield _without_exits(justfiles.commands(text))

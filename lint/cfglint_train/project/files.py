@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.documents.document import Document
@@ -22,6 +23,13 @@ MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile")
 JUSTFILES: Final = ("justfile", "Justfile", ".justfile")
 RECIPES: Final = (*MAKEFILES, *JUSTFILES)
 """Files with commands under names of their own."""
+
+_LINES: Final = re.compile(
+    r"(?:docker|container)file(?:\..*)?|pipfile|.*\.(?:cfg|dockerfile|in|toml|txt)", re.IGNORECASE
+)
+"""Names of files whose comments are lines that begin with `#`."""
+_WRITTEN: Final = re.compile(r"pylock(?:\..+)?\.toml|conda-lock\.ya?ml", re.IGNORECASE)
+"""Names of lock files, which the next lock writes anew, beside those that end in `.lock`."""
 
 STDIN: Final = "-"
 """The name of standard input by default."""
@@ -137,3 +145,32 @@ def parse(path: str, source: bytes, syntax: str, load: Callable[[str], bytes | N
     from cfglint_train.documents.python.document import PythonDocument
 
     return PythonDocument(path, source)
+
+
+def is_makefile(path: str) -> bool:
+    """Return whether a file is one of make's, by its name."""
+    return os.path.basename(path) in MAKEFILES or path.endswith(".mk")
+
+
+def commented(path: str, source: bytes, load: Callable[[str], bytes | None] | None = None) -> Document | None:
+    """Return a file as the text that its comments are in, or None if files of its kind have none.
+
+    A Makefile or a read-me file is read as a script elsewhere, which is not the text that a person sees. Raises
+    DocumentError.
+    """
+    from cfglint_train.documents.lines import LinesDocument, MarkdownDocument
+
+    name = os.path.basename(path)
+    syntax = None if _LINES.fullmatch(name) else syntax_of(path, source)
+    if name.endswith(".lock") or _WRITTEN.fullmatch(name) or syntax == "notebook":
+        return None
+    if syntax == "yaml":
+        from cfglint_train.documents.yaml.stream import YamlStream
+
+        check_lines(source, syntax)
+        return YamlStream(path, source)
+    if syntax not in (None, "recipes"):
+        return parse(path, source, syntax, load)
+    if name.lower().endswith(".md"):
+        return MarkdownDocument(path, source)
+    return LinesDocument(path, source) if syntax or _LINES.fullmatch(name) else None

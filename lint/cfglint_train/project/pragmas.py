@@ -16,7 +16,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.project.settings import selects
 
 MARK: Final = b"cfglint:"
-_PRAGMA: Final = r"(?:^|\s)(?:#|//|/\*)\s*cfglint:[ \t]*(?P<body>.*?)\s*(?:\*/)?$"
+_PRAGMA: Final = r"(?:^|\s)(?:#|//|/\*|<!--)\s*cfglint:[ \t]*(?P<body>.*?)\s*(?:\*/|-->)?$"
 _SUPPRESSION: Final = r"(?P<kind>ignore|file-ignore)\s*\[(?P<codes>[^\]]*)\]"
 _FACT: Final = r"([a-z][a-z0-9-]*)=(?:\"([^\"]*)\"|([^\s,]+)),?"
 
@@ -35,8 +35,8 @@ class Suppression(Frozen):
     first: int
     """The line it is on."""
     last: int
-    """The last line that it covers. A comment alone on its line covers the next line that is no comment, and
-    in a shell script for the whole command there."""
+    """The last line that it covers. A comment alone on its line covers what starts on the next line that is no comment:
+    a whole command of a shell script, a whole text of several lines, a fenced block of a read-me file."""
     whole_file: bool
     codes: tuple[tuple[str, Span], ...]
     comment: Comment
@@ -110,8 +110,7 @@ def _suppression(
         last += 1
         while last in alone:
             last += 1
-        while document.syntax == "shell" and _line(document, last).endswith(b"\\"):
-            last += 1
+        last = document.extent(last)[1]
     return Suppression(line, last, whole_file, codes, comment)
 
 
@@ -119,13 +118,6 @@ def _alone(document: Document, comment: Comment) -> bool:
     """Whether nothing but the comment is on its line."""
     start = document.line_starts[document.position(comment.span.start).line - 1]
     return not document.source[start : comment.span.start].removeprefix(BOM).strip()
-
-
-def _line(document: Document, line: int) -> bytes:
-    if line > len(document.line_starts):
-        return b""
-    start = document.line_starts[line - 1]
-    return document.source[start : document.line_end(start)]
 
 
 def silencing(suppression: Suppression, code: str, name: str, start: Position, end: Position) -> list[Span]:

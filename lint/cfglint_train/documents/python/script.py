@@ -195,6 +195,15 @@ class PythonScript(Document):
             pass
         return found
 
+    def blocks(self) -> Iterator[Span]:
+        """As in the base class: strings."""
+        strings = [*self.nodes(ast.JoinedStr), *(one for one in self.nodes(ast.Constant) if isinstance(one.value, str))]
+        last = 0
+        for one in sorted(strings, key=lambda one: (one.lineno, one.col_offset)):
+            if one.lineno < (one.end_lineno or one.lineno) and one.lineno > last:
+                last = one.end_lineno or one.lineno
+                yield self.span(one)
+
     def nodes(self, kind: type[_Kind]) -> list[_Kind]:
         """The syntax nodes of a kind, in the order of `ast.walk`, which is slow and so is called once."""
         if self._nodes is None:

@@ -28,6 +28,7 @@ from cfglint_train.documents.document import (
     Sequence,
     Span,
     Unknown,
+    continued,
     decode,
 )
 from cfglint_train.documents.shell.branches import probed
@@ -189,6 +190,10 @@ class ShellScript(Document):
             text = self.source[node.start_byte : node.end_byte].rstrip()
             found.append(Comment(Span(node.start_byte, node.start_byte + len(text)), text.decode("utf-8", "replace")))
         return sorted(found, key=lambda comment: comment.span)
+
+    def extent(self, line: int) -> tuple[int, int]:
+        """As in the base class: the lines that backslashes join."""
+        return continued(self, line)
 
     def duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
         """Options given twice to a Python program, where argparse takes the last; elsewhere repeating is ordinary.

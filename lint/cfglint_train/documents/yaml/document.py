@@ -63,6 +63,13 @@ class YamlDocument(Document):
             found.append(Comment(Span(start, end), self.text(Span(start, end))))
         return found
 
+    def blocks(self) -> Iterable[Span]:
+        """As in the base class: scalars."""
+        for span in (scalar.span for scalar in scalars(self.root)):
+            text = self.source[slice(*span)].rstrip()
+            if b"\n" in text:
+                yield Span(span.start, span.start + len(text))
+
     def edits(self, changes: Iterable[Change]) -> list[Edit]:
         """As in the base class."""
         from cfglint_train.documents.yaml.write import YamlWriter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.wording import counted
@@ -37,13 +38,16 @@ def write_ignores(paths: list[str], wanted: Options, options: Any) -> Result:
 def _settings(fixed: Fixed) -> list[str]:
     """The setting that ignores the findings in files that cannot hold a comment."""
     codes: dict[str, set[str]] = {}
+    reasons: dict[str, None] = {}
     for one in fixed.refused:
         if one.code != _UNUSED:
-            codes.setdefault(os.path.relpath(one.path).replace(os.sep, "/"), set()).add(one.code)
+            pattern = re.sub(r"[*?\[{]", r"[\g<0>]", os.path.relpath(one.path).replace(os.sep, "/"))
+            codes.setdefault(pattern, set()).add(one.code)
+            reasons[one.reason] = None
     if not codes:
         return []
     lines = [f"{json.dumps(path, ensure_ascii=False)} = {json.dumps(sorted(found))}" for path, found in codes.items()]
-    head = "no comment can be written in these files; to ignore their findings, add to cfglint.toml"
+    head = f"{'; '.join(reasons)}: to ignore these findings, add to cfglint.toml"
     return [
         f"{head} (in pyproject.toml: [tool.cfglint.per-file-ignores]):",
         "[per-file-ignores]",

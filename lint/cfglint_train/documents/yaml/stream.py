@@ -1,0 +1,43 @@
+"""A YAML file with several documents: a manifest. Only its comments and texts are asked for, never its settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cfglint_train.documents.document import MISSING, Comment, Document, Route, Span
+from cfglint_train.documents.yaml.document import YamlDocument
+from cfglint_train.foundation.typed import Any, ClassVar, Final
+
+_MARK: Final = re.compile(rb"(?m)^---(?=[ \t\r]|$)")
+
+
+class YamlStream(Document):
+    """The documents of a file, one after the other."""
+
+    syntax: ClassVar[str] = "yaml"
+
+    def __init__(self, path: str, source: bytes) -> None:
+        """Raises DocumentError where one of them cannot be parsed."""
+        super().__init__(path, source)
+        starts = [0, *(match.start() for match in _MARK.finditer(source))]
+        ends = [*starts[1:], len(source)]
+        self._parts = [(start, YamlDocument(path, source[start:end])) for start, end in zip(starts, ends)]
+
+    def value(self, route: Route = ()) -> Any:
+        """The values of the documents; no route leads into one of several."""
+        return MISSING if route else [part.value() for _, part in self._parts]
+
+    def comments(self) -> list[Comment]:
+        """As in the base class."""
+        return [
+            Comment(Span(start + one.span.start, start + one.span.end), one.text)
+            for start, part in self._parts
+            for one in part.comments()
+        ]
+
+    def blocks(self) -> Iterator[Span]:
+        """As in the base class."""
+        for start, part in self._parts:
+            for span in part.blocks():
+                yield Span(start + span.start, start + span.end)
