@@ -28,9 +28,11 @@ class Budget:
 
     def left(self) -> float:
         """Return the seconds that this process may use before it asks again; 0 or less if none are left."""
-        while self._purse is not None and self._end <= self._clock() and os.read(self._purse, 1):
+        left = self._end - self._clock()
+        while left <= 0 and self._purse is not None and os.read(self._purse, 1):
             self._end += self._coin
-        return self._end - self._clock()
+            left += self._coin
+        return left
 
     def divide(self) -> None:
         """Let the copies of this process that start now take part, each as it needs."""

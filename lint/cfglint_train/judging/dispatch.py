@@ -179,11 +179,11 @@ class Lint:
         from cfglint_train.judging.baseline import held_against
 
         troubled = {os.path.abspath(trouble.path) for trouble in self.ledger.troubles}
-        troubled.update(map(os.path.abspath, self.ledger.unread))
 
         def judged(path: str, code: str) -> bool:
             below = any(is_below(path, folder) for folder in self.options.folders)
-            return below and path not in troubled and code in self.selection.enabled(os.path.relpath(path))
+            read = path not in troubled and not self.ledger.unread  # of a folder that was not walked, nothing is known
+            return below and read and code in self.selection.enabled(os.path.relpath(path))
 
         return held_against(found, baseline, self.ledger.secrets, judged)
 
@@ -314,7 +314,8 @@ class Lint:
                 of_files.setdefault(finding.intent.keys[0][0].document.path, []).append(number)
         for path, numbers in of_files.items():
             found = [findings[number] for number in numbers]
-            kept = self._tried(path, guarded, found)
+            in_time = self.options.budget.left() > 0
+            kept = self._tried(path, guarded, found) if in_time else None
             for number, finding in zip(numbers, kept or (one._replace(intent=None) for one in found)):
                 findings[number] = finding
         return findings
