@@ -271,6 +271,7 @@ def test_the_inputs_reach_cfglint(upstream, tmp_path, lint):
         ({"extra_args": "--output-format\njson"}, "extra-args: --output-format is not allowed"),
         ({"extra_args": "--nonsense"}, "unrecognized arguments: --nonsense"),
         ({"changed_files_only": "maybe"}, "changed-files-only must be true or false, not maybe"),
+        ({"max_cpu_seconds": "0"}, "argument --max-cpu-seconds: must be a positive number"),
         ({"nodes": "0"}, "nodes must be a positive integer, not '0'"),
         ({"paths": "missing.yaml"}, "No such file"),
         ({"config": "missing.toml"}, "missing.toml: No such file or directory"),
@@ -281,6 +282,15 @@ def test_wrong_inputs_are_told(upstream, tmp_path, lint, inputs, said):
     outcome = lint(checkout, **inputs)
     assert outcome.code == 2
     assert said in outcome.output
+
+
+def test_settings_do_not_raise_the_limit_of_time(upstream, tmp_path, lint):
+    files = {"a.yaml": TWICE, "b.yaml": TWICE, "cfglint.toml": "max-cpu-seconds = 1000\nignore = ['SYN008']\n"}
+    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit(files))
+    outcome = lint(checkout, max_cpu_seconds="0.000001", extra_args="", changed_files_only="true")
+    assert outcome.code == 2
+    assert "not fully checked within 1e-06 s of CPU time for all" in outcome.output
+    assert lint(checkout, extra_args="").code == 1
 
 
 def test_inputs_are_no_shell(upstream, tmp_path, lint):

@@ -234,6 +234,10 @@ WRONG = [
     *((f"{key} = [1]", f"{key} must be a list of strings, not [1]") for key in LISTS),
     *((f'{key} = "yes"', f"{key} must be true or false, not 'yes'") for key in BOOLEANS),
     *((f'{key} = ["QQQ"]', f"{key}: unknown rule QQQ") for key in LISTS if "exclude" not in key),
+    *(
+        (f"max-cpu-seconds = {given}", "max-cpu-seconds must be a positive number, not ")
+        for given in ("0", "-1", '"9"', "true", "inf", "nan")
+    ),
     ("fix = 1", "fix must be true or false, not 1"),
     ('output-format = "xml"', "output-format must be one of text, concise, grouped, json,"),
     ("output-format = 3", f"output-format must be one of {', '.join(FORMATS)}, not 3"),
@@ -397,6 +401,7 @@ def test_every_key_is_read(here):
         require-checked = true
         resumable = false
         cache-dir = "kept"
+        max-cpu-seconds = 60
         [severity]
         KEY002 = "info"
         unbounded-checkpoints = "off"
@@ -454,6 +459,7 @@ def test_every_key_is_read(here):
         require_checked=True,
         resumable=False,
         cache_dir=str(here / "kept"),
+        max_cpu_seconds=60.0,
     )
     [override] = found.overrides
     assert override == ((Glob("b/**", str(here)),), {"nodes": "8", "torch": "2.4rc1"}, ("MEM004",))

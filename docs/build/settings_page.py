@@ -106,6 +106,12 @@ SETTINGS = {
         "repository. `--write-baseline` writes it.",
         'baseline = "cfglint-baseline.json"',
     ),
+    "max-cpu-seconds": Text(
+        "The CPU time in seconds that a whole run may use, all its processes together. Files that are not checked by "
+        "then are one error (SYN008, exit code 2) that names them; what was checked is still reported, and no fix is "
+        "written. The setting of the working directory counts; `--max-cpu-seconds` wins over it.",
+        "max-cpu-seconds = 60",
+    ),
     "cache-dir": Text(
         "The folder of the cache; a path from this file, in the same repository. `--cache-dir` and `CFGLINT_CACHE_DIR` "
         "win over it, and may lead anywhere. Default: `cfglint` below `XDG_CACHE_HOME` or `~/.cache`. A folder with "
@@ -180,6 +186,7 @@ def _facts(name: str) -> str:
         else "true or false" if name in settings._BOOLEANS
         else "string" if name in ("output-format", "rule-url", "extend", "fail-on", "cache-dir", "baseline")
         else "list of tables" if name in ("overrides", "require")
+        else "number" if name == "max-cpu-seconds"
         else "table"
     )  # fmt: skip
     return f"Type: {kind}. Default: {_default(name)}.\n"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
+from math import inf
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.errors import UsageError
@@ -18,6 +20,7 @@ from cfglint_train.project.statements import CommandLine
 from cfglint_train.project.workspace import Workspace
 
 if TYPE_CHECKING:
+    from cfglint_train.foundation.budget import Budget
     from cfglint_train.judging.baseline import Baseline
     from cfglint_train.judging.options import LintOptions
 
@@ -81,6 +84,9 @@ class Options(Frozen):
     are."""
     online: bool = False
     """Ask the Hub for the `config.json` of models that cfglint does not know; needs huggingface_hub."""
+    max_cpu_seconds: float | None = None
+    """Processor time of the whole call; what is not read by then is an error. None: as the settings of the working
+    directory have it."""
     jobs: int = 1
     """Processes that `lint` may share many files among (0: one per core); with more than one, its `raw` result holds
     no runs."""
@@ -107,7 +113,7 @@ def request(
     paths: PathLike | Iterable[PathLike] | None, options: Options, sources: Mapping[str, Text] | None
 ) -> Request:
     """What a call asks for. Raises UsageError (OptionError, FactError, SettingsError)."""
-    from cfglint_train.foundation import regular_files
+    from cfglint_train.foundation import deadline, regular_files
     from cfglint_train.judging.dispatch import workspace_for
     from cfglint_train.judging.options import LintOptions
 
@@ -128,8 +134,14 @@ def request(
         paths = list(texts) or ["."]
     named = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     workspace = workspace_for(wanted, texts)
+    budget = _budget(options, workspace)
+    wanted = wanted._replace(budget=budget)
     places = [os.fspath(path) for path in named]
-    collected = workspace.collect(places, options.force_exclude)
+    try:
+        walk = partial(workspace.collect, force_exclude=options.force_exclude)
+        collected = deadline.within(budget.left, walk, places)
+    except deadline.OutOfTime:
+        collected = places  # reported as not read
     if options.overrides:
         from cfglint_train.judging.passed import refused
 
@@ -139,6 +151,18 @@ def request(
     if wanted.baseline is not None:
         wanted = wanted._replace(folders=tuple(os.path.abspath(path) for path in places if os.path.isdir(path)))
     return Request(workspace, collected, wanted, texts)
+
+
+def _budget(options: Options, workspace: Workspace) -> Budget:
+    """The processor time that the options state, else the settings of the working directory."""
+    from cfglint_train.foundation.budget import Budget
+
+    seconds = options.max_cpu_seconds
+    if seconds is None:
+        seconds = workspace.settings_for(os.path.join(os.getcwd(), "x")).max_cpu_seconds
+    elif not 0 < seconds < inf:
+        raise OptionError("max_cpu_seconds", f"{seconds}", "must be a positive number")
+    return Budget() if seconds is None else Budget(seconds)
 
 
 def _baseline(path: PathLike, files: Files) -> Baseline:

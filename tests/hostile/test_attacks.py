@@ -103,6 +103,15 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
         {"t.py": "from olmo_core.config import Config\nx = 10**10**10\ny = 'a' * 10**12\nz = 1 << 10**12\n"},
         None, "",
     ),
+    "calls that call themselves twice": (
+        {f"{number}.py": "from trl import SFTConfig, SFTTrainer\ndef f(x): return f(x)+f(x)\na=f(1)\n"
+         "SFTTrainer(args=SFTConfig(output_dir=a))\n" for number in range(12)},
+        0, "CHK005",
+    ),
+    "a name that is no program": (script(f"X={'a' * 100_000}\n{SFT}--save_path \"${{X##*a*a*a*a*b}}\"\n"), None, ""),
+    "stars of what git ignores": (
+        {f"{'a' * 200}/{'a' * 200}/a.yaml": AXOLOTL, ".gitignore": "**/*a*a*a*a*a*a*b/**/x\n" * 100}, None, "",
+    ),
     "signs without end": ({"t.py": "from olmo_core.config import Config\nx = " + "-" * 100_000 + "1\n"}, 2, "SYN002"),
     "settings of one endless key": (settings(".".join(["a"] * 100_000) + " = 1\n"), 2, "a key of more than 100 parts"),
     "settings of endless lists": (settings("x = " + "[" * 100_000 + "]" * 100_000), 2, "nested too deeply"),

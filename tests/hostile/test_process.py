@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.foundation import deadline
+from cfglint_train.foundation.budget import Budget
 from tests.support.configs import AXOLOTL
 from tests.support.corpus import REPOSITORY
 from tests.support.pace import stopwatch
@@ -126,9 +127,9 @@ def test_time_that_is_up_ends_the_work() -> None:
                 raise AssertionError from None
 
     with stopwatch() as taken, pytest.raises(deadline.OutOfTime):
-        deadline.within(0.2, forever, None)
+        deadline.within(Budget(0.2).left, forever, None)
     assert taken.seconds < 2
-    assert deadline.within(5, lambda part: part + 1, 1) == 2
+    assert deadline.within(Budget(5).left, lambda part: part + 1, 1) == 2
     assert signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL
 
 
@@ -143,9 +144,9 @@ def test_work_for_many_files_does_not_count() -> None:
         spend(seconds)
         return "done"
 
-    assert deadline.within(0.4, work, 0.0) == "done"
+    assert deadline.within(Budget(0.4, deadline.clock).left, work, 0.0) == "done"
     with pytest.raises(deadline.OutOfTime):
-        deadline.within(0.4, work, 2.0)
+        deadline.within(Budget(0.4, deadline.clock).left, work, 2.0)
     deadline.beside(lambda: spend(0.0))
     assert signal.setitimer(signal.ITIMER_VIRTUAL, 0) == (0.0, 0.0)
 

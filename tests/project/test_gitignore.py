@@ -11,15 +11,17 @@ import pytest
 
 from cfglint_train.foundation.git_index import tracked
 from cfglint_train.project import files
-from cfglint_train.project.gitignore import GitIgnore
+from cfglint_train.project.gitignore import MOST_PATTERNS, GitIgnore
 from cfglint_train.project.settings import Settings
 from tests.support.command import cfglint
+from tests.support.pace import stopwatch
 
 NAMES = ("a.yaml", "b.yaml", "ds.json", "run.sh", "x y.yaml")
 FOLDERS = ("", "out", "configs", "configs/out", "configs/deep/er", "logs")
 PATTERNS = (
     "*.json", "!ds.json", "/out/", "out", "logs/", "configs/*.yaml", "!configs/a.yaml", "**/er/", "deep/**", "# no",
     "a.yaml", "!a.yaml", "*.ya?l", "[ab].yaml", "x\\ y.yaml", "trailing.yaml  ", "\\!a", "/configs/deep", "\\",
+    "*.y*a*l", "!*a*.y*ml", "**/*o*t*/**", "c*o*n*/*.*s*n", "/*o*/**/*r*/*.y*",
 )  # fmt: skip
 
 BROKEN = """base_model: NousResearch/Meta-Llama-3-8B
@@ -110,3 +112,23 @@ def test_patterns_without_a_checkout_do_nothing(tmp_path):
     (tmp_path / ".gitignore").write_text("*.yaml\n")
     (tmp_path / "a.yaml").write_text(BROKEN)
     assert cfglint("--select", "KEY", cwd=tmp_path).code == 1
+
+
+def test_no_pattern_takes_long(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("**/*a*a*a*a*a*a*a*b/**/*\n**/" + "*/**/" * 20 + "x\n")
+    deep = tmp_path / "/".join(["a" * 100] * 20)
+    deep.mkdir(parents=True)
+    (deep / "a.yaml").write_text(BROKEN)
+    with stopwatch() as taken:
+        assert cfglint(cwd=tmp_path).code == 1
+    assert taken.seconds < 2
+
+
+def test_patterns_beyond_the_bound_are_named(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("x.json\n" * MOST_PATTERNS + "a.yaml\n")
+    (tmp_path / "a.yaml").write_text(BROKEN)
+    outcome = cfglint("--verbose", cwd=tmp_path)
+    assert outcome.code == 1
+    assert ".gitignore: only its first 5,000 patterns count" in outcome.err

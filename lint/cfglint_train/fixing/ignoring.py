@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from cfglint_rules import registry
 from cfglint_train.documents.document import BOM, Document, DocumentError, Position
 from cfglint_train.findings.finding import Finding
-from cfglint_train.fixing.loop import Applied, Fixed, Refused
+from cfglint_train.fixing.loop import Applied, Fixed, Refused, unchanged
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.judging import dispatch
@@ -63,6 +63,8 @@ def add_ignores(paths: list[str], options: LintOptions) -> Fixed:
         refused.extend(_undone(applied, spoilt))
         applied = [one for one in applied if one.path not in spoilt]
         result = dispatch.lint(workspace, paths, options)
+    if result.is_cut_short:
+        return unchanged(before, result)
     sources = {path: workspace.sources.texts[path] for path in originals}
     return Fixed(sources, originals, tuple(applied), tuple(refused), result)
 

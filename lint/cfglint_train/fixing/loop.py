@@ -71,8 +71,11 @@ def fix_all(paths: list[str], options: LintOptions, unsafe: bool, sources: Mappi
     states = {_state(workspace): 0}
     unsettled: list[Applied] = []
     patient = True
-    for _ in range(MAX_PASSES):
-        result = dispatch.lint(workspace, paths, options)
+    result = first = dispatch.lint(workspace, paths, options)
+    for number in range(MAX_PASSES):
+        result = dispatch.lint(workspace, paths, options) if number else first
+        if result.is_cut_short:
+            return unchanged(first, result)
         unsettled = []
         touched: set[tuple[str, str]] = set()
         asked = [(one, fix) for one in result.findings if (fix := one.intent) and fix.applicability in wanted]
@@ -120,6 +123,8 @@ def fix_all(paths: list[str], options: LintOptions, unsafe: bool, sources: Mappi
         troubles = [Trouble(path, message, ours=True) for path in sorted(back)]
         applied = [one for one in applied if not one.files & back]
         result = dispatch.lint(workspace, paths, options)
+        if result.is_cut_short:
+            return unchanged(first, result)
         result = result._replace(troubles=(*result.troubles, *troubles))
     current = workspace.sources.texts
     changed = {path: source for path, source in current.items() if path in originals and source != originals[path]}
@@ -155,7 +160,15 @@ def make(
         applied.append(Applied(path, code, fix.message, frozenset(written)))
     current = workspace.sources.texts
     sources = {path: current[path] for path in originals if current[path] != originals[path]}
-    return Fixed(sources, originals, tuple(applied), tuple(refused), dispatch.lint(workspace, paths, options))
+    result = dispatch.lint(workspace, paths, options)
+    if result.is_cut_short:
+        return unchanged(result, result)
+    return Fixed(sources, originals, tuple(applied), tuple(refused), result)
+
+
+def unchanged(before: Result, after: Result) -> Fixed:
+    """Return the outcome if the time of the run was used up before its changes were checked: there are none."""
+    return Fixed({}, {}, (), (), before._replace(troubles=after.troubles))
 
 
 def _of_text(fix: Fix) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _signal as signal  # type: ignore[import-not-found]  # without the enumerations, which take a millisecond
 from collections.abc import Callable
+from time import process_time
 
 from cfglint_train.foundation.typed import Any, Final, TypeVar
 
@@ -18,36 +19,61 @@ _KIND: Final = getattr(signal, "SIGVTALRM", None)
 _AGAIN: Final = 0.1
 """Seconds until the next signal: an exception is lost where nothing can be raised (a destructor, a callback of C)."""
 
+_LONGEST: Final = 86_400.0
+"""Seconds that a timer runs at most."""
+
+_left: Callable[[], float] = float
+"""Tells the work that is timed how many seconds are left."""
+_aside: float = 0.0
+"""Seconds of all work that was done beside."""
+_since: float | None = None
+"""When the work that is done beside began."""
+
 
 class OutOfTime(BaseException):
     """The time is up. Not an Exception: what catches the errors of one rule must not catch the end of all."""
 
 
-def within(seconds: float, work: Callable[[Part], Made], part: Part) -> Made:
-    """What some work makes. Raises OutOfTime once it has taken so many seconds of this process's own time."""
+def clock() -> float:
+    """Return the processor time of this process without that of the work `beside`."""
+    return (process_time() if _since is None else _since) - _aside
+
+
+def within(left: Callable[[], float], work: Callable[[Part], Made], part: Part) -> Made:
+    """Return what some work makes. Raises OutOfTime once `left` says that no seconds are left."""
+    global _left  # noqa: PLW0603
+    if left() <= 0:
+        raise OutOfTime
     if _KIND is None or signal.getsignal(_KIND) != signal.SIG_DFL:
         return work(part)
     try:
         signal.signal(_KIND, _stop)
     except ValueError:  # not the main thread
         return work(part)
+    _left = left
     try:
-        signal.setitimer(signal.ITIMER_VIRTUAL, max(seconds, 0.001), _AGAIN)
+        _arm(left())
         return work(part)
     finally:
         _disarm()
 
 
 def beside(work: Callable[[], Made]) -> Made:
-    """What some work makes that is bounded by itself and done once for many: its time does not count."""
-    if _KIND is None or signal.getsignal(_KIND) is not _stop:
+    """Return what some work makes that is bounded by itself and done once for many: `clock` stands still meanwhile."""
+    global _aside, _since  # noqa: PLW0603
+    if _since is not None:
         return work()
-    left, again = signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    _since = process_time()
     try:
         return work()
     finally:
-        if left:
-            signal.setitimer(signal.ITIMER_VIRTUAL, left, again)
+        _aside += process_time() - _since
+        _since = None
+
+
+def _arm(seconds: float) -> None:
+    """Ask again after so many seconds, which must be finite for a timer."""
+    signal.setitimer(signal.ITIMER_VIRTUAL, min(max(seconds, 0.001), _LONGEST), _AGAIN)
 
 
 def _disarm() -> None:
@@ -61,4 +87,16 @@ def _disarm() -> None:
 
 
 def _stop(number: int, frame: Any) -> None:
-    raise OutOfTime
+    left = _left()
+    if left <= 0 and not _is_importing(frame):
+        raise OutOfTime
+    _arm(left)
+
+
+def _is_importing(frame: Any) -> bool:
+    """Return whether a module is being imported: half of it would stay for the rest of the process."""
+    while frame is not None and frame.f_code is not within.__code__:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

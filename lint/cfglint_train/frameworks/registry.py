@@ -233,7 +233,7 @@ def may_start(source: bytes) -> bool:
     return _commands().search(source) is not None
 
 
-_PROGRAM: Final = rb"[\w./-]+\.py\b|(?<=-m )[\w.]+|(?<=--module )[\w.]+"
+_PROGRAM: Final = rb"(?<![\w./-])[\w./-]+\.py\b|(?<=-m )[\w.]+|(?<=--module )[\w.]+"
 
 
 def may_start_others(source: bytes) -> bool:

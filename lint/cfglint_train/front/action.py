@@ -39,6 +39,7 @@ _FLAGS: Final = {
     "CFGLINT_GPUS_PER_NODE": "--gpus-per-node",
     "CFGLINT_NODES": "--nodes",
     "CFGLINT_HOST_MEMORY": "--host-memory",
+    "CFGLINT_MAX_CPU_SECONDS": "--max-cpu-seconds",
 }
 # Inputs that are switches of `cfglint check`, on or off.
 _SWITCHES: Final = {
@@ -245,7 +246,7 @@ def _concerning(result: Result, changes: Changed, wanted: Options) -> Result:
             for finding in result.findings
             if any(map(changes.has, _files_of(finding))) or any(name in finding.message for name in names)
         ),
-        troubles=tuple(trouble for trouble in result.troubles if trouble.ours or changes.has(trouble.path)),
+        troubles=tuple(one for one in result.troubles if one.ours or one.whole or changes.has(one.path)),
         runs=tuple(run for run in result.runs if any(changes.has(config.document.path) for config in run.configs)),
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from time import process_time
 
 from cfglint_rules import registry
 from cfglint_rules.rule import Rule
@@ -69,6 +68,7 @@ def lint(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Re
         from cfglint_train.project.neighbours import neighbours
 
         def share(part: Iterator[tuple[int, str]]) -> Ledger:
+            options.budget.take_part()
             one = Lint(workspace, options)
             one.runs_of(part)
             return one.share()
@@ -78,8 +78,10 @@ def lint(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Re
         while alone < min(MOST_ALONE, len(order)) and not whole.ledger.runs:
             whole.runs_of(order[alone : alone + 1])  # what a run needs is imported and read once, for all processes
             alone += 1
+        options.budget.divide()
         for found in pool.gather(share, order[alone:], jobs):
             whole.ledger.absorb(found)
+        options.budget.unite()
         whole.ledger.digests.sort(key=lambda pair: pair[0])
     whole.companions_alone()
     result = whole.result()
@@ -110,8 +112,8 @@ class Lint:
 
     def runs_of(self, turns: Iterable[tuple[int, str]]) -> None:
         """Check the main configurations among some files, with what they name."""
-        runs: list[tuple[int, Run]] = []
         for turn, path in turns:
+            runs: list[tuple[int, Run]] = []
             configs = self._configs(path)
             if len(configs) > MAX_CONFIGS:
                 self._stop(path, f"more than {MAX_CONFIGS} configurations; those after them were not checked")
@@ -120,7 +122,7 @@ class Lint:
                     runs += [(turn, run) for run in self._assembled(config)]
                 else:
                     self.ledger.companions[path] = turn
-        self._examine(runs)
+            self._examine(runs)
 
     def companions_alone(self) -> None:
         """Check companions that no main configuration names: each is a run of its own, as far as it goes."""
@@ -139,15 +141,19 @@ class Lint:
         """What was found so far. Fixes are written out, since runs stay where they are."""
         from cfglint_train.judging.remedies import settled
 
-        self._guard()
+        self._conclude()
         self.ledger.skipped += self.workspace.documents.skipped
         self.ledger.change(lambda _: True, settled)
         return self.ledger
 
     def result(self) -> Result:
         """The findings that nothing silences, in order."""
-        self._guard()
+        self._conclude()
         ledger = self.ledger
+        if ledger.unread:
+            from cfglint_train.judging.unread import note_budget
+
+            note_budget(sorted(ledger.unread), self.options.budget, self.selection, ledger)
         for path in ledger.paths():
             self._hear(path, 0)
         found = sorted(ledger.findings(), key=lambda finding: finding.order)
@@ -177,7 +183,8 @@ class Lint:
 
         def judged(path: str, code: str) -> bool:
             below = any(is_below(path, folder) for folder in self.options.folders)
-            return below and path not in troubled and code in self.selection.enabled(os.path.relpath(path))
+            read = path not in troubled and not self.ledger.unread  # of a folder that was not walked, nothing is known
+            return below and read and code in self.selection.enabled(os.path.relpath(path))
 
         return held_against(found, baseline, self.ledger.secrets, judged)
 
@@ -196,21 +203,30 @@ class Lint:
     def _tried(self, path: str, work: Callable[[Part], Made], part: Part) -> Made | None:
         """What some work on a file makes; whatever goes wrong with the file stays with it."""
         left = self._left.setdefault(path, MAX_SECONDS)
-        if left <= 0:
+        if left <= 0 or self._is_spent(path):
             return None
-        start = process_time()
+        budget, clock = self.options.budget, deadline.clock
+        end = clock() + left
         try:
-            return deadline.within(left, work, part)
+            return deadline.within(lambda: min(end - clock(), budget.left()), work, part)
         except SettingsError:
             raise
         except deadline.OutOfTime:
-            self._stop(path, f"not checked to its end: it takes more than {MAX_SECONDS:.0f} seconds")
+            if not self._is_spent(path):
+                self._stop(path, f"not checked to its end: it takes more than {MAX_SECONDS:.0f} seconds")
             return None
         except Exception as error:
             self.ledger.troubles.append(trouble_of(path, error))
             return None
         finally:
-            self._left[path] -= process_time() - start
+            self._left[path] = end - clock()
+
+    def _is_spent(self, path: str) -> bool:
+        """Return whether the time of the whole run is used up; a file is then noted as not read."""
+        spent = self.options.budget.left() <= 0
+        if spent:
+            self.ledger.unread.add(path)
+        return spent
 
     def _stop(self, path: str, reason: str) -> None:
         """Note that a file goes beyond a limit; nothing more is done for it where its time is up."""
@@ -219,7 +235,8 @@ class Lint:
         note_limit(path, reason, self.selection, self.ledger)
 
     def _examine(self, runs: list[tuple[int, Run]]) -> None:
-        """Check runs and the configurations in them, and note the files that could not be read."""
+        """Check runs and the configurations in them."""
+        runs = [(turn, run) for turn, run in runs if not self._is_spent(run.main.document.path)]
         for turn, run in runs:
             for config in run.configs:
                 key = (config.document.path, config.root)
@@ -242,10 +259,6 @@ class Lint:
             self.ledger.name(run)
             if self.options.digest is not None:
                 self.ledger.digests.append((turn, self.options.digest(run)))
-        if self.workspace.documents.unread:
-            from cfglint_train.judging.unread import note_unread
-
-            note_unread(self.workspace.documents, self.selection, self.ledger)
 
     def _check(self, subject: Config | Run, turn: int) -> None:
         """Note what the rules say of a configuration or a run."""
@@ -300,10 +313,32 @@ class Lint:
         found = (signed(rule, report, self.selection) for report in reports)
         return [finding for finding in found if finding is not None]
 
-    def _guard(self) -> None:
-        """Keep fixes from being applied where the framework would refuse the fixed file, or another one undoes them."""
-        self.ledger.change(lambda finding: finding.intent is not None and bool(finding.intent.keys), _guarded)
+    def _conclude(self) -> None:
+        """Note the files that could not be read, and keep fixes from being applied where the framework would refuse
+        the fixed file, or another fix undoes them.
+        """
+        if self.workspace.documents.unread:
+            from cfglint_train.judging.unread import note_unread
+
+            note_unread(self.workspace.documents, self.selection, self.ledger)
+        self.ledger.change(lambda finding: finding.intent is not None and bool(finding.intent.keys), self._guarded)
         self.ledger.change(lambda finding: finding.intent is not None and not self._is_silenced(finding), _apart)
+
+    def _guarded(self, findings: list[Finding]) -> list[Finding]:
+        """The findings, those that would be refused for display only; no fix is kept that could not be looked at."""
+        from cfglint_train.judging.guard import guarded
+
+        of_files: dict[str, list[int]] = {}
+        for number, finding in enumerate(findings):
+            if finding.intent is not None:
+                of_files.setdefault(finding.intent.keys[0][0].document.path, []).append(number)
+        for path, numbers in of_files.items():
+            found = [findings[number] for number in numbers]
+            in_time = self.options.budget.left() > 0
+            kept = self._tried(path, guarded, found) if in_time else None
+            for number, finding in zip(numbers, kept or (one._replace(intent=None) for one in found)):
+                findings[number] = finding
+        return findings
 
 
 def _refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
@@ -316,9 +351,3 @@ def _apart(findings: Iterable[Finding]) -> list[Finding]:
     from cfglint_train.judging.guard import apart
 
     return apart(findings)
-
-
-def _guarded(findings: Iterable[Finding]) -> list[Finding]:
-    from cfglint_train.judging.guard import guarded
-
-    return guarded(findings)

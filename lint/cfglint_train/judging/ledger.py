@@ -27,6 +27,8 @@ class Ledger:
         self._naming: dict[str, set[Job]] = {}
         """Companions -> the jobs that they shape."""
         self.troubles: list[Trouble] = []
+        self.unread: set[str] = set()
+        """Files that were not read, or not to their end, when the time of the run was used up."""
         self.skipped: list[Skipped] = []
         self.secrets: set[str] = set()
         self.silencers: dict[str, tuple[Document, tuple[pragmas.Suppression, ...]]] = {}
@@ -107,6 +109,7 @@ class Ledger:
         for path, jobs in other._naming.items():
             self._naming.setdefault(path, set()).update(jobs)
         self.troubles += other.troubles
+        self.unread |= other.unread
         self.skipped += other.skipped
         self.secrets |= other.secrets
         self.silencers.update(other.silencers)

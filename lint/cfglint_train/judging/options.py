@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cfglint_train.foundation.budget import Budget
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.project.run import Run
@@ -30,6 +31,8 @@ class LintOptions(Frozen):
     """Where the nearest settings are looked for."""
     jobs: int = 1
     """Processes to share many files among. With more than one, findings have their fixes but no runs."""
+    budget: Budget = Budget()
+    """The processor time of the whole run."""
     suppressions: bool = True
     """Comments in the files silence findings."""
     baseline: Baseline | None = None

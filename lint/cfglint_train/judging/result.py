@@ -25,6 +25,8 @@ class Trouble(Frozen):
     """The code of the rule that crashed."""
     ours: bool = False
     """cfglint itself failed here; nothing is known to be wrong with the file."""
+    whole: bool = False
+    """It concerns the whole run, not only the file at which it is reported."""
 
 
 class Checked(Frozen):
@@ -63,6 +65,11 @@ class Result(Frozen):
     """How many runs there were, wherever they were assembled."""
     accepted: Split | None = None
     """What the baseline accepts, and what of it is stale; None without a baseline."""
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether files were left unread because the time of the run was used up."""
+        return any(trouble.whole for trouble in self.troubles)
 
     @property
     def not_checked(self) -> tuple[Finding, ...]:

@@ -42,7 +42,7 @@ def unsuppressed(findings: Collection[Finding], ledger: Ledger, selection: Selec
         return bool(spans)
 
     checked = {path for path, _ in ledger.checked}
-    unclear = {trouble.path for trouble in ledger.troubles}
+    unclear = {trouble.path for trouble in ledger.troubles} | ledger.unread
     unclear |= {one.path for one in findings if one.code in _OF_STARTS and one.path not in checked}
     kept = [finding for finding in findings if not is_silenced(finding)]
     ledger.troubles = [one for one in ledger.troubles if (one.path, one.message) not in gone]

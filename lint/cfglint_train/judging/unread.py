@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from cfglint_rules import registry
 from cfglint_rules.rule import Rule
 from cfglint_train.documents.document import Position
-from cfglint_train.findings.finding import Finding
+from cfglint_train.findings.finding import Finding, bounded
+from cfglint_train.foundation.budget import Budget
 from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.wording import counted
 from cfglint_train.judging.ledger import Ledger
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
@@ -28,6 +30,9 @@ _REMEDIES: Final[Mapping[Cause, str]] = {
     "run": "describe the run in a plan (`cfglint estimate --plan FILE.json`), or measure one step on your own GPU",
 }
 """What a person can do where nothing is wrong with the file itself."""
+
+_MOST_NAMED: Final = 3
+"""Files that one message names."""
 
 
 def note_unread(documents: Documents, selection: Selection, ledger: Ledger) -> None:
@@ -50,6 +55,17 @@ def note_limit(path: str, message: str, selection: Selection, ledger: Ledger) ->
         ledger.skipped.append(Skipped(path, f"{message} ({rule.code} is ignored here)"))
     else:
         _enter(rule, path, START, message, selection, ledger)
+
+
+def note_budget(paths: list[str], budget: Budget, selection: Selection, ledger: Ledger) -> None:
+    """Enter, once for all of them, the files that were not read before the time of the run was used up."""
+    first = ", ".join(f"`{path}`" for path in paths[:_MOST_NAMED])
+    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    files, limit = counted(len(paths), "file"), f"{budget.seconds:g} s of CPU time for all"
+    message = bounded(f"{files} not fully checked within {limit}: {first}{more}")
+    ledger.troubles.append(Trouble(paths[0], message, START, whole=True))
+    help = "raise `max-cpu-seconds`, or check fewer files at once"
+    _report(_RULES["limit"], paths[0], START, message, selection, ledger, help)
 
 
 def _enter(rule: Rule, path: str, place: Position, message: str, selection: Selection, ledger: Ledger) -> None:

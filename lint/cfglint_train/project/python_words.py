@@ -182,7 +182,7 @@ class Values:
             given = [one for one in self._given.get(name.id, ()) if self._scope(one.node) is self._tree]
             path = []
         else:
-            given = [one for one in given if one.node.lineno <= name.lineno and not _holds(one.node, name)]
+            given = [one for one in given if one.node.lineno <= name.lineno and not self._holds(one.node, name)]
         self._left -= len(given)
         made: ast.expr | None = None
         added: list[tuple[_Given, bool]] = []
@@ -202,6 +202,13 @@ class Values:
         while above is not None and not isinstance(above, (*_FUNCTIONS, ast.Module)):
             above = self._above.get(id(above))
         return above or self._tree
+
+    def _holds(self, statement: ast.stmt, node: ast.AST) -> bool:
+        """Return whether a node is in a statement that has no others in it."""
+        above: ast.AST | None = node
+        while isinstance(above, (ast.expr, ast.keyword, ast.comprehension, ast.arguments)):
+            above = self._above.get(id(above))
+        return above is statement and not isinstance(statement, (ast.For, ast.AsyncFor))
 
     def _path(self, node: ast.AST) -> list[tuple[int, bool]]:
         """The conditions and loops around a node in its function, from outside in, each with whether it is in the
@@ -236,11 +243,6 @@ def _statements(tree: ast.Module) -> Iterator[tuple[str, _Given]]:
                 yield owner.id, _Given(node, call.args[0], True, _called(call) == "append")
         elif isinstance(node, (ast.For, ast.AsyncFor)) and isinstance(node.target, ast.Name):
             yield node.target.id, _Given(node, node.iter, True)
-
-
-def _holds(statement: ast.stmt, node: ast.AST) -> bool:
-    """Whether a node is in a statement that has no others in it."""
-    return not isinstance(statement, (ast.For, ast.AsyncFor)) and any(one is node for one in ast.walk(statement))
 
 
 def _filled(template: ast.expr, given: ast.expr) -> list[Piece]:

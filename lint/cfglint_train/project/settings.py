@@ -60,7 +60,7 @@ _BOOLEANS: Final = (
 )  # fmt: skip
 _OTHERS: Final = (
     "per-file-ignores", "hardware", "releases", "overrides", "output-format", "rule-url", "extend", "severity",
-    "fail-on", "cache-dir", "baseline", "require",
+    "fail-on", "cache-dir", "baseline", "require", "max-cpu-seconds",
 )  # fmt: skip
 
 
@@ -111,6 +111,8 @@ class Settings(Frozen):
     """Whether runs must be able to resume from their checkpoints; None if unstated, which counts as true."""
     require: tuple[HouseRule, ...] = ()
     """The rules of the house (HSE001)."""
+    max_cpu_seconds: float | None = None
+    """Processor time of a whole run; None: without end."""
     baseline: str | None = None
     """The file of accepted findings, absolute."""
     cache_dir: str | None = None
@@ -315,6 +317,9 @@ def _settings(path: str, table: Mapping[str, Any], chain: tuple[str, ...], files
         require_checked=flags.get("require-checked", base.require_checked),
         resumable=flags.get("resumable", base.resumable),
         require=base.require + _require(reader, table["require"], base.require) if "require" in table else base.require,
+        max_cpu_seconds=reader.seconds("max-cpu-seconds", table["max-cpu-seconds"])
+        if "max-cpu-seconds" in table
+        else base.max_cpu_seconds,
         cache_dir=_inside(reader, "cache-dir", table["cache-dir"]) if "cache-dir" in table else base.cache_dir,
         baseline=_inside(reader, "baseline", table["baseline"]) if "baseline" in table else base.baseline,
         selectors=(*base.selectors, *reader.selectors),

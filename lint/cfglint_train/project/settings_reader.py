@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from cfglint_train.foundation import globs, regular_files
 from cfglint_train.foundation.frozen import Frozen
@@ -129,6 +130,12 @@ class Reader:
         if not isinstance(value, bool):
             raise self.error(key, f"must be true or false, not {value!r}")
         return value
+
+    def seconds(self, key: str, value: Any) -> float:
+        """A time."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < inf:
+            raise self.error(key, f"must be a positive number, not {value!r}")
+        return float(value)
 
     def facts(self, table: Mapping[str, Any], where: str = "") -> dict[str, str]:
         """`[hardware]` and `[releases]` of a table, as facts."""

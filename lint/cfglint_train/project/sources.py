@@ -68,6 +68,10 @@ class Sources:
 
         return files.walk(folder, settings_for, git_ignores(folder, self.roots, self._ignored))
 
+    def ignoring_in_part(self) -> Iterator[str]:
+        """The folders with more patterns of what git ignores than count."""
+        return (folder for one in self._ignored.values() for folder in one.cut)
+
     def find(self, stated: str, beside: str) -> str | None:
         """The file that a configuration means by a path: from the working directory, else from its own folder upwards.
 

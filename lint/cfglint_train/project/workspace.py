@@ -82,7 +82,13 @@ class Workspace:
 
     def collect(self, paths: Iterable[str], force_exclude: bool = False) -> list[str]:
         """The files that the arguments mean, each once."""
-        return self.sources.collect(paths, self.settings_for, force_exclude)
+        collected = self.sources.collect(paths, self.settings_for, force_exclude)
+        for folder in self.sources.ignoring_in_part():
+            from cfglint_train.project.gitignore import MOST_PATTERNS
+
+            path = self.sources.named(os.path.join(folder, ".gitignore"), ".")
+            self.documents.ignore(path, f"only its first {MOST_PATTERNS:,} patterns count")
+        return collected
 
     def configs_in(self, path: str) -> list[Config]:
         """The configurations that are in a file (several in a shell script)."""

@@ -46,6 +46,7 @@ _PLAIN: Final = {
     "fail-on-assumed": "fail_on_assumed",
     "require-checked": "require_checked",
     "resumable": "resumable",
+    "max-cpu-seconds": "max_cpu_seconds",
     "cache-dir": "cache_dir",
     "baseline": "baseline",
 }

@@ -16,6 +16,9 @@ holds:
 | comments that silence findings | 200 |
 | processor time | 10 seconds |
 
+Where `max-cpu-seconds` limits the CPU time of the whole run, the files that were not checked by then are one finding at
+the first of them.
+
 An alias inside its own anchor is beyond every limit. Only files that contain a framework's own keys are reported.
 
 ## Why is this bad?

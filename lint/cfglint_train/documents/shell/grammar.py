@@ -30,7 +30,7 @@ _NO_NAME: Final = re.compile(rb"\W")
 # A comment between continued lines: bash runs no command and has no word. The grammar ends the command there.
 _INLINE: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
 _COMMENT: Final = re.compile(rb"`[ \t]*#")
-_LOST: Final = re.compile(rb"[ \t]+(\\[ \t])[ \t]*(?:#.*)?$", re.M)
+_LOST: Final = re.compile(rb"(?<=[ \t])(\\[ \t])[ \t]*(?:#.*)?$", re.M)
 _CRLF: Final = re.compile(rb"(\\?)\r\n")
 
 _GRAMMAR: Final[list[Any]] = []
@@ -91,7 +91,7 @@ def lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
     if text.find(b"\\", start, stop) < 0:
         return  # a line may have very many words
     for found in _LOST.finditer(text, start, stop):
-        if found.start() < end:
+        if len(text[start : found.start()].rstrip(b" \t")) < end - start:
             yield Span(*found.span(1))
 
 

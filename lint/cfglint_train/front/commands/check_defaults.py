@@ -35,6 +35,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "fail_on_assumed": None,
     "require_checked": None,
     "jobs": 0,
+    "max_cpu_seconds": None,
     "verbose": False,
     "quiet": False,
     "force_exclude": False,

@@ -7,7 +7,16 @@ from argparse import SUPPRESS, ArgumentParser
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.registry import listed
 from cfglint_train.front.commands.check_defaults import DEFAULTS
-from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_settings, code_at_line, codes, count
+from cfglint_train.front.commands.parser import (
+    Parser,
+    add_cluster,
+    add_model,
+    add_settings,
+    code_at_line,
+    codes,
+    count,
+    seconds,
+)
 from cfglint_train.project.settings import FAIL_ON, FORMATS
 from cfglint_train.version import VERSION
 
@@ -115,6 +124,9 @@ def check_parser() -> ArgumentParser:
         output.add_argument(f"--no-{flag}", action="store_false", dest=flag.replace("-", "_"), help=SUPPRESS)
     output.add_argument(
         "--jobs", type=count, metavar="N", help="processes that share many files (default: one per core)"
+    )
+    output.add_argument(
+        "--max-cpu-seconds", type=seconds, metavar="N", help="stop when the run has used so much (default: no limit)"
     )
     output.add_argument("-q", "--quiet", action="store_true", help="findings and errors alone, no summary")
     output.add_argument("-v", "--verbose", action="store_true", help="say why files were not checked")

@@ -43,6 +43,7 @@ def api_options(options: Any) -> Options:
         isolated=options.isolated,
         no_cache=options.no_cache,
         cache_dir=options.cache_dir,
+        max_cpu_seconds=getattr(options, "max_cpu_seconds", None),
         force_exclude=getattr(options, "force_exclude", False),
     )
 

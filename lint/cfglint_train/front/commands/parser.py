@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 
 from cfglint_train.foundation.typed import Any, NoReturn
@@ -69,6 +70,13 @@ def count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise ArgumentTypeError("must be a positive integer")
     return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time, above 0."""
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) or not float(text):
+        raise ArgumentTypeError("must be a positive number")
+    return float(text)
 
 
 def code_at_line(text: str) -> tuple[str, int]:

@@ -26,6 +26,10 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 MAX_STEPS: Final = 100_000
+"""Steps of the walk over one script, at most."""
+_FIRST_STEPS: Final = 2_000
+_STEPS_PER_BYTE: Final = 2
+"""What a text of some length may cost: scripts of people take a tenth of a step per byte."""
 MAX_KEYS: Final = 500
 
 
@@ -93,7 +97,7 @@ class Evaluator:
         """The options that the script declares; None as long as nothing asked for them."""
         self.written: dict[str, str] = {}
         """Their spellings in the script, by their names."""
-        self._steps = 0
+        self._left = min(MAX_STEPS, _FIRST_STEPS + _STEPS_PER_BYTE * len(document.source))
         self._once: dict[int, Record] = {}
         self._shapes: dict[int, Shape] = {}
 
@@ -121,8 +125,8 @@ class Evaluator:
 
     def step(self, steps: int = 1) -> None:
         """Pay for work. Raises SpentError where the script was too much."""
-        self._steps += steps
-        if self._steps > MAX_STEPS:
+        self._left -= steps
+        if self._left < 0:
             raise SpentError
 
     def condition(self, text: str, node: ast.stmt | ast.expr) -> Step:

@@ -1,0 +1,57 @@
+"""The processor time of a run, which all of its processes share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from math import inf
+from time import process_time
+
+from cfglint_train.foundation.typed import Final
+
+_COINS: Final = 1000
+"""Parts of what is left that processes take one by one; a pipe holds as many on every system."""
+
+
+class Budget:
+    """Seconds of processor time that may still be used."""
+
+    __slots__ = ("_clock", "_coin", "_end", "_purse", "seconds")
+
+    def __init__(self, seconds: float = inf, clock: Callable[[], float] = process_time) -> None:
+        self.seconds = seconds
+        """What there was at the beginning."""
+        self._clock = clock
+        self._end = clock() + seconds
+        self._coin = 0.0
+        self._purse: int | None = None
+
+    def left(self) -> float:
+        """Return the seconds that this process may use before it asks again; 0 or less if none are left."""
+        left = self._end - self._clock()
+        while left <= 0 and self._purse is not None and os.read(self._purse, 1):
+            self._end += self._coin
+            left += self._coin
+        return left
+
+    def divide(self) -> None:
+        """Let the copies of this process that start now take part, each as it needs."""
+        if self.seconds == inf:
+            return
+        self._coin = max(self.left(), 0) / _COINS
+        self._purse, writing = os.pipe()
+        os.write(writing, bytes(_COINS))
+        os.close(writing)
+
+    def take_part(self) -> None:
+        """Forget what was granted before: the processor time of a copy begins at 0."""
+        if self._purse is not None:
+            self._end = self._clock()
+
+    def unite(self) -> None:
+        """Take back what no copy has used."""
+        if self._purse is not None:
+            while coins := os.read(self._purse, _COINS):
+                self._end += len(coins) * self._coin
+            os.close(self._purse)
+            self._purse = None

@@ -1,0 +1,152 @@
+"""The processor time of a run: it holds over files and processes, and what is not checked in time never passes."""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from cfglint_train import api, request
+from cfglint_train.documents.python.script import PythonScript
+from cfglint_train.documents.python.static.walk import Walk
+from cfglint_train.foundation.budget import Budget
+from cfglint_train.project.settings import FORMATS
+from tests.support.command import cfglint
+from tests.support.configs import AXOLOTL
+
+WRONG = AXOLOTL + "lora_rr: 8\n"
+FILES = 40
+NONE = "0.000001"
+"""Seconds that are over before the first file."""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".git").mkdir()
+    for number in range(FILES):
+        (tmp_path / f"{number:02}.yaml").write_text(WRONG)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, ticks: int) -> None:
+    """Let a run look at the clock so often."""
+    clock = count().__next__
+    monkeypatch.setattr(request, "_budget", lambda *_: Budget(ticks, clock))
+
+
+def unread(errors: tuple[api.Failure, ...]) -> int:
+    (error,) = errors
+    return int(error.message.partition(" ")[0])
+
+
+@pytest.mark.parametrize("flags", [(), ("--ignore", "SYN"), ("--exit-zero",), ("--fix",), ("--diff",)])
+def test_what_is_not_checked_in_time_is_one_error(here: Path, flags: tuple[str, ...]) -> None:
+    outcome = cfglint("--max-cpu-seconds", NONE, *flags, "00.yaml", "01.yaml", "02.yaml", "03.yaml", cwd=here)
+    said = "4 files not fully checked within 1e-06 s of CPU time for all: `00.yaml`, `01.yaml`, `02.yaml` and 1 more"
+    assert outcome.code == 2
+    assert (outcome.out + outcome.err).count(said) == 1
+    assert "00.yaml:1:1: " in outcome.out + outcome.err
+    assert (here / "00.yaml").read_text() == WRONG
+
+
+def test_a_folder_that_is_not_walked_in_time_is_named(here: Path) -> None:
+    outcome = cfglint("--max-cpu-seconds", NONE, ".", cwd=here)
+    assert outcome.code == 2
+    assert "not fully checked within" in outcome.out
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_format_passes_what_was_not_checked(here: Path, form: str) -> None:
+    (here / "cfglint.toml").write_text(f"max-cpu-seconds = {NONE}\nignore = ['SYN008']\n")
+    outcome = cfglint("--output-format", form, "00.yaml", cwd=here)
+    assert outcome.code == 2
+    assert "not fully checked" in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_was_checked_in_time_is_reported(here: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    # Two jobs need 64 files.
+    for number in range(FILES, 80):
+        (here / f"{number:02}.yaml").write_text(WRONG)
+    whole = api.lint(".", api.Options(jobs=jobs))
+    limited(monkeypatch, 150)
+    cut = api.lint(".", api.Options(jobs=jobs))
+    assert 0 < unread(cut.errors) < 80
+    found = {(one.path, one.line, one.code, one.message) for one in cut.findings if one.code != "SYN008"}
+    assert found
+    assert found <= {(one.path, one.line, one.code, one.message) for one in whole.findings}
+    assert len({path for path, *_ in found}) + unread(cut.errors) == 80
+    assert [finding.code for finding in cut.findings].count("SYN008") == 1
+
+
+def test_nothing_is_fixed_that_was_not_checked(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for ticks in (10, 250, 400):
+        limited(monkeypatch, ticks)
+        fixed = api.fix(".", unsafe=True, write=True)
+        if fixed.lint.errors:
+            assert not fixed.applied
+            assert {path.read_text() for path in here.glob("*.yaml")} == {WRONG}
+    limited(monkeypatch, 10**9)
+    assert api.fix(".", unsafe=True).applied
+
+
+def test_a_baseline_keeps_what_was_not_checked(here: Path) -> None:
+    assert cfglint("--write-baseline", cwd=here).code == 0
+    before = (here / "cfglint-baseline.json").read_bytes()
+    limit = ("--max-cpu-seconds", NONE, "--baseline", "cfglint-baseline.json")
+    assert cfglint(*limit, "--write-baseline", cwd=here).code == 2
+    assert (here / "cfglint-baseline.json").read_bytes() == before
+
+
+def test_processes_share_a_budget() -> None:
+    now = [0.0]
+    budget = Budget(10, lambda: now[0])
+    now[0] = 2
+    budget.divide()
+    used = 0.0
+    for _ in range(3):  # copies, whose clocks begin at 0
+        now[0] = 0
+        budget.take_part()
+        while budget.left() > 0 and now[0] < 2:
+            now[0] += 0.004
+            used += 0.004
+    now[0] = 0
+    budget.take_part()
+    budget.unite()
+    assert used + budget.left() == pytest.approx(8, abs=0.1)
+    now[0] = 9
+    assert budget.left() < 0
+
+
+def test_copies_of_a_process_share_a_budget() -> None:
+    budget = Budget(0.3)
+    budget.divide()
+    process = os.fork()
+    budget.take_part()
+    while budget.left() > 0:
+        pass
+    if not process:
+        os._exit(0)
+    assert os.waitpid(process, 0)[1] == 0
+    budget.unite()
+    assert budget.left() <= 0
+
+
+@pytest.mark.parametrize("copies", [1, 10, 100])
+def test_a_walk_grows_no_faster_than_its_text(copies: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "def f(x): return f(x) + f(x)\na = f(1)\n" * copies
+    steps = [0]
+
+    def step(walk: Walk, number: int = 1) -> None:
+        steps[0] += number
+        original(walk, number)
+
+    original = Walk.step
+    monkeypatch.setattr(Walk, "step", step)
+    walk = Walk(PythonScript("a.py", text.encode()), {}, {}, {})
+    walk.run()
+    assert walk.spent
+    assert steps[0] <= 2_001 + 2 * len(text)
