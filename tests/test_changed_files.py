@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cfglint_train.front import action
+from cfglint_train.front import action, base_result
 from tests.support import runner
 from tests.support.configs import AXOLOTL, CONTRADICTED, TWICE
 from tests.test_action import git, put
@@ -174,7 +174,7 @@ def lint(
 
 def checkout(folder: Path, base: Files, change: Files, removed: tuple[str, ...]) -> str:
     """A repository with a change; the commit before it."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     git(folder, "init", "--quiet")
     put(folder, base)
     git(folder, "add", "--all")
@@ -220,3 +220,42 @@ def test_a_change_that_nothing_rests_on_reports_nothing(name: str, tmp_path: Pat
     before = checkout(tmp_path / "repository", base, change, removed)
     assert lint(tmp_path / "repository", before, only_changed=False)
     assert lint(tmp_path / "repository", before) == set()
+
+
+def test_the_checkout_stays_as_it_is(tmp_path: Path, lint) -> None:
+    outside = tmp_path / "outside"
+    put(outside, {"config.json": SMALL_MODEL})
+    folder = tmp_path / "repository"
+    base = {"run.yaml": LOCAL, "models/m/config.json": SMALL_MODEL, "gone.sh": HEAD + LITTLE, ".gitignore": "large\n"}
+    before = checkout(folder, base, {"models/m/config.json": LARGE_MODEL, "new.sh": HEAD + LITTLE}, ("gone.sh",))
+    (folder / "large").write_text("not tracked")
+    (folder / "out").symlink_to(outside)
+    (folder / "nowhere").symlink_to("missing")
+    os.mkfifo(folder / "pipe")
+
+    def state() -> dict[str, tuple[int, int, bytes]]:
+        files = [path for path in tmp_path.rglob("*") if path.is_file() and "event" not in path.name]
+        return {str(path): (path.stat().st_mtime_ns, path.stat().st_nlink, path.read_bytes()) for path in files}
+
+    earlier = state()
+    assert lint(folder, before)
+    assert state() == earlier
+
+
+def test_where_the_commit_before_cannot_be_restored_everything_is_reported(tmp_path: Path, lint, monkeypatch) -> None:
+    monkeypatch.setattr(base_result, "_MAX_CHANGED", 1)
+    folder = tmp_path / "repository"
+    before = checkout(folder, {"old.yaml": TWICE}, {"a.md": "", "b.md": ""}, ())
+    assert lint(folder, before) == lint(folder, before, only_changed=False) != set()
+
+
+def test_a_link_that_changes_concerns_everything(tmp_path: Path, lint) -> None:
+    folder = tmp_path / "repository"
+    put(folder, {"a.json": CONTRADICTED.replace("8", "1"), "b.json": CONTRADICTED})
+    (folder / "ds.json").symlink_to("a.json")
+    before = checkout(folder, {"run.yaml": RUN + "deepspeed: ds.json\n", "old.yaml": TWICE}, {}, ("a.json",))
+    (folder / "ds.json").unlink()
+    (folder / "ds.json").symlink_to("b.json")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--amend", "--message", "change")
+    assert {name.split(":")[0] for name in lint(folder, before)} >= {"old.yaml"}
