@@ -123,28 +123,34 @@ _LABEL: Final = r"[a-z]+(?:[-_.][a-z0-9]+)*"
 def spans(text: str) -> Iterator[tuple[int, int]]:
     """Where credentials are in a text, in no order."""
     lowered = text.lower()
-    for shape in (*_SHAPES, *_further_shapes(), *_BY_NAME):
-        if not any(clue in lowered for clue in shape.clues):
-            continue
+    for shape in dict.fromkeys([shape for clue, shape in _clued() if clue in lowered]):
         if shape.pattern in _VALUES and re.search(_VALUES[shape.pattern], text) is None:
             continue
         whole = rf"(?<![A-Za-z0-9_])(?:{shape.pattern})(?![A-Za-z0-9_])" if shape.alone else shape.pattern
         for match in re.finditer(whole, text):
             if re.search(PLACEHOLDER, match[match.lastindex or 0]) is None:
                 yield match.span(match.lastindex or 0)
-    if any(word in lowered for word in _WORDS):
-        start = 0
-        for line, low in zip(text.split("\n"), lowered.split("\n"), strict=True):
-            if len(low) > _SHORTEST and any(word in low for word in _WORDS):
-                yield from ((start + first, start + end) for first, end in _named(line, low))
-            start += len(line) + 1
-
-
-def _named(line: str, lowered: str) -> Iterator[tuple[int, int]]:
-    """Where values of keys that say what they are stand in a line."""
-    telling = any(word in lowered for word in _TELLING)
-    if not telling and not any(map(is_generated, re.findall(_LONG, line))):
+    words = [word for word in _WORDS if word in lowered]
+    if not _may_have(words, text):
         return
+    start = 0
+    for line, low in zip(text.split("\n"), lowered.split("\n"), strict=True):
+        if len(low) > _SHORTEST:
+            there = [word for word in words if word in low]
+            if there and _may_have(there, line):
+                yield from ((start + first, start + end) for first, end in _named(line))
+        start += len(line) + 1
+
+
+def _may_have(words: list[str], text: str) -> bool:
+    """Return whether a text may have a key, of those with some words, whose value is a credential."""
+    if any(word in _TELLING for word in words):
+        return True
+    return bool(words) and any(map(is_generated, re.findall(_LONG, text)))
+
+
+def _named(line: str) -> Iterator[tuple[int, int]]:
+    """Where values of keys that say what they are stand in a line."""
     for match in re.finditer(_NAMED, line):
         kind = next(kind for kind in ("double", "single", "bare") if match[kind] is not None)
         value = match[kind]
@@ -209,12 +215,14 @@ def _is_path(text: str) -> bool:
 
 
 @cache
-def _further_shapes() -> tuple[_Shape, ...]:
+def _clued() -> tuple[tuple[str, _Shape], ...]:
+    """Every clue with its shape."""
     from json import loads
 
     with open(os.path.join(os.path.dirname(__file__), "token_shapes.json"), encoding="utf-8") as file:
-        shapes: Mapping[str, str] = loads(file.read())["shapes"]
-    return tuple(_Shape((prefix,), pattern) for prefix, pattern in shapes.items())
+        listed: Mapping[str, str] = loads(file.read())["shapes"]
+    shapes = (*_SHAPES, *(_Shape((prefix,), pattern) for prefix, pattern in listed.items()), *_BY_NAME)
+    return tuple((clue, shape) for shape in shapes for clue in shape.clues)
 
 
 def masked(text: str) -> str:
