@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
 import string
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from cfglint_train.foundation.credentials import masked, spans
+from cfglint_train.foundation.credentials import PLACEHOLDER, masked, spans
 from cfglint_train.project.settings import FORMATS
-from tests.support.command import cfglint
+from tests.support.command import Outcome, cfglint
 from tests.support.configs import AXOLOTL
+from tests.support.corpus import REPOSITORY
 
 ALNUM = string.ascii_letters + string.digits
 
@@ -26,8 +30,9 @@ def mixed(length: int, characters: str = ALNUM) -> st.SearchStrategy[str]:
     return st.text(characters, min_size=length - 10, max_size=length - 10).map(lambda text: "a1b2c3d4e5" + text)
 
 
+UPPER = string.ascii_uppercase + string.digits
 HEX = st.text("0123456789abcdef", min_size=40, max_size=40)
-# The text around a token, with the token as {}; and what the token looks like. Twenty shapes.
+# The text around a token, with the token as {}; and what the token looks like.
 SHAPES = {
     "Hugging Face": ("# {}", drawn("hf_", ALNUM, 34)),
     "GitHub, classic": ("# {}", drawn("ghp_", ALNUM, 36)),
@@ -49,13 +54,26 @@ SHAPES = {
     "W&B, key": ("wandb_key: {}", HEX),
     "address": ("pip install git+https://me:{}@git.corp/x", mixed(16)),
     "named": ("comet_api_key: {}", mixed(32)),
+    "Slack, webhook": ("url: https://hooks.slack.com/services/{}", drawn("T0123456/B0123456/", ALNUM, 24)),
+    "Discord, webhook": ("https://discord.com/api/webhooks/123456789012345678/{}", drawn("", ALNUM + "_-", 68)),
+    "Azure, signed address": ("https://a.blob.core.windows.net/c?sv=2022-11-02&sig={}", mixed(43)),
+    "Azure, account key": ("AccountName=a;AccountKey={};EndpointSuffix=core.windows.net", mixed(86)),
+    "Modal": ("# {}", mixed(22).map(lambda text: "as-A" + text[1:])),
+    "Docker": ("# {}", drawn("dckr_pat_", ALNUM + "_-", 27)),
+    "Telegram": ("https://api.telegram.org/bot{}/send", drawn("1234567890:AA", ALNUM + "_-", 33)),
+    "DigitalOcean": ("# {}", drawn("dop_v1_", "0123456789abcdef", 64)),
+    "Stripe-like, of the list": ("# {}", drawn("glsa_", ALNUM, 32).map(lambda text: text + "_0a1b2c3d")),
+    "password": ("export MLFLOW_TRACKING_PASSWORD={}", drawn("", ALNUM, 16)),
+    "password, JSON": ('"db_password": "{}",', drawn("", ALNUM + "!@#%^*", 12)),
+    "secret": ("MODAL_TOKEN_SECRET: {}", drawn("A1", ALNUM, 22)),
+    "token, flag": ("  --tracking_token {} \\", mixed(32)),
 }
 
 
 @st.composite
 def tokens(draw) -> tuple[str, str]:
     around, shape = draw(st.sampled_from(sorted(SHAPES.items())))[1]
-    token = draw(shape.filter(lambda text: "xxxx" not in text.lower() and masked("") == ""))
+    token = draw(shape.filter(lambda text: re.search(PLACEHOLDER, text) is None and "/-" not in f"/{text}"))
     return around.replace("{}", token), token
 
 
@@ -85,8 +103,55 @@ def test_a_secret_of_aws_needs_no_digits(line: str, digits: str) -> None:
     assert masked(line.format(secret)) == line.format("*" * 40)
 
 
-def test_there_are_twenty_shapes() -> None:
-    assert len(SHAPES) == 20
+def test_every_shape_of_the_list_is_one_of_a_token() -> None:
+    listed = json.loads((REPOSITORY / "lint/cfglint_train/foundation/token_shapes.json").read_text())
+    assert len(listed["shapes"]) > 100
+    assert listed["licence"] == "MIT"
+    for prefix, pattern in listed["shapes"].items():
+        token = st.from_regex(re.compile(pattern, re.A), fullmatch=True).filter(lambda text: "xxxx" not in text)
+        example = drawn_once(token)
+        assert example.lower().startswith(prefix)
+        assert masked(f"# {example} #") == f"# {'*' * len(example)} #"
+        assert masked(f"a{prefix}") == f"a{prefix}"
+
+
+def drawn_once(strategy: st.SearchStrategy[str]) -> str:
+    found: list[str] = []
+
+    @settings(max_examples=1, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def draw(text: str) -> None:
+        found.append(text)
+
+    draw()
+    return found[0]
+
+
+CHOSEN = "Tr0ub4dor-staple"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "MLFLOW_TRACKING_PASSWORD={}",
+        "export DB_PASSWORD='{}'",
+        'export DB_PASSWD="{}" OTHER=1',
+        "DB_PASSWORD={} python train.py",
+        "db_password: {}",
+        "db_password: {}  # of the tracker",
+        '  "dbPassword": "{}",',
+        '{{"password":"{}"}}',
+        "db_password = '{}'",
+        "--db-password {} --other 1",
+        "--db-password={} --other 1",
+        "https://host/?password={}&x=1",
+        "CLIENT_SECRET: {}",
+        "--client_secret {}",
+        r'echo "\"password\": \"{}\""',
+    ],
+)
+def test_the_value_of_a_key_that_says_what_it_is(line: str) -> None:
+    assert masked(line.format(CHOSEN)) == line.format("*" * len(CHOSEN))
 
 
 @pytest.mark.parametrize(
@@ -106,12 +171,56 @@ def test_there_are_twenty_shapes() -> None:
         "aws_secret_access_key: wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
         "token_path: /home/me/tokens/a1b2c3d4e5f6g7h8i9",
         "secret: s3://bucket/some/long/path/2024/01/02/x1.json",
+        'pad_token: "<pad>"',
+        "pad_token: reserved_special_token_250",
+        "image_token: IMG_CONTEXT_TOKEN",
+        "eos_token: <|im_end|>",
+        "boi_token: '[BEGIN_OF_IMAGE]'",
+        "special_tokens: {additional: [a1b2c3d4e5f6g7h8]}",
+        "max_tokens: 100000000000000000",
+        "tokenizer_name: meta-llama/Llama-3.1-8B-Instruct",
+        "--tokenizer Qwen2.5-7B-Instruct-1M-v3",
+        "token: Qwen2.5-7B-Instruct-GPTQ",
+        "use_auth_token: true",
+        "hub_token: null",
+        "hub_token: ${{ secrets.HF_TOKEN }}",
+        "export HF_TOKEN=$HF_TOKEN_OF_THE_TEAM",
+        'password = os.environ["MLFLOW_PASSWORD"]',
+        "password = args.tracking_password",
+        "password=get_password()",
+        "password: ${oc.env:DB_PASSWORD}",
+        "password: MLFLOW_TRACKING_PASSWORD",
+        "password: <your password>",
+        "password: /run/secrets/password",
+        "db_password: vault:secret/data/db",
+        "# password: required by the server",
+        "# the password protects it",
+        "# token: see the documentation of a1b2c3",
+        "imagePullSecret: registry-credentials-2",
+        "hf_secret: huggingface-secret",
+        "secret_key_ref: a",
+        "key: 123456789012345678901234567890",
+        "cache_key: 0123abcd0123abcd0123abcd0123abcd",
+        "as-is, as-wellAsWhatIsSaid",
+        "signal=0123456789abcdef0123456789abcdef",
+        "2024:AA is no bot",
     ],
 )
 def test_what_is_no_credential_is_left_alone(text: str) -> None:
     assert list(spans(text)) == []
 
 
+SECRETS = {  # name of a key -> its value, and the part that may be printed nowhere; none has the form of a real one
+    "slack_webhok": ("https://hooks.slack.com/services/{}", "T01234567/B01234567/" + "aB3" * 8),
+    "discord_webhok": ("https://discord.com/api/webhooks/123456789012345678/{}", "aB3_" * 17),
+    "store_adress": ("https://acct.blob.core.windows.net/c?sv=2022-11-02&sig={}", "aB3" * 14 + "x%3D"),
+    "store_conection": ("AccountName=acct;AccountKey={};EndpointSuffix=core.windows.net", "aB3+" * 21 + "Cd=="),
+    "modal_scret": ("{}", "as-" + "aB3" * 7 + "x"),
+    "registry_tokn": ("{}", "dckr_pat_" + "aB3" * 9),
+    "telegram_bt": ("{}", "1234567890:AA" + "aB3" * 11),
+    "MLFLOW_TRACKING_PASSWORD": ("{}", CHOSEN),
+    "MODAL_TOKEN_SECRET": ("{}", "aB3x" * 6),
+}
 TOKEN = "hf_" + "aB3" * 12
 KEY = "c41f9be2075d3a68f1e07b92d4c6853a0be7f914"
 
@@ -127,6 +236,60 @@ def test_no_format_shows_a_token(tmp_path: Path, form: str) -> None:
     for secret in (TOKEN, KEY):
         assert secret not in outcome.out + outcome.err
         assert secret[:16] not in outcome.out + outcome.err
+
+
+@pytest.fixture
+def shown_nowhere(tmp_path: Path) -> Callable[[Outcome], None]:
+    """A configuration, and a script, with every secret beside misspelt keys."""
+    settings = "".join(f'{key}: "{value.format(secret)}"\n' for key, (value, secret) in SECRETS.items())
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "a.yaml").write_text(AXOLOTL.replace("micro_batch_size", "micro_batch_siz") + settings)
+    script = "".join(
+        f'export {key.upper()}="{value.format(secret)}"\n'
+        "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-0.5B --dataset d "
+        f'--micro_train_batch_siz 1 --{key.lower()} "{value.format(secret)}"\n'
+        for key, (value, secret) in SECRETS.items()
+    )
+    (tmp_path / "a.sh").write_text(f"#!/bin/bash\n{script}")
+
+    def check(outcome: Outcome) -> None:
+        assert [key for key, (_, secret) in SECRETS.items() if secret in outcome.out + outcome.err] == []
+
+    return check
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_format_shows_a_secret(tmp_path: Path, form: str, shown_nowhere) -> None:
+    outcome = cfglint("--output-format", form, ".", cwd=tmp_path)
+    assert outcome.code == 1
+    shown_nowhere(outcome)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--diff", "--unsafe-fixes", "."),
+        ("--explain-origins", "."),
+        ("--explain-origins", "--output-format", "json", "."),
+        ("--show-files", "--verbose", "."),
+        ("--select", "SEC002", "."),
+        ("--gpu", SECRETS["registry_tokn"][1], "."),
+        ("estimate", "a.yaml"),
+        ("estimate", "a.yaml", "--output-format", "json"),
+        ("fit", "a.yaml"),
+        ("migrate", "--to", "axolotl=0.21.0", "--diff", "."),
+        ("init",),
+    ],
+)
+def test_no_command_shows_a_secret(tmp_path: Path, words: tuple[str, ...], shown_nowhere) -> None:
+    shown_nowhere(cfglint(*words, cwd=tmp_path))
+
+
+def test_every_secret_is_reported(tmp_path: Path, shown_nowhere) -> None:
+    outcome = cfglint("--select", "SEC002", "--output-format", "concise", "a.yaml", cwd=tmp_path)
+    reported = {int(line.split(":")[1]) for line in outcome.out.splitlines() if "SEC002" in line}
+    first = len(AXOLOTL.splitlines()) + 1
+    assert reported == set(range(first, first + len(SECRETS)))
 
 
 @pytest.mark.parametrize("form", ["text", "concise", "html", "json", "sarif", "markdown"])

@@ -5,19 +5,66 @@ Rules find them in files, and every output is masked by the same patterns, whate
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 
+from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
-# Published shapes; the prefixes are part of them. (Every repetition has a bound, which keeps the search linear.)
+
+class _Shape(Frozen):
+    """A kind of credential. Its pattern is compiled only for texts that have one of the clues."""
+
+    clues: tuple[str, ...]
+    """In lower case."""
+    pattern: str
+    """The last group that takes part is the credential; without a group, all of it. Every repetition has a bound, which
+    keeps the search linear.
+    """
+    alone: bool = True
+    """No letter or digit may be beside it."""
+
+
+# Tokens that begin with a prefix of their own; `token_shapes.json` has some hundred more.
+# Sources: the services' documentation; GitHub's "Supported secret scanning patterns" (Docker, Groq, LangSmith, NVIDIA,
+# Replicate, xAI); Slack's, Discord's, Telegram's and Azure's documentation of the addresses.
 _SHAPES: Final = (
-    r"(?<![A-Za-z0-9_])(?:"
-    r"hf_[A-Za-z0-9]{30,250}|gh[pousr]_[A-Za-z0-9]{36,250}|github_pat_[A-Za-z0-9_]{50,250}|glpat-[A-Za-z0-9_-]{20,250}"
-    r"|sk-ant-[A-Za-z0-9_-]{30,250}|sk-(?:proj-)?[A-Za-z0-9_-]{32,250}|A(?:KIA|SIA)[A-Z0-9]{16}"
-    r"|xox[abeoprs]-[A-Za-z0-9-]{20,250}|AIza[A-Za-z0-9_-]{35}|npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{50,250}"
-    r"|wandb_v1_[A-Za-z0-9_]{30,250}|eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,2000}"
-    r")(?![A-Za-z0-9_])"
+    _Shape(("hf_",), r"hf_[A-Za-z0-9]{30,250}"),
+    _Shape(("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"gh[pousr]_[A-Za-z0-9]{36,250}"),
+    _Shape(("github_pat_",), r"github_pat_[A-Za-z0-9_]{50,250}"),
+    _Shape(("glpat-",), r"glpat-[A-Za-z0-9_-]{20,250}"),
+    _Shape(("sk-",), r"sk-(?:ant-[A-Za-z0-9_-]{30,250}|(?:proj-)?[A-Za-z0-9_-]{32,250})"),
+    _Shape(("akia", "asia"), r"A(?:KIA|SIA)[A-Z0-9]{16}"),
+    _Shape(("xox",), r"xox[abeoprs]-[A-Za-z0-9-]{20,250}"),
+    _Shape(("aiza",), r"AIza[A-Za-z0-9_-]{35}"),
+    _Shape(("pypi-",), r"pypi-[A-Za-z0-9_-]{50,250}"),
+    _Shape(("wandb_v1_",), r"wandb_v1_[A-Za-z0-9_]{30,250}"),
+    _Shape(("dckr_",), r"dckr_[a-z]{3}_[A-Za-z0-9_-]{20,100}"),
+    _Shape(("gsk_",), r"gsk_[A-Za-z0-9]{40,100}"),
+    _Shape(("nvapi-",), r"nvapi-[A-Za-z0-9_-]{40,150}"),
+    _Shape(("xai-",), r"xai-[A-Za-z0-9]{60,150}"),
+    _Shape(("r8_",), r"r8_[A-Za-z0-9]{37,60}"),
+    _Shape(("lsv2_",), r"lsv2_[a-z]{2}_[A-Za-z0-9_]{30,100}"),
+    _Shape(
+        ("ak-", "as-"),  # Modal: an id and a secret; one in 10^5 has letters of one case only, as words have
+        r"a[ks]-(?=[^A-Z]{0,21}[A-Z])(?=[^a-z]{0,21}[a-z])[A-Za-z0-9]{22}",
+    ),
+    _Shape(
+        ("accountkey=", "accesskey="),
+        r"(?i:account|access)(?i:key)=([A-Za-z0-9+/]{40,100}={1,2})",
+        False,
+    ),
+    _Shape(("eyj",), r"eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,2000}"),
+    _Shape((":aa",), r"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])", False),  # Telegram's bots
+    _Shape(("hooks.slack",), r"(?i:hooks\.slack(?:-gov)?\.com)/[a-z]{3,20}/([A-Za-z0-9/_-]{20,200})", False),
+    _Shape(
+        ("webhooks/",), r"(?i:discord(?:app)?\.com)/api/(?:v[0-9]{1,3}/)?webhooks/[0-9]{5,25}/([\w-]{20,200})", False
+    ),
+    _Shape(("webhook.office",), r"(?i:webhook\.office\.com)/[A-Za-z0-9]{3,20}/([A-Za-z0-9/@-]{40,300})", False),
+    _Shape(("sig=",), r"(?<![A-Za-z0-9_])(?i:sig)=([A-Za-z0-9%+/_=-]{20,200})(?![A-Za-z0-9%+/_=-])", False),
+    _Shape(("signature=",), r"(?i:x-(?:amz|goog)-signature)=([0-9a-f]{40,1024})", False),
 )
 # Credentials without a shape of their own are recognised by what precedes them on the line; the groups are the
 # credentials.
@@ -26,10 +73,6 @@ _WANDB: Final = (
     r"|(?:use_)?wandb(?:[._-]?(?:api[._-]?)?(?:key|token))?)"
     r"[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?([0-9a-f]{40})(?![0-9A-Za-z_])"
 )
-_NAMED: Final = (
-    r"(?i:(?<![A-Za-z0-9])(?:api_?key|access_?key|(?:access_|auth_|hub_|hf_|secret_)token|secret(?:_key)?|password|passwd))"
-    r"[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?([A-Za-z0-9+/_=.-]{20,200})(?![A-Za-z0-9+/_=.-])"
-)
 # 40 characters of base64 behind a name of it, as awslabs/git-secrets looks for them (`--register-aws`). About one in
 # 10^9 has letters of one case only, as a path may have.
 _AWS: Final = (
@@ -37,52 +80,149 @@ _AWS: Final = (
     r"((?=[^A-Z]{0,39}[A-Z])(?=[^a-z]{0,39}[a-z])[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/_=.-])"
 )
 _ADDRESS: Final = r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,200}:([^\s/@\"'<>]{3,200})@"
+# What the last word of a key says of its value.
+_CHOSEN: Final = r"password|passwd|passphrase|[_-]pwd"
+"""A person may have chosen it: any literal is one."""
+_MADE: Final = r"token|(?:api|access|account|auth|private|secret|signing|storage|master)[_-]?key"
+"""A program has made it: what does not look generated is something else, such as a token of a vocabulary."""
+_NAME: Final = rf"{_CHOSEN}|secret|{_MADE}"
+_NAMED: Final = (
+    rf"(?P<flag>(?<![A-Za-z0-9_-])--?[A-Za-z0-9_.-]{{0,60}})?(?P<name>(?i:{_NAME}))\\?[\"']?"
+    r"(?P<sign>[ \t]*[:=][ \t]*|[ \t]+)\\?"
+    r"(?:\"(?P<double>[^\"\\\s]{8,500}+)(?=\\?\")|'(?P<single>[^'\\\s]{8,500}+)(?=\\?')"
+    r"|(?P<bare>[^\s\"'`,;(){}\[\]<>|&$\\]{8,500}+)(?P<rest>(?=[\s\"'`,;)}\]<|&\\]|$)[ \t]*[^\s]?))"
+)
 # A text without any of the clues of a pattern holds none, nor one without such a value; asked first, since most texts
 # are such and then the pattern does not have to be compiled.
-_CLUES: Final = {
-    _SHAPES: (
-        "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "akia", "asia", "xox", "aiza",
-        "npm_", "pypi-", "eyj", "wandb_v1_",
-    ),
-    _WANDB: ("wandb",),
-    _NAMED: ("key", "token", "secret", "passw"),
-    _AWS: ("secret",),
-    _ADDRESS: ("://",),
-}  # fmt: skip
-_VALUES: Final = {_WANDB: r"[0-9a-f]{40}", _NAMED: r"[A-Za-z0-9+/_=.-]{20,}", _AWS: r"[A-Za-z0-9+/]{40}"}
-_DIGITS: Final = 4
-"""What looks generated has as many."""
-PLACEHOLDER: Final = (
-    r"(?i)x{4,}|\*{3,}|your|example|changeme|<|\$|\{|placeholder|token_here|^(?:pass(?:word)?|passwd|pwd|secret|token)$"
+_BY_NAME: Final = (
+    _Shape(("wandb",), _WANDB, False),
+    _Shape(("secret",), _AWS, False),
+    _Shape(("://",), _ADDRESS, False),
 )
+_VALUES: Final = {_WANDB: r"[0-9a-f]{40}", _AWS: r"[A-Za-z0-9+/]{40}"}
+_LONG: Final = r"[A-Za-z0-9+/_=.~-]{16,500}"
+_TELLING: Final = ("passw", "passphrase", "_pwd", "-pwd", "secret")
+_WORDS: Final = (*_TELLING, "token", "key")
+PLACEHOLDER: Final = (
+    r"(?i)x{4,}|\*{3,}|your|example|change_?me|<|\$|\{|placeholder|(?:token|secret|password)_?here|redacted|dummy"
+    r"|^(?:pass(?:word)?|passwd|pwd|secret|token|required|optional|enabled|disabled|protected|incorrect|undefined"
+    r"|environment|interactive)$"
+)
+_REFERENCE: Final = (
+    r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"  # a variable of the environment
+    r"|(?i:(?:[a-z]+_)*(?:password|passwd|secret|token|key))"  # another variable
+    r"|(?i:env|file|secret|vault|op|ssm|arn|aws|gcp|azure|keyring):.*"  # something that is kept elsewhere
+    r"|(?:~|\.{0,2})/.*|.*://.*|[\w.-]+(?:/[\w.-]+)*/[\w-]*\.[\w.-]+"  # a file
+)
+_ATTRIBUTE: Final = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"
+"""An expression of Python."""
+_LABEL: Final = r"[a-z]+(?:[-_.][a-z0-9]+)*"
+"""The name of a secret that is kept elsewhere."""
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
     """Where credentials are in a text, in no order."""
     lowered = text.lower()
-    for pattern, clues in _CLUES.items():
-        if not any(clue in lowered for clue in clues):
+    for shape in dict.fromkeys([shape for clue, shape in _clued() if clue in lowered]):
+        if shape.pattern in _VALUES and re.search(_VALUES[shape.pattern], text) is None:
             continue
-        if pattern in _VALUES and not any(
-            pattern is not _NAMED or _digits(value) >= _DIGITS for value in re.findall(_VALUES[pattern], text)
-        ):
-            continue
-        for match in re.finditer(pattern, text):
-            found = match[match.lastindex or 0]
-            if re.search(PLACEHOLDER, found) is None and (pattern is not _NAMED or is_opaque(found)):
+        whole = rf"(?<![A-Za-z0-9_])(?:{shape.pattern})(?![A-Za-z0-9_])" if shape.alone else shape.pattern
+        for match in re.finditer(whole, text):
+            if re.search(PLACEHOLDER, match[match.lastindex or 0]) is None:
                 yield match.span(match.lastindex or 0)
+    words = [word for word in _WORDS if word in lowered]
+    if not _may_have(words, text):
+        return
+    start = 0
+    for line, low in zip(text.split("\n"), lowered.split("\n"), strict=True):
+        if len(low) > _SHORTEST:
+            there = [word for word in words if word in low]
+            if there and _may_have(there, line):
+                yield from ((start + first, start + end) for first, end in _named(line))
+        start += len(line) + 1
+
+
+def _may_have(words: list[str], text: str) -> bool:
+    """Return whether a text may have a key, of those with some words, whose value is a credential."""
+    if any(word in _TELLING for word in words):
+        return True
+    return bool(words) and any(map(is_generated, re.findall(_LONG, text)))
+
+
+def _named(line: str) -> Iterator[tuple[int, int]]:
+    """Where values of keys that say what they are stand in a line."""
+    for match in re.finditer(_NAMED, line):
+        kind = next(kind for kind in ("double", "single", "bare") if match[kind] is not None)
+        value = match[kind]
+        if match["sign"].isspace() and not match["flag"]:
+            if not is_opaque(value):  # the next word of a sentence
+                continue
+        elif kind == "bare" and ":" in match["sign"] and match["rest"].strip() not in _ENDS and not is_generated(value):
+            continue  # a sentence
+        elif kind == "bare" and "=" in match["sign"] and re.fullmatch(_ATTRIBUTE, value):
+            continue
+        if is_secret(match["name"], value):
+            yield match.span(kind)
+
+
+_ENDS: Final = ("", "#", ",", "}", "]", ")", '"', "'", "`", ";", "&", "|", "\\")
+"""What may follow a value that no quotes end."""
+
+
+def is_secret(key: str, value: str) -> bool:
+    """Return whether a key says that its value is a credential, and the value is none of another place."""
+    name = re.search(rf"(?i)(?:({_CHOSEN})|(secret)|{_MADE})$", key)
+    if name is None or len(value) < _SHORTEST or re.search(PLACEHOLDER, value):
+        return False
+    if name[1] or name[2]:
+        stands_elsewhere = re.fullmatch(_REFERENCE, value) or (name[2] and re.fullmatch(_LABEL, value))
+        return not stands_elsewhere and re.search(r"\s", value) is None
+    return is_generated(value)
+
+
+_SHORTEST: Final = 8
+"""Characters of a secret; the words for "none" and "ask me" are shorter."""
 
 
 def is_opaque(text: str) -> bool:
     """Whether a value looks generated: letters and digits mixed all through, unlike a path, a word or a number."""
-    if text.startswith(("/", ".", "-")) or ("/" in text.strip("/") and "." in text):
+    if len(text) < 20 or _is_path(text):
         return False
     turns = sum(one.isdigit() != other.isdigit() for one, other in zip(text, text[1:], strict=False))
-    return turns >= 4 and _digits(text) >= _DIGITS and any(map(str.isalpha, text))
+    return turns >= 4 and sum(map(str.isdigit, text)) >= 4 and any(map(str.isalpha, text))
 
 
-def _digits(text: str) -> int:
-    return sum(map(str.isdigit, text))
+def is_generated(text: str) -> bool:
+    """Return whether a value looks generated, be it of letters of both cases with few digits.
+
+    Of 1,000 values of 16 random letters and digits, about 20 do not; words, releases and names of models do not.
+    """
+    if is_opaque(text):
+        return True
+    if re.fullmatch(_LONG, text) is None or _is_path(text):
+        return False
+    turns = sum(
+        (one.isdigit() and other.isalpha())
+        or (one.isalpha() and other.isdigit())
+        or (one.islower() and other.isupper())
+        for one, other in zip(text, text[1:], strict=False)
+    )
+    return turns >= max(3, len(text) / 6) and any(map(str.isdigit, text))
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith(("/", ".", "-", "~")) or "://" in text or ("/" in text.strip("/") and "." in text)
+
+
+@cache
+def _clued() -> tuple[tuple[str, _Shape], ...]:
+    """Every clue with its shape."""
+    from json import loads
+
+    with open(os.path.join(os.path.dirname(__file__), "token_shapes.json"), encoding="utf-8") as file:
+        listed: Mapping[str, str] = loads(file.read())["shapes"]
+    shapes = (*_SHAPES, *(_Shape((prefix,), pattern) for prefix, pattern in listed.items()), *_BY_NAME)
+    return tuple((clue, shape) for shape in shapes for clue in shape.clues)
 
 
 def masked(text: str) -> str:

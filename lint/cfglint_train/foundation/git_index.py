@@ -49,7 +49,7 @@ class Tracked(Frozen):
 def tracked(root: str) -> Tracked | None:
     """Return the tracked files of a checkout, or None if its index cannot be read."""
     try:
-        path = os.path.join(_git_folder(root), "index")
+        path = os.path.join(git_folder(root), "index")
     except OSError:
         return None
     try:
@@ -68,7 +68,7 @@ def tracked(root: str) -> Tracked | None:
     return None
 
 
-def _git_folder(root: str) -> str:
+def git_folder(root: str) -> str:
     """Return the folder of a checkout's git data: `.git`, or where the file of that name leads (worktrees, submodules).
 
     Raise OSError for a file that git did not write: an archive may hold one, too. What git makes for a worktree leads
@@ -80,7 +80,7 @@ def _git_folder(root: str) -> str:
     told = regular_files.read(mark).decode("utf-8", "surrogateescape").removeprefix("gitdir:").strip()
     folder = os.path.realpath(os.path.join(root, told))
     around = regular_files.repository_of(os.path.dirname(os.path.abspath(root)))
-    if around is not None and regular_files.is_below(folder, os.path.join(_git_folder(around), "modules")):
+    if around is not None and regular_files.is_below(folder, os.path.join(git_folder(around), "modules")):
         return folder
     if os.path.basename(os.path.dirname(folder)) == "worktrees":
         back = regular_files.read_anywhere(os.path.join(folder, "gitdir")).decode("utf-8", "surrogateescape").strip()

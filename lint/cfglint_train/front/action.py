@@ -9,6 +9,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 
 from cfglint_train.findings.finding import SEVERITIES
 from cfglint_train.foundation import atomic, regular_files
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cfglint_train.findings.finding import Finding
     from cfglint_train.front.git_changes import Changed
     from cfglint_train.judging.result import Result
+    from cfglint_train.project.run import Run
     from cfglint_train.project.settings import Settings
     from cfglint_train.project.settings_files import Files
 
@@ -51,15 +53,6 @@ _SWITCHES: Final = {
 _WRITING: Final = (
     "fix", "fix_only", "diff", "output_format", "output_file", "stdin_filename", "write_baseline", "add_ignore",
 )  # fmt: skip
-
-# A change of these may change what is found in files that did not change.
-_SETTING_FILES: Final = (
-    "cfglint.toml", ".cfglint.toml", "pyproject.toml", "requirements", "constraints", "uv.lock", "poetry.lock",
-    "Pipfile", "environment.y", "setup.cfg", "setup.py",
-)  # fmt: skip
-
-_MAX_READ: Final = 50
-"""Removed files that are looked into; each is a process of git."""
 
 
 def main() -> int:
@@ -94,9 +87,12 @@ def _run(environment: Mapping[str, str], temporary: str) -> int:
     style = Style(pages=settings.rule_url or addresses.rule_pages())
     wanted = with_baseline(wanted, options, settings)
     result = api.lint(options.paths or ["."], wanted).raw
-    _print(_settings_used(result, wanted, changes))
+    used = _settings_files(result, wanted)
+    _print(_settings_used(used, wanted, changes))
     _print(_nothing_found(result, options.paths or ["."]))
-    shown = _concerning(result, changes, wanted) if only_changed and changes is not None else result
+    shown = result
+    if only_changed and changes is not None:
+        shown = _concerning(result, changes, used, options.paths or ["."], wanted)
     _print(github.commands(shown, "the job summary", _on_changed_lines(shown, changes), style))
     _print(text.concise(shown))
     # Code scanning takes what is missing for solved, so its file holds everything.
@@ -191,18 +187,28 @@ def _of_base(changes: Changed) -> Files:
         raise UsageError(f"settings-from: base: {reason}") from None
 
 
-def _settings_used(result: Result, wanted: Options, changes: Changed | None) -> Iterable[str]:
-    """The settings files that counted, and whether the change under test is theirs, too."""
+def _settings_files(result: Result, wanted: Options) -> set[str]:
+    """The settings files that counted, with what they extend and the baselines that they name."""
     from cfglint_train import api
+
+    paths = {os.path.dirname(file.path): file.path for file in result.files}
+    used = (api.settings(wanted), *(api.settings(wanted, path) for path in paths.values()))
+    return {path for of in used for path in (of.source, *of.extended, of.baseline) if path is not None}
+
+
+def _removed_settings(changes: Changed) -> set[str]:
     from cfglint_train.project.settings import NAMES
+
+    return {path for path in changes.gone if os.path.basename(path) in NAMES}
+
+
+def _settings_used(used: set[str], wanted: Options, changes: Changed | None) -> Iterable[str]:
+    """The settings files that counted, and whether the change under test is theirs, too."""
     from cfglint_train.project.settings_files import DISK
 
     from_base = wanted.settings_files is not DISK
-    paths = {os.path.dirname(file.path): file.path for file in result.files}
-    used = {".": api.settings(wanted), **{folder: api.settings(wanted, path) for folder, path in paths.items()}}
-    known = {path for of in used.values() for path in (of.source, *of.extended, of.baseline) if path is not None}
-    gone = {path for path in changes.gone if os.path.basename(path) in NAMES} if changes is not None else set()
-    for path in sorted({*known, *gone}):
+    gone = set() if changes is None else _removed_settings(changes)
+    for path in sorted({*used, *gone}):
         changed = changes is not None and (path in gone or changes.has(path))
         kind = "removed" if path in gone else "changed"
         if from_base:
@@ -210,7 +216,7 @@ def _settings_used(result: Result, wanted: Options, changes: Changed | None) -> 
         else:
             note = f" ({kind} by the change under test: review it first)" if changed else ""
         yield f"settings: {leading(os.path.relpath(path))}{note}"
-    if not known:
+    if not used:
         yield "settings: no file, the defaults"
 
 
@@ -233,65 +239,56 @@ def _on_changed_lines(result: Result, changes: Changed | None) -> Callable[[Find
     return touched
 
 
-def _concerning(result: Result, changes: Changed, wanted: Options) -> Result:
-    """The findings about changed files: in them, or of a run that one of them shapes."""
-    if any(os.path.basename(path).startswith(_SETTING_FILES) for path in (*changes.files, *changes.gone)):
+def _concerning(result: Result, changes: Changed, used: set[str], paths: list[str], wanted: Options) -> Result:
+    """The findings that a change is to blame for: in a changed file, of a run that it shapes, or new with it."""
+    from cfglint_train.front import base_result, git
+
+    if changes.leads_elsewhere or _removed_settings(changes) or any(map(changes.has, used)):
         return result
-    if changes.leads_elsewhere or _may_be_missed(changes, wanted):
+    try:
+        base = base_result.lint_base(changes, paths, wanted)
+    except (git.GitError, UsageError) as reason:
+        print(f"::notice title=cfglint::everything is reported: {command_message(masked(str(reason)))}")
         return result
-    names = {os.path.basename(path) for path in changes.gone}
+
+    @cache
+    def has_changed(run: Run) -> bool:
+        return any(map(changes.has, _files_of(run))) or not base.has_run(run)
+
+    runs = tuple(filter(has_changed, result.runs))
+    shaped = {config.document.path for run in runs for config in run.configs}
+
+    def concerns(finding: Finding) -> bool:
+        files = (finding.path, *(one.place.document.path for one in finding.related))
+        by_run = finding.path in shaped if finding.run is None else has_changed(finding.run)
+        return by_run or any(map(changes.has, files)) or not base.has(finding)
+
     return result._replace(
-        findings=tuple(
-            finding
-            for finding in result.findings
-            if any(map(changes.has, _files_of(finding))) or any(name in finding.message for name in names)
+        findings=tuple(filter(concerns, result.findings)),
+        troubles=tuple(
+            one
+            for one in result.troubles
+            if one.ours or one.whole or changes.has(one.path) or not base.has_trouble(one)
         ),
-        troubles=tuple(one for one in result.troubles if one.ours or one.whole or changes.has(one.path)),
-        runs=tuple(run for run in result.runs if any(changes.has(config.document.path) for config in run.configs)),
+        runs=runs,
     )
 
 
-def _may_be_missed(changes: Changed, wanted: Options) -> bool:
-    """Whether one of the removed files may have shaped the run of another: all but main configurations may."""
-    from cfglint_train.documents.document import DocumentError
-    from cfglint_train.front.git import GitError
-    from cfglint_train.project.files import SYNTAXES, syntax_of
-    from cfglint_train.request import request
-
-    read = 0
-    for path, content in changes.gone.items():
-        if content is None:
-            return True
-        extension = os.path.splitext(path)[1].lower()
-        if extension and extension not in SYNTAXES:
-            continue
-        read += 1
-        if read > _MAX_READ:
-            return True
-        try:
-            source = changes.repository.git("cat-file", "blob", content)
-            if syntax_of(path, source) is None:
-                continue
-            configs = request([path], wanted, {path: source}).workspace.configs_in(path)
-        except (DocumentError, GitError, OSError):
-            return True
-        if not any(config.role == "main" for config in configs):
-            return True
-    return False
-
-
-def _files_of(finding: Finding) -> Iterable[str]:
-    """The files that a finding is about, or rests on."""
-    yield finding.path
-    for related in finding.related:
-        yield related.place.document.path
-    if finding.run is not None:
-        for config in finding.run.configs:
-            yield config.document.path
-            origins = (override.origin for override in config.overrides.values())
-            yield from (origin.place.document.path for origin in origins if origin.place is not None)
-        facts = (fact.origin for fact in finding.run.parts.facts.values())
-        yield from (origin.place.document.path for origin in facts if origin.place is not None)
+def _files_of(run: Run) -> set[str]:
+    """The files that a run's values are stated in."""
+    hardware = run.hardware
+    origins = [
+        *(value.origin for value in run.reading.values.values()),
+        *(override.origin for config in run.configs for override in config.overrides.values()),
+        *(release.origin for release in run.releases.known.values()),
+        *(allowed.origin for allowed in run.releases.ranges.values()),
+        *(hardware.gpu_origin, hardware.host_origin, hardware.disk_origin),
+    ]
+    documents = [*(config.document for config in run.configs), *run.parts.scripts]
+    return {
+        *(document.path for document in documents),
+        *(origin.place.document.path for origin in origins if origin.place is not None),
+    }
 
 
 # --- what comes out --------------------------------------------------------------------------------------------------

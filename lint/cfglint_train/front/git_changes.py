@@ -42,7 +42,7 @@ class Changed:
         self.gone = gone
         """Absolute paths of the files that were there, and the object of the content; None of what was no file."""
         self.leads_elsewhere = leads_elsewhere
-        """Whether a link to a folder, a link to nothing or a submodule differs: what it leads to is in no list."""
+        """Whether a link or a submodule differs: what it leads to is in no list."""
 
     def has(self, path: str) -> bool:
         """Whether a file differs."""
@@ -87,6 +87,8 @@ _DEPTH: Final = "2 for pull requests, 0 for pushes"
 """What makes a checkout hold the commit before; a private repository that keeps no token cannot fetch it later."""
 REGULAR: Final = ("100644", "100755")
 """The modes of files in a tree of git; a link has another one."""
+_ABSENT: Final = "000000"
+"""The mode of what was not there."""
 
 
 class _Entry(Frozen):
@@ -125,7 +127,9 @@ def changed(folder: str, environment: Mapping[str, str], temporary: str) -> Chan
     entries = _entries(repository, base)
     there = {entry.path: entry.after for entry in entries if entry.kind != "D"}
     gone = {entry.path: entry.before if entry.mode in REGULAR else None for entry in entries if entry.kind == "D"}
-    elsewhere = any(not os.path.isfile(path) for path in there)
+    elsewhere = any(os.path.islink(path) or not os.path.isfile(path) for path in there) or any(
+        entry.mode not in (*REGULAR, _ABSENT) for entry in entries
+    )
     return Changed(repository, base, {os.path.realpath(path): after for path, after in there.items()}, gone, elsewhere)
 
 

@@ -1,0 +1,196 @@
+"""Lint the repository as it was before a change, to tell which findings the change is to blame for.
+
+No list of names says which files a finding rests on: any model, pin, launch script or copy of a framework may count,
+also one that a change adds or removes. So the files before the change are put into a temporary folder, where the same
+lint runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from shutil import copyfile, rmtree
+from tempfile import mkdtemp
+
+from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.git_index import git_folder
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
+from cfglint_train.front import base_settings
+from cfglint_train.front.git import Repository
+from cfglint_train.front.git_changes import Changed, UnknownChange
+
+if TYPE_CHECKING:
+    from cfglint_train.api import Options
+    from cfglint_train.findings.finding import Finding
+    from cfglint_train.judging.result import Result, Trouble
+    from cfglint_train.project.run import Run
+
+_MAX_CHANGED: Final = 500
+"""Changed files that are asked of git, each with two processes."""
+_MAX_FILES: Final = 200_000
+"""Files of the checkout."""
+
+
+class BaseResult(Frozen):
+    """What a lint of the commit before a change found."""
+
+    findings: frozenset[tuple[Any, ...]]
+    troubles: frozenset[tuple[Any, ...]]
+    runs: tuple[tuple[Any, ...], ...]
+
+    def has(self, finding: Finding) -> bool:
+        """Return whether the same was found before the change."""
+        return _finding(finding) in self.findings
+
+    def has_trouble(self, trouble: Trouble) -> bool:
+        """Return whether the same kept cfglint from its work before the change."""
+        return _trouble(trouble) in self.troubles
+
+    def has_run(self, run: Run) -> bool:
+        """Return whether there was a run with the same plan, model, hardware and releases."""
+        return _run(run) in self.runs
+
+
+def lint_base(changes: Changed, paths: list[str], options: Options) -> BaseResult:
+    """Lint the commit before a change. Raise GitError if it cannot be restored."""
+    from cfglint_train import api
+
+    # What a runner removes after the job, be this process killed.
+    temporary = os.path.realpath(mkdtemp(prefix="cfglint-", dir=os.environ.get("RUNNER_TEMP") or None))
+    folder = os.path.join(temporary, os.path.basename(changes.repository.root))
+    try:
+        if regular_files.is_below(temporary, changes.repository.root):
+            raise UnknownChange("the temporary folder is in the checkout")
+        _restore(changes, folder)
+        there = os.path.join(folder, os.path.relpath(os.path.realpath(os.curdir), changes.repository.root))
+        os.makedirs(there, exist_ok=True)
+        moved = options.replace(
+            config=_moved(options.config, changes.repository.root, folder),
+            baseline=_moved(options.baseline, changes.repository.root, folder),
+            model_config=_moved(options.model_config, changes.repository.root, folder),
+            model_folders=[_moved(one, changes.repository.root, folder) for one in options.model_folders],
+        )
+        with _working_in(there):
+            named = [path for one in paths if os.path.lexists(path := _moved(one, changes.repository.root, folder))]
+            result = api.lint(named, moved).raw if named else None
+    except OSError as error:
+        raise UnknownChange(f"the files before the change cannot be restored: {error.strerror}") from None
+    finally:
+        rmtree(temporary, ignore_errors=True)
+    return BaseResult(frozenset(), frozenset(), ()) if result is None else _known(result)
+
+
+def _known(result: Result) -> BaseResult:
+    return BaseResult(
+        frozenset(map(_finding, result.findings)),
+        frozenset(map(_trouble, result.troubles)),
+        tuple(map(_run, result.runs)),
+    )
+
+
+def _finding(finding: Finding) -> tuple[Any, ...]:
+    """Return what a report shows of a finding. Its lines do not move, unless its own file changes."""
+    one = finding
+    related = tuple(related.message for related in one.related)
+    return one.code, one.severity, one.certainty, one.path, one.start, one.message, one.help, one.notes, related
+
+
+def _trouble(trouble: Trouble) -> tuple[Any, ...]:
+    return trouble.path, trouble.message, trouble.position, trouble.rule
+
+
+def _run(run: Run) -> tuple[Any, ...]:
+    """Return all that a run's findings can rest on, without the places where it is stated."""
+    hardware = run.hardware
+    sizes = hardware.gpu, hardware.gpu_bytes, hardware.gpu_others, hardware.host_bytes, hardware.disk_bytes
+    releases = {name: (release.version, release.origin.kind) for name, release in run.releases.known.items()}
+    return run.main.document.path, run.main.root, run.plan, run.architecture, sizes, releases
+
+
+def _moved(path: Any, root: str, folder: str) -> Any:
+    """Return a path below the root as the path in the folder; others stay as they are."""
+    if path is None or not os.path.isabs(path) or not regular_files.is_below(path, root):
+        return path
+    return os.path.join(folder, os.path.relpath(os.path.realpath(path), root))
+
+
+@contextmanager
+def _working_in(folder: str) -> Iterator[None]:
+    """Let paths be relative to a folder, so that findings name them as those of the checkout."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _restore(changes: Changed, folder: str) -> None:
+    """Fill an empty folder with the files before the change. Raise GitError and OSError."""
+    repository, root = changes.repository, changes.repository.root
+    before, now = (base_settings.at(repository, commit).listed for commit in (changes.base, "HEAD"))
+    changed = {path for path in before.keys() | now.keys() if before.get(path) != now.get(path)}
+    if len(changed) > _MAX_CHANGED:
+        raise UnknownChange(f"more than {_MAX_CHANGED} files changed")
+    # First, while there is no link in the folder through which one could write.
+    for path in sorted(changed & before.keys()):
+        _write(repository, before[path], os.path.join(folder, path))
+    _share(root, folder, changed)
+    for name in ("index", "info/exclude"):
+        path = os.path.join(git_folder(root), name)
+        if os.path.isfile(path):
+            target = os.path.join(folder, ".git", name)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            copyfile(path, target)
+
+
+def _write(repository: Repository, content: str, path: str) -> None:
+    """Write a content of the repository, or a file of its size if it is too large to be read."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    size = int(repository.git("cat-file", "-s", content))
+    with open(path, "xb") as file:
+        if size > regular_files.MAX_BYTES:
+            file.truncate(size)
+        else:
+            file.write(repository.git("cat-file", "blob", content))
+
+
+def _share(root: str, folder: str, changed: set[str]) -> None:
+    """Give a folder the files of a checkout that did not change, also those that git does not track."""
+    count = 0
+    waiting = [""]
+    while waiting:
+        parent = waiting.pop()
+        os.makedirs(os.path.join(folder, parent), exist_ok=True)
+        with os.scandir(os.path.join(root, parent)) as entries:
+            for entry in entries:
+                path = os.path.join(parent, entry.name)
+                count += 1
+                if count > _MAX_FILES:
+                    raise UnknownChange(f"the checkout has more than {_MAX_FILES} files")
+                if entry.name in regular_files.MARKS:
+                    os.makedirs(os.path.join(folder, path), exist_ok=True)
+                elif entry.is_symlink():
+                    os.symlink(os.readlink(entry.path), os.path.join(folder, path))
+                elif entry.is_dir(follow_symlinks=False):
+                    waiting.append(path)
+                elif entry.is_file(follow_symlinks=False) and path.replace(os.sep, "/") not in changed:
+                    _same(entry.path, os.path.join(folder, path))
+
+
+def _same(path: str, target: str) -> None:
+    """Give a file a further name. If the file system refuses, copy it, or make one of its size if it is large."""
+    try:
+        os.link(path, target, follow_symlinks=False)
+        return
+    except FileExistsError:
+        raise
+    except OSError:
+        size = os.path.getsize(path)
+    if size <= regular_files.MAX_BYTES:
+        copyfile(path, target)
+    else:
+        with open(target, "xb") as file:
+            file.truncate(size)

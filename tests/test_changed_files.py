@@ -1,0 +1,261 @@
+"""`changed-files-only`: whatever file a change touches, what it breaks is reported, in real git repositories."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cfglint_train.front import action, base_result
+from tests.support import runner
+from tests.support.configs import AXOLOTL, CONTRADICTED, TWICE
+from tests.test_action import git, put
+
+Files = Mapping[str, str]
+
+RUN = "# cfglint: gpu=RTX4090 gpus-per-node=1 nodes=1\n" + AXOLOTL + "sequence_len: 1024\nbf16: true\n"
+LOCAL = RUN.replace("Qwen/Qwen2.5-0.5B", "models/m")
+LLAMA = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_attention_heads": 8, "num_key_value_heads": 8,
+    "vocab_size": 32000, "max_position_embeddings": 4096,
+}  # fmt: skip
+SMALL_MODEL = json.dumps({**LLAMA, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 4})
+LARGE_MODEL = json.dumps({**LLAMA, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80})
+RING = AXOLOTL + "attn_implementation: flash_attention_2\ncontext_parallel_size: 2\n"
+ACCELERATE = """\
+distributed_type: DEEPSPEED
+deepspeed_config:
+  gradient_accumulation_steps: 1
+  zero_stage: 2
+num_processes: 1
+"""
+HEAD = "#!/bin/bash\n"
+MUCH = "axolotl train run.yaml --micro-batch-size 4096\n"
+LITTLE = "axolotl train run.yaml --micro-batch-size 1\n"
+RL = "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-0.5B --dataset d\n"
+
+
+def adapter(base: str) -> str:
+    return json.dumps({"peft_type": "LORA", "base_model_name_or_path": base, "r": 8})
+
+
+def lock(release: str) -> str:
+    return f'version = 1\n\n[[package]]\nname = "axolotl"\nversion = "{release}"\n'
+
+
+def conda(release: str) -> str:
+    return f"dependencies:\n  - python\n  - pip:\n      - axolotl=={release}\n"
+
+
+def image(release: str) -> str:
+    return f"FROM python:3.11\nRUN pip install axolotl=={release}\n"
+
+
+class Case(NamedTuple):
+    base: Files
+    change: Files
+    removed: tuple[str, ...] = ()
+
+
+CASES = {
+    "model": Case({"run.yaml": LOCAL, "models/m/config.json": SMALL_MODEL}, {"models/m/config.json": LARGE_MODEL}),
+    "adapter": Case(
+        {"run.yaml": LOCAL, "models/m/adapter_config.json": adapter("Qwen/Qwen2.5-0.5B")},
+        {"models/m/adapter_config.json": adapter("meta-llama/Llama-2-70b-hf")},
+    ),
+    "model, added": Case(
+        {"run.yaml": LOCAL, "models/m/adapter_config.json": adapter("Qwen/Qwen2.5-0.5B")},
+        {"models/m/config.json": LARGE_MODEL},
+    ),
+    "model, removed": Case(
+        {
+            "run.yaml": LOCAL,
+            "models/m/config.json": SMALL_MODEL,
+            "models/m/adapter_config.json": adapter("meta-llama/Llama-2-70b-hf"),
+        },
+        {},
+        ("models/m/config.json",),
+    ),
+    "Dockerfile": Case({"run.yaml": RING, "Dockerfile": image("0.18.0")}, {"Dockerfile": image("0.9.0")}),
+    "Dockerfile, removed": Case(
+        {"run.yaml": AXOLOTL + "sequence_parallel_degree: 2\n", "Dockerfile": image("0.9.0")}, {}, ("Dockerfile",)
+    ),
+    "requirements": Case(
+        {"run.yaml": RING, "requirements-train.txt": "axolotl==0.18.0\n"},
+        {"requirements-train.txt": "axolotl==0.9.0\n"},
+    ),
+    "conda": Case(
+        {"run.yaml": RING, "environment-train.yml": conda("0.18.0")}, {"environment-train.yml": conda("0.9.0")}
+    ),
+    "lock": Case({"run.yaml": RING, "uv.lock": lock("0.18.0")}, {"uv.lock": lock("0.9.0")}),
+    "companion": Case(
+        {"run.yaml": RUN + "deepspeed: ds.json\n", "ds.json": CONTRADICTED.replace("8", "1")},
+        {"ds.json": CONTRADICTED},
+    ),
+    "companion, removed": Case(
+        {"run.yaml": RUN + "deepspeed: ds.json\n", "ds.json": CONTRADICTED.replace("8", "1")}, {}, ("ds.json",)
+    ),
+    "accelerate": Case(
+        {
+            "run.yaml": RUN,
+            "train.sh": f"{HEAD}accelerate launch --config_file acc.yaml -m axolotl.cli.train run.yaml\n",
+            "acc.yaml": ACCELERATE,
+        },
+        {"acc.yaml": ACCELERATE.replace("steps: 1", "steps: 8")},
+    ),
+    "launch script": Case({"run.yaml": RUN, "train.sh": HEAD + LITTLE}, {"train.sh": HEAD + MUCH}),
+    "launch script, added": Case({"run.yaml": RUN}, {"jobs/train.sh": HEAD + MUCH.replace("run.yaml", "../run.yaml")}),
+    "launch script, removed": Case(
+        {"run.yaml": RUN.replace("micro_batch_size: 1", "micro_batch_size: 4096"), "train.sh": HEAD + LITTLE},
+        {},
+        ("train.sh",),
+    ),
+    "sourced": Case(
+        {
+            "run.yaml": RUN,
+            "train.sh": HEAD + "source env.sh\naxolotl train run.yaml --micro-batch-size $MBS\n",
+            "env.sh": "MBS=1\n",
+        },
+        {"env.sh": "MBS=4096\n"},
+    ),
+    "Makefile": Case({"Makefile": "train:\n\techo\n"}, {"Makefile": f"train:\n\t{RL}"}),
+    "Makefile, added": Case({"run.yaml": RUN}, {"Makefile": f"train:\n\t{RL}"}),
+    "settings": Case({"run.yaml": RUN.replace(" gpu=RTX4090", "")}, {"cfglint.toml": 'hardware = {gpu = "1GB"}\n'}),
+    "a file that hides": Case(
+        {
+            "run.yaml": RUN.replace("micro_batch_size: 1", "micro_batch_size: 4096"),
+            "jobs/train.sh": HEAD + LITTLE.replace("run.yaml", "../run.yaml"),
+        },
+        {"cfglint.toml": 'extend-exclude = ["jobs"]\n'},
+    ),
+}
+
+
+@pytest.fixture
+def lint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., set[str]]:
+    """The action in this process, as a pull request starts it: the findings that it shows."""
+    for name in [name for name in os.environ if name.startswith(("GITHUB_", "CFGLINT_"))]:
+        monkeypatch.delenv(name)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+
+    def run(checkout: Path, base: str, only_changed: bool = True) -> set[str]:
+        event = tmp_path / "event.json"
+        event.write_text(json.dumps({"pull_request": {"base": {"sha": base}}}))
+        environment = {
+            "GITHUB_EVENT_NAME": "pull_request",
+            "GITHUB_EVENT_PATH": str(event),
+            "GITHUB_WORKSPACE": str(checkout),
+            "RUNNER_TEMP": str(temporary),
+            "CFGLINT_CHANGED_FILES_ONLY": str(only_changed).lower(),
+        }
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(checkout)
+        capsys.readouterr()
+        code = action.main()
+        found = {
+            f"{one.file}: {one.title}: {one.message}"
+            for one in runner.annotations(capsys.readouterr().out)
+            if one.file is not None
+        }
+        assert bool(found) or code == 0
+        assert not list(temporary.iterdir())
+        return found
+
+    return run
+
+
+def checkout(folder: Path, base: Files, change: Files, removed: tuple[str, ...]) -> str:
+    """A repository with a change; the commit before it."""
+    folder.mkdir(exist_ok=True)
+    git(folder, "init", "--quiet")
+    put(folder, base)
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "base")
+    before = git(folder, "rev-parse", "HEAD")
+    put(folder, change)
+    for name in removed:
+        (folder / name).unlink()
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "change")
+    return before
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_change_breaks_is_reported_whichever_file_it_changes(name: str, tmp_path: Path, lint) -> None:
+    case = CASES[name]
+    folder = tmp_path / "repository"
+    before = checkout(folder, case.base, case.change, case.removed)
+    after = lint(folder, before, only_changed=False)
+    git(folder, "switch", "--quiet", "--detach", before)
+    earlier = lint(folder, before, only_changed=False)
+    git(folder, "switch", "--quiet", "-")
+    broken = after - earlier
+    assert broken
+    assert broken <= lint(folder, before)
+
+
+UNRELATED = {
+    "a text": ({"README.md": "# Changed\n"}, ()),
+    "a plot": ({"plot.py": "import matplotlib\n\nprint(2)\n"}, ()),
+    "a plot, removed": ({}, ("plot.py",)),
+    "a script": ({"clean.sh": "#!/bin/bash\nrm -rf out\n"}, ()),
+    "another configuration": ({"new.yaml": AXOLOTL}, ()),
+    "a workflow": ({".github/workflows/lint.yml": "on: push\njobs:\n  a:\n    steps:\n      - run: make lint\n"}, ()),
+    "a module": ({"src/thing.py": "def thing(config):\n    return config.get('x')\n"}, ()),
+}
+
+
+@pytest.mark.parametrize("name", UNRELATED)
+def test_a_change_that_nothing_rests_on_reports_nothing(name: str, tmp_path: Path, lint) -> None:
+    change, removed = UNRELATED[name]
+    base = {"old.yaml": TWICE, "README.md": "# It\n", "plot.py": "import matplotlib\n\nprint(1)\n"}
+    before = checkout(tmp_path / "repository", base, change, removed)
+    assert lint(tmp_path / "repository", before, only_changed=False)
+    assert lint(tmp_path / "repository", before) == set()
+
+
+def test_the_checkout_stays_as_it_is(tmp_path: Path, lint) -> None:
+    outside = tmp_path / "outside"
+    put(outside, {"config.json": SMALL_MODEL})
+    folder = tmp_path / "repository"
+    base = {"run.yaml": LOCAL, "models/m/config.json": SMALL_MODEL, "gone.sh": HEAD + LITTLE, ".gitignore": "large\n"}
+    before = checkout(folder, base, {"models/m/config.json": LARGE_MODEL, "new.sh": HEAD + LITTLE}, ("gone.sh",))
+    (folder / "large").write_text("not tracked")
+    (folder / "out").symlink_to(outside)
+    (folder / "nowhere").symlink_to("missing")
+    os.mkfifo(folder / "pipe")
+
+    def state() -> dict[str, tuple[int, int, bytes]]:
+        files = [path for path in tmp_path.rglob("*") if path.is_file() and "event" not in path.name]
+        return {str(path): (path.stat().st_mtime_ns, path.stat().st_nlink, path.read_bytes()) for path in files}
+
+    earlier = state()
+    assert lint(folder, before)
+    assert state() == earlier
+
+
+def test_where_the_commit_before_cannot_be_restored_everything_is_reported(tmp_path: Path, lint, monkeypatch) -> None:
+    monkeypatch.setattr(base_result, "_MAX_CHANGED", 1)
+    folder = tmp_path / "repository"
+    before = checkout(folder, {"old.yaml": TWICE}, {"a.md": "", "b.md": ""}, ())
+    assert lint(folder, before) == lint(folder, before, only_changed=False) != set()
+
+
+def test_a_link_that_changes_concerns_everything(tmp_path: Path, lint) -> None:
+    folder = tmp_path / "repository"
+    put(folder, {"a.json": CONTRADICTED.replace("8", "1"), "b.json": CONTRADICTED})
+    (folder / "ds.json").symlink_to("a.json")
+    before = checkout(folder, {"run.yaml": RUN + "deepspeed: ds.json\n", "old.yaml": TWICE}, {}, ("a.json",))
+    (folder / "ds.json").unlink()
+    (folder / "ds.json").symlink_to("b.json")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--amend", "--message", "change")
+    assert {name.split(":")[0] for name in lint(folder, before)} >= {"old.yaml"}
