@@ -13,6 +13,7 @@ from cfglint_train.fitting.smallest import Problem, Solution, smallest_of, solut
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
+from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.names import Field
 from cfglint_train.project.run import Run
@@ -125,11 +126,8 @@ def check_keep(run: Run, keep: Collection[str]) -> None:
     known |= {run.spell(field) for lens in lenses for field in lens.fields}
     for key in keep:
         if key not in known and key not in FIELDS:
-            import difflib  # only for a name that is wrong
-
-            near = difflib.get_close_matches(key, sorted({*known, *FIELDS}), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise UsageError(f"--keep {key}: {run.main.document.path} has no such setting{hint}")
+            hint = did_you_mean(key, sorted({*known, *FIELDS}))
+            raise UsageError(f"--keep {key}: {run.main.document.path} has no such setting{hint and f'; {hint}'}")
 
 
 def _rungs(run: Run, before: Judgement, keep: Collection[str], solution: Solution | None) -> tuple[Rung, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint_train.front.commands.options import api_options, inputs
 from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE
 from cfglint_train.front.commands.output import complain, troubles, verbose, write
-from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_settings
+from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_output_format, add_settings
 
 _ABOUT = """\
 The smallest change with which a run fits its GPUs: what each change saves and
@@ -29,7 +29,7 @@ def fit(argv: list[str]) -> int:
     what.add_argument("--write", action="store_true", help="write the change")
     add_cluster(parser)
     add_model(parser)
-    parser.add_argument("--output-format", "--format", choices=("text", "json"), default="text")
+    add_output_format(parser, ("text", "json"))
     parser.add_argument("--output-file", metavar="FILE", help="write the report there")
     parser.add_argument("-v", "--verbose", action="store_true", help="say why there is no run in a file")
     parser.add_argument("--stdin-filename", metavar="PATH", help="the name of standard input in reports")
