@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cfglint_train.findings.verdicts import Judgement, judge
 from cfglint_train.fitting import places, words
@@ -22,7 +22,7 @@ Goal = Literal["throughput", "memory"]
 Most = Literal["micro_batch", "sequence_length"]
 
 LARGEST: Final[dict[str, Field]] = {"micro_batch": "batch.micro", "sequence_length": "sequence.length"}
-_HIGHEST: Final = 1 << 24
+HIGHEST: Final = 1 << 24
 
 
 class Rung(Frozen):
@@ -188,16 +188,14 @@ def _leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solution | N
     return solution_of(run, chosen, before) if chosen else None
 
 
-def largest(run: Run, field: Field) -> int:
-    """The largest value of a size with which every phase is expected to fit; 0 where 1 does not."""
-
-    def fits(value: int) -> bool:
-        return places.fits(run.changed({field: value}))
-
+def largest(run: Run, field: Field, holds: Callable[[Run], bool] = places.fits) -> int:
+    """Return the largest value of a size with which every phase is expected to fit, or with which something else
+    holds; 0 if it does not with 1, HIGHEST if there is no limit.
+    """
     enough, too_much = 0, 1
-    while too_much <= _HIGHEST and fits(too_much):
+    while too_much <= HIGHEST and holds(run.changed({field: too_much})):
         enough, too_much = too_much, too_much * 2
-    while too_much - enough > 1:
+    while too_much - enough > 1 and enough < HIGHEST:
         middle = (enough + too_much) // 2
-        enough, too_much = (middle, too_much) if fits(middle) else (enough, middle)
+        enough, too_much = (middle, too_much) if holds(run.changed({field: middle})) else (enough, middle)
     return enough

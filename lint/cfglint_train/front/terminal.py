@@ -13,7 +13,7 @@ def style_of(stream: TextIO, color: str = "auto") -> Style:
     """How to draw on a stream; `color` is what the flag says: auto, always or never.
 
     Without a flag, NO_COLOR and FORCE_COLOR decide, else whether it is a terminal. Links are for terminals that know
-    them, which only FORCE_HYPERLINK overrides; lines are broken where a terminal has an end.
+    them, which only FORCE_HYPERLINK overrides; lines are broken where a terminal ends, or where COLUMNS says.
     """
     terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     if color != "auto":
@@ -24,7 +24,12 @@ def style_of(stream: TextIO, color: str = "auto") -> Style:
         colors = bool(os.environ.get("FORCE_COLOR")) or terminal
     forced = os.environ.get("FORCE_HYPERLINK")
     links = terminal and colors and os.environ.get("TERM") != "linux" if forced is None else forced not in ("", "0")
-    return Style(colors, links, columns() if terminal else None, blocks=colors and _has_blocks(stream))
+    return Style(
+        colors,
+        links,
+        columns() if terminal or os.environ.get("COLUMNS") else None,
+        blocks=colors and _has_blocks(stream),
+    )
 
 
 def _has_blocks(stream: TextIO) -> bool:

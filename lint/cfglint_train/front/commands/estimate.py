@@ -46,5 +46,7 @@ def estimate(argv: list[str]) -> int:
     complain([*troubles(result), *verbose(result, options)])
     write(estimation.lines(runs, axes, options.output_format, result, estimation.style_for(options)), options)
     if not runs:
-        complain(["no run in these files; --verbose says why"])
+        from cfglint_train.reports.text import left_out
+
+        complain([*left_out(result), "no run in these files; --verbose says why"])
     return TROUBLE if result.troubles or not runs else CLEAN

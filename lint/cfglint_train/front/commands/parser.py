@@ -27,8 +27,9 @@ SCREEN: Final = 65
 """Lines of a help that fits one screen."""
 _RARE: Final = frozenset((
     "add_ignore", "baseline", "cache_dir", "color", "config", "disk", "exit_non_zero_on_fix", "exit_zero",
-    "explain", "fail_on_assumed", "fix_only", "force_exclude", "gpu_memory", "isolated", "jobs", "model_config", "model_folder",
-    "no_baseline", "no_cache", "online", "output_file", "quiet", "require_checked", "shown", "stdin_filename", "write_baseline",
+    "explain", "fail_on_assumed", "fix_only", "force_exclude", "gpu_memory", "isolated", "jobs", "model_config",
+    "model_folder", "no_baseline", "no_cache", "online", "output_file", "quiet", "require_checked", "shown",
+    "stdin_filename", "write_baseline",
 ))  # fmt: skip
 """Flags, as argparse spells them, that `--help` leaves out where all flags would not fit one screen."""
 
@@ -73,7 +74,9 @@ class Parser(ArgumentParser):
             for action, text in zip(rare, told):
                 action.help = text
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
         """Parse arguments. Unknown flags end the program, with the nearest ones that there are."""
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
