@@ -13,7 +13,7 @@ def style_of(stream: TextIO, color: str = "auto") -> Style:
     """How to draw on a stream; `color` is what the flag says: auto, always or never.
 
     Without a flag, NO_COLOR and FORCE_COLOR decide, else whether it is a terminal. Links are for terminals that know
-    them, which only FORCE_HYPERLINK overrides; lines are broken where a terminal ends, or where COLUMNS says.
+    them, which only FORCE_HYPERLINK overrides; lines are broken where a terminal has an end.
     """
     terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     if color != "auto":
@@ -27,7 +27,7 @@ def style_of(stream: TextIO, color: str = "auto") -> Style:
     return Style(
         colors,
         links,
-        columns() if terminal or os.environ.get("COLUMNS") else None,
+        columns() if terminal else None,
         blocks=colors and _has_blocks(stream),
     )
 

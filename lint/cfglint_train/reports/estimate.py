@@ -46,17 +46,17 @@ ASSUMED: Final = " (assumed)"
 def table(runs: Sequence[Run | Planned], style: Style = PLAIN) -> Iterator[str]:
     """Every run with its phases, their components, and what the numbers rest on."""
     for run in runs:
-        yield from wrapped(_answer(run, alone=len(runs) == 1), style)
-        yield from wrapped(_head(run), style)
+        yield from opening(run, style, alone=len(runs) == 1)
         for place, name in _PLACES:
             yield from _place(run, place, name, style)
         yield from wrapped(_foot(run), style)
         yield ""
 
 
-def _answer(run: Run | Planned, *, alone: bool) -> Iterator[str]:
-    """What is to be known first. With several runs, what takes a search is left to `fit`."""
-    yield answer.of_estimate(run) if alone else answer.answer(run)
+def opening(run: Run | Planned, style: Style = PLAIN, *, alone: bool = False) -> Iterator[str]:
+    """Yield the answer, and what the run is. With several runs, what takes a search is left to `fit`."""
+    yield from wrapped([answer.of_estimate(run) if alone else answer.answer(run)], style)
+    yield from head(run, style)
 
 
 def head(run: Run | Planned, style: Style = PLAIN) -> Iterator[str]:
