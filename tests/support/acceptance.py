@@ -14,8 +14,8 @@ estimate  path; gpu_max_gib and gpu_min_gib (bounds of the highest expected GPU 
           of the file); nodes, gpus_per_node; says (a regular expression over all that is printed)
 exit, output, prints_not   of a plain lint: its exit code, regular expressions over what it prints, texts that no
           report prints
-commands  other commands, each in a fresh copy: args; exit (a code, or several); says and says_not (regular expressions over
-          what it prints); lines and lines_not (path: lines that are, or are not, in that file afterwards)
+commands  other commands, each in a fresh copy: args; exit (a code, or several); says and says_not (regular expressions
+          over what it prints); lines and lines_not (path: lines that are, or are not, in that file afterwards)
 """
 
 from __future__ import annotations

@@ -16,9 +16,12 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 or what == "info" else f"{count} {what}s"
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return `did you mean X?` with the known name that looks most like a word, or `otherwise` if none does."""
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
+    """Return `did you mean X?` with the known name that looks most like a word, or `otherwise` if none does.
+
+    `cutoff`: how much alike they have to be, up to 1.
+    """
     from difflib import get_close_matches  # only where a name is wrong
 
-    near = get_close_matches(word, list(known), 1)
+    near = get_close_matches(word, list(known), 1, cutoff)
     return f"did you mean {near[0]}?" if near else otherwise

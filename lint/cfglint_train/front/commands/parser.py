@@ -34,6 +34,10 @@ _RARE: Final = frozenset((
 """Flags, as argparse spells them, that `--help` leaves out where all flags would not fit one screen."""
 
 
+_ALIKE: Final = 0.8
+"""How much a mistyped flag has to be like one: two dashes alone make short ones alike."""
+
+
 class _HelpAll(Action):
     """`--help-all`: print every flag, and exit."""
 
@@ -82,7 +86,7 @@ class Parser(ArgumentParser):
         if unknown:
             known = [name for name, action in self._option_string_actions.items() if action.help != SUPPRESS]
             flags = (word.partition("=")[0] for word in unknown if word.startswith("-"))
-            hint = next(filter(None, (did_you_mean(flag, known) for flag in flags)), "")
+            hint = next(filter(None, (did_you_mean(flag, known, cutoff=_ALIKE) for flag in flags)), "")
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint and f'; {hint}'}")
         return options
 
