@@ -75,8 +75,8 @@ class Parser(ArgumentParser):
             return super().format_help()
         finally:
             self._all.help = SUPPRESS
-            for action, text in zip(rare, told):
-                action.help = text
+            for action, known in zip(rare, told):
+                action.help = known
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
