@@ -25,7 +25,7 @@ _HINT: Final = (
     "--no-pre-commit --no-workflow writes the settings alone"
 )
 PLACEHOLDER: Final = f"{PACKAGE} @ SOURCE"
-"""The requirement where nobody else could install cfglint from where this one came from: a person fills it in."""
+"""The requirement if others cannot install cfglint from where this one came from: a person fills it in."""
 _SECONDS: Final = 120.0
 _FORMS: Final = re.compile(
     r"git\+(?:https|ssh)://[\w.~:/?%@+&=-]+|https://[\w.~:/?%@+&=-]+\.(?:whl|tar\.gz|zip)(?:#sha256=\w+)?|==\d+(?:\.\w+)*",
