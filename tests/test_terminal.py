@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import time
+from argparse import SUPPRESS
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -344,7 +345,7 @@ def test_nothing_is_left_behind_by_an_interruption(monkeypatch):
 
 
 def test_help_names_every_command_and_every_flag_says_what_it_does(here):
-    outcome = cfglint("--help", cwd=here, environment={"COLUMNS": "100"})
+    outcome = cfglint("--help-all", cwd=here, environment={"COLUMNS": "100"})
     assert outcome.code == 0
     # argparse breaks no list of choices.
     assert max(len(line) for line in outcome.lines if "{" not in line) <= 100
@@ -352,15 +353,30 @@ def test_help_names_every_command_and_every_flag_says_what_it_does(here):
         assert re.search(rf"^  {name}\b", outcome.out, re.M), name
     for action in check_parser()._actions:
         assert action.help, action.dest
+        if action.help != SUPPRESS and action.option_strings:
+            assert f"  {', '.join(action.option_strings)}" in outcome.out
     for heading in ("examples:", "exit codes:", "environment:", "files:"):
         assert f"\n{heading}\n" in outcome.out
 
 
 @pytest.mark.parametrize("name", sorted(cli.COMMANDS))
-def test_every_command_has_a_help(here, name):
-    outcome = cfglint(name, "--help", cwd=here)
+def test_every_command_has_a_help_that_fits_one_screen(here, name):
+    outcome = cfglint(name, "--help", cwd=here, environment={"COLUMNS": "80"})
     assert outcome.code == 0
     assert outcome.out.startswith("usage: cfglint")
+    assert len(outcome.lines) <= 65
+    every = cfglint(name, "--help-all", cwd=here, environment={"COLUMNS": "80"})
+    assert every.code == 0
+    flags = {line.split()[0] for line in outcome.lines if line.startswith("  --")} - {"--help-all"}
+    assert flags <= {line.split()[0] for line in every.lines if line.startswith("  --")}
+    assert (len(every.lines) > len(outcome.lines)) == ("--help-all" in outcome.out)
+
+
+def test_the_help_names_every_command_and_framework(here):
+    shown = cfglint("--help", cwd=here).out
+    assert all(re.search(rf"^  {name}\b", shown, re.M) for name in cli.COMMANDS)
+    assert "LLaMA-Factory" in shown
+    assert "--help-all" in shown
 
 
 def test_the_examples_of_the_help_are_valid(here):

@@ -1,4 +1,4 @@
-"""The reference of the command line: what `--help` says, command by command."""
+"""The reference of the command line: what `--help-all` says, command by command."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def pages() -> dict[str, str]:
     for name in cli.COMMANDS:
         command = cli.command(name)
         usage = (command.__doc__ or "").partition(": ")[2].strip()
-        parts += [f"## cfglint {name}\n", f"{usage[:1].upper()}{usage[1:]}\n", fenced(cfglint(name, "--help"))]
+        parts += [f"## cfglint {name}\n", f"{usage[:1].upper()}{usage[1:]}\n", fenced(cfglint(name, "--help-all"))]
     return {"command-line.md": "\n".join(parts)}

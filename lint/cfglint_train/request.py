@@ -11,6 +11,7 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
+from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.frameworks.registry import spellings
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.project import user_facts
@@ -204,11 +205,8 @@ def _facts(options: Options) -> dict[str, str]:
     }
     for package, release in options.releases.items():
         if package not in spellings():
-            from difflib import get_close_matches
-
-            near = get_close_matches(package.lower(), spellings(), 1)
-            known = f"did you mean {near[0]}?" if near else f"known names: {', '.join(spellings())}"
-            problem = f"unknown package; {known}"
+            hint = did_you_mean(package.lower(), spellings(), f"known names: {', '.join(spellings())}")
+            problem = f"unknown package; {hint}"
             raise OptionError("releases", f"{package}={release}", problem)
         stated[spellings()[package]] = release.removeprefix("=")
     for name, text in stated.items():

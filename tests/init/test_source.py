@@ -71,8 +71,21 @@ def test_where_this_one_came_from(monkeypatch, stated, expected):
 )
 def test_what_others_cannot_install(monkeypatch, stated):
     left_behind(monkeypatch, stated)
-    with pytest.raises(UsageError, match="pass --source"):
-        source.requirement(None)
+    assert source.requirement(None) == source.PLACEHOLDER
+
+
+def test_a_copy_from_a_clone_shows_everything_and_the_line_to_fill_in(tmp_path, monkeypatch):
+    left_behind(monkeypatch, {"url": "file:///home/me/cfglint", "dir_info": {}})
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "config.yaml").write_text(AXOLOTL)
+    done = cfglint("init", "-y", cwd=tmp_path)
+    assert done.code == 0
+    for name in (hook.NAME, workflow.NAME):
+        lines = (tmp_path / name).read_text().splitlines()
+        (line,) = [number for number, text in enumerate(lines, 1) if source.PLACEHOLDER in text]
+        assert f"{name}:{line}: replace SOURCE by an address" in done.err
+    filled = (tmp_path / hook.NAME).read_text().replace("cfglint-train @ SOURCE", "cfglint-train==9.9")
+    assert filled.encode() == hook.created("cfglint-train==9.9")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_transformers_is_for_the_frameworks_whose_keys_rest_on_it() -> None:
 @pytest.mark.parametrize(
     ("to", "start", "problem"),
     [
-        (["torch=2.8"], [], "--to torch=2.8: expected NAME=RELEASE, with one of the names accelerate"),
+        (["torch=2.8"], [], "--to torch=2.8: expected NAME=RELEASE; the names are accelerate"),
         (["megatron"], [], "--to megatron: expected NAME=RELEASE"),
         (["axolotl=new"], [], "--to axolotl=new: axolotl=new is not a release"),
         (["axolotl="], [], "--to axolotl=: axolotl= is not a release"),

@@ -14,6 +14,8 @@ estimate  path; gpu_max_gib and gpu_min_gib (bounds of the highest expected GPU 
           of the file); nodes, gpus_per_node; says (a regular expression over all that is printed)
 exit, output, prints_not   of a plain lint: its exit code, regular expressions over what it prints, texts that no
           report prints
+commands  other commands, each in a fresh copy: args; exit (a code, or several); says and says_not (regular expressions
+          over what it prints); lines and lines_not (path: lines that are, or are not, in that file afterwards)
 """
 
 from __future__ import annotations
@@ -36,13 +38,15 @@ GIB = 2**30
 
 FINDING = {"path", "key", "code", "level", "says"}
 KNOWN = {
-    "": {"why", "args", "paths", "must", "must_not", "fix", "estimate", "exit", "output", "prints_not"},
+    "": {"why", "args", "paths", "must", "must_not", "fix", "estimate", "exit", "output", "prints_not", "commands"},
     "must": FINDING | {"at_most"},
     "must_not": FINDING | {"at_least"},
     "fix": {"path"}
     | {f"{how}_must_{what}" for how in ("safe", "unsafe") for what in ("not_change", "give", "not_give")},
     "estimate": {"path", "gpu_max_gib", "gpu_min_gib", "must_estimate", "run", "nodes", "gpus_per_node", "says"},
+    "commands": {"args", "exit", "says", "says_not", "lines", "lines_not"},
 }
+_ISOLATED = {"check", "fit", "estimate", "migrate"}
 
 
 def expectation(case: Path) -> Expectation:
@@ -64,7 +68,12 @@ def unmet(case: Path, folder: Path) -> list[str]:
     """The repository's findings against its expectation; copies of it are made in a folder."""
     expect = expectation(case)
     repository = _checkout(case, folder / "linted")
-    return [*_findings(expect, repository), *_estimate(expect, repository), *_fixes(expect, case, folder)]
+    return [
+        *_findings(expect, repository),
+        *_estimate(expect, repository),
+        *_fixes(expect, case, folder),
+        *_commands(expect, case, folder),
+    ]
 
 
 def _checkout(case: Path, folder: Path) -> Path:
@@ -173,6 +182,27 @@ def _fixes(expect: Expectation, case: Path, folder: Path) -> Iterator[str]:
         lines = [line.lstrip() for path in paths if path.is_file() for line in _lines(path)]
         written = [*lines, *map(str.rstrip, lines)]  # some fixtures are about the white space at the end
         yield from _written(wishes, how, written)
+
+
+def _commands(expect: Expectation, case: Path, folder: Path) -> Iterator[str]:
+    """Yield what other commands do not do, each in a copy of its own."""
+    for number, wish in enumerate(expect.get("commands", [])):
+        there, args = _checkout(case, folder / f"command_{number}"), wish["args"]
+        isolated = ["--isolated"] if args[0] in _ISOLATED or args[0].startswith("-") else []
+        done = cfglint(*args, *isolated, cwd=there)
+        printed, name = done.out + done.err, f"cfglint {' '.join(args)}"
+        codes = wish.get("exit", done.code)
+        if done.code not in (codes if isinstance(codes, list) else [codes]):
+            yield f"{name}: exit code {done.code}, not {codes}"
+        says, says_not = wish.get("says", []), wish.get("says_not", [])
+        found = {one for one in (*says, *says_not) if re.search(one, printed, re.I | re.S)}
+        yield from (f"{name}: prints nothing like {one!r}" for one in says if one not in found)
+        yield from (f"{name}: prints {one!r}" for one in says_not if one in found)
+        for wanted in ("lines", "lines_not"):
+            for path, lines in wish.get(wanted, {}).items():
+                kept = set(map(str.strip, _lines(there / path)))
+                wrong = [line for line in lines if (line.strip() in kept) != (wanted == "lines")]
+                yield from (f"{name}: {wanted} of {path}: {line!r}" for line in wrong)
 
 
 def _written(wishes: Expectation, how: str, written: Iterable[str]) -> Iterator[str]:

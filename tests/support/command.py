@@ -14,7 +14,7 @@ from cfglint_train.front.cli import main
 from tests.support.linting import working_in
 
 # Whatever the machine that runs the tests says about colours and CI.
-_SILENT = ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "TERM")
+_SILENT = ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "TERM")
 
 
 class Outcome(NamedTuple):

@@ -65,10 +65,11 @@ def judge(run: Run, place: Resource, phases: Iterable[str] | None = None) -> Jud
     None where nothing could be estimated, or where the host's memory or the disk is not stated.
     """
     key = (place, tuple(phases) if phases is not None else None)
-    if key not in run.judgements:
-        run.judgements[key] = _judged(run, place, key[1])
-    judgement: Judgement | None = run.judgements[key]
-    return judgement
+    if key in run.judgements:
+        known: Judgement | None = run.judgements[key]
+        return known
+    found = run.judgements[key] = _judged(run, place, key[1])
+    return found
 
 
 def _judged(run: Run, place: Resource, wanted: tuple[str, ...] | None) -> Judgement | None:
@@ -123,7 +124,13 @@ def breakdown(budget: Budget, most: int = 4) -> str:
 
 def amount(budget: Budget, words: str = "") -> str:
     """The expected size with its interval: `73.2 GiB (70.1 to 79.8)`."""
-    return f"{gib(budget.expected)}{words} ({budget.low / 2**30:.1f} to {budget.high / 2**30:.1f})"
+    return f"{gib(budget.expected)}{words}{interval(budget)}"
+
+
+def interval(budget: Budget) -> str:
+    """Return ` (70.1 to 79.8)`, or nothing if both ends are the same."""
+    low, high = (f"{size / 2**30:.1f}" for size in (budget.low, budget.high))
+    return f" ({low} to {high})" if low != high else ""
 
 
 def _all_long(judgement: Judgement) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cfglint_train.findings.verdicts import Judgement, judge
 from cfglint_train.fitting import places, words
@@ -13,6 +13,7 @@ from cfglint_train.fitting.smallest import Problem, Solution, smallest_of, solut
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
+from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.names import Field
 from cfglint_train.project.run import Run
@@ -21,7 +22,7 @@ Goal = Literal["throughput", "memory"]
 Most = Literal["micro_batch", "sequence_length"]
 
 LARGEST: Final[dict[str, Field]] = {"micro_batch": "batch.micro", "sequence_length": "sequence.length"}
-_HIGHEST: Final = 1 << 24
+HIGHEST: Final = 1 << 24
 
 
 class Rung(Frozen):
@@ -125,11 +126,8 @@ def check_keep(run: Run, keep: Collection[str]) -> None:
     known |= {run.spell(field) for lens in lenses for field in lens.fields}
     for key in keep:
         if key not in known and key not in FIELDS:
-            import difflib  # only for a name that is wrong
-
-            near = difflib.get_close_matches(key, sorted({*known, *FIELDS}), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise UsageError(f"--keep {key}: {run.main.document.path} has no such setting{hint}")
+            hint = did_you_mean(key, sorted({*known, *FIELDS}))
+            raise UsageError(f"--keep {key}: {run.main.document.path} has no such setting{hint and f'; {hint}'}")
 
 
 def _rungs(run: Run, before: Judgement, keep: Collection[str], solution: Solution | None) -> tuple[Rung, ...]:
@@ -190,16 +188,14 @@ def _leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solution | N
     return solution_of(run, chosen, before) if chosen else None
 
 
-def largest(run: Run, field: Field) -> int:
-    """The largest value of a size with which every phase is expected to fit; 0 where 1 does not."""
-
-    def fits(value: int) -> bool:
-        return places.fits(run.changed({field: value}))
-
+def largest(run: Run, field: Field, holds: Callable[[Run], bool] = places.fits) -> int:
+    """Return the largest value of a size with which every phase is expected to fit, or with which something else
+    holds; 0 if it does not with 1, HIGHEST if there is no limit.
+    """
     enough, too_much = 0, 1
-    while too_much <= _HIGHEST and fits(too_much):
+    while too_much <= HIGHEST and holds(run.changed({field: too_much})):
         enough, too_much = too_much, too_much * 2
-    while too_much - enough > 1:
+    while too_much - enough > 1 and enough < HIGHEST:
         middle = (enough + too_much) // 2
-        enough, too_much = (middle, too_much) if fits(middle) else (enough, middle)
+        enough, too_much = (middle, too_much) if holds(run.changed({field: middle})) else (enough, middle)
     return enough

@@ -33,10 +33,24 @@ COMMANDS: Final = {
 }
 
 
+_OTHER_TOOLS: Final = {"lint": "check", "fix": "check --fix", "format": "check --fix", "explain": "rule"}
+"""Commands of other tools -> the command here."""
+
+
 def command(name: str) -> Command:
     """The function of a command: arguments in, exit code out; it raises UsageError and OSError."""
     found: Command = getattr(import_module(f"cfglint_train.front.{COMMANDS[name]}"), name)
     return found
+
+
+def _meant(word: str) -> str:
+    """Return the command that a word stands for, or an empty text."""
+    from difflib import get_close_matches
+
+    near = (
+        word if word in _OTHER_TOOLS else next(iter(get_close_matches(word, (*COMMANDS, *_OTHER_TOOLS), 1, 0.75)), "")
+    )
+    return _OTHER_TOOLS.get(near, near)
 
 
 def _misplaced(arguments: list[str]) -> str | None:
@@ -58,11 +72,12 @@ def main(argv: list[str] | None = None) -> int:
     first = arguments[0] if arguments else ""
     try:
         if first.isalpha() and first not in COMMANDS and not os.path.exists(first):
-            from difflib import get_close_matches
-
-            near = get_close_matches(first.lower(), COMMANDS, 1, 0.75)
-            if near:
-                print(f"cfglint: unknown command {first}; did you mean {near[0]}?", file=sys.stderr)
+            if first in ("help", "version"):
+                del arguments[0]
+                arguments.insert(1, f"--{first}")
+                first = arguments[0]
+            elif near := _meant(first.lower()):
+                print(f"cfglint: unknown command {first}; did you mean {near}?", file=sys.stderr)
                 return TROUBLE
         name = first if first in COMMANDS else _misplaced(arguments)
         if name is None:

@@ -1,4 +1,4 @@
-"""Completion for shells, made of what `--help` says, so that it can name nothing that is not there."""
+"""Completion for shells, made of what `--help-all` says, so that it can name nothing that is not there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Command(Frozen):
 
 
 def command_of(name: str, text: str, codes: Sequence[str]) -> Command:
-    """A command by its `--help`. `codes` are the rules', where it takes them."""
+    """A command by its `--help-all`. `codes` are the rules', where it takes them."""
     flags = tuple(_flag(head, help_, codes) for head, help_ in _entries(text))
     positional = text.partition("positional arguments:")[2].partition("\n\n")[0]
     words = tuple(word for found in re.findall(r"^  \{([^}]*)\}", positional, re.M) for word in found.split(","))

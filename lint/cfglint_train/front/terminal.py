@@ -24,7 +24,12 @@ def style_of(stream: TextIO, color: str = "auto") -> Style:
         colors = bool(os.environ.get("FORCE_COLOR")) or terminal
     forced = os.environ.get("FORCE_HYPERLINK")
     links = terminal and colors and os.environ.get("TERM") != "linux" if forced is None else forced not in ("", "0")
-    return Style(colors, links, columns() if terminal else None, blocks=colors and _has_blocks(stream))
+    return Style(
+        colors,
+        links,
+        columns() if terminal else None,
+        blocks=colors and _has_blocks(stream),
+    )
 
 
 def _has_blocks(stream: TextIO) -> bool:

@@ -51,12 +51,11 @@ def check(subject: Config | Run, selection: Selection) -> Check:
     findings: list[Finding] = []
     troubles: list[Trouble] = []
     secrets: set[str] = set()
-    meant: Run | None = None
     for rule in selection.applying(main.document.path, "config" if run is None else "run", frameworks):
         try:
             judged = run
             if run is not None and rule.estimates:
-                judged = meant = meant or as_meant(run, selection)
+                judged = run.meant = run.meant or as_meant(run, selection)
             if judged is not None and not rule.may_report(judged.plan):
                 continue
             checker = registry.checker(rule)

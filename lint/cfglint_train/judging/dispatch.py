@@ -85,7 +85,7 @@ def lint(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Re
         whole.ledger.digests.sort(key=lambda pair: pair[0])
     whole.companions_alone()
     result = whole.result()
-    return result if jobs < 2 else result._replace(runs=())
+    return result._replace(looked_at=len(turns), runs=result.runs if jobs < 2 else ())
 
 
 def _jobs(wanted: int, useful: int) -> int:

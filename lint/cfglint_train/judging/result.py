@@ -63,6 +63,8 @@ class Result(Frozen):
     """What `LintOptions.digest` makes of every run, in the order of `runs`."""
     runs_met: int = 0
     """How many runs there were, wherever they were assembled."""
+    looked_at: int = 0
+    """How many files were looked at, configurations or not."""
     accepted: Split | None = None
     """What the baseline accepts, and what of it is stale; None without a baseline."""
 

@@ -102,12 +102,12 @@ def shape(dimensions: Dimensions) -> str:
     return "|".join(map(str, parts))
 
 
-def near(name: str, count: int = 3) -> list[str]:
+def near(name: str, count: int = 3, cutoff: float = 0.6) -> list[str]:
     """The ids whose keys look most like the name, best first: for "did you mean"."""
     import difflib  # only where a name is unknown
 
     index = _read("index.json")
-    keys = difflib.get_close_matches(parse(name).key, index["names"], n=count, cutoff=0.6)
+    keys = difflib.get_close_matches(parse(name).key, index["names"], n=count, cutoff=cutoff)
     return list(dict.fromkeys(index["models"][index["names"][key]][1] for key in keys))
 
 

@@ -31,6 +31,10 @@ _MARK: Final = re.compile(r"@{1,3}\w{1,60}@{1,3}|%{1,3}\w{1,60}%{1,3}|%\(\w{1,60
 """Marks of templates that begin no word of YAML or JSON."""
 
 
+_FEW: Final = 5
+"""Files that a person may name by hand."""
+
+
 class UnreadFile(Frozen):
     """A file that cannot be read."""
 
@@ -181,7 +185,8 @@ class Documents:
             self.launching.add(path)
         if not self.candidates[path]:
             started = self._started(path, source) if syntax == "shell" and path in self.sources.asked else ""
-            self.skip(path, started or "it has no keys of a supported framework", source)
+            broken = self._broken(path, source) if syntax == "yaml" and path in self.sources.asked else ""
+            self.skip(path, started or f"it has no keys of a supported framework{broken}", source)
             return None
         try:
             return files.parse(path, source, syntax, self.sources.beside(path) if syntax == "shell" else None)
@@ -193,6 +198,16 @@ class Documents:
             else:
                 self.unread.append(UnreadFile(path, error.position, error.message, _cause(error)))
             return None
+
+    def _broken(self, path: str, source: bytes) -> str:
+        """Return what keeps a file that a person named from being YAML; empty where nothing does, or many are named."""
+        if len(self.sources.asked) > _FEW:
+            return ""
+        try:
+            files.parse(path, source, "yaml")
+        except DocumentError as error:
+            return f", and is no YAML at line {error.position.line}: {error.message}"
+        return ""
 
     def _is_mark(self, path: str, source: bytes, position: Position) -> bool:
         """Whether a parser stumbled over a mark (`@NAME@`, `%NAME%`, `%(name)s`) that a script replaces."""

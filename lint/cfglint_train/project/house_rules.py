@@ -8,6 +8,7 @@ from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.globs import Glob
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
+from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.frameworks.registry import listed, spellings
 from cfglint_train.plan.names import Field
 from cfglint_train.project.settings_error import told
@@ -147,10 +148,7 @@ def _frameworks(reader: Reader, entry: dict[str, Any], where: str) -> tuple[str,
     for name in reader.strings(f"{where}frameworks", entry.get("frameworks", [])):
         plain = spellings().get(name.lower(), name.lower())
         if plain not in listed():
-            from difflib import get_close_matches
-
-            near = get_close_matches(plain, listed(), 1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(listed())}"
+            hint = did_you_mean(plain, listed(), f"known: {', '.join(listed())}")
             raise reader.error(f"{where}frameworks", f"names an unknown framework, {name!r}; {hint}")
         found.append(plain)
     return tuple(found)

@@ -146,6 +146,8 @@ class Run:
         self._corners: dict[Any, Run] = {}
         self.is_corner = False
         """It is the run at another admissible value of some fact: how grave a finding is there counts, no fix of it."""
+        self.meant: Run | None = None
+        """The run that the rules which estimate have judged: with misspelt keys under their right names."""
         self.problem: str | None = None
         """Why the model's own configuration could not be read."""
         self.judgements: dict[Any, Any] = {}
@@ -190,6 +192,11 @@ class Run:
     def companion(self, framework: str) -> Config | None:
         """The companion of a framework; None, too, where it only replaces a file."""
         return next((one for one in self.companions if one.framework == framework), None)
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether something has asked for the estimate."""
+        return self._estimate is not None
 
     @property
     def estimate(self) -> Estimate:

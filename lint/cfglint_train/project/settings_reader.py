@@ -10,6 +10,7 @@ from cfglint_train.foundation import globs, regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.globs import Glob
 from cfglint_train.foundation.typed import Any, Final, Literal
+from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.frameworks.registry import spellings
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.project import user_facts
@@ -54,10 +55,7 @@ class Reader:
         names = sorted(known)
         for key in table:
             if key not in names:
-                from difflib import get_close_matches
-
-                near = get_close_matches(key, names, 1)
-                hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
+                hint = did_you_mean(key, names, f"known: {', '.join(names)}")
                 full = f"{self.prefix}{where}{key}"
                 raise wrong(self.source, full, f"unknown setting {full}; {hint}", self.files)
 
@@ -103,7 +101,8 @@ class Reader:
     def choice(self, key: str, value: Any, known: tuple[str, ...]) -> Any:
         """One of some words."""
         if value not in known:
-            raise self.error(key, f"must be one of {', '.join(known)}, not {value!r}")
+            hint = did_you_mean(str(value), known)
+            raise self.error(key, f"must be one of {', '.join(known)}, not {value!r}{hint and f'; {hint}'}")
         return value
 
     def levels(self, key: str, value: Any) -> dict[str, Level]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_rules import registry
+from cfglint_train.findings.verdicts import interval
 from cfglint_train.foundation.sizes import gib, parameters
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import spelled
@@ -20,6 +21,7 @@ from cfglint_train.project.assumptions import behind
 from cfglint_train.project.other_releases import RELEASE
 from cfglint_train.project.run import GPU, Run
 from cfglint_train.project.unchecked import Unchecked, thing, unchecked
+from cfglint_train.reports import answer
 from cfglint_train.reports.escape import leading, plain, printable
 from cfglint_train.reports.json import encoded
 from cfglint_train.reports.style import PLAIN, Style
@@ -28,6 +30,13 @@ from cfglint_train.whatif.plan_file import Planned
 VERSION: Final = 1
 _PLACES: Final = (("gpu", "one GPU"), ("host", "one host"), ("disk", "disk"))
 _BAR: Final = 24
+_LEAST_BAR: Final = 8
+"""Columns that a bar has at most, and at least; without room for it there is none."""
+_BESIDE: Final = 33
+"""Columns of a phase's name and size, and of the blanks in its line."""
+_WIDE: Final = 1 << 16
+"""The width of what has no edge."""
+_NOTHING: Final = gib(0)
 _COLORS: Final = {"fits": "32", "tight": "33", "probably does not fit": "31", "does not fit": "31"}
 """Verdict -> its style, as in the colours of severities."""
 ASSUMED: Final = " (assumed)"
@@ -37,19 +46,25 @@ ASSUMED: Final = " (assumed)"
 def table(runs: Sequence[Run | Planned], style: Style = PLAIN) -> Iterator[str]:
     """Every run with its phases, their components, and what the numbers rest on."""
     for run in runs:
-        yield from _wrapped(_head(run), style)
+        yield from opening(run, style, alone=len(runs) == 1)
         for place, name in _PLACES:
             yield from _place(run, place, name, style)
-        yield from _wrapped(_foot(run), style)
+        yield from wrapped(_foot(run), style)
         yield ""
+
+
+def opening(run: Run | Planned, style: Style = PLAIN, *, alone: bool = False) -> Iterator[str]:
+    """Yield the answer, and what the run is. With several runs, what takes a search is left to `fit`."""
+    yield from wrapped([answer.of_estimate(run) if alone else answer.answer(run)], style)
+    yield from head(run, style)
 
 
 def head(run: Run | Planned, style: Style = PLAIN) -> Iterator[str]:
     """What the run is: file, model, job."""
-    return _wrapped(_head(run), style)
+    return wrapped(_head(run), style)
 
 
-def _wrapped(lines: Iterable[str], style: Style) -> Iterator[str]:
+def wrapped(lines: Iterable[str], style: Style) -> Iterator[str]:
     """Lines that no terminal misreads, broken at its edge, the rest below the text."""
     for line in map(printable, lines):
         if style.width is None or len(line) <= style.width:
@@ -76,7 +91,7 @@ def _head(run: Run | Planned) -> Iterator[str]:
         name = printable(str(plan.model.id or model.id))
         yield f"  model   {name}: {parameters(model.parameters)} parameters, {model.layers} layers, {model.model_type}"
     else:
-        yield f"  model   {printable(str(plan.model.id or 'not stated'))}: not in the catalogue"
+        yield f"  model   {printable(str(plan.model.id or 'not stated'))}: not in the catalogue{_near(plan.model.id)}"
     spread = {None: "strategy not stated", "zero": f"ZeRO stage {plan.parallel.zero_stage}", "none": "one GPU"}.get(
         plan.parallel.strategy, str(plan.parallel.strategy)
     )
@@ -84,6 +99,17 @@ def _head(run: Run | Planned) -> Iterator[str]:
     method = [word for word in (plan.method.tuning, plan.method.stage) if word]
     yield f"  job     {nodes} x {local} GPUs, {spread}, {' '.join(method) or 'method not stated'}"
 
+
+def _near(model: str | None) -> str:
+    """Return which known model a misspelt name may be."""
+    from cfglint_train.models.lookup import near
+
+    found = near(model, 1, _ALIKE) if model else []
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+_ALIKE: Final = 0.9
+"""The share of a model's name that has to be the same: releases and sizes of one family differ by a character, too."""
 
 _CLUSTER: Final[tuple[Field, ...]] = ("launch.nodes", "launch.gpus_per_node")
 
@@ -105,23 +131,35 @@ def assumed_facts(run: Run | Planned) -> frozenset[str]:
 
 
 def _place(run: Run | Planned, place: str, name: str, style: Style) -> Iterator[str]:
-    phases = [phase for phase in run.estimate.phases if getattr(phase, place) is not None]
+    phases = [phase for phase in run.estimate.phases if _is_shown(getattr(phase, place))]
     if not phases:
         return
     capacity = run.hardware.capacity(place)
     limit = f" of {gib(capacity)}" if capacity is not None else ""
     yield ""
     yield f"  {name}{limit}{mark(run, GPU) if place == 'gpu' else ''}"
-    top = max(capacity or 0, *(getattr(phase, place).expected for phase in phases))
+    rows = []
     for phase in phases:
         budget: Budget = getattr(phase, place)
-        said = None if capacity is None else verdict(budget, capacity)
-        color = _COLORS.get(said or "", "36")
-        judged = "" if said is None else f"  {style.paint(said, color)}"
-        interval = f"{budget.low / 2**30:.1f} to {budget.high / 2**30:.1f}"
-        bar = style.paint(_bar(budget.expected, top, style), color)
-        yield f"    {printable(phase.name):<16}{bar} {gib(budget.expected):>10}  ({interval}){judged}"
-    yield from _wrapped(_parts(phases, place), style)
+        said = "" if capacity is None else verdict(budget, capacity)
+        rows.append((phase.name, budget.expected, f" {interval(budget)}" if interval(budget) else "", said))
+    width = style.width or _WIDE
+    room = min(_BAR, width - _BESIDE - max(len(span) + len(said) for _, _, span, said in rows))
+    top = max(capacity or 0, *(size for _, size, _, _ in rows))
+    for name, size, span, said in rows:
+        color = _COLORS.get(said, "36")
+        bar = style.paint(_bar(size, top, room, style), color) + " " if room >= _LEAST_BAR else ""
+        line = f"    {printable(name):<16}{bar}{gib(size):>10}{span}"
+        if said and room < -1:
+            yield line
+            line = "    "
+        yield f"{line}  {style.paint(said, color)}" if said else line
+    yield from wrapped(_parts(phases, place), style)
+
+
+def _is_shown(budget: Budget | None) -> bool:
+    """Whether there is something to show: no row is 0.00 GiB."""
+    return budget is not None and gib(budget.expected) != _NOTHING
 
 
 def _parts(phases: Sequence[Phase], place: str) -> Iterator[str]:
@@ -129,7 +167,7 @@ def _parts(phases: Sequence[Phase], place: str) -> Iterator[str]:
     worst = max(phases, key=lambda phase: getattr(phase, place).expected)
     yield f"    in {worst.title}, {worst.event}:"
     for part in sorted(getattr(worst, place).components, key=lambda part: -part.bytes):
-        if part.bytes:
+        if gib(part.bytes) != _NOTHING:
             yield f"      {part.name:<28}{gib(part.bytes):>10}  {part.formula}"
     if place == "gpu":
         alike = comparable.residual(getattr(worst, place).subject, table_of_evidence().residuals)
@@ -137,11 +175,11 @@ def _parts(phases: Sequence[Phase], place: str) -> Iterator[str]:
         yield f"    interval: that of its parts, or that of {rows} if wider"
 
 
-def _bar(size: int, top: int, style: Style) -> str:
+def _bar(size: int, top: int, width: int, style: Style) -> str:
     """A bar of blocks where the terminal has them, else of signs."""
-    filled = round(_BAR * size / top) if top else 0
+    filled = round(width * size / top) if top else 0
     full, empty = ("\u2588", "\u2591") if style.blocks else ("#", ".")
-    return full * filled + empty * (_BAR - filled)
+    return full * filled + empty * (width - filled)
 
 
 def _foot(run: Run | Planned) -> Iterator[str]:

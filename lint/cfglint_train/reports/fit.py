@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cfglint_train.findings.verdicts import Judgement
+from cfglint_train.findings.verdicts import Judgement, amount
 from cfglint_train.fitting import words
 from cfglint_train.fitting.holding import Holding
 from cfglint_train.fitting.ladder import Ladder, Rung
@@ -14,23 +14,26 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Resource
 from cfglint_train.project.other_releases import RELEASE
 from cfglint_train.project.unchecked import unchecked
-from cfglint_train.reports import estimate
-from cfglint_train.reports.escape import plain, printable
+from cfglint_train.reports import answer, estimate
+from cfglint_train.reports.escape import plain
 from cfglint_train.reports.json import encoded
+from cfglint_train.reports.style import PLAIN, Style
 
 VERSION: Final = 1
 
 
-def text(ladders: Sequence[Ladder]) -> Iterator[str]:
-    """Every run with its verdict, its ladder and the change that is proposed."""
+def text(ladders: Sequence[Ladder], style: Style = PLAIN) -> Iterator[str]:
+    """Yield every run with its verdict, its ladder and the change that is proposed."""
     for ladder in ladders:
-        yield from estimate.head(ladder.run)
-        yield from (printable(f"  {one.words}") for one in ladder.run.parts.meant)
-        yield from map(printable, _lines(ladder))
+        first = answer.answer(ladder.run, ladder.solution, sizes=len(ladders) == 1)
+        yield from estimate.wrapped([first], style)
+        yield from estimate.head(ladder.run, style)
+        yield from estimate.wrapped((f"  {one.words}" for one in ladder.run.parts.meant), style)
+        yield from estimate.wrapped(_lines(ladder, style), style)
         yield ""
 
 
-def _lines(ladder: Ladder) -> Iterator[str]:
+def _lines(ladder: Ladder, style: Style) -> Iterator[str]:
     judgement, solution = ladder.judgement, ladder.solution
     if judgement is None:
         found = unchecked(ladder.run)
@@ -43,9 +46,7 @@ def _lines(ladder: Ladder) -> Iterator[str]:
     if ladder.rungs:
         yield ""
         yield "  each change alone (* chosen, ! unsafe)"
-        width = max(len(", ".join(rung.settings)) for rung in ladder.rungs)
-        for rung in ladder.rungs:
-            yield _rung(rung, min(width, 72))
+        yield from _rungs(ladder.rungs, style)
     yield ""
     if solution is not None:
         # As for --fix: what a measured change does is the same at each release at which the run does not fit.
@@ -82,20 +83,33 @@ def _verdict(judgement: Judgement) -> str:
     """`backward: 180 GiB expected (145.1 to 215.9), 79.1 GiB available: does not fit`, with the place if no GPU."""
     budget = judgement.budget
     where = "" if judgement.place == "gpu" else f" ({judgement.place})"
-    interval = f"{budget.low / 2**30:.1f} to {budget.high / 2**30:.1f}"
     return (
-        f"  {judgement.phase.name}{where}: {gib(budget.expected)} expected ({interval}), "
+        f"  {judgement.phase.name}{where}: {amount(budget, ' expected')}, "
         f"{gib(judgement.capacity)} available: {judgement.verdict}"
     )
 
 
-def _rung(rung: Rung, width: int) -> str:
-    mark = "*" if rung.chosen else " "
-    unsafe = " " if rung.safe else "!"
-    setting = ", ".join(rung.settings)
+def _rungs(rungs: Sequence[Rung], style: Style) -> Iterator[str]:
+    """Yield a line for each change; two, if one of those lines is longer than the terminal is wide."""
+    rows = [(_setting(rung), _effect(rung)) for rung in rungs]
+    width = min(max(len(setting) for setting, _ in rows), 77)
+    lines = [f"{setting:<{width}}  {effect}" for setting, effect in rows]
+    if style.width is None or max(map(len, lines)) <= style.width:
+        yield from lines
+        return
+    for setting, effect in rows:
+        yield setting
+        yield f"       {effect}"
+
+
+def _setting(rung: Rung) -> str:
+    return f"  {'*' if rung.chosen else ' '}{' ' if rung.safe else '!'} {', '.join(rung.settings)}"
+
+
+def _effect(rung: Rung) -> str:
     lost = "" if rung.move.gives_up == "nothing" else f"; {rung.move.gives_up}"
     return (
-        f"  {mark}{unsafe} {setting:<{width}}  -{gib(rung.saved):>10} ={gib(rung.after):>10}  "
+        f"-{gib(rung.saved):>10} ={gib(rung.after):>10}  "
         f"{_WHERE[rung.place]}{words.percent(rung.move.slowdown)} ({rung.move.basis}){lost}"
     )
 

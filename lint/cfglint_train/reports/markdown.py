@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from cfglint_train.findings.finding import SEVERITIES, Finding
+from cfglint_train.findings.verdicts import interval
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.redact import Redact, redaction
 from cfglint_train.foundation.sizes import gib
@@ -117,8 +118,7 @@ def _peak(run: Run, place: str, phase: Phase | None) -> str:
     capacity = run.hardware.capacity(place)
     bar = f"{_bar(budget.expected / capacity)} " if capacity else ""
     limit = f" of {gib(capacity)}" if capacity else ""
-    interval = f"{budget.low / 2**30:.1f} to {budget.high / 2**30:.1f}"
-    return f"{bar}{gib(budget.expected)}{limit} ({interval}), {_cell(phase.name)}"
+    return f"{bar}{gib(budget.expected)}{limit}{interval(budget)}, {_cell(phase.name)}"
 
 
 def _bar(share: float) -> str:

@@ -30,12 +30,27 @@ _BEFORE: Final = 60
 def full(result: Result, style: Style = PLAIN) -> Iterator[str]:
     """Every finding with its source frame, then a summary."""
     redact = redaction(result.secrets)
+    if not style.quiet:
+        yield from _answer(result, style)
     for finding in result.findings:
         yield from _block(finding, style, redact)
         yield ""
     yield from troubles(result, style)
     if not style.quiet:
         yield from summary(result)
+        if result.findings:
+            yield "Run `cfglint rule CODE` for an explanation."
+
+
+def _answer(result: Result, style: Style) -> Iterator[str]:
+    """Yield whether the run fits, if there is one, and an empty line in front of findings."""
+    if len(result.runs) == 1:
+        from cfglint_train.reports.answer import of_lint
+
+        line = of_lint(result)
+        if line is not None:
+            yield from wrapped("", line, style, 2)
+            yield from [""] if result.findings or result.troubles else []
 
 
 def concise(result: Result, style: Style = PLAIN) -> Iterator[str]:
@@ -212,13 +227,13 @@ def trouble_message(trouble: Trouble) -> str:
 
 def summary(result: Result) -> Iterator[str]:
     """What was left out, how many findings there are, and how many of them --fix would settle."""
-    yield from _left_out(result)
+    yield from left_out(result)
     counts = dict.fromkeys(_COLORS, 0)
     for finding in result.findings:
         counts[finding.severity] += 1
     looked = len({*(file.path for file in result.files), *(trouble.path for trouble in result.troubles)})
     if not result.findings and not result.troubles:
-        yield f"No findings in {counted(looked, 'file')}."
+        yield f"No findings in {counted(looked, 'file')}." if looked else _nothing(result)
         yield from _accepted(result)
         return
     parts = [counted(count, severity) for severity, count in counts.items() if count]
@@ -237,12 +252,20 @@ def summary(result: Result) -> Iterator[str]:
         yield f"{counted(unsafe, 'finding')} fixable with --fix --unsafe-fixes."
 
 
+def _nothing(result: Result) -> str:
+    """Return what was looked at where none of it is a configuration."""
+    if not result.looked_at:
+        return "warning: no training config found: there are no YAML, JSON, shell or Python files that are not excluded"
+    looked = f"looked at {counted(result.looked_at, 'file')}"
+    return f"warning: no training config found: {looked}, and cfglint recognises none (--verbose says why)"
+
+
 _MOST_NAMED: Final = 5
 """Files that are said to be left out, one line each; a shell's pattern may name hundreds."""
 
 
-def _left_out(result: Result) -> Iterator[str]:
-    """The files that a person named and that are no configurations, and how many look like another tool's."""
+def left_out(result: Result) -> Iterator[str]:
+    """Yield the files that a person named and that are no configurations, and how many look like another tool's."""
     reported = {finding.path for finding in result.findings}
     named = [one for one in result.skipped if one.named and one.path not in reported]
     for one in named[:_MOST_NAMED]:

@@ -190,9 +190,22 @@ def _product(values: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
             yield (first, *rest)
 
 
-def table(run: Changeable, wanted: Sequence[Axis]) -> Iterator[str]:
-    """The grid: rows for all axes but the last, columns for the last."""
+def table(run: Changeable, wanted: Sequence[Axis], width: int | None = None) -> Iterator[str]:
+    """Yield the grid: rows for all axes but the last, columns for the last; a row for each cell if those lines are
+    longer than the terminal is wide.
+    """
     cells = list(grid(run, wanted))
+    lines = list(_columns(cells, wanted))
+    if width is not None and max(map(len, lines)) > width:
+        heads = [", ".join(f"{name} {_shown(value)}" for name, value in cell.changes.items()) for cell in cells]
+        margin = max(map(len, heads))
+        lines = [f"  {head:<{margin}}  {_cell(cell)}" for head, cell in zip(heads, cells)]
+    yield from lines
+    for name in without_effect(cells, wanted):
+        yield f"  {name} has no effect on this estimate"
+
+
+def _columns(cells: Sequence[Cell], wanted: Sequence[Axis]) -> Iterator[str]:
     last = wanted[-1]
     heads = [f"{last.name} {_shown(value)}" for value in last.values]
     width = max(24, *(len(head) + 2 for head in heads), *(len(_cell(cell)) for cell in cells))
@@ -203,8 +216,6 @@ def table(run: Changeable, wanted: Sequence[Axis]) -> Iterator[str]:
     for number, text in enumerate(lead):
         row = cells[number * len(last.values) : (number + 1) * len(last.values)]
         yield (f"  {text:<{margin}}" + "".join(f"  {_cell(cell):<{width}}" for cell in row)).rstrip()
-    for name in without_effect(cells, wanted):
-        yield f"  {name} has no effect on this estimate"
 
 
 def without_effect(cells: Sequence[Cell], wanted: Sequence[Axis]) -> list[str]:

@@ -52,6 +52,15 @@ class Planned(Frozen):
         origin = self.hardware.gpu_origin
         return (Assumption("gpu", self.hardware.gpu, origin.note),) if origin.kind == "assumed" else ()
 
+    @property
+    def judgements(self) -> dict[Any, Any]:
+        """What verdicts were asked for before: they are not kept."""
+        return {}
+
+    def stated(self, field: Field) -> bool:
+        """Return whether the plan has a value for a field."""
+        return self.plan.get(field) is not None
+
     def spell(self, field: Field) -> str:
         """A field's name in the file."""
         return f'"{field}" in the plan'

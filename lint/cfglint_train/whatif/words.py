@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.typed_values import field_type
 
@@ -41,10 +42,7 @@ def check(field: Field, values: Iterable[Any]) -> None:
         return
     for value in values:
         if value is not None and value not in known:
-            from difflib import get_close_matches
-
-            near = get_close_matches(str(value), known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+            hint = did_you_mean(str(value), known, f"known: {', '.join(known)}")
             raise UsageError(f"unknown value {str(value)!r} of {field}; {hint}")
 
 

@@ -35,12 +35,14 @@ def compose(text: str, source: bytes) -> Node | None:
     """
     loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     parser = loader(text)
+    stack: _Stack = []
     try:
-        return _build(source, byte_offsets(text, source), parser.get_event)
+        return _build(source, byte_offsets(text, source), parser.get_event, stack)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Position(mark.line + 1, mark.column + 1) if mark else Position(1, 1)
-        raise DocumentError(_one_line(error.problem or error.context or "not YAML"), place) from None
+        problem = _one_line(error.problem or error.context or "not YAML")
+        raise DocumentError(problem + _opened(error, stack, source, place), place) from None
     except yaml.reader.ReaderError as error:
         # libyaml and PyYAML count its position differently, so the character is looked up.
         bad = yaml.reader.Reader.NON_PRINTABLE.search(text)
@@ -55,7 +57,38 @@ def _one_line(message: str) -> str:
     return " ".join(message.split())
 
 
-def _build(source: bytes, offset: Callable[[int], int] | None, next_event: Callable[[], Any]) -> Node | None:
+_Stack = list[tuple[Mapping | Sequence, list[Node]]]
+"""Open collections, innermost last, each with the key that waits for its value."""
+
+
+def _opened(error: Any, stack: _Stack, source: bytes, place: Position) -> str:
+    """Return where a quote or bracket was opened that is still open at an error, or that ends on its line."""
+    line = Document("", source).position
+    if "quoted scalar" in (error.context or "") and error.context_mark is not None:
+        return f"; the quote on line {error.context_mark.line + 1} is not closed"
+    if stack and isinstance(last := _last(*stack[-1]), Scalar) and last.style in ("'", '"'):
+        start, end = line(last.span.start).line, line(last.span.end).line
+        if start < end == place.line:
+            return f"; the quote on line {start} is closed on line {end}"
+    for node, _ in reversed(stack):
+        sign = source[node.span.start : node.span.start + 1].decode()
+        if node.flow and sign in ("[", "{"):
+            return f"; the `{sign}` on line {line(node.span.start).line} is not closed"
+    return ""
+
+
+def _last(node: Mapping | Sequence, waiting: list[Node]) -> Node | None:
+    """Return the last node of an open collection."""
+    if waiting:
+        return waiting[-1]
+    if isinstance(node, Sequence):
+        return node.items[-1] if node.items else None
+    return node.entries[-1].value if node.entries else None
+
+
+def _build(
+    source: bytes, offset: Callable[[int], int] | None, next_event: Callable[[], Any], stack: _Stack
+) -> Node | None:
     scalar_event, alias_event = yaml.ScalarEvent, yaml.AliasEvent
     mapping_start, sequence_start = yaml.MappingStartEvent, yaml.SequenceStartEvent
     collection_ends = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
@@ -64,8 +97,6 @@ def _build(source: bytes, offset: Callable[[int], int] | None, next_event: Calla
     documents = 0
     events = keys = 0
     aliased = False
-    # Open collections, innermost last, each with the key that waits for its value.
-    stack: list[tuple[Mapping | Sequence, list[Node]]] = []
     while True:
         event = next_event()
         kind = type(event)

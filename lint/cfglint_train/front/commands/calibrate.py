@@ -1,6 +1,6 @@
 """`cfglint calibrate`: the estimates against measurements, and measured rows filed.
 
-report [--rows FILE] [--format json]   the error table over published rows (or measured ones)
+report [--rows FILE] [--output-format json]   the error table over published rows (or measured ones)
 add ROWS.jsonl                         check rows that the harness wrote, and file them
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.front.commands.output import put
-from cfglint_train.front.commands.parser import Parser
+from cfglint_train.front.commands.parser import Parser, add_output_format
 
 Answer = tuple[int, Iterator[str]]
 """Exit code and lines."""
@@ -42,7 +42,7 @@ def _answer(arguments: list[str]) -> Answer:
 def _report(arguments: list[str]) -> Answer:
     own = _Parser("cfglint calibrate report", "Estimates beside measurements.")
     own.add_argument("--rows", metavar="FILE", help="rows as JSON lines (default: the published rows of a clone)")
-    own.add_argument("--format", "--output-format", dest="format", choices=("text", "json", "markdown"), default="text")
+    add_output_format(own, ("text", "json", "markdown"))
     own.add_argument("-v", "--verbose", action="store_true", help="every row, and those that are left out")
     own.add_argument("--no-peers", action="store_true", help="leave out other estimators")
     options = own.parse_args(arguments)
@@ -57,9 +57,9 @@ def _report(arguments: list[str]) -> Answer:
         from cfglint_train.evidence import peers
 
         others = peers.compared(rows, compared)
-    if options.format == "markdown":
+    if options.output_format == "markdown":
         return 0, _markdown(report, compared, others)
-    if options.format == "json":
+    if options.output_format == "json":
         return 0, iter([json.dumps(report.document(compared, others), indent=1, allow_nan=False)])
     return 0, _text(report, compared, others, options)
 

@@ -11,6 +11,7 @@ from cfglint_train.front.commands.parser import (
     Parser,
     add_cluster,
     add_model,
+    add_output_format,
     add_settings,
     code_at_line,
     codes,
@@ -27,43 +28,48 @@ cfglint [check] [PATH ...] [flags]
 _DESCRIPTION: Final = """\
 A linter and fixer for LLM training configs: finds what will crash, not fit or
 be ignored, before you book a GPU. Nothing is executed or imported. Nothing is
-downloaded, except a model's config.json with --online."""
+downloaded, except a model's config.json with --online.
+
+frameworks:
+{frameworks}"""
 
 _EPILOG: Final = """\
-frameworks:
-{frameworks}
-
 commands:
   check PATH...     lint (the default)
   estimate FILE     the memory budget of a run, phase by phase
   fit FILE          the smallest change with which a run fits its GPUs
   migrate --to R    rewrite configurations for another release
   init [FOLDER]     set up a repository: settings, pre-commit hook, workflow
-  rule CODE         explain a rule
+  rule CODE...      explain rules
   rules             list the rules
   models [NAME]     list or show the known models
   schema FRAMEWORK  a JSON Schema of one release, for editors
-  calibrate report  compare the memory model with published measurements, or with your own
+  calibrate report  compare the memory model with measurements
   completion SHELL  completion for bash, zsh or fish
 
 examples:
-  cfglint                                      check the working directory
-  cfglint --gpu H100 --nodes 4 configs/        ... for a cluster that no file states
-  cfglint --diff config.yaml                   what --fix would write
-  cfglint --select MEM,CKP --fail-on error .   some rules; only errors fail
-  cfglint --explain-origins config.yaml        what the run will do, and the source of each value
-  cfglint --explain MEM001:12 config.yaml      what a finding rests on, and how to be sure
-  cfglint --output-format sarif --output-file cfglint.sarif .
+  cfglint                                  check the working directory
+  cfglint --gpu H100 --nodes 4 configs/    ... for a cluster that no file states
+  cfglint --diff config.yaml               what --fix would write
+  cfglint --explain MEM001:12 config.yaml  what a finding rests on
 
 exit codes:
   0  no findings        2  wrong usage, or something could not be read
   1  findings         130  interrupted
-     (warnings and errors that are certain; --fail-on, --fail-on-assumed)
+"""
+
+_MORE: Final = """\
+  Only warnings and errors that are certain make it 1 (--fail-on, --fail-on-assumed).
+
+more examples:
+  cfglint --select MEM,CKP --fail-on error .   some rules; only errors fail
+  cfglint --explain-origins config.yaml        what the run will do, and the source of each value
+  cfglint --output-format sarif --output-file cfglint.sarif .
 
 environment:
   NO_COLOR, FORCE_COLOR      colours of text reports, unless --color is given
   FORCE_HYPERLINK            1 or 0: links of rule codes, where rule-url is set
-  COLUMNS                    width of a terminal
+  COLUMNS                    width of text reports
   CFGLINT_CACHE_DIR          as --cache-dir; empty: no cache
   GITHUB_WORKSPACE, CI_PROJECT_DIR
                              the checkout that reports for programs count paths from
@@ -79,42 +85,39 @@ def check_parser() -> ArgumentParser:
     parser = Parser(
         prog="cfglint",
         usage=_USAGE,
-        description=_DESCRIPTION,
-        epilog=_EPILOG.format(frameworks=_frameworks()),
+        description=_DESCRIPTION.format(frameworks=_frameworks()),
+        epilog=_EPILOG,
+        more=_MORE,
     )
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders; - is standard input (default: .)")
-    parser.add_argument("--version", action="version", version=f"cfglint {VERSION}")
-    fixing = parser.add_argument_group("fixing")
-    fixing.add_argument("--fix", action="store_true", help="apply the safe fixes, then report what is left")
-    fixing.add_argument(
-        "--unsafe-fixes", action="store_true", help="with --fix, --fix-only or --diff: unsafe fixes too"
-    )
-    fixing.add_argument("--no-unsafe-fixes", action="store_false", dest="unsafe_fixes", help=SUPPRESS)
-    fixing.add_argument("--fix-only", action="store_true", help="apply fixes, report nothing else")
-    told = "show what --fix would change, write nothing; wins over --fix"
-    fixing.add_argument("--diff", action="store_true", help=told)
-    fixing.add_argument("--add-ignore", action="store_true", help="write `# cfglint: ignore[CODE]` at every finding")
-    fixing.add_argument("--exit-non-zero-on-fix", action="store_true", help="exit 1 when something was fixed")
-    rules = parser.add_argument_group("rules")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders (default: .); - reads stdin")
+    parser.add_argument("-V", "--version", action="version", version=f"cfglint {VERSION}", help="show the version")
+    rules = parser.add_argument_group("rules and fixes")
     rules.add_argument(
         "--select",
         type=codes,
         action="extend",
         metavar="CODES",
-        help="only these rules: codes, families (MEM), names, ALL",
+        help="only these: codes, families (MEM), names, ALL",
     )
     rules.add_argument("--ignore", type=codes, action="extend", metavar="CODES", help="not these rules")
+    rules.add_argument("--fix", action="store_true", help="apply the safe fixes, then report what is left")
+    rules.add_argument("--unsafe-fixes", action="store_true", help="with --fix or --diff: unsafe fixes, too")
+    rules.add_argument("--no-unsafe-fixes", action="store_false", dest="unsafe_fixes", help=SUPPRESS)
+    rules.add_argument("--fix-only", action="store_true", help="apply fixes, report nothing else")
+    rules.add_argument("--diff", action="store_true", help="show what --fix would change; write nothing")
+    rules.add_argument("--add-ignore", action="store_true", help="write `# cfglint: ignore[CODE]` at every finding")
+    rules.add_argument("--exit-non-zero-on-fix", action="store_true", help="exit 1 when something was fixed")
     add_cluster(parser)
     add_model(parser)
     output = parser.add_argument_group("output and settings")
-    output.add_argument("--output-format", choices=FORMATS, help="default: text")
+    add_output_format(output, FORMATS, None, "default: text")
     output.add_argument("--output-file", metavar="FILE", help="write the report there")
     output.add_argument("--color", choices=("auto", "always", "never"), help="default: where a terminal shows it")
     output.add_argument("--exit-zero", action="store_true", help="exit 0 even with findings")
     output.add_argument(
         "--fail-on",
         choices=FAIL_ON,
-        help="the mildest severity that makes the exit code 1, or never (default: warning)",
+        help="mildest severity that fails (default: warning)",
     )
     for flag, told in (
         ("fail-on-assumed", "findings that rest on an assumption count for it, too"),

@@ -26,7 +26,7 @@ def completion(argv: list[str]) -> int:
 
 
 def help_of(name: str) -> str:
-    """What a command says with `--help`, unbroken."""
+    """Return what a command says with `--help-all`, unbroken."""
     from contextlib import redirect_stdout, suppress
     from io import StringIO
 
@@ -35,7 +35,7 @@ def help_of(name: str) -> str:
     os.environ["COLUMNS"] = "400"
     try:
         with redirect_stdout(told), suppress(SystemExit):
-            cli.command(name)(["--help"])
+            cli.command(name)(["--help-all"])
     finally:
         os.environ.pop("COLUMNS")
         if width is not None:

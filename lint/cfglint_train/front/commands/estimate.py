@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint_train.front.commands.options import api_options, inputs
 from cfglint_train.front.commands.outcome import CLEAN, TROUBLE
 from cfglint_train.front.commands.output import complain, troubles, verbose, write
-from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_settings
+from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_output_format, add_settings
 
 
 def estimate(argv: list[str]) -> int:
@@ -17,7 +17,7 @@ def estimate(argv: list[str]) -> int:
     parser.add_argument("--what-if", nargs="+", action="append", metavar="AXIS=VALUES", help=grid)
     add_cluster(parser)
     add_model(parser)
-    parser.add_argument("--output-format", "--format", choices=("text", "json", "html"), default="text")
+    add_output_format(parser, ("text", "json", "html"))
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
     parser.add_argument("--output-file", metavar="FILE", help="write the report there")
     parser.add_argument("-v", "--verbose", action="store_true", help="say why there is no run in a file")
@@ -46,5 +46,7 @@ def estimate(argv: list[str]) -> int:
     complain([*troubles(result), *verbose(result, options)])
     write(estimation.lines(runs, axes, options.output_format, result, estimation.style_for(options)), options)
     if not runs:
-        complain(["no run in these files; --verbose says why"])
+        from cfglint_train.reports.text import left_out
+
+        complain([*left_out(result), "no run in these files; --verbose says why"])
     return TROUBLE if result.troubles or not runs else CLEAN

@@ -49,12 +49,13 @@ def of_plan(path: str, options: Any, wanted: Sequence[Any], form: str) -> Iterat
 
 
 def style_for(options: Any) -> Style:
-    """Colours and width for the report as text."""
+    """Return colours and width for the report as text: a table, which keeps to COLUMNS in a pipe, too."""
     if options.output_file is not None:
         return Style(options.color == "always")
-    from cfglint_train.front.terminal import style_of
+    from cfglint_train.front.terminal import columns, style_of
 
-    return style_of(sys.stdout, options.color)
+    style = style_of(sys.stdout, options.color)
+    return style._replace(width=columns()) if style.width is None and os.environ.get("COLUMNS") else style
 
 
 def lines(
@@ -83,7 +84,7 @@ def lines(
         yield encoded(told)
         return
     for run in runs:
-        yield from report.head(run, style)
+        yield from report.opening(run, style, alone=len(runs) == 1)
         yield ""
-        yield from grid.table(run, wanted)
+        yield from report.wrapped(grid.table(run, wanted, style.width), style)
         yield ""

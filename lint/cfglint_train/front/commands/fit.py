@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint_train.front.commands.options import api_options, inputs
 from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE
 from cfglint_train.front.commands.output import complain, troubles, verbose, write
-from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_settings
+from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_output_format, add_settings
 
 _ABOUT = """\
 The smallest change with which a run fits its GPUs: what each change saves and
@@ -29,7 +29,8 @@ def fit(argv: list[str]) -> int:
     what.add_argument("--write", action="store_true", help="write the change")
     add_cluster(parser)
     add_model(parser)
-    parser.add_argument("--output-format", "--format", choices=("text", "json"), default="text")
+    add_output_format(parser, ("text", "json"))
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
     parser.add_argument("--output-file", metavar="FILE", help="write the report there")
     parser.add_argument("-v", "--verbose", action="store_true", help="say why there is no run in a file")
     parser.add_argument("--stdin-filename", metavar="PATH", help="the name of standard input in reports")
@@ -38,7 +39,9 @@ def fit(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     from cfglint_train import api
     from cfglint_train.foundation.errors import UsageError
+    from cfglint_train.front.commands.estimation import style_for
     from cfglint_train.reports import fit as report
+    from cfglint_train.reports.text import left_out
 
     if not options.paths:
         raise UsageError("fit needs a configuration")
@@ -55,7 +58,7 @@ def fit(argv: list[str]) -> int:
     elif options.output_format == "json":
         write(report.as_json(result.ladders), options)
     else:
-        write(report.text(result.ladders), options)
+        write(report.text(result.ladders, style_for(options)), options)
     changes = options.diff or options.write
     complain(f"not changed: {one.path}: {one.reason}" for one in result.refused)
     if changes:
@@ -63,7 +66,7 @@ def fit(argv: list[str]) -> int:
     if options.write:
         complain(f"changed: {path}" for path in sorted(result.sources))
     if not result.ladders:
-        complain(["no run in these files; --verbose says why"])
+        complain([*left_out(result.raw), "no run in these files; --verbose says why"])
     if result.raw.troubles or result.refused or not result.ladders:
         return TROUBLE
     return FINDINGS if result.hopeless or (result.needs_change and not changes) else CLEAN

@@ -45,13 +45,14 @@ def init(argv: list[str]) -> int:
     @cache
     def requirement() -> str:
         wanted = source.requirement(options.source)
-        if options.check:
+        if options.check and wanted != source.PLACEHOLDER:
             source.check(wanted)
             wanted = source.pinned(wanted)
         return wanted
 
     planned = changes.plan(found, answers, requirement, with_hook=options.hook, with_workflow=options.workflow)
     put([*changes.summary(found, planned), *changes.diff(planned)])
+    complain(shown(line) for change in planned.changes for line in source.to_fill_in(change.path, change.after))
     question = f"Write {len(planned.changes)} files below {planned.root}?"
     if planned.changes and not options.yes and (options.diff or not _agreed(question)):
         complain(["nothing was written"])

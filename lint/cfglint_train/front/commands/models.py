@@ -28,8 +28,8 @@ def models(argv: list[str]) -> int:
     except UnreadableModelError as error:
         raise UsageError(str(error)) from None
     if known is None:
-        near = ", ".join(lookup.near(wanted))
-        raise UsageError(f"{wanted} is not in the catalogue{f'; near: {near}' if near else ''}")
+        near = " or ".join(lookup.near(wanted))
+        raise UsageError(f"{wanted} is not in the catalogue{f'; did you mean {near}?' if near else ''}")
     for name, value in known._asdict().items():
         if value not in (None, (), 0, False) and name != "linears":
             number = isinstance(value, int) and value is not True

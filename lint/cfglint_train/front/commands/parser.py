@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+import sys
+from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from collections.abc import Sequence
 
-from cfglint_train.foundation.typed import Any, NoReturn
+from cfglint_train.foundation.typed import Any, Final, NoReturn
+from cfglint_train.foundation.wording import counted, did_you_mean
 from cfglint_train.front.commands.outcome import TROUBLE
 from cfglint_train.front.commands.output import shown
 
@@ -21,15 +24,90 @@ class _Help(RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=32, width=columns() - 2)
 
 
-class Parser(ArgumentParser):
-    """Complains on lines that are safe to print, whatever the arguments are."""
+SCREEN: Final = 65
+"""Lines of a help that fits one screen."""
+_RARE: Final = frozenset((
+    "add_ignore", "baseline", "cache_dir", "color", "config", "disk", "exit_non_zero_on_fix", "exit_zero",
+    "explain", "fail_on_assumed", "fix_only", "force_exclude", "gpu_memory", "isolated", "jobs", "model_config",
+    "model_folder", "no_baseline", "no_cache", "online", "output_file", "quiet", "require_checked", "shown",
+    "stdin_filename", "write_baseline",
+))  # fmt: skip
+"""Flags, as argparse spells them, that `--help` leaves out where all flags would not fit one screen."""
 
-    def __init__(self, prog: str, **more: Any) -> None:
-        super().__init__(prog, formatter_class=_Help, allow_abbrev=False, **more)
+
+_ALIKE: Final = 0.8
+"""How much a mistyped flag has to be like one: two dashes alone make short ones alike."""
+
+
+class _HelpAll(Action):
+    """`--help-all`: print every flag, and exit."""
+
+    def __call__(self, parser: ArgumentParser, *_: Any) -> None:
+        assert isinstance(parser, Parser)
+        parser._print_message(parser.full_help(), sys.stdout)
+        parser.exit()
+
+
+class Parser(ArgumentParser):
+    """A parser that answers mistakes, on lines that are safe to print, and whose help fits one screen."""
+
+    def __init__(self, prog: str, more: str = "", **others: Any) -> None:
+        """`more`: what only `--help-all` says, behind the epilog."""
+        super().__init__(prog, formatter_class=_Help, allow_abbrev=False, **others)
+        self._more = more
+        self._all = self.add_argument("--help-all", action=_HelpAll, nargs=0, dest=SUPPRESS, help=SUPPRESS)
+
+    def full_help(self) -> str:
+        """Return the help with every flag."""
+        text = super().format_help()
+        return f"{text}\n{self._more}" if self._more else text
+
+    def format_help(self) -> str:
+        """Return the help: every flag where those fit one screen, else the usual ones."""
+        text = self.full_help()
+        rare = [action for action in self._actions if action.dest in _RARE and action.help != SUPPRESS]
+        if text.count("\n") <= SCREEN or not rare:
+            return text
+        told = [action.help for action in rare]
+        try:
+            for action in rare:
+                action.help = SUPPRESS
+            self._all.help = f"show {counted(len(rare), 'more flag')}"
+            return super().format_help()
+        finally:
+            self._all.help = SUPPRESS
+            for action, known in zip(rare, told):
+                action.help = known
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
+        """Parse arguments. Unknown flags end the program, with the nearest ones that there are."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            known = [name for name, action in self._option_string_actions.items() if action.help != SUPPRESS]
+            flags = (word.partition("=")[0] for word in unknown if word.startswith("-"))
+            hint = next(filter(None, (did_you_mean(flag, known, cutoff=_ALIKE) for flag in flags)), "")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint and f'; {hint}'}")
+        return options
+
+    def _check_value(self, action: Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(one) for one in action.choices]
+            hint = did_you_mean(str(value), known, f"choose from {', '.join(known)}")
+            raise ArgumentError(action, f"invalid choice {value!r}; {hint}")
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and exit."""
         self.exit(TROUBLE, f"{self.prog}: {shown(message)}\nsee {self.prog} --help\n")
+
+
+def add_output_format(
+    parser: Any, choices: Sequence[str], default: str | None = "text", help: str | None = None
+) -> None:
+    """Add `--output-format`, and `--format` for it."""
+    parser.add_argument("--output-format", choices=choices, default=default, help=help)
+    parser.add_argument("--format", choices=choices, dest="output_format", default=SUPPRESS, help=SUPPRESS)
 
 
 def add_settings(parser: Any) -> None:

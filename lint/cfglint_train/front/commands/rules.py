@@ -9,7 +9,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.frameworks.registry import naming
 from cfglint_train.front.commands.outcome import CLEAN
 from cfglint_train.front.commands.output import put
-from cfglint_train.front.commands.parser import Parser
+from cfglint_train.front.commands.parser import Parser, add_output_format
 
 if TYPE_CHECKING:
     from cfglint_rules.rule import Rule
@@ -17,25 +17,35 @@ if TYPE_CHECKING:
 
 
 def rule(argv: list[str]) -> int:
-    """`cfglint rule CODE`: the rule's documentation."""
+    """`cfglint rule CODE...`: the documentation of rules."""
     parser = Parser(prog="cfglint rule")
-    parser.add_argument("code", nargs="+", help="a rule's code or name; or words, to find the rules about them")
+    parser.add_argument(
+        "code", nargs="+", help="codes or names of rules, or a family (MEM); or words, to find the rules about them"
+    )
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
     options = parser.parse_args(argv)
-    wanted = " ".join(options.code)
+    words = [word for text in options.code for word in text.split(",") if word]
     from cfglint_rules import registry
     from cfglint_train.foundation.errors import UsageError
 
-    found = registry.find(wanted)
-    if found is None:
-        named = [] if wanted.isupper() else registry.about(wanted)
-        if not named:
-            raise UsageError(registry.unknown(wanted))
-        put(map(_line, named))
-        return CLEAN
-    from cfglint_train.front.terminal import style_of
+    found = [one for word in words if (one := registry.find(word)) is not None]
+    if len(found) == len(words):
+        from cfglint_train.front.terminal import style_of
 
-    put(_laid_out(registry.module(found).__doc__.strip(), style_of(sys.stdout, options.color)))
+        style = style_of(sys.stdout, options.color)
+        for number, one in enumerate({one.code: one for one in found}.values()):
+            put([""] * 2 if number else [])
+            put(_laid_out(registry.module(one).__doc__.strip(), style))
+        return CLEAN
+    codes = {code for word in words for code in registry.meant(word)}
+    named = [one for one in registry.RULES.values() if one.code in codes] if all(map(registry.meant, words)) else []
+    if not named and not " ".join(words).isupper():
+        named = registry.about(" ".join(words))
+    if not named:
+        known = found or " ".join(words).isupper()
+        wrong = next(word for word in words if not registry.meant(word)) if known else " ".join(words)
+        raise UsageError(registry.unknown(wrong))
+    put(map(_line, named))
     return CLEAN
 
 
@@ -76,7 +86,7 @@ def _items(lines: list[str]) -> Iterator[str]:
 def rules(argv: list[str]) -> int:
     """`cfglint rules`: one line per rule."""
     parser = Parser(prog="cfglint rules")
-    parser.add_argument("--output-format", choices=("text", "json"), default="text")
+    add_output_format(parser, ("text", "json"))
     output = parser.parse_args(argv).output_format
     from cfglint_rules import registry
 

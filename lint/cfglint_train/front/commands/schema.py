@@ -9,6 +9,7 @@ from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import Vocabulary, load, vocabularies
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.registry import listed, spellings, vocabulary_of
 from cfglint_train.front.commands.parser import Parser
@@ -54,7 +55,9 @@ def schema(argv: list[str]) -> int:
         return 0
     name = _named(options.framework)
     if name is None:
-        raise UsageError(f"{options.framework}: there are {', '.join(vocabularies())}")
+        known = dict.fromkeys((*vocabularies(), *spellings()))
+        hint = did_you_mean(options.framework.lower(), known, f"there are {', '.join(vocabularies())}")
+        raise UsageError(f"unknown framework {options.framework}; {hint}")
     vocabulary = load(name)
     release = _release(options.release, vocabulary) if options.release else vocabulary.newest
     entry = _entry(vocabulary, options.entry, release)
@@ -98,8 +101,9 @@ def _release(text: str, vocabulary: Vocabulary) -> str:
 
 def _entry(vocabulary: Vocabulary, entry: str | None, release: str) -> str | None:
     if entry is not None and not vocabulary.has_entry(entry, release):
-        there = ", ".join(name for name in vocabulary.entries if vocabulary.has_entry(name, release))
-        raise UsageError(f"--entry {entry}: {vocabulary.framework} {release} has {there}")
+        there = [name for name in vocabulary.entries if vocabulary.has_entry(name, release)]
+        hint = did_you_mean(entry, there, f"it has {', '.join(there)}")
+        raise UsageError(f"--entry {entry}: {vocabulary.framework} {release} has no such entry; {hint}")
     return entry
 
 

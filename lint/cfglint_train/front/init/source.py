@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from json import loads
 from subprocess import CompletedProcess, TimeoutExpired
@@ -23,6 +24,8 @@ _HINT: Final = (
     "pass --source, for example git+https://HOST/OWNER/cfglint@COMMIT, https://HOST/cfglint_train.whl or ==X.Y.Z; "
     "--no-pre-commit --no-workflow writes the settings alone"
 )
+PLACEHOLDER: Final = f"{PACKAGE} @ SOURCE"
+"""The requirement if others cannot install cfglint from where this one came from: a person fills it in."""
 _FORMS: Final = re.compile(
     r"git\+(?:https|ssh)://[\w.~:/?%@+&=-]+|https://[\w.~:/?%@+&=-]+\.(?:whl|tar\.gz|zip)(?:#sha256=\w+)?|==\d+(?:\.\w+)*",
     re.ASCII,
@@ -31,7 +34,9 @@ _FORMS: Final = re.compile(
 
 
 def requirement(given: str | None) -> str:
-    """The requirement that installs cfglint (PEP 508). Raises UsageError where other machines could not use it."""
+    """Return the requirement that installs cfglint (PEP 508); PLACEHOLDER if other machines could not use what is known
+    of this installation. Raises UsageError for a source that is given and is none.
+    """
     if given is not None:
         if _FORMS.fullmatch(given) is None:
             raise UsageError(f"--source {given}: expected git+https://..., https://....whl or ==X.Y.Z")
@@ -39,26 +44,34 @@ def requirement(given: str | None) -> str:
     try:
         text = metadata.distribution(PACKAGE).read_text("direct_url.json")
     except metadata.PackageNotFoundError:
-        raise UsageError(f"cfglint is not installed here, so its source is unknown; {_HINT}") from None
+        return PLACEHOLDER
     if text is None:
         return f"{PACKAGE}=={VERSION}"
     address = _address(loads(text))
-    if _FORMS.fullmatch(address) is None:
-        raise UsageError(f"cfglint was installed from {address}, which cannot be written; {_HINT}")
-    return f"{PACKAGE} @ {address}"
+    return f"{PACKAGE} @ {address}" if _FORMS.fullmatch(address) is not None else PLACEHOLDER
 
 
 def _address(stated: Any) -> str:
-    """The address in a direct_url.json, without credentials. Raises UsageError for a place on this machine."""
+    """Return the address in a direct_url.json, without credentials; empty for a place on this machine."""
     parts = urlsplit(str(stated["url"]))
     if parts.scheme == "file" or "dir_info" in stated:
-        raise UsageError(f"cfglint was installed from a folder or file of this machine, which others lack; {_HINT}")
+        return ""
     url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2] if parts.scheme != "ssh" else parts.netloc))
     vcs = stated.get("vcs_info")
     if vcs is not None:
         return f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
     hashes = stated.get("archive_info", {}).get("hashes", {})
     return f"{url}#sha256={hashes['sha256']}" if "sha256" in hashes else url
+
+
+def to_fill_in(path: str, text: bytes) -> Iterator[str]:
+    """Yield what to do about each line of a file that has the placeholder."""
+    for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
+        if PLACEHOLDER in line:
+            yield (
+                f"{path}:{number}: replace SOURCE by an address from which others can install cfglint "
+                "(git+https://HOST/OWNER/cfglint@COMMIT, https://HOST/cfglint_train.whl), or pass --source"
+            )
 
 
 def check(wanted: str) -> None:

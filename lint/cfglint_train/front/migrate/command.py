@@ -11,7 +11,7 @@ from argparse import ArgumentParser
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.front.commands.output import complain, put
-from cfglint_train.front.commands.parser import Parser
+from cfglint_train.front.commands.parser import Parser, add_output_format
 from cfglint_train.reports.escape import leading
 
 
@@ -31,7 +31,7 @@ def _parser() -> ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where something would change")
     parser.add_argument("--diff", action="store_true", help="write nothing; show what would change")
-    parser.add_argument("--output-format", choices=("text", "json"), default="text")
+    add_output_format(parser, ("text", "json"))
     parser.add_argument("--config", metavar="FILE", help="the settings file (default: the nearest one)")
     parser.add_argument("--isolated", action="store_true", help="no settings file")
     return parser

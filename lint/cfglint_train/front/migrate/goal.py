@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.registry import keyed_by, listed, spellings, vocabulary_of
 from cfglint_train.plan.origin import Origin, Value
@@ -50,8 +51,9 @@ def _read(flag: str, text: str) -> tuple[str, str]:
     name, sign, release = text.partition("=")
     package = spellings().get(name)
     if package is None or not _frameworks(package):
-        known = ", ".join(name for name, of in spellings().items() if _frameworks(of))
-        raise UsageError(f"{flag} {text}: expected NAME=RELEASE, with one of the names {known}")
+        known = [name for name, of in spellings().items() if _frameworks(of)]
+        hint = did_you_mean(name.lower(), known, f"the names are {', '.join(known)}")
+        raise UsageError(f"{flag} {text}: expected NAME=RELEASE; {hint}")
     release = release.removeprefix("=")
     if not sign and flag == "--to":
         release = _newest(package)

@@ -1,0 +1,156 @@
+"""The answer first: whether a run fits, in the words and with the figures of the details below it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import cfglint
+
+FITS = """\
+base_model: meta-llama/Llama-3.2-3B
+datasets: [{path: data.jsonl, type: alpaca}]
+sequence_len: 4096
+sample_packing: true
+micro_batch_size: 1
+gradient_accumulation_steps: 4
+learning_rate: 2e-5
+optimizer: adamw_torch_fused
+bf16: true
+attn_implementation: flash_attention_2
+output_dir: out
+deepspeed: z3.json
+"""
+ZERO_3 = """\
+{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": "auto",
+ "gradient_accumulation_steps": "auto", "train_batch_size": "auto", "gradient_clipping": "auto"}
+"""
+DOES_NOT = FITS.replace("micro_batch_size: 1", "micro_batch_size: 4")
+CLUSTER = ("--gpu", "H100", "--nodes", "1", "--gpus-per-node", "8", "--release", "axolotl=0.21.0")
+
+
+@pytest.fixture
+def here(tmp_path) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "z3.json").write_text(ZERO_3)
+    (tmp_path / "config.yaml").write_text(FITS)
+    return tmp_path
+
+
+def first(*arguments: str, cwd: Path) -> str:
+    return cfglint(*arguments, cwd=cwd).lines[0]
+
+
+def test_what_fits_says_how_much_more_would(here):
+    answer = first("estimate", "config.yaml", *CLUSTER, cwd=here)
+    found = re.fullmatch(
+        r"fits: ([\d.]+) of ([\d.]+) GiB; largest micro batch (\d+); (tight|\w.*fit) from ([\d,]+) tokens", answer
+    )
+    assert found is not None, answer
+    expected, capacity, batch, verdict, tokens = found.groups()
+    assert first("fit", "config.yaml", *CLUSTER, cwd=here) == answer
+    assert first("config.yaml", *CLUSTER, cwd=here) == f"fits: {expected} of {capacity} GiB"
+    # The same figures and words as below it, and as the commands for each of them give.
+    report = json.loads(
+        cfglint("fit", "config.yaml", *CLUSTER, "--max", "micro_batch", "--format", "json", cwd=here).out
+    )
+    assert report["runs"][0]["verdict"] == "fits"
+    assert f"{report['runs'][0]['expected'] / 2**30:.1f}" == expected
+    assert report["runs"][0]["largest"] == int(batch)
+    length = int(tokens.replace(",", ""))
+    for size, said in ((length, verdict), (length - 200, "fits")):
+        (here / "config.yaml").write_text(FITS.replace("4096", str(size)))
+        assert first("config.yaml", *CLUSTER, cwd=here).startswith(f"{said}: "), size
+
+
+def test_what_is_tight_says_where_it_ends(here):
+    answer = first("estimate", "config.yaml", *CLUSTER, cwd=here)
+    length = int(re.search(r"from ([\d,]+) tokens", answer)[1].replace(",", ""))
+    (here / "config.yaml").write_text(FITS.replace("4096", str(length)))
+    answer = first("estimate", "config.yaml", *CLUSTER, cwd=here)
+    assert re.fullmatch(
+        r"tight: [\d.]+ of [\d.]+ GiB in the backward pass; largest micro batch 1; "
+        r"(probably )?does not fit from [\d,]+ tokens",
+        answer,
+    ), answer
+
+
+def test_what_does_not_fit_says_the_smallest_change(here):
+    (here / "config.yaml").write_text(DOES_NOT)
+    answer = first("fit", "config.yaml", *CLUSTER, cwd=here)
+    assert re.fullmatch(r"does not fit: [\d.]+ of [\d.]+ GiB in the backward pass; smallest change: \S.+", answer)
+    assert first("estimate", "config.yaml", *CLUSTER, cwd=here) == answer
+    outcome = cfglint("config.yaml", *CLUSTER, cwd=here)
+    assert outcome.lines[:2] == [answer, ""]
+    assert outcome.lines[2].startswith("config.yaml:")
+    # Rules that do not estimate do not pay for an answer.
+    assert "fit" not in cfglint("config.yaml", *CLUSTER, "--select", "SYN", cwd=here).out
+
+
+def test_an_assumed_gpu_is_marked(here):
+    assert re.match(r"fits: [\d.]+ of [\d.]+ GiB \(GPU assumed\)", first("config.yaml", cwd=here))
+
+
+def test_what_was_not_estimated_says_why(here):
+    (here / "config.yaml").write_text(FITS.replace("Llama-3.2-3B", "Unknown-3B"))
+    answer = "not estimated: `meta-llama/Unknown-3B` is not in the catalogue of models; "
+    for command in ([], ["estimate"], ["fit"]):
+        assert first(*command, "config.yaml", *CLUSTER, cwd=here).startswith(answer)
+
+
+def test_a_misspelt_key_counts_as_what_it_is_meant_to_be(here):
+    (here / "config.yaml").write_text(DOES_NOT.replace("micro_batch_size", "micro_batch_sze"))
+    assert first("config.yaml", *CLUSTER, cwd=here).startswith("does not fit: ")
+
+
+def test_a_plan_gets_an_answer(here):
+    (here / "plan.json").write_text(
+        json.dumps(
+            {
+                "model": {"id": "meta-llama/Llama-3.1-8B"},
+                "batch": {"micro": 1},
+                "sequence": {"length": 2048},
+                "launch": {"nodes": 1, "gpus_per_node": 8},
+                "method": {"tuning": "lora", "lora_rank": 16, "stage": "sft", "lora_targets": ["q_proj"]},
+                "precision": {"params": "bf16", "compute": "bf16", "grads": "bf16"},
+                "optimizer": {"name": "adamw"},
+                "parallel": {"strategy": "none"},
+                "activations": {"checkpointing": "full", "attention": "flash"},
+            }
+        )
+    )
+    answer = first("estimate", "--plan", "plan.json", "--gpu", "H100", cwd=here)
+    assert re.fullmatch(r"fits: [\d.]+ of [\d.]+ GiB; largest micro batch \d+; \w+ from [\d,]+ tokens", answer)
+
+
+def test_reports_for_programs_have_no_answer(here):
+    for form in ("concise", "grouped", "github", "json-lines"):
+        assert "fits:" not in cfglint("config.yaml", *CLUSTER, "--output-format", form, cwd=here).out
+    assert "fits:" not in cfglint("config.yaml", *CLUSTER, "--quiet", cwd=here).out
+    (here / "other.yaml").write_text(FITS.replace("output_dir: out", "output_dir: other"))
+    assert "fits:" not in cfglint("config.yaml", "other.yaml", *CLUSTER, cwd=here).out
+
+
+# --- the tables below ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 200])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_tables_keep_to_the_width(here, columns, terminal):
+    (here / "config.yaml").write_text(DOES_NOT)
+    environment = {"COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
+    grid = ("--what-if", "micro_batch=1,2,4", "sequence=1024,2048,4096,8192")
+    for command in (("estimate",), ("fit",), ("fit", "--max", "micro_batch"), ("estimate", *grid)):
+        outcome = cfglint(*command, "config.yaml", cwd=here, environment=environment, terminal=terminal)
+        assert max(map(len, outcome.lines)) <= columns, command
+        assert len(outcome.lines) > 5
+
+
+def test_no_row_is_empty_and_no_interval_without_width(here):
+    out = cfglint("estimate", "config.yaml", *CLUSTER, cwd=here).out
+    assert " 0.00 GiB" not in out
+    assert all(low != high for low, high in re.findall(r"\(([\d.]+) to ([\d.]+)\)", out))
+    assert re.search(r"^    save +#+\.* +35\.9 GiB$", out, re.M)

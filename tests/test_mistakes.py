@@ -1,0 +1,174 @@
+"""Answers to mistakes: a mistyped word gets the nearest one, and nothing that was not checked looks like a pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cfglint_train.version import VERSION
+from tests.support.command import cfglint
+
+CONFIG = """\
+base_model: Qwen/Qwen2.5-0.5B
+datasets: [{path: data/train.jsonl, type: alpaca}]
+learning_rate: 0.0002
+micro_batch_size: 2
+"""
+
+
+@pytest.fixture
+def here(tmp_path) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+# --- commands and flags ----------------------------------------------------------------------------------------------
+
+
+def test_help_and_version_are_commands(here):
+    assert cfglint("help", cwd=here) == cfglint("--help", cwd=here)
+    assert cfglint("help", "fit", cwd=here) == cfglint("fit", "--help", cwd=here)
+    assert cfglint("version", cwd=here).out == cfglint("-V", cwd=here).out == f"cfglint {VERSION}\n"
+
+
+@pytest.mark.parametrize("name", ["help", "version", "lint", "fix"])
+def test_a_file_or_folder_of_that_name_is_linted(here, name):
+    (here / name).mkdir()
+    (here / name / "config.yaml").write_text(CONFIG + "learning_rate: 0.1\n")
+    outcome = cfglint("--output-format", "concise", "--select", "SYN", name, cwd=here)
+    assert outcome.lines[0].startswith(f"{name}/config.yaml:5:1: warning SYN003")
+    assert cfglint(name, "--output-format", "concise", "--select", "SYN", cwd=here) == outcome
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("lint", "check"), ("fix", "check --fix"), ("fiix", "check --fix"), ("explain", "rule"), ("estimaet", "estimate")],
+)
+def test_commands_of_other_tools(here, word, meant):
+    outcome = cfglint(word, "config.yaml", cwd=here)
+    assert outcome == (2, "", f"cfglint: unknown command {word}; did you mean {meant}?\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--fixx", "."], "unrecognized arguments: --fixx; did you mean --fix?"),
+        (["check", "--isolate", "."], "unrecognized arguments: --isolate; did you mean --isolated?"),
+        (["--outputformat=json", "."], "unrecognized arguments: --outputformat=json; did you mean --output-format?"),
+        (["estimate", "--gpus", "H100", "config.yaml"], "unrecognized arguments: --gpus; did you mean --gpu?"),
+        (["--output-format", "jsno", "."], "argument --output-format: invalid choice 'jsno'; did you mean json?"),
+        (["completion", "bsh"], "invalid choice 'bsh'; did you mean bash?"),
+        (["completion", "qq"], "invalid choice 'qq'; choose from bash, zsh, fish"),
+        (["calibrate", "rport"], "invalid choice 'rport'; did you mean report?"),
+        (["schema", "axolotll"], "unknown framework axolotll; did you mean axolotl?"),
+        (["schema", "llama-factoryy"], "did you mean llama-factory?"),
+        (["schema", "axolotl", "--entry", "trian"], "axolotl 0.21.0 has no such entry; did you mean train?"),
+        (
+            ["migrate", "--to", "axolotll=0.21.0", "."],
+            "--to axolotll=0.21.0: expected NAME=RELEASE; did you mean axolotl?",
+        ),
+        (["--gpu", "A100-80GG", "."], "did you mean A100-80GB?"),
+        (["rule", "MEM001", "KEY01"], "unknown rule KEY01; did you mean KEY001?"),
+        (["models", "meta-lama/Lama-3.1-8B-Instructt"], "is not in the catalogue; did you mean meta-llama/"),
+    ],
+)
+def test_a_mistyped_word_gets_the_nearest_one(here, arguments, said):
+    outcome = cfglint(*arguments, cwd=here)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert said in outcome.err
+
+
+def test_a_mistyped_setting_and_value(here):
+    (here / "cfglint.toml").write_text('selct = ["MEM"]\n')
+    assert "unknown setting selct; did you mean select?" in cfglint(cwd=here).err
+    (here / "cfglint.toml").write_text('output-format = "jsno"\n')
+    assert "not 'jsno'; did you mean json?" in cfglint(cwd=here).err
+
+
+def test_a_mistyped_model_is_named_beside_its_estimate(here):
+    (here / "config.yaml").write_text(CONFIG.replace("Qwen/Qwen2.5-0.5B", "Qwen/Qwem2.5-0.5B"))
+    lines = cfglint("estimate", "config.yaml", cwd=here).lines
+    assert "  model   Qwen/Qwem2.5-0.5B: not in the catalogue; did you mean Qwen/Qwen2.5-0.5B?" in lines
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--select", "SYN", "config.yaml"], ["estimate", "config.yaml"], ["fit", "config.yaml"], ["rules"],
+        ["migrate", "--to", "axolotl", "config.yaml", "--check"],
+    ],
+)  # fmt: skip
+def test_format_is_output_format(here, arguments):
+    outcome = cfglint(*arguments, "--output-format", "json", cwd=here)
+    assert outcome.out[:1] in "{["
+    assert cfglint(*arguments, "--format", "json", cwd=here) == outcome
+
+
+def test_several_rules_are_explained(here):
+    alone = [cfglint("rule", code, cwd=here).out for code in ("MEM001", "KEY001")]
+    for words in (["MEM001", "KEY001"], ["mem001,unknown-key"], ["MEM001", "step-exceeds-gpu", "KEY001"]):
+        assert cfglint("rule", *words, cwd=here) == (0, "\n\n".join(alone), "")
+    assert {line[:3] for line in cfglint("rule", "MEM", "KEY", cwd=here).lines} == {"MEM", "KEY"}
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_without_configs_says_what_was_looked_at(here):
+    (here / "docs").mkdir()
+    (here / "docs" / "readme.md").write_text("text\n")
+    empty = cfglint("docs", cwd=here)
+    assert (empty.code, empty.err) == (0, "")
+    assert empty.out.startswith("warning: no training config found: there are no YAML, JSON, shell or Python files")
+    for number in range(12):
+        (here / "docs" / f"{number}.yaml").write_text("title: x\n")
+    looked = "warning: no training config found: looked at 12 files, and cfglint recognises none (--verbose says why)\n"
+    assert cfglint("docs", cwd=here) == (0, looked, "")
+    assert looked in cfglint("--fix", "docs", cwd=here).out
+    assert cfglint("--jobs", "2", "--quiet", "docs", cwd=here) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("x: [1, 2\ny: 3\n", 3, "; the `[` on line 2 is not closed"),
+        ("x:\n  - {a: 1,\n  - b\n", 4, "; the `{` on line 3 is not closed"),
+        ('x: "abc\ny: 3\n', 4, "found unexpected end of stream; the quote on line 2 is not closed"),
+        ('x: "abc\ny: "z"\n', 3, "; the quote on line 2 is closed on line 3"),
+        ("x: 1\n y: 3\n", 3, "mapping values are not allowed in this context"),
+    ],
+)
+def test_broken_yaml_says_what_is_open(here, text, line, said):
+    (here / "config.yaml").write_text("base_model: Qwen/Qwen2.5-0.5B\n" + text)
+    outcome = cfglint("--output-format", "concise", "config.yaml", cwd=here)
+    assert outcome.code == 2
+    assert outcome.lines[0].startswith(f"config.yaml:{line}:")
+    assert outcome.lines[0].endswith(said)
+
+
+def test_a_broken_file_without_known_keys_says_so_where_it_is_named(here):
+    (here / "other.yaml").write_text("x: [1, 2\ny: 3\n")
+    named = cfglint("other.yaml", cwd=here)
+    assert named.code == 0
+    assert "and is no YAML at line 2: did not find expected ',' or ']'; the `[` on line 1 is not closed" in named.out
+    for command in ("estimate", "fit"):
+        assert "the `[` on line 1 is not closed" in cfglint(command, "other.yaml", cwd=here).err
+    assert "no YAML at" not in cfglint(cwd=here).out
+
+
+# --- reports ---------------------------------------------------------------------------------------------------------
+
+EXPLAIN = "Run `cfglint rule CODE` for an explanation."
+
+
+def test_a_report_ends_with_where_rules_are_explained(here):
+    (here / "config.yaml").write_text(CONFIG + "learning_rate: 0.1\nmicro_batch_size: 4\n")
+    outcome = cfglint(cwd=here)
+    assert outcome.out.count(EXPLAIN) == 1
+    assert outcome.lines[-1] == EXPLAIN
+    for form in ("concise", "grouped", "json", "github"):
+        assert EXPLAIN not in cfglint("--output-format", form, cwd=here).out
+    assert EXPLAIN not in cfglint("--quiet", cwd=here).out
+    assert EXPLAIN not in cfglint("--select", "HST", cwd=here).out
