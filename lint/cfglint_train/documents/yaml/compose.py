@@ -22,37 +22,63 @@ from cfglint_train.documents.document import (
     Span,
     byte_offsets,
 )
-from cfglint_train.documents.limits import MAX_DEPTH, MAX_KEYS, MAX_NODES, BeyondLimits
+from cfglint_train.documents.limits import MAX_DEPTH, MAX_KEYS, MAX_NODES, MAX_SLOW_BYTES, BeyondLimits
+from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
+START: Final = Position(1, 1)
 _BLOCK_STYLES: Final = ("|", ">")
 
 
-def compose(text: str, source: bytes) -> Node | None:
-    """The root of a text; None where it is empty.
+class Stop(Frozen):
+    """Where a loader stops reading a text, and why."""
 
-    Raises DocumentError where libyaml cannot parse it, and BeyondLimits.
+    message: str
+    position: Position
+    index: int
+    """Characters before the place."""
+
+
+def compose(text: str, source: bytes) -> tuple[Node | None, Stop | None]:
+    """Return the root of a text, or None if it is empty, and where libyaml stops if only PyYAML's scanner takes it.
+
+    Raises DocumentError if neither can parse it, and BeyondLimits.
     """
-    loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    parser = loader(text)
-    try:
-        return _build(source, byte_offsets(text, source), parser.get_event)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = Position(mark.line + 1, mark.column + 1) if mark else Position(1, 1)
-        raise DocumentError(_one_line(error.problem or error.context or "not YAML"), place) from None
-    except yaml.reader.ReaderError as error:
+    loaders: list[type[Any]] = [yaml.SafeLoader] if len(source) <= MAX_SLOW_BYTES else []
+    if hasattr(yaml, "CSafeLoader"):
+        loaders.insert(0, yaml.CSafeLoader)
+    first: Stop | None = None
+    for loader in loaders:
+        parser: Any = None
+        try:
+            parser = loader(text)
+            return _build(source, byte_offsets(text, source), parser.get_event), first
+        except ERRORS as error:
+            first = first or stop_of(error, text, parser)
+        finally:
+            if parser is not None:
+                parser.dispose()
+    if first is None:
+        raise BeyondLimits(f"more than {MAX_SLOW_BYTES >> 10} KiB, and PyYAML has no libyaml here", START)
+    raise DocumentError(first.message, first.position)
+
+
+ERRORS: Final = (yaml.MarkedYAMLError, yaml.reader.ReaderError, ValueError)
+"""What PyYAML raises for a text that it refuses; ValueError for `\\UFFFFFFFF`."""
+
+
+def stop_of(error: Exception, text: str, loader: Any) -> Stop:
+    """Return what PyYAML finds wrong with a text, in one line, and where."""
+    if isinstance(error, yaml.reader.ReaderError):
         # libyaml and PyYAML count its position differently, so the character is looked up.
         bad = yaml.reader.Reader.NON_PRINTABLE.search(text)
         before = text[: bad.start()] if bad else ""
         place = Position(before.count("\n") + 1, len(before) - before.rfind("\n"))
-        raise DocumentError(f"control character ({error.reason})", place) from None
-    finally:
-        parser.dispose()
-
-
-def _one_line(message: str) -> str:
-    return " ".join(message.split())
+        return Stop(f"control character ({error.reason})", place, len(before))
+    marked = isinstance(error, yaml.MarkedYAMLError)
+    mark = (error.problem_mark or error.context_mark) if marked else loader.get_mark()
+    message = " ".join(((error.problem or error.context or "not YAML") if marked else str(error)).split())
+    return Stop(message, Position(mark.line + 1, mark.column + 1), mark.index) if mark else Stop(message, START, 0)
 
 
 def _build(source: bytes, offset: Callable[[int], int] | None, next_event: Callable[[], Any]) -> Node | None:
