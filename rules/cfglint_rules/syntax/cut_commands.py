@@ -8,9 +8,11 @@ from json import loads
 
 from cfglint_train.documents.document import Edit, Span
 from cfglint_train.documents.shell.cuts import (
+    backslash_at_the_end,
     comment_behind_backslash,
     cut_off,
     cut_setting,
+    follows,
     line_above,
     space_behind_backslash,
 )
@@ -114,12 +116,22 @@ def _blank(document: ShellDocument, word: Word, invocation: Invocation, title: s
     then = "the command ends here, and" if word.span.start >= invocation.span.start else "it becomes a word, and"
     rest = Span(word.span.start, document.line_end(word.span.start))
     what = "the comment" if comment_behind_backslash(document, Span(rest.start - 1, rest.end)) else "the white space"
-    return Report(
-        f"white space follows this backslash: {then} {title} stops",
-        Place(document, word.span),
-        fix=_joined(document, rest, "safe"),
-        help=f"remove {what}; a backslash continues a line only as its last character",
-    )
+    help_ = f"remove {what}; a backslash continues a line only as its last character"
+    goes_on = follows(document, invocation, word.span.start)
+    fix = _joined(document, rest, "safe") if goes_on else None
+    if goes_on is False:
+        fix = _ended(document, Span(document.source.rfind(b"\n", 0, rest.start) + 1, rest.end))
+        help_ = "remove the backslash: the next line does not continue the command"
+    message = f"white space follows this backslash: {then} {title} stops"
+    return Report(message, Place(document, word.span), fix=fix, help=help_)
+
+
+def _ended(document: ShellDocument, line: Span) -> Fix | None:
+    """The fix that lets a command end at its line; None where a comment follows the backslash."""
+    end = backslash_at_the_end(document, line)
+    if end is None:
+        return None
+    return Fix("safe", "remove the backslash, which continues nothing", texts=((document, Edit(end, "")),))
 
 
 def _joined(document: ShellDocument, line: Span, applicability: Applicability) -> Fix | None:

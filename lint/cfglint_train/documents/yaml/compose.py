@@ -77,7 +77,10 @@ def stop_of(error: Exception, text: str, loader: Any) -> Stop:
         return Stop(f"control character ({error.reason})", place, len(before))
     marked = isinstance(error, yaml.MarkedYAMLError)
     mark = (error.problem_mark or error.context_mark) if marked else loader.get_mark()
-    message = " ".join(((error.problem or error.context or "not YAML") if marked else str(error)).split())
+    words = (error.problem or error.context or "not YAML") if marked else str(error)
+    if marked and words == "second occurrence":
+        words = error.context.partition(";")[0]  # found duplicate anchor 'name'
+    message = " ".join(words.split())
     return Stop(message, Position(mark.line + 1, mark.column + 1), mark.index) if mark else Stop(message, START, 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cfglint_train.documents.document import BOM
 from cfglint_train.foundation.typed import Final
 
 _SIGNS: Final = (
@@ -32,6 +33,7 @@ def is_doubtful(source: bytes) -> bool:
     return (
         any(sign in source for sign in _SIGNS)
         or source.startswith((b"%", b"...", b":"))
+        or source.find(BOM, 1) > 0  # libyaml skips one at the head of any line
         or any(form.search(source) for form in _FORMS)
         or any(len(line) > 300 and _LONG_NUMBER.search(line) for line in source.split(b"\n"))
     )
