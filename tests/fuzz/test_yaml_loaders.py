@@ -80,19 +80,20 @@ def pyyaml(text: str) -> Any:
     return yaml.safe_load(io.StringIO(text, newline=None))
 
 
+class Undecided(Exception):
+    """The loader stopped at something that is not YAML's matter, or another rule's, and saw no further."""
+
+
 def omegaconfs(text: str) -> Any:
-    """OmegaConf, but for the grammar of interpolations, which is no YAML, and keys that stand twice (SYN003)."""
     library = pytest.importorskip("omegaconf")
     try:
         return library.OmegaConf.load(io.StringIO(text, newline=None))
     except library.errors.GrammarParseError:
-        return None
+        raise Undecided from None  # of an interpolation
     except yaml.constructor.ConstructorError as error:
-        if "duplicate key" in str(error):
-            return None
-        raise
-    except OSError:  # a list or mapping is wanted: no configuration then
-        return None
+        raise Undecided if "duplicate key" in str(error) else error from None  # SYN003
+    except OSError:
+        raise Undecided from None  # neither list nor mapping: no configuration
 
 
 def disagreement(source: bytes, dialect: Dialect, loader: int, load: Callable[[str], Any]) -> str | None:
@@ -103,7 +104,7 @@ def disagreement(source: bytes, dialect: Dialect, loader: int, load: Callable[[s
     try:
         load(decode(source))
         theirs = ""
-    except RecursionError:
+    except (RecursionError, Undecided):
         return None
     except Exception as error:  # whatever a loader raises, the run stops
         theirs = f"{type(error).__name__}: {error}"

@@ -35,7 +35,7 @@ class Stop(Frozen):
 
     message: str
     position: Position
-    index: int
+    before: int
     """Characters before the place."""
 
 
@@ -75,13 +75,17 @@ def stop_of(error: Exception, text: str, loader: Any) -> Stop:
         before = text[: bad.start()] if bad else ""
         place = Position(before.count("\n") + 1, len(before) - before.rfind("\n"))
         return Stop(f"control character ({error.reason})", place, len(before))
-    marked = isinstance(error, yaml.MarkedYAMLError)
-    mark = (error.problem_mark or error.context_mark) if marked else loader.get_mark()
-    words = (error.problem or error.context or "not YAML") if marked else str(error)
-    if marked and words == "second occurrence":
-        words = error.context.partition(";")[0]  # found duplicate anchor 'name'
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        words = error.problem or error.context or "not YAML"
+        if words == "second occurrence":
+            words = str(error.context).partition(";")[0]  # found duplicate anchor 'name'
+    else:
+        mark, words = loader.get_mark(), str(error)
     message = " ".join(words.split())
-    return Stop(message, Position(mark.line + 1, mark.column + 1), mark.index) if mark else Stop(message, START, 0)
+    if mark is None:
+        return Stop(message, START, 0)
+    return Stop(message, Position(mark.line + 1, mark.column + 1), mark.index)
 
 
 def _build(source: bytes, offset: Callable[[int], int] | None, next_event: Callable[[], Any]) -> Node | None:

@@ -36,7 +36,7 @@ class _Judge:
     """What all judges do in their own way: marks of templates count as text, and every error has a place."""
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.Node:
-        node: yaml.Node = super().compose_mapping_node(anchor)  # type: ignore[misc]
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)  # type: ignore[misc]
         key = node.value[0][0] if node.flow_style and len(node.value) == 1 else None
         if isinstance(key, yaml.MappingNode) and key.start_mark.index == node.start_mark.index + 1:
             return yaml.ScalarNode("tag:yaml.org,2002:str", "", node.start_mark, node.end_mark)
@@ -81,7 +81,7 @@ def refusals(document: Document, dialect: Dialect, beyond: Stop | None) -> tuple
     def told(name: str, stop: Stop | None) -> Refusal | None:
         if stop is None:
             return None
-        start = stop.index if offset is None else offset(stop.index)
+        start = stop.before if offset is None else offset(stop.before)
         return Refusal(name, stop.message, Span(start, max(start, document.line_end(start))))
 
     if dialect is PYYAML:
