@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import pytest
 
 from cfglint_rules import registry
 from cfglint_rules.rule import Rule
-from cfglint_train.documents.document import Change, Delete, Document, Edit, Set, Span
+from cfglint_train.documents.document import CannotEdit, Change, Delete, Document, Edit, Set, Span
+from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.yaml import document as yaml_document
 from cfglint_train.documents.yaml.document import YamlDocument
+from cfglint_train.findings import read_back
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.fixing import loop
 from cfglint_train.fixing.write import Unwritten, after_writing, write_all
@@ -76,6 +79,9 @@ def micro(*values: int) -> Callable[[Run], bool]:
 
 def text(here: Path, name: str = "config.yaml") -> str:
     return (here / name).read_text()
+
+
+SFT = "deepspeed --module openrlhf.cli.train_sft \\\n  --pretrain Qwen/Qwen2.5-0.5B \\\n  --dataset orchard \\ \n"
 
 
 # --- passes ----------------------------------------------------------------------------------------------------------
@@ -640,3 +646,102 @@ def test_what_would_not_read_back_is_not_offered(here, rule, monkeypatch):
     lied, kept = sorted(lint(here, chosen).findings, key=lambda finding: finding.code)
     assert (lied.fix.applicability, lied.fix.refused) == ("display", "the edited text would not read back as intended")
     assert (kept.fix.applicability, kept.fix.refused) == ("safe", None)
+
+
+# --- what no fix may bring -------------------------------------------------------------------------------------------
+
+
+def test_a_fix_that_brings_a_finding_is_not_made_and_the_others_are(here, rule):
+    def check(run: Run) -> Iterator[Report]:
+        if run.plan.batch.micro == 4:
+            yield Report("worse", run.place(MICRO))
+
+    rule(wanting(micro(1), batch__micro=4))
+    rule(wanting(lambda run: run.plan.batch.accumulation == 1, batch__accumulation=2))
+    fixed = fix(here, rule(check))
+    assert [one.code for one in fixed.applied] == ["TST002"]
+    assert [(one.code, one.reason) for one in fixed.refused] == [("TST001", "it would bring TST003: worse")]
+    assert text(here) == AXOLOTL.replace("_steps: 1", "_steps: 2")
+    assert fixed.result.troubles == ()
+
+
+@pytest.mark.parametrize("kind", ["info", "fixable", "figures"])
+def test_what_is_no_harm_stops_no_fix(here, rule, kind):
+    """Information, what the next pass settles, and what was there with other figures."""
+
+    def check(run: Run) -> Iterator[Report]:
+        size = run.plan.batch.micro
+        if kind == "figures":
+            yield Report(f"{size} is not enough", run.place(MICRO))
+        elif size == 4:
+            again = Fix("safe", "again", {MICRO: 8}) if kind == "fixable" else None
+            yield Report("worse", run.place(MICRO), "info" if kind == "info" else None, fix=again)
+
+    rule(wanting(micro(1), batch__micro=4))
+    fixed = fix(here, rule(check))
+    assert len(fixed.applied) == (2 if kind == "fixable" else 1)
+    assert fixed.refused == ()
+
+
+def test_a_file_that_its_loader_refuses_is_left_alone(here, rule):
+    (here / "config.yaml").write_text(AXOLOTL + "wandb_name:\tx\n")
+    fixed = fix(here, rule(wanting(micro(1), batch__micro=4)))
+    assert fixed.sources == {}
+    [refused] = fixed.refused
+    assert refused.reason == "PyYAML refuses the file: found character '\\t' that cannot start any token"
+
+
+@pytest.mark.parametrize(
+    ("behind", "goes_on"),
+    [
+        ("python eval.py --ckpt out\n", False),
+        ("export OUT=work\n", False),
+        ("for i in 1 2; do\n  echo $i\ndone\n", False),
+        ("if true; then echo; fi\n", False),
+        ("f() {\n  echo\n}\n", False),
+        ("case x in x) echo ;; esac\n", False),
+        ("while false; do :; done\n", False),
+        ("(echo)\n", False),
+        ("{ echo; }\n", False),
+        ("LR=3\n", False),
+        ("# done\n", False),
+        ("\necho\n", False),
+        ("", False),
+        ("  --max_len 1024\n", True),
+        ("  --max_len 1024 2>&1 | tee log\n", True),
+        ("  > log\n", True),
+        ("  2>&1 | tee log\n", True),
+        ('  "$@"\n', None),
+        ("$LAUNCHER eval.py\n", None),
+    ],
+)
+def test_the_backslash_goes_where_nothing_continues_the_command(here, behind, goes_on):
+    (here / "config.yaml").unlink()
+    (here / "run.sh").write_text(SFT + behind)
+    fix(here, options(select=["SYN007"]))
+    first = SFT if goes_on is None else SFT.rstrip(" \n" if goes_on else " \\\n") + "\n"
+    assert text(here, "run.sh") == first + behind
+    assert subprocess.run(["bash", "-n", here / "run.sh"], check=False).returncode == 0
+
+
+def test_the_ends_of_lines_stay(here):
+    (here / "run.sh").write_bytes((SFT + "echo\n").replace("\n", "\r\n").encode())
+    fix(here, options(select=["SYN007"]))
+    assert (here / "run.sh").read_bytes() == (SFT.rstrip(" \\\n") + "\necho\n").replace("\n", "\r\n").encode()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["for i in 1; do echo; done", "if true; then echo; fi", "echo $(date)", "echo 'a'", "x=(a b)", "f() { echo; }"],
+)
+def test_a_text_with_a_new_error_of_syntax_is_no_fix(broken):
+    """Each of them loses a part without which bash does not read it."""
+    for length in range(1, len(broken)):
+        judged = subprocess.run(["bash", "-n"], check=False, input=broken[:length], text=True, capture_output=True)
+        document = ShellDocument("x.sh", broken.encode())
+        edit = Edit(Span(length, len(broken)), "")
+        if judged.returncode != 0:
+            with pytest.raises(CannotEdit, match="syntax error"):
+                read_back.check_tree(document, [], [edit])
+        else:
+            read_back.check_tree(document, [], [edit])

@@ -7,7 +7,7 @@ from cfglint_train.foundation.typed import Final
 
 CATALOGUE: Final = (
     Rule("SYN001", "unreadable-file", "error", module="syntax.unreadable_file", scope="file"),
-    Rule("SYN002", "unparsable", "error", module="syntax.unparsable", scope="file"),
+    Rule("SYN002", "unparsable", "error", module="syntax.unparsable", scope="config"),
     Rule("SYN003", "duplicate-key", "warning", module="syntax.duplicate_key", scope="config"),
     Rule("SYN004", "not-strict-json", "error", module="syntax.not_strict_json"),
     Rule("SYN005", "unused-suppression", "warning", module="syntax.unused_suppression", scope="file", fix="safe"),

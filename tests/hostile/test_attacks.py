@@ -69,9 +69,9 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
     ),
     "ends of lines that are none": (yaml("x: a\u2028lora_rr: 4\ny: b\x85lora_rr: 8\nz: \"\u2029\"\n"), 1, "KEY001"),
     "three ends of lines": ({"a.yaml": "\ufeff" + AXOLOTL.replace("\n", "\r\n") + "# x\rlora_rr: 4\r\n"}, 1, "lora_rr"),
-    "a mark of order inside": (yaml("\ufefflora_rr: 8\n"), 2, "error SYN002"),
-    "a number of four million digits": (yaml("lora_rr: " + "9" * 4_000_000 + "\n"), 1, "a.yaml:10:1: warning KEY001"),
-    "a key of three million letters": (yaml("? " + "k" * 3_000_000 + "\n: 1\n"), 1, "KEY001"),
+    "a mark of order inside": (yaml("\ufefflora_rr: 8\n"), 1, "axolotl has no `\\ufefflora_rr`"),
+    "a number of four million digits": (yaml("lora_rr: " + "9" * 4_000_000 + "\n"), 2, "SYN008 more than 512 KiB"),
+    "a key of three million letters": (yaml("? " + "k" * 3_000_000 + "\n: 1\n"), 2, "SYN008 more than 512 KiB"),
     "a long number in every base": (
         yaml(f"a: {':'.join(['59'] * 5000)}\nb: 0b{'1' * 20000}\nc: 1e{'9' * 900}\n"), 1, "",
     ),

@@ -19,6 +19,8 @@ MAX_KEYS: Final = 10_000
 """Keys of one text: each is checked against every release of its framework."""
 MAX_WORDS: Final = 3_000
 """Words of one command."""
+MAX_SLOW_BYTES: Final = 512 << 10
+"""Bytes of a YAML text that PyYAML's own scanner reads: it takes a second for so many."""
 MAX_DEPTH: Final = 100
 """Levels of lists and mappings inside each other."""
 

@@ -7,7 +7,7 @@ be exactly the intended one, the tree must differ exactly where it should; other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cfglint_train.documents.document import (
     CannotEdit,
@@ -98,10 +98,24 @@ def edited(run: Run | None, fix: Fix) -> Written:
             ask(one.document, [step for step in one.rename if not (isinstance(step, Set) and step.route in valued)])
     for config, changes in fix.keys:
         ask(config.document, changes)
+    configs = (*(run.configs if run is not None else ()), *(config for config, _ in fix.keys))
     for document, asked in wanted.values():
+        _check_loader(document, configs)
         read_back.check_keys(document, asked)
     beside = [(document, list[Change](), [edit]) for document, edit in fix.texts]
     return [*((document, asked, document.edits(asked)) for document, asked in wanted.values()), *beside]
+
+
+def _check_loader(document: Document, configs: Iterable[Config]) -> None:
+    """Raise CannotEdit if the framework refuses the file: what it means is not known then."""
+    if document.syntax != "yaml":
+        return
+    from cfglint_train.frameworks.refused_yaml import certain_refusal  # only where YAML is written
+
+    for config in configs:
+        refusal = certain_refusal(config) if config.document is document else None
+        if refusal is not None:
+            raise CannotEdit(f"{refusal.loader} refuses the file: {refusal.message}")
 
 
 def changes_of(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, Change]]:

@@ -1,4 +1,4 @@
-"""Whether a rewrite does what it is meant to, and nothing else: compared with the entries of the text, one by one.
+"""Whether a rewrite parses, does what it is meant to, and nothing else: entries of the text are compared one by one.
 
 A mapping is compared as the values of each key in their order, so that a key that stands twice is seen to stand twice.
 """
@@ -6,7 +6,7 @@ A mapping is compared as the values of each key in their order, so that a key th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, zip_longest
 
 from cfglint_train.documents.document import (
     Append,
@@ -27,6 +27,7 @@ from cfglint_train.documents.document import (
 )
 from cfglint_train.documents.document import Sequence as ListNode
 from cfglint_train.documents.writer import same
+from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.foundation.errors import crash
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import spelled
@@ -45,13 +46,24 @@ def check_keys(document: Document, changes: Sequence[Change]) -> None:
 
 
 def check_tree(document: Document, changes: Sequence[Change], edits: Sequence[Edit]) -> None:
-    """Read the edited text: its entries are the old ones with the changes. Raises CannotEdit where they are not."""
-    if document.syntax not in ("yaml", "json") or not edits:
+    """Read the edited text. Raises CannotEdit unless it parses and its entries are the old ones with the changes."""
+    if not edits:
         return
-    reread = type(document)(document.path, apply(document.source, edits))
-    dialect = getattr(document, "dialect", None)
-    if dialect is not None:
-        reread.read_as(dialect)  # type: ignore[attr-defined]
+    edited = apply(document.source, edits)
+    if document.syntax == "shell":
+        from cfglint_train.documents.shell.grammar import count_errors
+
+        if count_errors(edited) > count_errors(document.source):
+            raise CannotEdit("the edited script would have a syntax error")
+        return
+    reread = type(document)(document.path, edited)
+    if document.syntax not in ("yaml", "json"):
+        return
+    if isinstance(document, YamlDocument) and isinstance(reread, YamlDocument):
+        reread.read_as(document.dialect)
+        pairs = zip_longest(document.refusals(document.dialect), reread.refusals(document.dialect))
+        for refusal in (after for before, after in pairs if after is not None and before is None):
+            raise CannotEdit(f"{refusal.loader} would refuse the file: {refusal.message}")
     expected = {} if document.root is None else _listed(document, document.root)
     for change in changes:
         expected = _changed(expected, change)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cfglint_rules import registry
 from cfglint_train.documents.document import CannotEdit, Document, DocumentError, Rename, Route
 from cfglint_train.findings import draft
-from cfglint_train.findings.finding import Finding, Fix
+from cfglint_train.findings.finding import SEVERITIES, Finding, Fix
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import Config
@@ -21,6 +23,8 @@ from cfglint_train.project.workspace import Workspace
 
 # Each pass lints anew; real files settle in two or three. Fixes inside one list or section take a pass each.
 MAX_PASSES: Final = 100
+MAX_FIXES: Final = 1_000_000
+"""Fixes of one pass: all of them, until one does harm."""
 
 
 Prepared = Callable[[Run, Mapping[Field, Any]], Run]
@@ -60,49 +64,32 @@ def fix_all(paths: list[str], options: LintOptions, unsafe: bool, sources: Mappi
 
     Within a pass each fix is written against the text that the fixes before it left, and read back before it counts; a
     fix of a field which the pass already changed, or which another fix is about to change, waits for the
-    next one, and so does one that counts a misspelt key as what it is meant to be. Where `sources` are given (a
-    standard input), no other file is changed. Files whose fixes never settle are left as they were, and are a trouble.
+    next one, and so does one that counts a misspelt key as what it is meant to be. A fix that brings a certain finding
+    as grave as its own is not made. Where `sources` are given (a standard input), no other file is changed. Files
+    whose fixes never settle are left as they were, and are a trouble.
     """
     workspace = dispatch.workspace_for(options, sources)
-    originals: dict[str, bytes] = {}
-    applied: list[Applied] = []
-    refused: dict[tuple[str, str, str], Refused] = {}
-    wanted = {"safe", "unsafe"} if unsafe else {"safe"}
+    fixer = _Fixer({"safe", "unsafe"} if unsafe else {"safe"}, sources)
+    originals, applied = fixer.originals, fixer.applied
     states = {_state(workspace): 0}
     unsettled: list[Applied] = []
     patient = True
-    result = first = dispatch.lint(workspace, paths, options)
-    for number in range(MAX_PASSES):
-        result = dispatch.lint(workspace, paths, options) if number else first
+    before: tuple[Workspace, Result] | None = None
+    """Before the last pass, in which something was done."""
+    first: Result | None = None
+    for _ in range(MAX_PASSES):
+        result = dispatch.lint(workspace, paths, options)
+        first = first or result
         if result.is_cut_short:
             return unchanged(first, result)
-        unsettled = []
-        touched: set[tuple[str, str]] = set()
-        asked = [(one, fix) for one in result.findings if (fix := one.intent) and fix.applicability in wanted]
-        asked.sort(key=lambda pair: _of_text(pair[1]))
-        waiting = False
-        for finding, fix in asked:
-            keys = _touches(finding, fix)
-            early = finding.run is not None and bool(finding.run.parts.meant)
-            if early or (keys | _reads(finding)) & touched:
-                continue
-            if patient and _waits(finding, fix, asked):
-                waiting = True
-                continue
-            made = _apply(workspace, finding.run, fix)
-            written = made if isinstance(made, str) else made.sources()
-            if not isinstance(written, str) and sources and not written.keys() <= sources.keys():
-                written = "it changes another file, and only standard input is rewritten"
-            if isinstance(written, str):
-                refused[(finding.path, finding.code, written)] = Refused(finding.path, finding.code, written)
-                continue
-            for path in written:
-                originals.setdefault(path, workspace.sources.read(path))
-            if written and not isinstance(made, str) and not made.touched & touched:
-                workspace = workspace.updated(written)
-                unsettled.append(Applied(finding.path, finding.code, fix.message, frozenset(written)))
-                touched |= keys | made.touched
-        applied += unsettled
+        if before is not None and fixer.did_harm(before[1], result):
+            del states[_state(workspace)]
+            workspace, result = before  # take the pass back
+        before = workspace, result
+        workspace, waiting = fixer.fix(workspace, result, patient)
+        unsettled = applied[len(applied) - len(fixer.settled) :]
+        if not unsettled:
+            before = None
         if not unsettled and waiting:
             patient = False  # what they wait for cannot be made
             continue
@@ -129,8 +116,111 @@ def fix_all(paths: list[str], options: LintOptions, unsafe: bool, sources: Mappi
     current = workspace.sources.texts
     changed = {path: source for path, source in current.items() if path in originals and source != originals[path]}
     left = {(finding.path, finding.code) for finding in result.findings}
-    kept = tuple(one for key, one in refused.items() if key[:2] in left)
+    kept = tuple(one for key, one in fixer.refused.items() if key[:2] in left)
     return Fixed(changed, originals, tuple(applied), kept, result)
+
+
+class _Fixer:
+    """The passes of one `--fix`: what they did, and what they refused to do."""
+
+    def __init__(self, wanted: Collection[str], sources: Mapping[str, bytes]) -> None:
+        self.wanted = wanted
+        self.sources = sources
+        self.originals: dict[str, bytes] = {}
+        self.applied: list[Applied] = []
+        self.refused: dict[tuple[str, str, str], Refused] = {}
+        self.settled: list[Finding] = []
+        """The findings whose fixes the last pass made."""
+        self._harmful: set[tuple[str, str, str]] = set()
+        """Findings whose fixes bring others."""
+        self._most = MAX_FIXES
+        """Fixes of one pass."""
+
+    def fix(self, workspace: Workspace, result: Result, patient: bool) -> tuple[Workspace, bool]:
+        """Make the fixes of one pass. Return the workspace then, and whether a fix waits for another."""
+        self.settled = []
+        touched: set[tuple[str, str]] = set()
+        asked = [(one, fix) for one in result.findings if (fix := one.intent) and fix.applicability in self.wanted]
+        asked = [pair for pair in asked if _name(pair[0]) not in self._harmful]
+        asked.sort(key=lambda pair: _of_text(pair[1]))
+        waiting = False
+        for finding, fix in asked:
+            if len(self.settled) >= self._most:
+                break
+            keys = _touches(finding, fix)
+            early = finding.run is not None and bool(finding.run.parts.meant)
+            if early or (keys | _reads(finding)) & touched:
+                continue
+            if patient and _waits(finding, fix, asked):
+                waiting = True
+                continue
+            made = _apply(workspace, finding.run, fix)
+            written = made if isinstance(made, str) else made.sources()
+            if not isinstance(written, str) and self.sources and not written.keys() <= self.sources.keys():
+                written = "it changes another file, and only standard input is rewritten"
+            if isinstance(written, str):
+                self._refuse(finding, written)
+                continue
+            for path in written:
+                self.originals.setdefault(path, workspace.sources.read(path))
+            if written and not isinstance(made, str) and not made.touched & touched:
+                workspace = workspace.updated(written)
+                self.applied.append(Applied(finding.path, finding.code, fix.message, frozenset(written)))
+                self.settled.append(finding)
+                touched |= keys | made.touched
+        return workspace, waiting
+
+    def did_harm(self, before: Result, after: Result) -> bool:
+        """Return whether the last pass brought a certain finding as grave as one that it settled.
+
+        It is forgotten then. The next one makes half as many fixes, and never again a single one that did harm.
+        """
+        worse = _brought(before, after, self.settled, self.wanted)
+        if worse is None:
+            self._most *= 2
+            return False
+        if len(self.settled) == 1:
+            self._refuse(self.settled[0], f"it would bring {worse.code}: {worse.message}")
+            self._harmful.add(_name(self.settled[0]))
+        self._most = max(1, len(self.settled) // 2)
+        del self.applied[len(self.applied) - len(self.settled) :]
+        return True
+
+    def _refuse(self, finding: Finding, reason: str) -> None:
+        self.refused[(finding.path, finding.code, reason)] = Refused(finding.path, finding.code, reason)
+
+
+def _name(finding: Finding) -> tuple[str, str, str]:
+    return finding.path, finding.code, finding.message
+
+
+def _brought(before: Result, after: Result, settled: Collection[Finding], wanted: Collection[str]) -> Finding | None:
+    """Return a certain finding that was not there before, as grave as one of the settled ones; None if there is none.
+
+    One with figures that differ is the same, and one that another fix settles counts when that is not made.
+    """
+    if not settled:
+        return None
+    mildest = max(SEVERITIES.index(one.severity) for one in settled)
+    known = {(one.path, one.code, _without_figures(one.message)) for one in before.findings}
+    count = Counter((one.path, one.code) for one in before.findings)
+    count.subtract((one.path, one.code) for one in settled)
+    now = Counter((one.path, one.code) for one in after.findings)
+    for one in after.findings:
+        kind = one.path, one.code
+        if (
+            one.certainty in ("stated", "followed")
+            and SEVERITIES.index(one.severity) <= min(mildest, SEVERITIES.index("warning"))
+            and (*kind, _without_figures(one.message)) not in known
+            and now[kind] > count[kind]
+            and not (one.intent is not None and one.intent.applicability in wanted)
+        ):
+            return one
+    return None
+
+
+def _without_figures(message: str) -> str:
+    return re.sub(r"[0-9][0-9.,]*", "0", message)
 
 
 def make(

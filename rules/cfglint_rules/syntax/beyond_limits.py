@@ -6,7 +6,7 @@ holds:
 
 | limit | of one file |
 |---|---|
-| size | 8 MiB |
+| size | 8 MiB; 512 KiB of YAML with tabs, tags, anchors and the like, on which loaders differ |
 | lines | 100,000; 20,000 of a shell or Python script |
 | keys and values | 50,000, with each alias counted as what it stands for; 10,000 keys |
 | levels inside each other | 100 |

@@ -27,7 +27,9 @@ its quotes.
 
 ## Fix safety
 White space behind a backslash is removed: safely where the framework refuses it as a word, so that the run could not
-have started; unsafe where a script may run without the options that follow, as it then trains with them.
+have started; unsafe where a script may run without the options that follow, as it then trains with them. Where the next
+line does not continue the command, the backslash is removed with it; where the next line begins with a variable,
+nothing is.
 
 ## When it does not apply
 Words that cannot be determined (they come from the environment or another command) are left alone, and so are the

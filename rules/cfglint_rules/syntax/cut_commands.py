@@ -8,9 +8,11 @@ from json import loads
 
 from cfglint_train.documents.document import Edit, Span
 from cfglint_train.documents.shell.cuts import (
+    backslash_at_the_end,
     comment_behind_backslash,
     cut_off,
     cut_setting,
+    follows,
     line_above,
     space_behind_backslash,
 )
@@ -77,7 +79,7 @@ def _ends(config: Config, document: ShellDocument, invocation: Invocation) -> It
         if document.is_lost(word) and keys is not None and keys.refuses_blank(config, invocation, index)
     ]
     for word in blanks:
-        yield _blank(document, word, invocation, frameworks.load(config.framework).title)
+        yield _blank(config, document, word, invocation)
     if any(word.span.start >= invocation.span.start for word in blanks):
         return  # the cut is reported where it happens
     cuts = list(_cuts(document, invocation))
@@ -109,17 +111,36 @@ def _is_setting(config: Config, name: str) -> bool:
     return keys.vocabulary_of(config).fact(route, keys.release(config), keys.context(config)) is not None
 
 
-def _blank(document: ShellDocument, word: Word, invocation: Invocation, title: str) -> Report:
+def _goes_on(config: Config, document: ShellDocument, word: Word, invocation: Invocation) -> bool | None:
+    """Whether the next line goes on with the command, as an option or a setting; None where that is not known."""
+    setting = cut_setting(document, invocation)
+    if setting is not None and line_above(document, setting[1].start).start <= word.span.start < setting[1].start:
+        return _is_setting(config, setting[0])
+    return follows(document, invocation, word.span.start)
+
+
+def _blank(config: Config, document: ShellDocument, word: Word, invocation: Invocation) -> Report:
     """White space behind a backslash: in the command itself it also ends it, in an array it does not."""
     then = "the command ends here, and" if word.span.start >= invocation.span.start else "it becomes a word, and"
     rest = Span(word.span.start, document.line_end(word.span.start))
     what = "the comment" if comment_behind_backslash(document, Span(rest.start - 1, rest.end)) else "the white space"
-    return Report(
-        f"white space follows this backslash: {then} {title} stops",
-        Place(document, word.span),
-        fix=_joined(document, rest, "safe"),
-        help=f"remove {what}; a backslash continues a line only as its last character",
-    )
+    help_ = f"remove {what}; a backslash continues a line only as its last character"
+    goes_on = _goes_on(config, document, word, invocation)
+    fix = _joined(document, rest, "safe") if goes_on else None
+    if goes_on is False:
+        fix = _ended(document, Span(document.source.rfind(b"\n", 0, rest.start) + 1, rest.end))
+        help_ = "remove the backslash: the next line does not continue the command"
+    title = frameworks.load(config.framework).title
+    message = f"white space follows this backslash: {then} {title} stops"
+    return Report(message, Place(document, word.span), fix=fix, help=help_)
+
+
+def _ended(document: ShellDocument, line: Span) -> Fix | None:
+    """The fix that lets a command end at its line; None where a comment follows the backslash."""
+    end = backslash_at_the_end(document, line)
+    if end is None:
+        return None
+    return Fix("safe", "remove the backslash, which continues nothing", texts=((document, Edit(end, "")),))
 
 
 def _joined(document: ShellDocument, line: Span, applicability: Applicability) -> Fix | None:

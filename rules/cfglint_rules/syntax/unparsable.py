@@ -1,8 +1,12 @@
-"""SYN002 unparsable: the text is not the YAML, JSON or Python that its name says.
+"""SYN002 unparsable: the text is not the YAML, JSON or Python that its name says, or its framework refuses it.
 
 ## What it does
 Reports the first place at which the text cannot be parsed: line and column, in one line. Only files that contain a
 framework's own keys are reported; a template of something else is left alone.
+
+Of YAML it also reports what cfglint can read and the framework's own loader refuses: a tab between tokens, a tag that
+is not standard, an anchor that is given twice, a merge (`<<`) of something that is no mapping, a date that does not
+exist, the value `=`, a list or mapping as a key, a comment right behind `|`. No fix is written into such a file.
 
 ## Why is this bad?
 The launcher stops at the same place, after the job was scheduled.
@@ -12,17 +16,52 @@ The launcher stops at the same place, after the job was scheduled.
      sequence_len: 2048      # one space too many
 
 ## When it does not apply
-Never for files that are no training configuration.
+Never for files that are no training configuration. What only some of the loaders refuse that may read the file is a
+warning: LLaMA-Factory uses PyYAML before 0.9.4 and OmegaConf since, and OmegaConf takes tabs since 2.4, as it reads
+with libyaml then.
+
+## References
+PyYAML 6.0 `scanner.py`, `composer.py` and `constructor.py` (`yaml.safe_load`); omegaconf 2.3.0 `_utils.py` and 2.4.0
+`_yaml.py` (get_yaml_loader).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cfglint_rules.rule import Rule
+from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.lens import Config
+from cfglint_train.plan.certainty import Ground
+from cfglint_train.plan.origin import Place
 
 RULE: Final = Rule(
     "SYN002",
     "unparsable",
     "error",
-    scope="file",
+    scope="config",
 )
+
+
+def check(config: Config) -> Iterator[Report]:
+    """Report where the framework's loader stops; what no loader can parse, the engine itself reports."""
+    if config.document.syntax != "yaml":
+        return
+    from cfglint_train.frameworks.refused_yaml import refusals  # only where a file is YAML
+
+    found = refusals(config)
+    refused = [one for one in found if one is not None]
+    if not refused:
+        return
+    first = refused[-1]
+    grounds: tuple[Ground, ...] = ()
+    if config.doubt is not None:
+        grounds = (Ground("fork", str(config.doubt), "assumed", f"upstream's loader: {config.doubt}"),)
+    certain = len(refused) == len(found) and not grounds
+    yield Report(
+        f"{first.loader} refuses the file: {first.message}",
+        Place(config.document, first.span),
+        "error" if certain else "warning",
+        grounds=grounds,
+    )

@@ -15,6 +15,10 @@ from cfglint_train.foundation.typed import Final
 _ASSIGNED: Final = re.compile(rb"\n(?:[ \t]+[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?==)")
 _SPACE: Final = re.compile(rb"\\([ \t]+)\r?$")
 _COMMENTED: Final = re.compile(rb"[ \t]\\[ \t]+#")
+_LAST: Final = re.compile(rb"[ \t]*\\[ \t]+\r?\Z")
+_MORE: Final = re.compile(rb"[ \t]*(?:-|[|&;<>)]|[0-9]+[<>])")
+"""What no command begins with: options, and what joins, ends or redirects one."""
+_UNKNOWN: Final = re.compile(rb"[ \t]*[\"']?[$`]")
 
 
 def cut_off(script: ShellScript, invocation: Invocation) -> Iterator[Invocation]:
@@ -57,6 +61,31 @@ def _indent(script: ShellScript, start: int) -> int:
     """How many blanks a line begins with."""
     line = script.source[start : script.line_end(start)]
     return len(line) - len(line.lstrip())
+
+
+def follows(script: ShellScript, invocation: Invocation, start: int) -> bool | None:
+    """Return whether the line behind the one at `start` goes on with the command there, or None if that is not known:
+    it begins with a variable.
+    """
+    line = script.line_end(start)
+    behind = script.source.find(b"\n", line) + 1 or len(script.source)
+    end = script.line_end(behind)
+    if _MORE.match(script.source, behind, end) or start < invocation.span.start:
+        return True  # in an array, a line that ends is white space
+    cuts = (one.head[0].span.start for one in cut_off(script, invocation))
+    if any(behind <= at < end for at in cuts):
+        return True
+    return None if _UNKNOWN.match(script.source, behind, end) else False
+
+
+def backslash_at_the_end(script: ShellScript, line: Span) -> Span | None:
+    """Return the backslash at the end of a line with the white space around it, or None if a comment follows."""
+    found = _LAST.search(script.source[line.start : line.end])
+    return (
+        None
+        if found is None
+        else Span(line.start + found.start(), line.start + len(found[0].rstrip(b"\r")) + found.start())
+    )
 
 
 def line_above(script: ShellScript, start: int) -> Span:

@@ -67,6 +67,23 @@ def parse(text: bytes) -> SyntaxNode:
     return tree.root_node
 
 
+_CLOSING: Final = frozenset((b"do", b"done", b"then", b"elif", b"else", b"fi", b"esac"))
+"""Words that bash refuses as the name of a command, where the grammar takes them."""
+
+
+def count_errors(source: bytes) -> int:
+    """Return the number of places of a script that bash would not parse. Raises DocumentError as `parse` does."""
+    found, waiting = 0, [parse(readable(source))]
+    while waiting:
+        node = waiting.pop()
+        if node.type == "command_name":
+            found += node.text in _CLOSING
+        else:
+            found += node.type == "ERROR" or node.is_missing
+            waiting += node.children
+    return found
+
+
 def readable(source: bytes) -> bytes:
     """The text as it is parsed, byte for byte as long as the source."""
     if source.startswith(b"\xef\xbb\xbf"):

@@ -22,39 +22,73 @@ from cfglint_train.documents.document import (
     Span,
     byte_offsets,
 )
-from cfglint_train.documents.limits import MAX_DEPTH, MAX_KEYS, MAX_NODES, BeyondLimits
+from cfglint_train.documents.limits import MAX_DEPTH, MAX_KEYS, MAX_NODES, MAX_SLOW_BYTES, BeyondLimits
+from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
+START: Final = Position(1, 1)
 _BLOCK_STYLES: Final = ("|", ">")
 
 
-def compose(text: str, source: bytes) -> Node | None:
-    """The root of a text; None where it is empty.
+class Stop(Frozen):
+    """Where a loader stops reading a text, and why."""
 
-    Raises DocumentError where libyaml cannot parse it, and BeyondLimits.
+    message: str
+    position: Position
+    before: int
+    """Characters before the place."""
+
+
+def compose(text: str, source: bytes) -> tuple[Node | None, Stop | None]:
+    """Return the root of a text, or None if it is empty, and where libyaml stops if only PyYAML's scanner takes it.
+
+    Raises DocumentError if neither can parse it, and BeyondLimits.
     """
-    loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    parser = loader(text)
-    stack: _Stack = []
-    try:
-        return _build(source, byte_offsets(text, source), parser.get_event, stack)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = Position(mark.line + 1, mark.column + 1) if mark else Position(1, 1)
-        problem = _one_line(error.problem or error.context or "not YAML")
-        raise DocumentError(problem + _opened(error, stack, source, place), place) from None
-    except yaml.reader.ReaderError as error:
+    loaders: list[type[Any]] = [yaml.SafeLoader] if len(source) <= MAX_SLOW_BYTES else []
+    if hasattr(yaml, "CSafeLoader"):
+        loaders.insert(0, yaml.CSafeLoader)
+    first: Stop | None = None
+    for loader in loaders:
+        parser: Any = None
+        stack: _Stack = []
+        try:
+            parser = loader(text)
+            return _build(source, byte_offsets(text, source), parser.get_event, stack), first
+        except ERRORS as error:
+            if first is None:
+                stop = stop_of(error, text, parser)
+                first = stop._replace(message=stop.message + _opened(error, stack, source, stop.position))
+        finally:
+            if parser is not None:
+                parser.dispose()
+    if first is None:
+        raise BeyondLimits(f"more than {MAX_SLOW_BYTES >> 10} KiB, and PyYAML has no libyaml here", START)
+    raise DocumentError(first.message, first.position)
+
+
+ERRORS: Final = (yaml.MarkedYAMLError, yaml.reader.ReaderError, ValueError)
+"""What PyYAML raises for a text that it refuses; ValueError for `\\UFFFFFFFF`."""
+
+
+def stop_of(error: Exception, text: str, loader: Any) -> Stop:
+    """Return what PyYAML finds wrong with a text, in one line, and where."""
+    if isinstance(error, yaml.reader.ReaderError):
         # libyaml and PyYAML count its position differently, so the character is looked up.
         bad = yaml.reader.Reader.NON_PRINTABLE.search(text)
         before = text[: bad.start()] if bad else ""
         place = Position(before.count("\n") + 1, len(before) - before.rfind("\n"))
-        raise DocumentError(f"control character ({error.reason})", place) from None
-    finally:
-        parser.dispose()
-
-
-def _one_line(message: str) -> str:
-    return " ".join(message.split())
+        return Stop(f"control character ({error.reason})", place, len(before))
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        words = error.problem or error.context or "not YAML"
+        if words == "second occurrence":
+            words = str(error.context).partition(";")[0]  # found duplicate anchor 'name'
+    else:
+        mark, words = loader.get_mark(), str(error)
+    message = " ".join(words.split())
+    if mark is None:
+        return Stop(message, START, 0)
+    return Stop(message, Position(mark.line + 1, mark.column + 1), mark.index)
 
 
 _Stack = list[tuple[Mapping | Sequence, list[Node]]]
@@ -64,6 +98,8 @@ _Stack = list[tuple[Mapping | Sequence, list[Node]]]
 def _opened(error: Any, stack: _Stack, source: bytes, place: Position) -> str:
     """Return where a quote or bracket was opened that is still open at an error, or that ends on its line."""
     line = Document("", source).position
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return ""
     if "quoted scalar" in (error.context or "") and error.context_mark is not None:
         return f"; the quote on line {error.context_mark.line + 1} is not closed"
     if stack and isinstance(last := _last(*stack[-1]), Scalar) and last.style in ("'", '"'):

@@ -18,9 +18,14 @@ from cfglint_train.documents.document import (
     decode,
     scalars,
 )
-from cfglint_train.documents.yaml.compose import compose
+from cfglint_train.documents.limits import MAX_SLOW_BYTES, BeyondLimits
+from cfglint_train.documents.yaml.compose import START, compose
 from cfglint_train.documents.yaml.dialects import PYYAML, Dialect, typed
-from cfglint_train.foundation.typed import Any, ClassVar
+from cfglint_train.documents.yaml.doubts import is_doubtful
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.yaml.refusals import Refusal
 
 
 class YamlDocument(Document):
@@ -29,10 +34,28 @@ class YamlDocument(Document):
     syntax: ClassVar[str] = "yaml"
 
     def __init__(self, path: str, source: bytes, dialect: Dialect = PYYAML) -> None:
-        """Raises DocumentError where libyaml cannot parse, where two documents stand, or where nesting is absurd."""
+        """Raises DocumentError where no loader can parse, where two documents stand, or where nesting is absurd."""
         super().__init__(path, source)
         self.dialect = dialect
-        self.root = compose(decode(source), source)
+        self.root, self._beyond_libyaml = compose(decode(source), source)
+        if len(source) > MAX_SLOW_BYTES and is_doubtful(source):
+            doubt = "tabs, tags, anchors or the like, on which loaders differ"
+            raise BeyondLimits(f"more than {MAX_SLOW_BYTES >> 10} KiB with {doubt}", START)
+        self._refusals: dict[str, tuple[Refusal | None, ...]] = {}
+
+    def refusals(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
+        """Return why each loader that reads a dialect refuses the text, or None for one that takes it; empty if nothing
+        in it is in doubt.
+        """
+        if dialect.name not in self._refusals:
+            doubtful = self._beyond_libyaml is not None or is_doubtful(self.source)
+            self._refusals[dialect.name] = self._judged(dialect) if doubtful else ()
+        return self._refusals[dialect.name]
+
+    def _judged(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
+        from cfglint_train.documents.yaml.refusals import refusals  # few texts need it
+
+        return refusals(self, dialect, self._beyond_libyaml)
 
     def read_as(self, dialect: Dialect) -> None:
         """Type scalars as this loader does from here on."""

@@ -1,0 +1,39 @@
+"""What in a YAML text a loader may refuse although libyaml takes it: found by a quick look at the bytes."""
+
+from __future__ import annotations
+
+import re
+
+from cfglint_train.documents.document import BOM
+from cfglint_train.foundation.typed import Final
+
+_SIGNS: Final = (
+    *(b"\t", b"?", b"&", b"!", b"<<"),  # tabs, complex keys, anchors, tags, merges
+    *(b"0b_", b"0x_", b"._"),  # numbers without a digit
+    *(b" :", b"\n:", b"\r:", b"{:", b",:", b"]:", b"}:", b"~:", b"ull:", b"ULL:"),  # keys that are no text
+    *(b"\n%", b"\n...", b"\r%", b"\r..."),  # directives, ends of documents
+    *(b"%c#" % sign for sign in b"|>+-0123456789"),  # a comment right behind a block sign
+    *(b"\\'", b"\\u", b"\\U"),  # escapes
+    *(b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"),  # line ends beyond ASCII
+)
+_FORMS: Final = (
+    re.compile(rb"=(?:$|[\s,\]}:])", re.M),  # a value with a type of its own
+    re.compile(rb"-(?:(?<=[\s\[{,:-][0-9]{4}-)|(?<=\A[0-9]{4}-))[0-9][0-9]?-[0-9]"),  # dates
+    re.compile(rb"[{,]\s*[\[{]"),  # lists and mappings as keys
+)
+_LONG_NUMBER: Final = re.compile(rb"[0-9:_.]{300}")
+"""Longer than any number that Python converts: 4,300 digits, or 173 parts of base 60."""
+
+
+def is_doubtful(source: bytes) -> bool:
+    """Return whether a text that libyaml takes has something that a loader may refuse.
+
+    `tests/fuzz/test_yaml_loaders.py` holds it to that.
+    """
+    return (
+        any(sign in source for sign in _SIGNS)
+        or source.startswith((b"%", b"...", b":"))
+        or source.find(BOM, 1) > 0  # libyaml skips one at the head of any line
+        or any(form.search(source) for form in _FORMS)
+        or any(len(line) > 300 and _LONG_NUMBER.search(line) for line in source.split(b"\n"))
+    )

@@ -1,0 +1,126 @@
+"""What loaders of YAML refuse although cfglint can read it. PyYAML's own classes are the judges.
+
+cfglint reads with libyaml, which is ten times as fast as PyYAML's scanner and takes more: a tab between tokens, a
+comment right behind `|`. What constructors refuse (a tag, a date that does not exist, a list as a key) it does not see.
+So a text in which something is doubtful (`doubts.py`) is read once more, as the framework reads it.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+
+import yaml
+from yaml.composer import Composer
+from yaml.constructor import ConstructorError, SafeConstructor
+from yaml.resolver import Resolver
+
+from cfglint_train.documents.document import Document, Span, byte_offsets, decode
+from cfglint_train.documents.yaml.compose import ERRORS, Stop, stop_of
+from cfglint_train.documents.yaml.dialects import PYYAML, Dialect
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Any, Final
+
+_PATHS: Final = "tag:yaml.org,2002:python/object/apply:pathlib."
+
+
+class Refusal(Frozen):
+    """Why a loader refuses a text."""
+
+    loader: str
+    message: str
+    span: Span
+    """From the place where it stops to the end of the line."""
+
+
+class _Judge:
+    """What all judges do in their own way: marks of templates count as text, and every error has a place."""
+
+    def compose_mapping_node(self, anchor: str | None) -> yaml.Node:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)  # type: ignore[misc]
+        key = node.value[0][0] if node.flow_style and len(node.value) == 1 else None
+        if isinstance(key, yaml.MappingNode) and key.start_mark.index == node.start_mark.index + 1:
+            return yaml.ScalarNode("tag:yaml.org,2002:str", "", node.start_mark, node.end_mark)
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)  # type: ignore[misc]
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
+            raise ConstructorError(None, None, str(error), node.start_mark) from None
+
+
+class _OfOmegaConf(_Judge):
+    """omegaconf 2.3.0 `_utils.py` (get_yaml_loader), `base.py` and `nodes.py`: the types of keys and values. That a
+    key stands twice is SYN003's matter.
+    """
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if node.tag.startswith(_PATHS):
+            return self.construct_sequence(node)  # type: ignore[attr-defined]
+        value = super().construct_object(node, deep)
+        if isinstance(value, (date, set)):
+            raise ConstructorError(None, None, f"a value cannot be a {type(value).__name__}", node.start_mark)
+        return value
+
+    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> Any:
+        made = super().construct_mapping(node, deep)  # type: ignore[misc]
+        for key, _ in node.value:
+            if self.construct_object(key, deep) is None:
+                raise ConstructorError(None, None, "a key cannot be null", key.start_mark)
+        return made
+
+
+def refusals(document: Document, dialect: Dialect, beyond: Stop | None) -> tuple[Refusal | None, ...]:
+    """Return why each loader that reads a dialect refuses a text, or None for one that takes it.
+
+    `beyond`: where libyaml stops, if only PyYAML's scanner takes the text.
+    """
+    text = decode(document.source)
+    offset = byte_offsets(text, document.source)
+
+    def told(name: str, stop: Stop | None) -> Refusal | None:
+        if stop is None:
+            return None
+        start = stop.before if offset is None else offset(stop.before)
+        return Refusal(name, stop.message, Span(start, max(start, document.line_end(start))))
+
+    if dialect is PYYAML:
+        return (told("PyYAML", _stop(_python(_Judge), text, dialect)),)
+    newer = beyond or _stop(_libyaml(), text, dialect)
+    older = _stop(_python(_OfOmegaConf), text, dialect)
+    return told("OmegaConf before 2.4", older), told("OmegaConf since 2.4", newer)
+
+
+def _python(judge: type[_Judge]) -> type[Any]:
+    """PyYAML's own scanner."""
+    return type("Loader", (judge, yaml.SafeLoader), {})
+
+
+def _libyaml() -> type[Any]:
+    """Libyaml's scanner (omegaconf 2.4.0 `_yaml.py`), or PyYAML's if it was built without it."""
+    parser: type[Any] | None = getattr(getattr(yaml, "cyaml", None), "CParser", None)
+    if parser is None:
+        return _python(_OfOmegaConf)
+
+    def start(self: Any, text: str) -> None:
+        parser.__init__(self, text)
+        Composer.__init__(self)
+        SafeConstructor.__init__(self)
+        Resolver.__init__(self)
+
+    return type("Loader", (_OfOmegaConf, Composer, parser, SafeConstructor, Resolver), {"__init__": start})
+
+
+def _stop(kind: type[Any], text: str, dialect: Dialect) -> Stop | None:
+    """Return where a loader stops, or None if it reads the text to its end."""
+    loader: Any = None
+    try:
+        loader = kind(text)
+        loader.yaml_implicit_resolvers = dialect.resolvers
+        loader.get_single_data()
+    except ERRORS as error:
+        return stop_of(error, text, loader)
+    finally:
+        if loader is not None:
+            loader.dispose()
+    return None

@@ -1,0 +1,143 @@
+"""YAML is taken and refused exactly as the loaders of the frameworks do: PyYAML's `safe_load` and OmegaConf.
+
+Mutants of real files by a seed; `CFGLINT_FUZZ_TIMES` draws so many times more of them, from `CFGLINT_FUZZ_SEED` (1).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from cfglint_train.documents.document import DocumentError, decode
+from cfglint_train.documents.limits import BeyondLimits
+from cfglint_train.documents.yaml.dialects import PYYAML, Dialect, omegaconf
+from cfglint_train.documents.yaml.document import YamlDocument
+from tests.fuzz.mutation import mutated, seeds
+from tests.support.corpus import REPOSITORY, SHARED
+
+TIMES = int(os.environ.get("CFGLINT_FUZZ_TIMES", "1"))
+SEED = int(os.environ.get("CFGLINT_FUZZ_SEED", "1"))
+MUTANTS = 1500 * TIMES
+FILES = [path for path in seeds(REPOSITORY / "fixtures", SHARED / "corpus") if path.suffix in (".yaml", ".yml")]
+PIECES = [
+    "\t", " ", "  ", "\n", "\r\n", "\r", ":", ": ", "- ", "-", "? ", "?", "&a ", "&b ", "*a", "*a ", "!t ", "!!str ",
+    "!!int ", "!!float ", "!!bool ", "!!set ", "!!omap ", "!!pairs ", "!!timestamp ", "!!binary ", "!!null ", "!!map ",
+    "!!seq ", "! ", "!", "!<tag:yaml.org,2002:str> ", "!<x", "<<: ", "<<: *a\n", "<<: [*a, *b]\n", "<<", "=", "= ",
+    " =\n", "{", "}", "[", "]", ",", ", ", "|", "|\n", "|#", ">-\n", "|2\n", "|+", ">#x\n", '"', "'", "\\", '"\\x41"',
+    '"\\u00"', "\"\\'\"", '"\\/"', '"\\uD800"', '"\\U00110000"', "#", " #", "# c\n", "%", "%YAML 1.1\n---\n",
+    "%YAML 1.3\n---\n", "%TAG ! tag:x,1:\n---\n", "%FOO\n", "---\n", "--- ", "...\n", "...", "\ufeff", "\x85", "\u2028",
+    "\xa0", "\x07", "\x7f", "\x00", "@", "`", "~", "null", "2026-02-30", "2026-13-01", "2026-01-01", "0b_", "0x_",
+    "2026-01-01 25:00:00", "2026-01-01T10:00:00Z", "0_", "1:60", "1:59", "190:20:30.15", ".inf", "._", "1_000", "1e5",
+    "08", "0o7", "{a: 1}", "{a:}", "{a:1}", '{"a":1}', "[a:b]", "[a: ]", "[?]", "[? a : b]", "{? a}", "[a, [b]]",
+    "{[a]: 1}", "{[a]}", "[-]", "[- a]", "[a b?]", '"a":b', "'a' : b\n", "a: b: c\n", "k" * 1030 + ": 1\n", "-\n",
+    "x: |\n  y\n", "x: >2\n    y\n", "null: 1\n", "~: 1\n", "1: 2\n", "{,}", "[,]", "[a,,b]", "http://x:80/", "0b1",
+    "1" + ":0" * 180 + ".0", "9" * 4301, ":\n",
+]  # fmt: skip
+PLACES = re.compile(rb": |- |\n|, |\[|\{|:|#")
+VALUE = re.compile(rb"(?m)(?<=: )[^\n#]+$")
+KEY = re.compile(rb"(?m)^ *[\w-]+(?=:)")
+
+
+def mutant(source: bytes, draw: random.Random) -> bytes:
+    """One to five changes, most of them at a place where YAML has structure."""
+    for _ in range(draw.choice((1, 1, 1, 2, 2, 3, 5))):
+        piece, kind = draw.choice(PIECES).encode(), draw.random()
+        if kind < 0.2:
+            source = mutated(source, draw)
+        elif kind < 0.5:
+            at = draw.choice([0, *(found.end() for found in PLACES.finditer(source))])
+            source = source[:at] + piece + source[at:]
+        elif kind < 0.6:
+            at = draw.randrange(len(source) + 1)
+            source = source[:at] + piece + source[at:]
+        else:
+            found = list((VALUE if kind < 0.85 else KEY).finditer(source))
+            if found:
+                start, end = draw.choice(found).span()
+                source = source[:start] + piece + source[end:]
+    return source
+
+
+def is_taken(source: bytes, dialect: Dialect, loader: int) -> bool | None:
+    """Whether cfglint says that a loader takes a text; None beyond its limits."""
+    try:
+        found = YamlDocument("x.yaml", source).refusals(dialect)
+    except BeyondLimits:
+        return None
+    except DocumentError:
+        return False
+    return not found or found[loader] is None
+
+
+def pyyaml(text: str) -> Any:
+    return yaml.safe_load(io.StringIO(text, newline=None))
+
+
+class Undecided(Exception):
+    """The loader stopped at something that is not YAML's matter, or another rule's, and saw no further."""
+
+
+def omegaconfs(text: str) -> Any:
+    library = pytest.importorskip("omegaconf")
+    try:
+        return library.OmegaConf.load(io.StringIO(text, newline=None))
+    except library.errors.GrammarParseError:
+        raise Undecided from None  # of an interpolation
+    except yaml.constructor.ConstructorError as error:
+        raise Undecided if "duplicate key" in str(error) else error from None  # SYN003
+    except OSError:
+        raise Undecided from None  # neither list nor mapping: no configuration
+
+
+def disagreement(source: bytes, dialect: Dialect, loader: int, load: Callable[[str], Any]) -> str | None:
+    """What the two say of a text where they do not say the same."""
+    if b"{{" in source:
+        return None  # a mark of a template, which is filled in before
+    ours = is_taken(source, dialect, loader)
+    try:
+        load(decode(source))
+        theirs = ""
+    except (RecursionError, Undecided):
+        return None
+    except Exception as error:  # whatever a loader raises, the run stops
+        theirs = f"{type(error).__name__}: {error}"
+    return None if ours in (None, not theirs) else f"{'taken' if ours else 'refused'} here, by the loader: {theirs}"
+
+
+def judge(dialect: Dialect, loader: int, load: Callable[[str], Any], number: int) -> None:
+    draw = random.Random(SEED + number)
+    texts = [path.read_bytes() for path in FILES]
+    taken = 0
+    for _ in range(MUTANTS):
+        source = mutant(draw.choice(texts), draw)
+        said = disagreement(source, dialect, loader, load)
+        assert said is None, f"{said}\n{source!r}"
+        taken += bool(is_taken(source, dialect, loader))
+    assert 0.15 < taken / MUTANTS < 0.85, "the mutants are all taken or all refused"
+
+
+@pytest.mark.slow
+def test_pyyaml_takes_and_refuses_the_same():
+    judge(PYYAML, 0, pyyaml, 1)
+
+
+@pytest.mark.slow
+def test_omegaconf_takes_and_refuses_the_same():
+    version = pytest.importorskip("omegaconf").__version__
+    judge(omegaconf(), 0 if tuple(map(int, version.split(".")[:2])) < (2, 4) else 1, omegaconfs, 2)
+
+
+@pytest.mark.parametrize(
+    "around", ["a: {}\n", "{}: a\n", "- {}\n", "a: [{}]\n", "a: {{x: {}}}\n", "a: b {}\nc: d\n", "{}"]
+)
+def test_every_piece_at_every_place(around):
+    for piece in PIECES:
+        source = around.format(piece).encode()
+        assert disagreement(source, PYYAML, 0, pyyaml) is None, source
