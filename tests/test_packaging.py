@@ -29,15 +29,20 @@ ROOTS = ("lint", "rules", "schemas")
 MANIFESTS = (".pre-commit-hooks.yaml", "pre-commit-hooks.yaml")
 
 
+CASES = "fixtures/cases/"
+
+
 def installed(name: str) -> str:
-    """Where a file of the tree is in an installation: below its source root."""
+    """Return where a file of the tree is in an installation: below its source root, or among the demo's cases."""
+    if name.startswith(CASES):
+        return f"cfglint_train/front/cases/{name.removeprefix(CASES)}"
     return name.partition("/")[2]
 
 
-EVIDENCE = "lint/cfglint_train/evidence/data/"
-"""Measurements: part of the repository, not of the wheel."""
+UNSHIPPED = re.compile(r"lint/cfglint_train/evidence/data/|fixtures/cases/[^/]+/(fixed/|expected\.txt$)")
+"""Measurements, and what tests expect of the cases: part of the repository, not of the wheel."""
 
-SHIPPED = [name for name in tree(*ROOTS) if not name.startswith(EVIDENCE)]
+SHIPPED = [name for name in tree(*ROOTS, CASES) if not UNSHIPPED.match(name)]
 
 # --- names -----------------------------------------------------------------------------------------------------------
 
@@ -96,7 +101,7 @@ def test_two_builds_make_the_same_wheel(distributions):
 def test_the_sdist_holds_what_a_wheel_is_made_of(distributions):
     with tarfile.open(distributions["sdist"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {*tree(*ROOTS), "pyproject.toml", "README.md"} <= names
+    assert {*tree(*ROOTS, CASES), "pyproject.toml", "README.md"} <= names
 
 
 @pytest.mark.slow
