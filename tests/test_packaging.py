@@ -296,7 +296,7 @@ def test_a_patch_version_is_written_once_and_dated(tmp_path):
     changelog.write_text("# Changelog\n\n## Unreleased\n\n- A change.\n")
     assert bump(tmp_path, "2026-01-02") == "1.2.10"
     assert module.read_text() == '"""Text."""\n\n__version__ = "1.2.10"\n'
-    assert changelog.read_text() == "# Changelog\n\n## Unreleased\n\n## 1.2.10 (2026-01-02)\n\n- A change.\n"
+    assert changelog.read_text() == "# Changelog\n\n## Unreleased\n\n## 1.2.10 - 2026-01-02\n\n- A change.\n"
     module.write_text("__version__ = version()\n")
     with pytest.raises(ValueError, match="expected a line"):
         bump(tmp_path, "2026-01-02")
