@@ -160,6 +160,10 @@ DEPENDENCIES = [
     for stated in tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
     if (marker := Requirement(stated).marker) is None or marker.evaluate()
 ]
+BUILD = [
+    Requirement(stated)
+    for stated in tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["build-system"]["requires"]
+]
 EVERY_SYNTAX = [
     "fixtures/cases",
     "fixtures/openrlhf",
@@ -211,15 +215,21 @@ def test_the_lowest_and_the_newest_dependencies_read_alike(tmp_path):
     assert outcomes[:2] == outcomes[2:]
 
 
+def test_the_draft_for_conda_needs_the_same():
+    recipe = yaml.safe_load((REPOSITORY / ".github" / "conda" / "recipe.yaml").read_text())
+    for kind, stated in (("run", DEPENDENCIES), ("host", BUILD)):
+        listed = [Requirement(one) for one in recipe["requirements"][kind] if "$" not in one and one != "pip"]
+        assert {(one.name, one.specifier) for one in listed} == {(one.name.lower(), one.specifier) for one in stated}
+
+
 # --- pre-commit ------------------------------------------------------------------------------------------------------
 
 
 def test_both_manifests_are_one():
-    """pre-commit reads only the one with the dot; a link to it would be text in a checkout on Windows."""
+    """pre-commit reads the one with the dot, which is a file: a link is text in a checkout on Windows."""
     first, second = (REPOSITORY / name for name in MANIFESTS)
-    assert first.read_bytes() == second.read_bytes()
     assert not first.is_symlink()
-    assert not second.is_symlink()
+    assert second.readlink() == Path(first.name)
 
 
 def test_the_manifest_is_valid():
