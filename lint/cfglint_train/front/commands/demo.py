@@ -12,7 +12,7 @@ from cfglint_train.front.commands.output import put, shown
 from cfglint_train.front.commands.parser import Parser
 
 _INTRODUCTION: Final = """\
-Wrote five training configs to {folder}, each with a mistake that cost somebody a run:
+Wrote five training configs to {folder}, each with a mistake that broke or slowed a real run:
   1-olmo-64-nodes       the first checkpoint exceeds the memory of the host
   2-llamafactory-236b   the optimizer step exceeds the memory of the GPU
   3-openrlhf-16b        the micro batch is too large for the actor's GPUs
