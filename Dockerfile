@@ -5,6 +5,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY lint lint
 COPY rules rules
 COPY schemas schemas
+COPY fixtures/cases fixtures/cases
 COPY .github/requirements.txt requirements.txt
 # Everything but cfglint itself is installed by its hash, as the action does; nothing of it is built.
 RUN python -m venv /cfglint \

@@ -1,6 +1,8 @@
 """Tiers of tests, and skips: with CI=true a test that lacks what it needs fails.
 
-Markers: `slow` takes over two seconds; `oracle` asks a framework's own code, or fuzzes for long (and is slow, too).
+Markers: `slow` takes over two seconds or needs a program beside Python, git and bash; `oracle` asks a framework's own
+code, or fuzzes for long (and is slow, too). `pytest` without a path runs what has neither: it needs the extra `dev` and
+nothing else. `pytest -m slow` runs the rest, `pytest tests` everything, and a path everything in it.
 A skip is fine everywhere only where its reason says `not applicable: ...` (`tests/support/skips.py`), or that data
 beside the repository is missing.
 """
@@ -18,6 +20,11 @@ from tests.support.skips import is_fine
 
 CI = os.environ.get("CI", "").lower() in ("1", "true")
 _collected: list[str] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.markexpr:
+        config.option.markexpr = "not slow"
 
 
 def pytest_collection_finish() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from cfglint_train.version import VERSION
 from tests.support.configs import REMOTE_CODE
-from tests.support.upstream import cloned, program
+from tests.support.upstream import cloned, git, program
 
 pytestmark = pytest.mark.slow
 
@@ -80,3 +81,19 @@ def test_a_tool_of_its_own(address, here, environment, installer, tmp_path):
     assert done.returncode == 2
     assert "nowhere/cfglint@v1: cannot be installed: " in done.stderr
     assert sorted(path.name for path in here.iterdir()) == [".git", "config.yaml"]
+
+
+def test_the_command_of_the_readme_in_a_bare_environment(tmp_path):
+    """From a clone, with nothing but Python: it installs, and shows findings, fixes, an estimate and a fit."""
+    clone = cloned(tmp_path / "cfglint")
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    (command,) = re.findall(
+        r"<!-- main command -->\n```sh\n(.*?)\n```", (clone / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    path = f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    done = run(clone, {**bare, "PATH": path}, "bash", "-c", command)
+    assert done.returncode == 0, done.stderr
+    for shown in ("error CKP001", "+gradient_checkpointing: true", "one GPU of 79.1 GiB", "smallest change that fits"):
+        assert shown in done.stdout
+    assert git(clone, "status", "--porcelain") == ""

@@ -29,15 +29,20 @@ ROOTS = ("lint", "rules", "schemas")
 MANIFESTS = (".pre-commit-hooks.yaml", "pre-commit-hooks.yaml")
 
 
+CASES = "fixtures/cases/"
+
+
 def installed(name: str) -> str:
-    """Where a file of the tree is in an installation: below its source root."""
+    """Return where a file of the tree is in an installation: below its source root, or among the demo's cases."""
+    if name.startswith(CASES):
+        return f"cfglint_train/front/cases/{name.removeprefix(CASES)}"
     return name.partition("/")[2]
 
 
-EVIDENCE = "lint/cfglint_train/evidence/data/"
-"""Measurements: part of the repository, not of the wheel."""
+UNSHIPPED = re.compile(r"lint/cfglint_train/evidence/data/|fixtures/cases/[^/]+/(fixed/|expected\.txt$)")
+"""Measurements, and what tests expect of the cases: part of the repository, not of the wheel."""
 
-SHIPPED = [name for name in tree(*ROOTS) if not name.startswith(EVIDENCE)]
+SHIPPED = [name for name in tree(*ROOTS, CASES) if not UNSHIPPED.match(name)]
 
 # --- names -----------------------------------------------------------------------------------------------------------
 
@@ -96,7 +101,7 @@ def test_two_builds_make_the_same_wheel(distributions):
 def test_the_sdist_holds_what_a_wheel_is_made_of(distributions):
     with tarfile.open(distributions["sdist"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {*tree(*ROOTS), "pyproject.toml", "README.md"} <= names
+    assert {*tree(*ROOTS, CASES), "pyproject.toml", "README.md"} <= names
 
 
 @pytest.mark.slow
@@ -155,6 +160,10 @@ DEPENDENCIES = [
     for stated in tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
     if (marker := Requirement(stated).marker) is None or marker.evaluate()
 ]
+BUILD = [
+    Requirement(stated)
+    for stated in tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["build-system"]["requires"]
+]
 EVERY_SYNTAX = [
     "fixtures/cases",
     "fixtures/openrlhf",
@@ -206,15 +215,21 @@ def test_the_lowest_and_the_newest_dependencies_read_alike(tmp_path):
     assert outcomes[:2] == outcomes[2:]
 
 
+def test_the_draft_for_conda_needs_the_same():
+    recipe = yaml.safe_load((REPOSITORY / ".github" / "conda" / "recipe.yaml").read_text())
+    for kind, stated in (("run", DEPENDENCIES), ("host", BUILD)):
+        listed = [Requirement(one) for one in recipe["requirements"][kind] if "$" not in one and one != "pip"]
+        assert {(one.name, one.specifier) for one in listed} == {(one.name.lower(), one.specifier) for one in stated}
+
+
 # --- pre-commit ------------------------------------------------------------------------------------------------------
 
 
 def test_both_manifests_are_one():
-    """pre-commit reads only the one with the dot; a link to it would be text in a checkout on Windows."""
+    """pre-commit reads the one with the dot, which is a file: a link is text in a checkout on Windows."""
     first, second = (REPOSITORY / name for name in MANIFESTS)
-    assert first.read_bytes() == second.read_bytes()
     assert not first.is_symlink()
-    assert not second.is_symlink()
+    assert second.readlink() == Path(first.name)
 
 
 def test_the_manifest_is_valid():
@@ -291,7 +306,7 @@ def test_a_patch_version_is_written_once_and_dated(tmp_path):
     changelog.write_text("# Changelog\n\n## Unreleased\n\n- A change.\n")
     assert bump(tmp_path, "2026-01-02") == "1.2.10"
     assert module.read_text() == '"""Text."""\n\n__version__ = "1.2.10"\n'
-    assert changelog.read_text() == "# Changelog\n\n## Unreleased\n\n## 1.2.10 (2026-01-02)\n\n- A change.\n"
+    assert changelog.read_text() == "# Changelog\n\n## Unreleased\n\n## 1.2.10 - 2026-01-02\n\n- A change.\n"
     module.write_text("__version__ = version()\n")
     with pytest.raises(ValueError, match="expected a line"):
         bump(tmp_path, "2026-01-02")

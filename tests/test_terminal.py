@@ -435,7 +435,14 @@ def test_bash_completes(here):
     assert completed(here, "cfglint", "--nonsense") == []
 
 
-@pytest.mark.parametrize(("shell", "check"), [("bash", ["-n"]), ("zsh", ["-n"]), ("fish", ["--no-execute"])])
+@pytest.mark.parametrize(
+    ("shell", "check"),
+    [
+        ("bash", ["-n"]),
+        pytest.param("zsh", ["-n"], marks=pytest.mark.slow),
+        pytest.param("fish", ["--no-execute"], marks=pytest.mark.slow),
+    ],
+)
 def test_scripts_of_completion_are_valid(here, shell, check):
     script = here / "completion"
     script.write_text(cfglint("completion", shell, cwd=here).out)

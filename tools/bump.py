@@ -25,7 +25,7 @@ def bump(root: Path, today: str) -> str:
     major, minor, patch = map(int, found.groups())
     version = f"{major}.{minor}.{patch + 1}"
     module.write_text(_VERSION.sub(f'__version__ = "{version}"', source), encoding="utf-8")
-    changelog.write_text(changes.replace(_HEADING, f"{_HEADING}\n## {version} ({today})\n"), encoding="utf-8")
+    changelog.write_text(changes.replace(_HEADING, f"{_HEADING}\n## {version} - {today}\n"), encoding="utf-8")
     return version
 
 

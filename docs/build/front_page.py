@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 
-from markdown_text import fenced, table
+from markdown_text import table
 from rule_pages import FAMILIES, families, summary
-from run import REPOSITORY, cfglint
+from run import REPOSITORY
 
 from cfglint_rules.vocabulary.table import table as clauses
 from cfglint_schemas.vocabulary import load
 from cfglint_train.frameworks.registry import Listed, listed
 
 README = REPOSITORY / "README.md"
-EXAMPLE = "fixtures/cases/1-olmo-64-nodes"
 CATCHES = "<!-- catches -->"
 """Where the first page of the site has the tables."""
 _PART = re.compile(r"(?P<start><!-- generated: (?P<name>\w+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
@@ -21,7 +20,7 @@ _PART = re.compile(r"(?P<start><!-- generated: (?P<name>\w+) -->\n).*?(?P<end><!
 
 def parts() -> dict[str, str]:
     """Return the generated parts of the README by their names."""
-    return {"example": _example(), "catches": catches("docs/")}
+    return {"catches": catches("docs/")}
 
 
 def filled(text: str) -> str:
@@ -30,19 +29,15 @@ def filled(text: str) -> str:
     return _PART.sub(lambda found: f"{found['start']}\n{made[found['name']]}\n{found['end']}", text)
 
 
-def _example() -> str:
-    return fenced(f"$ cfglint {EXAMPLE}\n{cfglint(EXAMPLE)}", ".console")
-
-
 def catches(pages: str = "") -> str:
-    """Return what is found by family, and what is known of each framework. `pages`: the folder of the site's pages."""
+    """Return what is found by area, and what is known of each framework. `pages`: the folder of the site's pages."""
     found = [
         (f"**{FAMILIES[family]}**", summary(rules[0]).rstrip("."), f"`{family}` ({len(rules)})")
         for family, rules in families()
         if family != "CHK"
     ]
     known = [_framework(one, pages) for one in listed().values() if one.package == one.name]
-    head = ("framework", "files", "releases", "combinations that it refuses", "settings without effect")
+    head = ("framework", "files", "releases", "combinations that it rejects", "settings without effect")
     return f"{table(('area', 'for example', 'rules'), found)}\n{table(head, known)}"
 
 

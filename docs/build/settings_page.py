@@ -44,7 +44,8 @@ SETTINGS = {
     "unsafe-fixes": Text("With `--fix` given: unsafe fixes, too, without `--unsafe-fixes`.", "unsafe-fixes = true"),
     "exclude": Text(
         "What is left out when folders are walked, as in a `.gitignore`: a bare name anywhere, a path from the folder "
-        "of the settings file. Replaces the default list.",
+        "of the settings file. Nothing in it is evidence about other files: no launch script, no copy of a framework. "
+        "Replaces the default list.",
         'exclude = ["outputs", "third_party/**"]',
     ),
     "extend-exclude": Text("More to leave out, on top of `exclude`.", 'extend-exclude = ["archive"]'),

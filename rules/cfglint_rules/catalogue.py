@@ -190,7 +190,6 @@ CATALOGUE: Final = (
         needs={"model.roles": ()},
         reads=("model.roles",),
         estimates=("gpu",),
-        since="0.2.0",
     ),
     Rule(
         "MEM006",
@@ -202,7 +201,6 @@ CATALOGUE: Final = (
         reads=("method.quantized_experts", "precision.experts"),
         writes=("method.quantized_experts",),
         estimates=("gpu",),
-        since="0.2.0",
     ),
     Rule(
         "MEM007",
@@ -251,7 +249,6 @@ CATALOGUE: Final = (
             "sequence.length",
         ),
         estimates=("gpu",),
-        since="0.2.0",
     ),
     Rule(
         "MEM008",
@@ -261,7 +258,6 @@ CATALOGUE: Final = (
         needs={"rollout.engine": ("vllm",)},
         reads=("rollout.engine", "rollout.mode", "rollout.tensor", "rollout.utilization"),
         estimates=("gpu",),
-        since="0.2.0",
     ),
     Rule(
         "MEM009",
@@ -271,7 +267,6 @@ CATALOGUE: Final = (
         needs={"model.roles": ()},
         reads=("model.id", "model.roles"),
         estimates=("gpu",),
-        since="0.2.0",
     ),
     Rule(
         "MEM010",
@@ -280,7 +275,6 @@ CATALOGUE: Final = (
         module="memory.unused_reference",
         needs={"model.roles": (), "rollout.kl_coefficient": ()},
         reads=("model.roles", "rollout.kl_coefficient"),
-        since="0.2.0",
     ),
     Rule(
         "MEM011",
@@ -330,7 +324,6 @@ CATALOGUE: Final = (
             "sequence.length",
         ),
         estimates=("gpu",),
-        since="0.2.0",
     ),
     Rule(
         "CKP001",
@@ -459,7 +452,6 @@ CATALOGUE: Final = (
             "checkpoint.resume_latest",
             "checkpoint.strategy",
         ),
-        since="0.2.0",
     ),
     Rule(
         "CKP008",
@@ -488,7 +480,6 @@ CATALOGUE: Final = (
         ),
         writes=("checkpoint.keep_unsharded",),
         estimates=("disk",),
-        since="0.2.0",
     ),
     Rule(
         "CKP009",
@@ -511,7 +502,6 @@ CATALOGUE: Final = (
             "launch.nodes",
             "launch.gpus_per_node",
         ),
-        since="0.2.0",
     ),
     Rule(
         "CKP010",
@@ -530,7 +520,6 @@ CATALOGUE: Final = (
             "parallel.tensor",
             "parallel.zero_stage",
         ),
-        since="0.2.0",
     ),
     Rule(
         "HST001",
@@ -557,7 +546,6 @@ CATALOGUE: Final = (
         module="host.loader_processes",
         needs={"data.workers": ()},
         reads=("data.workers", "launch.gpus_per_node"),
-        since="0.2.0",
     ),
     Rule(
         "BAT001",
@@ -612,7 +600,6 @@ CATALOGUE: Final = (
             "launch.nodes",
             "launch.gpus_per_node",
         ),
-        since="0.2.0",
     ),
     Rule(
         "BAT004",
@@ -620,7 +607,6 @@ CATALOGUE: Final = (
         "warning",
         module="batch.learning_rate",
         reads=("optimizer.learning_rate", "optimizer.name", "method.stage", "method.tuning", "model.from_scratch"),
-        since="0.2.0",
     ),
     Rule(
         "PAR001",
@@ -629,7 +615,6 @@ CATALOGUE: Final = (
         module="parallel.placement",
         needs={"launch.groups": ()},
         reads=("launch.groups",),
-        since="0.2.0",
     ),
     Rule(
         "PAR002",
@@ -648,7 +633,6 @@ CATALOGUE: Final = (
         module="parallel.no_meeting_point",
         needs={"launch.meets": (False,)},
         reads=("launch.meets", "launch.nodes"),
-        since="0.2.0",
     ),
     Rule(
         "XFL001",
@@ -666,7 +650,6 @@ CATALOGUE: Final = (
         module="companions.deepspeed_replaces_trainer",
         fix="unsafe",
         reads=("optimizer.scheduler", "optimizer.warmup_steps"),
-        since="0.2.0",
     ),
     Rule("XFL003", "unread-launcher-file", "warning", module="companions.unread_file"),
     Rule(
@@ -676,7 +659,6 @@ CATALOGUE: Final = (
         module="companions.fp16_of_bf16_model",
         needs={"precision.compute": ("fp16",)},
         reads=("precision.compute", "model.from_scratch"),
-        since="0.2.0",
     ),
     Rule(
         "XFL005",
@@ -687,7 +669,6 @@ CATALOGUE: Final = (
         needs={"sequence.packing": (False,), "model.rope_scaling": ("none",)},
         reads=("sequence.length", "sequence.packing", "model.rope_scaling", "model.from_scratch"),
         writes=("sequence.length",),
-        since="0.2.0",
     ),
     Rule(
         "XFL006",
@@ -698,7 +679,6 @@ CATALOGUE: Final = (
         needs={"data.template": ()},
         reads=("data.template", "model.id"),
         writes=("data.template",),
-        since="0.2.0",
     ),
     Rule(
         "XFL007",
@@ -709,7 +689,6 @@ CATALOGUE: Final = (
         needs={"data.token_dtype": ("uint8", "uint16")},
         reads=("data.token_dtype", "model.architecture"),
         writes=("data.token_dtype",),
-        since="0.2.0",
     ),
     Rule(
         "REL001",
@@ -740,7 +719,6 @@ CATALOGUE: Final = (
         fix="safe",
         reads=("activations.attention", "precision.compute", "sequence.packing"),
         writes=("activations.attention",),
-        since="0.2.0",
     ),
     Rule(
         "PRF001",
@@ -787,7 +765,6 @@ CATALOGUE: Final = (
         reads=("activations.checkpointing",),
         writes=("activations.checkpointing",),
         estimates=("gpu",),
-        since="0.2.0",
     ),
     Rule(
         "PRF006",
@@ -798,7 +775,6 @@ CATALOGUE: Final = (
         reads=("launch.nodes",),
         writes=("parallel.replicas", "parallel.secondary_partition", "parallel.sharding"),
         estimates=("gpu",),
-        since="0.2.0",
     ),
     Rule(
         "PRF007",
@@ -809,7 +785,6 @@ CATALOGUE: Final = (
         reads=("batch.accumulation",),
         writes=("batch.accumulation", "batch.micro"),
         estimates=("gpu",),
-        since="0.2.0",
     ),
     Rule(
         "PRF008",
@@ -821,7 +796,6 @@ CATALOGUE: Final = (
         reads=("parallel.reduce_bucket",),
         writes=("parallel.reduce_bucket",),
         estimates=("gpu",),
-        since="0.2.0",
     ),
     Rule(
         "PRF009",
@@ -839,7 +813,6 @@ CATALOGUE: Final = (
             "sequence.padding",
         ),
         writes=("sequence.padding",),
-        since="0.2.0",
     ),
     Rule(
         "SEC001",
@@ -852,7 +825,7 @@ CATALOGUE: Final = (
         writes=("model.trust_remote_code", "method.lora_kernels"),
     ),
     Rule("SEC002", "secret-in-configuration", "error", module="security.secret", scope="config"),
-    Rule("HSE001", "house-rule", "warning", module="house.house_rule", fix="unsafe", since="0.2.0"),
+    Rule("HSE001", "house-rule", "warning", module="house.house_rule", fix="unsafe"),
     Rule("CHK001", "not-checked", "info", module="checked.not_checked"),
     Rule(
         "CHK002",
@@ -864,5 +837,5 @@ CATALOGUE: Final = (
     ),
     Rule("CHK003", "keys-not-checked", "info", module="checked.keys_not_checked", scope="config"),
     Rule("CHK004", "file-not-found", "info", module="checked.file_not_found", scope="file"),
-    Rule("CHK005", "run-not-read", "info", module="checked.run_not_read", scope="file", since="0.2.0"),
+    Rule("CHK005", "run-not-read", "info", module="checked.run_not_read", scope="file"),
 )

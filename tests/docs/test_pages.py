@@ -167,7 +167,7 @@ def followed(path: Path, text: str, generated: dict[str, str]) -> Iterator[str]:
             yield target
 
 
-@pytest.mark.parametrize("path", [*WRITTEN, REPOSITORY / "README.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*WRITTEN, *sorted(REPOSITORY.glob("*.md"))], ids=lambda path: path.name)
 def test_links_lead_somewhere(path, generated):
     assert list(followed(path, path.read_text(), generated)) == []
 
@@ -179,7 +179,9 @@ def test_links_of_generated_pages_lead_somewhere(generated):
 
 def test_the_navigation_names_pages_that_there_are(generated):
     config = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())
-    named = set(re.findall(r"[\w/-]+\.md", str(config["nav"])))
+    entries = re.findall(r"[\w/-]+\.md", str(config["nav"]))
+    named = set(entries)
+    assert sorted(named) == sorted(entries)
     assert named <= {path.relative_to(DOCS).as_posix() for path in WRITTEN} | generated.keys()
     assert {path for path in generated if "/" not in path} <= named
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.corpus import REPOSITORY
 
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md"))]
 CI = [REPOSITORY / ".ci" / "run", *sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))]
 CODE = [path for root in ("lint", "rules", "schemas", "tools") for path in sorted((REPOSITORY / root).rglob("*.py"))]
 _PATH = re.compile(

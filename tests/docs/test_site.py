@@ -14,7 +14,6 @@ import pytest
 from cfglint_rules import registry
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-pytest.importorskip("material", reason="the docs extra is not installed")
 pytestmark = pytest.mark.slow
 
 
@@ -39,6 +38,7 @@ class _Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
+    pytest.importorskip("material", reason="the docs extra is not installed")
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],

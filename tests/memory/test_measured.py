@@ -162,6 +162,7 @@ def test_batches_that_were_the_longest_so_far(lengths: list[int], told: float) -
     assert records(lengths) == told
 
 
+@pytest.mark.oracle
 def test_a_trainer_shuffles_rows_as_the_harness_says() -> None:
     torch = pytest.importorskip("torch")
     generator = torch.Generator()

@@ -27,6 +27,7 @@ FAMILIES = (
 )
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("family", FAMILIES)
 def test_parts_have_the_names_that_transformers_gives_them(family: str) -> None:
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")

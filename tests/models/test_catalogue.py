@@ -375,6 +375,7 @@ def test_rebuilding_counts_the_same_for_all(model):
     assert rebuilt(model) == stored(model)
 
 
+@pytest.mark.oracle
 def test_the_shapes_are_what_the_sources_give():
     pytest.importorskip("torch", reason="shapes are read from transformers' configurations")
     pytest.importorskip("transformers", minversion="5.0")

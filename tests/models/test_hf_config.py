@@ -198,6 +198,7 @@ def test_the_published_configuration_gives_the_catalogue_entry(model):
     assert read.counted == "formula"
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("place", _read("shapes.json").values(), ids=lambda place: place[1])
 def test_a_model_without_a_formula_is_recognised_by_its_shape(place):
     pytest.importorskip("torch", reason="the full configuration comes from transformers")

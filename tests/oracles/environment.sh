@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.."
 environment=$(mktemp -d)
 trap 'rm -rf "$environment"' EXIT
 python3 -m venv "$environment"
-"$environment/bin/python" -m pip install --quiet '.[dev]'
+"$environment/bin/python" -m pip install --quiet '.[oracle]'
 "$environment/bin/python" -m pip install --quiet --no-deps -r tests/oracles/requirements.txt
 if [ $# -eq 0 ]; then
   set -- -m slow -n 2 tests/schemas tests/migrate tests/test_schema_command.py

@@ -13,7 +13,10 @@ from typing import NamedTuple
 
 from tests.support.corpus import REPOSITORY
 
-PAGES = ("docs/", "README.md", "CHANGELOG.md", "action.yml", "mkdocs.yml", "pre-commit-hooks.yaml", "Dockerfile")
+PAGES = (
+    "docs/", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "action.yml", "mkdocs.yml",
+    ".pre-commit-hooks.yaml", "Dockerfile",
+)  # fmt: skip
 TEXTS = (".md", ".yml", ".yaml", "Dockerfile")
 CODE = ("lint/", "rules/", "schemas/", "tools/", "docs/", "benchmarks/", "tests/")
 TABLES = ("lint/cfglint_train/frameworks/", "lint/cfglint_train/fitting/", "tools/schemas/patches/")

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "calibrate": "commands.calibrate",
     "check": "commands.check",
     "completion": "commands.completion",
+    "demo": "commands.demo",
     "estimate": "commands.estimate",
     "fit": "commands.fit",
     "init": "commands.init",

@@ -40,7 +40,6 @@ RULE: Final = Rule(
     "learning-rate-out-of-scale",
     "warning",
     reads=("optimizer.learning_rate", "optimizer.name", "method.stage", "method.tuning", "model.from_scratch"),
-    since="0.2.0",
 )
 
 _LIMITS: Final[Mapping[str, float]] = {"full": 1e-3, "freeze": 1e-3, "lora": 1e-2}

@@ -42,7 +42,6 @@ RULE: Final = Rule(
     "warning",
     needs={"optimizer.warmup_steps": ()},
     reads=("optimizer.warmup_steps", "optimizer.scheduler", *LENGTH_FIELDS),
-    since="0.2.0",
 )
 
 _TRIAL: Final = 20

@@ -40,5 +40,4 @@ RULE: Final = Rule(
     "run-not-read",
     "info",
     scope="file",
-    since="0.2.0",
 )

@@ -53,7 +53,6 @@ RULE: Final = Rule(
         "parallel.tensor",
         "parallel.zero_stage",
     ),
-    since="0.2.0",
 )
 
 _ONE_FILE_PER_RANK: Final = ("torch_legacy", "local")

@@ -51,7 +51,6 @@ RULE: Final = Rule(
         "checkpoint.strategy",
         *_LENGTH,
     ),
-    since="0.2.0",
 )
 
 _SHARE: Final = 10

@@ -62,7 +62,6 @@ RULE: Final = Rule(
     ),
     writes=("checkpoint.keep_unsharded",),
     estimates=("disk",),
-    since="0.2.0",
 )
 
 _LIMIT: Final[Field] = "checkpoint.keep"

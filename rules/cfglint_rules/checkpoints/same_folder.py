@@ -51,7 +51,6 @@ RULE: Final = Rule(
         "checkpoint.resume_latest",
         "checkpoint.strategy",
     ),
-    since="0.2.0",
 )
 
 _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")

@@ -48,7 +48,6 @@ RULE: Final = Rule(
     "warning",
     fix="unsafe",
     reads=("optimizer.scheduler", "optimizer.warmup_steps"),
-    since="0.2.0",
 )
 
 _SAME: Final[Mapping[str, frozenset[str]]] = {

@@ -44,7 +44,6 @@ RULE: Final = Rule(
     "warning",
     needs={"precision.compute": ("fp16",)},
     reads=("precision.compute", "model.from_scratch"),
-    since="0.2.0",
 )
 
 _HAS_BF16: Final = 8.0

@@ -47,7 +47,6 @@ RULE: Final = Rule(
     needs={"sequence.packing": (False,), "model.rope_scaling": ("none",)},
     reads=("sequence.length", "sequence.packing", "model.rope_scaling", "model.from_scratch"),
     writes=("sequence.length",),
-    since="0.2.0",
 )
 
 _TABLES: Final = frozenset(("wpe", "embed_positions"))

@@ -44,7 +44,6 @@ RULE: Final = Rule(
     needs={"data.template": ()},
     reads=("data.template", "model.id"),
     writes=("data.template",),
-    since="0.2.0",
 )
 
 

@@ -45,7 +45,6 @@ RULE: Final = Rule(
     needs={"data.token_dtype": ("uint8", "uint16")},
     reads=("data.token_dtype", "model.architecture"),
     writes=("data.token_dtype",),
-    since="0.2.0",
 )
 
 _NUMBERS: Final[Mapping[str, int]] = {"uint8": 2**8, "uint16": 2**16}

@@ -49,7 +49,6 @@ RULE: Final = Rule(
     "warning",
     needs={"data.workers": ()},
     reads=("data.workers", "launch.gpus_per_node"),
-    since="0.2.0",
 )
 
 

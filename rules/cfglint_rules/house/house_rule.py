@@ -48,7 +48,6 @@ RULE: Final = Rule(
     "house-rule",
     "warning",
     fix="unsafe",
-    since="0.2.0",
 )
 
 

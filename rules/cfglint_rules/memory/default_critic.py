@@ -42,7 +42,6 @@ RULE: Final = Rule(
     needs={"model.roles": ()},
     reads=("model.id", "model.roles"),
     estimates=("gpu",),
-    since="0.2.0",
 )
 
 _SHARE: Final = 0.1

@@ -40,7 +40,6 @@ RULE: Final = Rule(
     needs={"rollout.engine": ("vllm",)},
     reads=("rollout.engine", "rollout.mode", "rollout.tensor", "rollout.utilization"),
     estimates=("gpu",),
-    since="0.2.0",
 )
 
 _BYTES: Final = 2

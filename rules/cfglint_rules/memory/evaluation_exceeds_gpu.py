@@ -67,7 +67,6 @@ RULE: Final = Rule(
     reads=("eval.enabled", "batch.eval_micro"),
     writes=CHANGED,
     estimates=("gpu",),
-    since="0.2.0",
 )
 
 _FIELD: Final[Field] = "batch.eval_micro"

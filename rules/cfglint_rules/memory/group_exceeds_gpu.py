@@ -41,7 +41,6 @@ RULE: Final = Rule(
     needs={"model.roles": ()},
     reads=("model.roles",),
     estimates=("gpu",),
-    since="0.2.0",
 )
 
 

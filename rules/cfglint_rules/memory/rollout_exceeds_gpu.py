@@ -48,7 +48,6 @@ RULE: Final = Rule(
     reads=("rollout.sleep", "rollout.train_sleep", "parallel.offload_optimizer"),
     writes=CHANGED,
     estimates=("gpu",),
-    since="0.2.0",
 )
 
 

@@ -43,7 +43,6 @@ RULE: Final = Rule(
     "warning",
     needs={"model.roles": (), "rollout.kl_coefficient": ()},
     reads=("model.roles", "rollout.kl_coefficient"),
-    since="0.2.0",
 )
 
 

@@ -54,7 +54,6 @@ RULE: Final = Rule(
     reads=("method.quantized_experts", "precision.experts"),
     writes=("method.quantized_experts",),
     estimates=("gpu",),
-    since="0.2.0",
 )
 
 _FIELD: Final[Field] = "method.quantized_experts"

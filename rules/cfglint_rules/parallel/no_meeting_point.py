@@ -43,7 +43,6 @@ RULE: Final = Rule(
     "error",
     needs={"launch.meets": (False,)},
     reads=("launch.meets", "launch.nodes"),
-    since="0.2.0",
 )
 
 # What an address alone leaves open: without it every node takes itself for the first one (rank 0).

@@ -38,7 +38,6 @@ RULE: Final = Rule(
     "error",
     needs={"launch.groups": ()},
     reads=("launch.groups",),
-    since="0.2.0",
 )
 
 

@@ -46,7 +46,6 @@ RULE: Final = Rule(
     fix="safe",
     reads=("activations.attention", "precision.compute", "sequence.packing"),
     writes=("activations.attention",),
-    since="0.2.0",
 )
 
 AMPERE: Final = 8.0

@@ -50,7 +50,6 @@ RULE: Final = Rule(
     reads=("batch.accumulation",),
     writes=("batch.accumulation", "batch.micro"),
     estimates=("gpu",),
-    since="0.2.0",
 )
 
 

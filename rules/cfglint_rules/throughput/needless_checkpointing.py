@@ -51,7 +51,6 @@ RULE: Final = Rule(
     reads=("activations.checkpointing",),
     writes=("activations.checkpointing",),
     estimates=("gpu",),
-    since="0.2.0",
 )
 
 _FIELD: Final = "activations.checkpointing"

@@ -58,7 +58,6 @@ RULE: Final = Rule(
         "sequence.padding",
     ),
     writes=("sequence.padding",),
-    since="0.2.0",
 )
 
 _FIELD: Final = "sequence.padding"

@@ -52,7 +52,6 @@ RULE: Final = Rule(
     reads=("launch.nodes",),
     writes=("parallel.replicas", "parallel.secondary_partition", "parallel.sharding"),
     estimates=("gpu",),
-    since="0.2.0",
 )
 
 

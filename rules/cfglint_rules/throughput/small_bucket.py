@@ -48,7 +48,6 @@ RULE: Final = Rule(
     reads=("parallel.reduce_bucket",),
     writes=("parallel.reduce_bucket",),
     estimates=("gpu",),
-    since="0.2.0",
 )
 
 _FIELD: Final = "parallel.reduce_bucket"

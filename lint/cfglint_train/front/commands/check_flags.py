@@ -39,6 +39,7 @@ commands:
   estimate FILE     the memory budget of a run, phase by phase
   fit FILE          the smallest change with which a run fits its GPUs
   migrate --to R    rewrite configurations for another release
+  demo              try cfglint on five broken configs
   init [FOLDER]     set up a repository: settings, pre-commit hook, workflow
   rule CODE...      explain rules
   rules             list the rules

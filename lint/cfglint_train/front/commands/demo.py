@@ -1,0 +1,88 @@
+"""`cfglint demo [FOLDER]`: five broken training configs to try cfglint on."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+
+from cfglint_train.foundation.typed import Final
+from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE
+from cfglint_train.front.commands.output import put, shown
+from cfglint_train.front.commands.parser import Parser
+
+_INTRODUCTION: Final = """\
+Wrote five training configs to {folder}, each with a mistake that broke or slowed a real run:
+  1-olmo-64-nodes       the first checkpoint exceeds the memory of the host
+  2-llamafactory-236b   the optimizer step exceeds the memory of the GPU
+  3-openrlhf-16b        the micro batch is too large for the actor's GPUs
+  4-olmo-syncs          every step waits for its metrics
+  5-axolotl-3b          the sequence length is misspelt, and ignored"""
+
+_TOUR: Final = (
+    ("Find what is wrong", ("check", "--output-format", "concise", "{folder}")),
+    ("See what --fix would change", ("check", "--diff", "{folder}")),
+    ("Estimate the memory of a run", ("estimate", "{folder}/2-llamafactory-236b/zero3.yaml")),
+    ("Find the smallest change that fits", ("fit", "{folder}/5-axolotl-3b/llama-3b.yaml")),
+)
+"""What each step shows, and the command that shows it."""
+
+_NEXT: Final = """\
+
+== Try it on your own files
+cfglint .               lint all training configs below this folder
+cfglint --diff .        show the fixes; `cfglint --fix .` writes them
+cfglint estimate FILE   estimate the memory of a run
+cfglint fit FILE        find the smallest change with which a run fits
+cfglint init            add cfglint to a repository: settings, pre-commit hook, workflow"""
+
+
+def demo(argv: list[str]) -> int:
+    """`cfglint demo [FOLDER]`: write five broken training configs, then lint, fix, estimate and fit them."""
+    parser = Parser(
+        prog="cfglint demo",
+        description="Write five broken training configs into a new folder, then lint them, show the fixes,\n"
+        "estimate one run and fit another. Exit codes: 0 done, 2 the folder cannot be made.",
+    )
+    parser.add_argument(
+        "folder", nargs="?", default="cfglint-demo", metavar="FOLDER", help="a new folder (default: cfglint-demo)"
+    )
+    folder: str = parser.parse_args(argv).folder
+    _write_cases(folder)
+    put([_INTRODUCTION.format(folder=shown(folder))])
+    from cfglint_train.front import cli
+
+    for title, (name, *arguments) in _TOUR:
+        words = [argument.format(folder=folder) for argument in arguments]
+        typed = ("cfglint", *(() if name == "check" else (name,)), *words)
+        put(["", f"== {title}", f"$ {shown(shlex.join(typed))}"])
+        if cli.command(name)(words) not in (CLEAN, FINDINGS):
+            return TROUBLE
+    put([_NEXT])
+    return CLEAN
+
+
+def _write_cases(folder: str) -> None:
+    """Copy the configs into a new folder. Raise UsageError if it exists, OSError if it cannot be written."""
+    from cfglint_train.foundation.errors import UsageError
+
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        raise UsageError(f"{folder} exists already; name a new folder: cfglint demo FOLDER") from None
+    try:
+        # `fixed` and `expected.txt` are for the tests, and only in a checkout.
+        ignored = shutil.ignore_patterns("fixed", "expected.txt")
+        shutil.copytree(_cases(), folder, ignore=ignored, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _cases() -> str:
+    """Return the folder of the configs: in the package, or in the checkout of an editable installation."""
+    front = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    installed = os.path.join(front, "cases")
+    if os.path.isdir(installed):
+        return installed
+    return os.path.join(os.path.dirname(front), "..", "..", "fixtures", "cases")
