@@ -17,7 +17,7 @@ from cfglint_rules.rule import Rule
 from cfglint_train.documents.document import Change, Delete, Document, Edit, Set, Span
 from cfglint_train.documents.yaml import document as yaml_document
 from cfglint_train.documents.yaml.document import YamlDocument
-from cfglint_train.findings.finding import Fix, Report
+from cfglint_train.findings.finding import Fix, Related, Report
 from cfglint_train.fixing import loop
 from cfglint_train.fixing.write import Unwritten, after_writing, write_all
 from cfglint_train.foundation import atomic, regular_files
@@ -108,6 +108,22 @@ def test_fixes_of_different_fields_are_made_in_one_pass(here, rule, monkeypatch)
     monkeypatch.setattr(dispatch, "lint", lambda *arguments: passes.append(1) or real(*arguments))
     assert len(fix(here, chosen).applied) == 2
     assert len(passes) == 2
+
+
+@pytest.mark.parametrize(("reason", "needed"), [("num_epochs", 2), ("gradient_accumulation_steps", 3)])
+def test_a_fix_waits_for_no_other_than_that_of_its_reason(here, rule, monkeypatch, reason: str, needed: int):
+    def pointing(run: Run) -> Iterator[Report]:
+        if micro(1)(run):
+            related = (Related(run.main.place(reason), "because of this"),)
+            yield Report("wrong", run.place(MICRO), fix=Fix("safe", "set it", {MICRO: 4}), related=related)
+
+    rule(pointing)
+    chosen = rule(wanting(lambda run: run.plan.batch.accumulation == 1, batch__accumulation=2))
+    passes = []
+    real = dispatch.lint
+    monkeypatch.setattr(dispatch, "lint", lambda *arguments: passes.append(1) or real(*arguments))
+    assert len(fix(here, chosen).applied) == 2
+    assert len(passes) == needed
 
 
 def test_fixes_that_undo_each_other_leave_the_file_alone(here, rule):
