@@ -122,18 +122,23 @@ def failures(troubles: Iterable[Trouble], reasons: Iterable[str] = ()) -> Iterat
 def new_certain(before: Iterable[Finding], after: Iterable[Finding]) -> Iterator[str]:
     """The rules that have more certain errors and warnings than they had findings before.
 
-    Nothing is new where cfglint now sees what was hidden: by a setting that it did not know, by a graver finding that
-    is gone.
+    Nothing is new where cfglint now sees what was hidden: by a setting that it did not know, or by a finding that is
+    gone and was graver, or as grave and of the same family.
     """
     if any(one.code == NOT_CHECKED for one in before):
         return
     counts = Counter(one.code for one in before)
-    gone = counts - Counter(one.code for one in after)
-    gravest = min((SEVERITIES.index(one.severity) for one in before if one.code in gone), default=len(SEVERITIES))
+    gone = [_weight(one) for one in before if one.code in counts - Counter(one.code for one in after)]
     certain = [one for one in after if one.certainty in ("stated", "followed") and one.severity != "info"]
     for code in Counter(one.code for one in certain) - counts:
-        if any(one.code == code and SEVERITIES.index(one.severity) <= gravest for one in certain):
+        weight, family = min(_weight(one) for one in certain if one.code == code)
+        if not any(other < weight or (other, beside) == (weight, family) for other, beside in gone):
             yield f"a certain finding is new: {code}"
+
+
+def _weight(finding: Finding) -> tuple[int, str]:
+    """How grave it is (0 is the gravest), and its family."""
+    return SEVERITIES.index(finding.severity), finding.code[:3]
 
 
 CLUSTERS = (
