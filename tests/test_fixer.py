@@ -19,6 +19,7 @@ from cfglint_train.documents.yaml import document as yaml_document
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.findings.finding import Fix, Related, Report
 from cfglint_train.fixing import loop
+from cfglint_train.fixing.ignoring import add_ignores
 from cfglint_train.fixing.write import Unwritten, after_writing, write_all
 from cfglint_train.foundation import atomic, regular_files
 from cfglint_train.frameworks import framework as frameworks
@@ -220,6 +221,28 @@ def test_silenced_findings_are_not_fixed(here, rule):
     (here / "config.yaml").write_text(silenced)
     assert fix(here, chosen).applied == ()
     assert text(here) == silenced
+
+
+def test_a_file_in_which_the_comments_raise_a_finding_is_left_alone(here, rule):
+    """Comments that silence findings are written into the other files."""
+
+    def always(config: Config) -> Iterator[Report]:
+        yield Report("always", config.place("micro_batch_size"))
+
+    def commented(config: Config) -> Iterator[Report]:
+        if config.document.path == "config.yaml" and config.document.comments():
+            yield Report("commented", config.place("output_dir"))
+
+    (here / "other.yaml").write_text(AXOLOTL)
+    rule(always, scope="config")
+    chosen = rule(commented, scope="config")
+    with working_in(here):
+        fixed = add_ignores(["config.yaml", "other.yaml"], chosen)
+    assert [one.path for one in fixed.applied] == list(fixed.sources) == ["other.yaml"]
+    [refused] = fixed.refused
+    assert (refused.path, refused.code) == ("config.yaml", "TST001")
+    assert refused.reason == "the comments would change what is found in this file"
+    assert [(finding.path, finding.code) for finding in fixed.result.findings] == [("config.yaml", "TST001")]
 
 
 @pytest.mark.slow

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cfglint_rules import registry
-from cfglint_rules.rule import Rule
-from cfglint_train.findings.finding import Report
-from cfglint_train.fixing.ignoring import add_ignores
-from cfglint_train.frameworks.lens import Config
 from cfglint_train.project.files import parse, syntax_of
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, TWICE
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import options, working_in
 
 RULES = REPOSITORY / "fixtures" / "rules"
 
@@ -78,30 +71,6 @@ def test_a_comment_above_the_only_line_ends_as_lines_do(here):
     (here / "config.yaml").write_bytes(source)
     cfglint("--select", "SYN003", "--add-ignore", cwd=here)
     assert (here / "config.yaml").read_bytes() == b"# cfglint: ignore[SYN003]\n" + source
-
-
-def test_a_file_in_which_the_comments_raise_a_finding_is_left_alone(here, monkeypatch):
-    """The other files get their comments."""
-
-    def always(config: Config) -> Iterator[Report]:
-        yield Report("always", config.place("micro_batch_size"))
-
-    def commented(config: Config) -> Iterator[Report]:
-        if config.document.path == "a.yaml" and config.document.comments():
-            yield Report("commented", config.place("output_dir"))
-
-    for code, check in (("TST001", always), ("TST002", commented)):
-        monkeypatch.setitem(registry.RULES, code, Rule(code, code.lower(), "warning", "-", "config"))
-        monkeypatch.setitem(registry._checkers, code, check)
-    for name in ("a.yaml", "b.yaml"):
-        (here / name).write_text(AXOLOTL)
-    with working_in(here):
-        fixed = add_ignores(["a.yaml", "b.yaml"], options(select=["TST"]))
-    assert [one.path for one in fixed.applied] == list(fixed.sources) == ["b.yaml"]
-    [refused] = fixed.refused
-    assert (refused.path, refused.code) == ("a.yaml", "TST001")
-    assert refused.reason == "the comments would change what is found in this file"
-    assert [(finding.path, finding.code) for finding in fixed.result.findings] == [("a.yaml", "TST001")]
 
 
 def test_a_command_over_several_lines_gets_its_comment_above(here):
