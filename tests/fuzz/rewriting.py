@@ -123,7 +123,7 @@ def new_certain(before: Iterable[Finding], after: Iterable[Finding]) -> Iterator
     """The rules that have more certain errors and warnings than they had findings before.
 
     Nothing is new where cfglint now sees what was hidden: by a setting that it did not know, or by a finding that is
-    gone and was graver, or as grave and of the same family.
+    gone and was graver, or as grave and of the same family or of the syntax.
     """
     if any(one.code == NOT_CHECKED for one in before):
         return
@@ -132,7 +132,7 @@ def new_certain(before: Iterable[Finding], after: Iterable[Finding]) -> Iterator
     certain = [one for one in after if one.certainty in ("stated", "followed") and one.severity != "info"]
     for code in Counter(one.code for one in certain) - counts:
         weight, family = min(_weight(one) for one in certain if one.code == code)
-        if not any(other < weight or (other, beside) == (weight, family) for other, beside in gone):
+        if not any(other < weight or (other == weight and beside in (family, "SYN")) for other, beside in gone):
             yield f"a certain finding is new: {code}"
 
 
