@@ -20,8 +20,9 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.yaml import document as yaml_document
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.findings import read_back
-from cfglint_train.findings.finding import Fix, Report
+from cfglint_train.findings.finding import Fix, Related, Report
 from cfglint_train.fixing import loop
+from cfglint_train.fixing.ignoring import add_ignores
 from cfglint_train.fixing.write import Unwritten, after_writing, write_all
 from cfglint_train.foundation import atomic, regular_files
 from cfglint_train.frameworks import framework as frameworks
@@ -114,6 +115,22 @@ def test_fixes_of_different_fields_are_made_in_one_pass(here, rule, monkeypatch)
     monkeypatch.setattr(dispatch, "lint", lambda *arguments: passes.append(1) or real(*arguments))
     assert len(fix(here, chosen).applied) == 2
     assert len(passes) == 2
+
+
+@pytest.mark.parametrize(("reason", "needed"), [("num_epochs", 2), ("gradient_accumulation_steps", 3)])
+def test_a_fix_waits_for_no_other_than_that_of_its_reason(here, rule, monkeypatch, reason: str, needed: int):
+    def pointing(run: Run) -> Iterator[Report]:
+        if micro(1)(run):
+            related = (Related(run.main.place(reason), "because of this"),)
+            yield Report("wrong", run.place(MICRO), fix=Fix("safe", "set it", {MICRO: 4}), related=related)
+
+    rule(pointing)
+    chosen = rule(wanting(lambda run: run.plan.batch.accumulation == 1, batch__accumulation=2))
+    passes = []
+    real = dispatch.lint
+    monkeypatch.setattr(dispatch, "lint", lambda *arguments: passes.append(1) or real(*arguments))
+    assert len(fix(here, chosen).applied) == 2
+    assert len(passes) == needed
 
 
 def test_fixes_that_undo_each_other_leave_the_file_alone(here, rule):
@@ -210,6 +227,28 @@ def test_silenced_findings_are_not_fixed(here, rule):
     (here / "config.yaml").write_text(silenced)
     assert fix(here, chosen).applied == ()
     assert text(here) == silenced
+
+
+def test_a_file_in_which_the_comments_raise_a_finding_is_left_alone(here, rule):
+    """Comments that silence findings are written into the other files."""
+
+    def always(config: Config) -> Iterator[Report]:
+        yield Report("always", config.place("micro_batch_size"))
+
+    def commented(config: Config) -> Iterator[Report]:
+        if config.document.path == "config.yaml" and config.document.comments():
+            yield Report("commented", config.place("output_dir"))
+
+    (here / "other.yaml").write_text(AXOLOTL)
+    rule(always, scope="config")
+    chosen = rule(commented, scope="config")
+    with working_in(here):
+        fixed = add_ignores(["config.yaml", "other.yaml"], chosen)
+    assert [one.path for one in fixed.applied] == list(fixed.sources) == ["other.yaml"]
+    [refused] = fixed.refused
+    assert (refused.path, refused.code) == ("config.yaml", "TST001")
+    assert refused.reason == "the comments would change what is found in this file"
+    assert [(finding.path, finding.code) for finding in fixed.result.findings] == [("config.yaml", "TST001")]
 
 
 @pytest.mark.slow

@@ -221,6 +221,22 @@ def test_line_endings_and_byte_order_marks_stay(here, ending, mark):
     assert after.replace(f"# cfglint: ignore[SYN003]{ending}", "") == text
 
 
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_comment_above_a_last_line_without_an_end_takes_the_end_of_the_first(here, ending):
+    first, last = "{base_model: x, datasets: [{path: a.jsonl, type: alpaca}], lora_r: 1,", "lora_r: 2}"
+    (here / "config.yaml").write_bytes(f"{first}{ending}{last}".encode())
+    cfglint("--select", "SYN003", "--add-ignore", cwd=here)
+    expected = f"{first}{ending}# cfglint: ignore[SYN003]{ending}{last}"
+    assert (here / "config.yaml").read_bytes() == expected.encode()
+
+
+def test_a_comment_above_the_only_line_ends_as_lines_do(here):
+    source = b"{base_model: x, datasets: [{path: a.jsonl, type: alpaca}], lora_r: 1, lora_r: 2}"
+    (here / "config.yaml").write_bytes(source)
+    cfglint("--select", "SYN003", "--add-ignore", cwd=here)
+    assert (here / "config.yaml").read_bytes() == b"# cfglint: ignore[SYN003]\n" + source
+
+
 def test_a_command_over_several_lines_gets_its_comment_above(here):
     for path in (path for path in RULES.glob("*/fires/*.sh") if b"\\\n" in path.read_bytes()):
         shutil.copyfile(path, here / f"{path.parents[1].name}-{path.name}")

@@ -339,3 +339,11 @@ def test_a_suppression_that_a_fix_makes_idle_goes_with_it(here):
     (here / "config.yaml").write_text(text)
     assert cfglint("--select", "SYN005,SEC", "--fix", "config.yaml", cwd=here).code == 0
     assert (here / "config.yaml").read_text() == text
+
+
+def test_an_unused_one_is_removed_from_a_script_that_only_starts_a_config(here):
+    (here / "config.yaml").write_text(AXOLOTL)
+    command = "#!/bin/bash\n{}accelerate launch -m axolotl.cli.train config.yaml\n"
+    (here / "run.sh").write_text(command.format("# cfglint: ignore[PAR003]\n"))
+    assert cfglint("--select", "SYN005,PAR003", "--fix", cwd=here).code == 0
+    assert (here / "run.sh").read_text() == command.format("")

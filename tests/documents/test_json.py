@@ -123,6 +123,21 @@ def test_bad_text_is_one_error_with_its_place(source, line, column):
     assert "\n" not in raised.value.message
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (b"{a 1}", "a colon is missing after the key"),
+        (b"{a", "the brace is never closed"),
+        (b"{a: 1, :", "a key is missing"),
+        (b"{a: 1,", "the brace is never closed"),
+        (b"{a: [1", "the bracket is never closed"),
+    ],
+)
+def test_the_message_names_what_is_missing(source, message):
+    with pytest.raises(DocumentError, match=message):
+        JsonDocument("x", source)
+
+
 def test_duplicate_keys_are_seen_and_the_last_wins():
     document = JsonDocument("x", b'{"a": 1, "b": {"c": 1, "c": 2}, "a": 3}')
     assert document.value() == {"a": 3, "b": {"c": 2}}
@@ -254,3 +269,20 @@ def test_an_item_that_a_list_lacks_is_not_set():
 def test_a_key_that_is_made_holds_one_value(document, first, other):
     with pytest.raises(CannotEdit, match="two changes of the same key"):
         document.edits([Set(tuple(first), "x"), Set(tuple(other), 1)])
+
+
+@pytest.mark.parametrize("document", [JsonDocument("a.json", b'{"a": 1}'), YamlDocument("a.yaml", b"a: 1\n")])
+def test_a_section_that_is_made_holds_all_that_is_put_in_it(document):
+    wanted = {("b", "c", "d"): 1, ("b", "e"): 2, ("b", "c", "f"): [3]}
+    added = [Set(route, value) for route, value in wanted.items()]
+    after = apply(document.source, document.edits([*added, Append(("b", "c", "f"), 4), Append(("b", "g"), 5)]))
+    value = type(document)(document.path, after).value()
+    assert value == {"a": 1, "b": {"c": {"d": 1, "f": [3, 4]}, "e": 2, "g": [5]}}
+
+
+@pytest.mark.parametrize(
+    "document", [JsonDocument("a.json", b'{"a": 1}'), YamlDocument("a.yaml", b"a: 1\n"), YamlDocument("a", b"{a: 1}\n")]
+)
+def test_a_key_needs_one_beside_it_that_stays(document):
+    with pytest.raises(CannotEdit, match="every key beside it is removed"):
+        document.edits([Delete(("a",)), Set(("b",), 1)])

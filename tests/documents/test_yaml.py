@@ -310,6 +310,12 @@ def test_refuses_what_it_cannot_do_without_harm(source, change):
         edited(source, change)
 
 
+@pytest.mark.parametrize(("source", "step"), [(b"a: [1]\n", "b"), (b"a: 1\n", 0), (b"a: 1\n", "b")])
+def test_only_a_mapping_has_keys_and_only_a_list_has_items(source, step):
+    with pytest.raises(CannotEdit, match="its parent is not a mapping"):
+        edited(source, Set(("a", step), 2))
+
+
 # --- writing: laws over the corpus ------------------------------------------------------------------------------------
 
 

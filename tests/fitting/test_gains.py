@@ -149,3 +149,21 @@ def test_each_kind_is_said_of_a_fifth_of_upstream_examples_at_most():
     assert {finding.severity for finding in result.findings} == {"info"}
     assert len(mains) > 350
     assert max(counts.values()) < 0.22 * len(mains)
+
+
+def test_a_larger_micro_batch_comes_out_even_over_the_ranks_of_every_group(tmp_path):
+    """The critic has twice the actor's ranks: a micro batch that divides for the actor alone stops the critic."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.sh").write_text(
+        "# cfglint: openrlhf=0.9.0 gpu=H100 gpus-per-node=8\n"
+        "python3 -m openrlhf.cli.train_ppo_ray --pretrain meta-llama/Llama-3.2-1B --prompt_data data "
+        "--reward_pretrain meta-llama/Meta-Llama-3-8B-Instruct --colocate_critic_reward --ref_reward_offload "
+        "--actor_num_nodes 1 --actor_num_gpus_per_node 2 --ref_num_nodes 1 --ref_num_gpus_per_node 1 "
+        "--critic_num_nodes 1 --critic_num_gpus_per_node 4 --reward_num_nodes 1 --reward_num_gpus_per_node 4 "
+        "--vllm_num_engines 1 --vllm_tensor_parallel_size 1 --micro_train_batch_size 1 --train_batch_size 16 "
+        "--prompt_max_len 1024 --generate_max_len 1024 --zero_stage 3 --bf16 --gradient_checkpointing\n"
+    )
+    fixed = fix(tmp_path, options(select=["BAT002", "PRF007"]), unsafe=True)
+    assert [one.code for one in fixed.applied] == ["PRF007"]
+    assert "--micro_train_batch_size 4 " in (tmp_path / "train.sh").read_text()
+    assert fixed.result.findings == ()

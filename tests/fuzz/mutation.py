@@ -26,9 +26,9 @@ def seeds(*folders: Path, largest: int = 7000) -> list[Path]:
     return [path for path in found if path.is_file() and path.stat().st_size < largest]
 
 
-def mutated(source: bytes, draw: random.Random) -> bytes:
-    """One mutant."""
-    return _bytes(source, draw) if draw.random() < 0.4 else _lines(source, draw)
+def mutated(source: bytes, draw: random.Random, bytes_: float = 0.4, other: bytes = b"") -> bytes:
+    """One mutant: of bytes with a chance of `bytes_`, else of lines, some of them from an `other` file."""
+    return _bytes(source, draw) if draw.random() < bytes_ else _lines(source, draw, other)
 
 
 def _bytes(source: bytes, draw: random.Random) -> bytes:
@@ -50,15 +50,16 @@ def _bytes(source: bytes, draw: random.Random) -> bytes:
     return bytes(text)
 
 
-def _lines(source: bytes, draw: random.Random) -> bytes:
+def _lines(source: bytes, draw: random.Random, other: bytes) -> bytes:
     lines = source.split(b"\n")
+    others = other.split(b"\n") if other else lines
     for _ in range(draw.choice((1, 1, 2, 3, 5))):
         at = draw.randrange(len(lines))
         kind = draw.random()
         if kind < 0.15 and len(lines) > 1:
             del lines[at]
         elif kind < 0.4:
-            lines.insert(at, draw.choice(lines))
+            lines.insert(at, draw.choice(others))
         elif kind < 0.5:
             lines[at] = b" " * draw.randrange(1, 5) + lines[at]
         else:

@@ -1,4 +1,4 @@
-"""A seeded fuzzer: readers, the way back through edits, fixes and every report writer, over mutated files.
+"""A seeded fuzzer: readers, the way back through edits, every command that rewrites, and every report writer.
 
 Every pull request is judged by the same mutants; `CFGLINT_FUZZ_TIMES` draws so many times more of them, from
 `CFGLINT_FUZZ_SEED` (1). What fails names its seed and keeps the mutant, which becomes a fixture.
@@ -22,6 +22,7 @@ from cfglint_train.project.settings import FORMATS
 from cfglint_train.reports.formats import reporter
 from cfglint_train.reports.style import PLAIN
 from tests.fuzz.mutation import SYNTAXES, mutated, seeds
+from tests.fuzz.rewriting import rewriting
 from tests.support.corpus import REPOSITORY, SHARED
 from tests.support.pace import slowness
 
@@ -73,8 +74,14 @@ def lint(path: Path, source: bytes, draw: random.Random) -> None:
         "\n".join(reporter(draw.choice(FORMATS))(attach(result), PLAIN)).encode()
 
 
+def rewrite(path: Path, source: bytes, draw: random.Random) -> None:
+    """Nothing that takes the mutant refuses what `--fix`, `fit` and `migrate` make of it."""
+    wrongs = list(rewriting(path, SYNTAXES[path.suffix], source, draw).wrongs())
+    assert wrongs == []
+
+
 @pytest.mark.oracle
-@pytest.mark.parametrize(("judge", "executions"), [(read, 3_000), (lint, 60)])
+@pytest.mark.parametrize(("judge", "executions"), [(read, 3_000), (lint, 60), (rewrite, 60)])
 def test_mutants_are_answered(judge, executions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # In a repository of its own: ours has hundreds of Python files that may handle a setting first.
     (tmp_path / ".git").mkdir()
@@ -82,7 +89,11 @@ def test_mutants_are_answered(judge, executions: int, tmp_path: Path, monkeypatc
     draw = random.Random(SEED)
     for count in range(executions * TIMES):
         path = draw.choice(FILES)
-        source = mutated(path.read_bytes(), draw)
+        if judge is rewrite:  # it must be read to be rewritten
+            other = draw.choice([one for one in FILES if one.suffix == path.suffix])
+            source = mutated(path.read_bytes(), draw, 0.15, other.read_bytes())
+        else:
+            source = mutated(path.read_bytes(), draw)
         start = time.process_time()
         try:
             judge(path, source, draw)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.findings.verdicts import STEP, judge
-from cfglint_train.fitting.moves import divisors, of_micro_batch, refusal
+from cfglint_train.fitting.moves import even_micro_batches, of_micro_batch, refusal
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Resource
@@ -175,7 +175,7 @@ def _accumulation(run: Run, setup: Setup) -> Iterator[Changes]:
     micro, accumulation = batch.micro, batch.accumulation
     if not micro or not accumulation or accumulation < 2 or batch.tokens_per_gpu or setup.parameter_shards < 2:
         return
-    for other in divisors(micro * accumulation):
+    for other in even_micro_batches(run):
         if other > micro and other % micro == 0:
             changes = of_micro_batch(run, micro * accumulation, other)
             after = subject(run.changed(changes))

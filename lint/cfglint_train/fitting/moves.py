@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from math import log2
+from math import gcd, log2
 
 from cfglint_train.documents.document import CannotEdit, apply
 from cfglint_train.findings.draft import edited, key_changes
@@ -197,7 +197,7 @@ def _applies(run: Run, row: Mapping[str, Any], field: Field, over: Lacking) -> b
 
 
 def _micro_batches(run: Run) -> Iterator[Move]:
-    """Other micro batches with the same effective batch: divisors of it.
+    """Other micro batches with the same effective batch.
 
     Larger ones count only where FSDP keeps whole gradients while it accumulates: without accumulation it keeps none.
     """
@@ -205,7 +205,7 @@ def _micro_batches(run: Run) -> Iterator[Move]:
     micro, accumulation = plan.batch.micro, plan.batch.accumulation
     if not micro or not accumulation or plan.batch.tokens_per_gpu:
         return
-    for other in divisors(micro * accumulation):
+    for other in even_micro_batches(run):
         if other == micro or (other > micro and not (plan.parallel.defers_reduction and other == micro * accumulation)):
             continue
         changes = of_micro_batch(run, micro * accumulation, other)
@@ -232,7 +232,21 @@ def _is_inferred(run: Run, field: Field) -> bool:
     return origin is not None and origin.kind == "inferred"
 
 
-def divisors(number: int) -> list[int]:
+def even_micro_batches(run: Run) -> list[int]:
+    """Return the micro batches that divide the effective batch over the ranks of every group of models, from the
+    largest down.
+    """
+    plan = run.plan
+    whole = (plan.batch.global_ or 0) * (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
+    even = (plan.batch.micro or 1) * (plan.batch.accumulation or 1)
+    for role in plan.model.roles or ():
+        ranks = (role.nodes or 0) * (role.gpus_per_node or 0)
+        if ranks and whole % ranks == 0:
+            even = gcd(even, whole // ranks)
+    return _divisors(even)
+
+
+def _divisors(number: int) -> list[int]:
     """From the largest down."""
     small = [part for part in range(1, min(number, 1 << 12) + 1) if part * part <= number and number % part == 0]
     return sorted({*small, *(number // part for part in small)}, reverse=True)

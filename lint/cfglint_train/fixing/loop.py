@@ -315,8 +315,7 @@ def _waits(finding: Finding, fix: Fix, others: Iterable[tuple[Finding, Fix]]) ->
 
 def _is_reason(finding: Finding, other: Finding, fix: Fix) -> bool:
     """Whether a fix changes a setting at which a finding points beside its own."""
-    if other.run is None or not finding.related:
-        return False
+    assert other.run is not None  # the fields are those of its plan
     places = [origin.place for field in fix.changes if (origin := other.run.origin(field)) is not None and origin.place]
     changed = {(place.document.path, place.span.start) for place in places}
     return any((one.place.document.path, one.place.span.start) in changed for one in finding.related)

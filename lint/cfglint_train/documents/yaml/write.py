@@ -81,7 +81,7 @@ class YamlWriter(Writer[Document]):
     def _insert(self, mapping: Mapping, route: Route, key: str, value: Any, beside: tuple[str, ...]) -> list[Edit]:
         document = self.document
         standing = [entry for entry in mapping.entries if (*route, entry.name or "") not in self.deleted]
-        if not standing and not mapping.flow:
+        if mapping.entries and not standing:
             raise CannotEdit("every key beside it is removed")
         anchor = next(
             (entry for name in beside for entry in standing if entry.name == name), standing[-1] if standing else None
