@@ -101,6 +101,8 @@ def _opened(error: Any, stack: _Stack, source: bytes, place: Position) -> str:
     if not isinstance(error, yaml.MarkedYAMLError):
         return ""
     if "quoted scalar" in (error.context or "") and error.context_mark is not None:
+        if "unexpected" not in (error.problem or ""):
+            return ""  # the quote is closed, and something in it is wrong
         return f"; the quote on line {error.context_mark.line + 1} is not closed"
     if stack and isinstance(last := _last(*stack[-1]), Scalar) and last.style in ("'", '"'):
         start, end = line(last.span.start).line, line(last.span.end).line
