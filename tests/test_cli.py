@@ -843,7 +843,7 @@ def test_estimate_of_standard_input(here):
         (["compose.yaml"], "no run in these files; --verbose says why"),
         (["compose.yaml", "--verbose"], "not checked: compose.yaml: it has no keys of a supported framework"),
         (["compose.yaml", "--gpu", "abacus"], "cfglint: gpu: unknown GPU 'abacus'"),
-        ([], "cfglint: estimate needs a configuration, or --plan FILE.json"),
+        ([], "cfglint: estimate needs a configuration, --model NAME or --plan FILE.json"),
     ],
 )
 def test_estimate_without_a_run_is_2(here, arguments, said):

@@ -215,6 +215,15 @@ class Run:
             base.put(field, value, known.origin if known is not None else Origin("inferred", note="a fix"))
         return _inferred(self.parts, base, self.architecture)
 
+    def assuming(self, notes: Mapping[Field, str]) -> Run:
+        """Return the same job with fields that count as assumed, each with how to state it."""
+        base = Reading(self.base.values)
+        for field, note in notes.items():
+            value, origin = base.values[field]
+            user = origin.kind == "user"
+            base.put(field, value, Origin("assumed", note=note) if user else origin._replace(assumed=note))
+        return _inferred(self.parts, base, self.architecture)
+
     def refused_with(self, texts: Mapping[str, bytes]) -> frozenset[str]:
         """Return what speaks against other texts of files: they would stop the job, be undone, or change nothing."""
         return frozenset() if self.parts.refusals is None else self.parts.refusals(self, texts)

@@ -1,11 +1,19 @@
-"""`cfglint estimate FILE`: the memory budget of runs, or of a stated plan."""
+"""`cfglint estimate FILE`: the memory budget of runs, of a stated plan, or of a question without a file."""
 
 from __future__ import annotations
 
 from cfglint_train.front.commands.options import api_options, inputs
 from cfglint_train.front.commands.outcome import CLEAN, TROUBLE
 from cfglint_train.front.commands.output import complain, troubles, verbose, write
-from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_output_format, add_settings
+from cfglint_train.front.commands.parser import (
+    QUESTION,
+    Parser,
+    add_cluster,
+    add_model,
+    add_output_format,
+    add_question,
+    add_settings,
+)
 
 
 def estimate(argv: list[str]) -> int:
@@ -15,6 +23,7 @@ def estimate(argv: list[str]) -> int:
     parser.add_argument("--plan", metavar="FILE", help="a plan as JSON instead of configurations (docs/plan-file.md)")
     grid = "a grid instead of one budget: micro_batch=1,2,4 sequence=4096,8192 gpu=A100-40GB,H100"
     parser.add_argument("--what-if", nargs="+", action="append", metavar="AXIS=VALUES", help=grid)
+    add_question(parser)
     add_cluster(parser)
     add_model(parser)
     add_output_format(parser, ("text", "json", "html"))
@@ -30,6 +39,13 @@ def estimate(argv: list[str]) -> int:
     words, files = estimation.divided(options.what_if or ())
     options.paths = [*options.paths, *files]
     axes = estimation.axes(words)
+    if options.model is not None:
+        from cfglint_train.front.commands import question
+
+        return question.answer(options, axes)
+    asked = next((name for name in QUESTION if getattr(options, name)), None)
+    if asked is not None:
+        parser.error(f"--{asked.replace('_', '-')} needs --model")
     if options.plan is not None:
         write(estimation.of_plan(options.plan, options, axes, options.output_format), options)
         return CLEAN
@@ -37,7 +53,7 @@ def estimate(argv: list[str]) -> int:
     from cfglint_train.foundation.errors import UsageError
 
     if not options.paths:
-        raise UsageError("estimate needs a configuration, or --plan FILE.json")
+        raise UsageError("estimate needs a configuration, --model NAME or --plan FILE.json")
     wanted = api_options(options)
     paths, sources = inputs(options)
     # The page has the findings of all rules, too.

@@ -143,6 +143,32 @@ def add_model(parser: ArgumentParser) -> None:
     model.add_argument("--online", action="store_true", help="ask the Hub for their config.json, and for nothing else")
 
 
+def add_question(parser: ArgumentParser) -> None:
+    """What is asked of a model without a file."""
+    asked = parser.add_argument_group("a question without a file (--write saves it as one)")
+    asked.add_argument("--model", metavar="NAME", help="a model of the Hub or a folder: meta-llama/Llama-3.1-8B")
+    asked.add_argument("--method", metavar="NAME", help="full, lora, qlora or freeze (default: lora)")
+    asked.add_argument("--length", type=count, metavar="N", help="tokens per sequence (default: 4096 at most)")
+    asked.add_argument("--micro", type=count, metavar="N", help="sequences per GPU and forward pass (default: 1)")
+    asked.add_argument("--accumulation", type=count, metavar="N", help="micro batches per optimizer step (default: 8)")
+    asked.add_argument("--rank", type=count, metavar="N", help="rank of the adapter (default: 16)")
+    asked.add_argument("--optimizer", metavar="NAME", help="as transformers names it (default: adamw_torch_fused)")
+    asked.add_argument("--precision", choices=("bf16", "fp16"), help="default: bf16 where the GPU has it")
+    asked.add_argument("--no-checkpointing", action="store_true", help="keep all activations")
+    sharding = asked.add_mutually_exclusive_group()
+    sharding.add_argument("--zero", type=int, choices=(1, 2, 3), help="the stage of DeepSpeed's ZeRO")
+    sharding.add_argument("--fsdp", action="store_true", help="shard by FSDP2")
+    asked.add_argument("--framework", metavar="NAME", help="axolotl, llamafactory or trl (default: the first)")
+    asked.add_argument("--write", metavar="FRAMEWORK[=FILE]", help="save a minimal configuration of that framework")
+
+
+QUESTION: Final = (
+    "method", "length", "micro", "accumulation", "rank", "optimizer", "precision", "no_checkpointing", "zero", "fsdp",
+    "framework", "write",
+)  # fmt: skip
+"""The flags beside `--model`, as argparse spells them."""
+
+
 def count(text: str) -> int:
     """A number of things, from 1."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:

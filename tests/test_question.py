@@ -1,0 +1,240 @@
+"""A question without a file: the same answer as for the file that `--write` makes of it, which everybody takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cfglint_schemas.vocabulary import load
+from cfglint_train.front import starter
+from tests.schemas import test_judges, test_trl_parsers
+from tests.support.axolotl import judged as judged_by_axolotl
+from tests.support.command import Outcome, cfglint
+
+ASKED = ("estimate", "--model", "meta-llama/Llama-3.1-8B", "--method", "qlora", "--gpu", "RTX4090")
+KINDS = (
+    (),
+    ("--zero", "1"),
+    ("--zero", "3", "--nodes", "2"),
+    ("--fsdp", "--gpus-per-node", "4"),
+    ("--precision", "fp16"),
+    ("--no-checkpointing", "--optimizer", "paged_adamw_8bit", "--accumulation", "1"),
+)
+"""Flags beside model, method and GPU."""
+METHODS = [(framework, method) for framework in starter.frameworks() for method in starter.methods(framework)]
+TABLE = [
+    ("Qwen/Qwen2.5-0.5B", "H100", 1024),
+    ("meta-llama/Llama-3.1-8B", "RTX4090", 4096),
+    ("mistralai/Mixtral-8x7B-v0.1", "H200", 2048),
+]
+
+
+def written(folder: Path, framework: str, *flags: str, model: str = "Qwen/Qwen2.5-0.5B") -> Path:
+    """The file that `--write` makes."""
+    outcome = cfglint("estimate", "--model", model, *flags, "--write", f"{framework}=asked.yaml", cwd=folder)
+    assert (outcome.code, outcome.err.splitlines()[0]) == (0, "wrote asked.yaml; fill in before you start it:")
+    return folder / "asked.yaml"
+
+
+def budgets(outcome: Outcome) -> list[dict[str, Any]]:
+    """The runs of a report as JSON, without what is assumed and how the file is called."""
+    assert outcome.code == 0, outcome.err
+    runs = json.loads(outcome.out)["runs"]
+    assert len(runs) == 1
+    return [{key: value for key, value in run.items() if key not in ("path", "assumed", "assumptions")} for run in runs]
+
+
+@pytest.mark.parametrize(
+    ("framework", "method", "model", "gpu", "length"),
+    [(*one, *TABLE[number % len(TABLE)]) for number, one in enumerate(METHODS)],
+)
+def test_the_answer_is_that_of_the_written_file(tmp_path, framework, method, model, gpu, length):
+    flags = ("--method", method, "--gpu", gpu, "--length", str(length))
+    question = ("estimate", "--model", model, *flags, "--framework", framework, "--format", "json")
+    asked = budgets(cfglint(*question, cwd=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    file = written(tmp_path, framework, *flags, model=model)
+    told = budgets(cfglint("estimate", file.name, "--gpu", gpu, "--format", "json", cwd=tmp_path))
+    assert asked == told
+    assert asked[0]["missing"] == []
+    assert asked[0]["framework"] == framework
+    assert (asked[0]["nodes"], asked[0]["gpus_per_node"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("framework", "method"), METHODS[::3])
+def test_every_flag_reaches_the_plan(tmp_path, framework, method):
+    """By the figures: each of them gives other ones than the usual values do."""
+    flags = ["--length", "512"], ["--micro", "4"], ["--optimizer", "sgd"], ["--no-checkpointing"], ["--zero", "3"]
+    flags = (*flags, ["--fsdp"], *([["--rank", "64"]] if method in ("lora", "qlora") else ()))
+    question = ("estimate", "--model", "Qwen/Qwen2.5-0.5B", "--method", method, "--framework", framework)
+
+    def phases(*more: str) -> Any:
+        return budgets(cfglint(*question, *more, "--format", "json", cwd=tmp_path))[0]["phases"]
+
+    found = [phases(), *(phases(*more) for more in flags)]
+    assert all(one != other for at, one in enumerate(found) for other in found[:at])
+
+
+@pytest.mark.parametrize(
+    ("framework", "method", "kind"),
+    [(*one, kind) for number, one in enumerate(METHODS) for kind in KINDS[number % 3 :: 3]],
+)
+def test_cfglint_finds_the_written_file_clean(tmp_path, framework, method, kind):
+    # What is trained in fp16 on purpose is a model that was not made in bf16.
+    model = "facebook/opt-1.3b" if "fp16" in kind else "Qwen/Qwen2.5-0.5B"
+    file = written(tmp_path, framework, "--method", method, "--gpu", "H100", *kind, model=model)
+    found = json.loads(cfglint("--output-format", "json", "--gpu", "H100", file.name, cwd=tmp_path).out)
+    assert [one for one in found["findings"] if one["severity"] != "info"] == []
+    assert [one["code"] for one in found["findings"] if one["code"][:3] in ("KEY", "SYN", "CHK")] == []
+    assert {one["framework"] for one in found["files"]} - {"deepspeed"} == {framework}
+
+
+@pytest.mark.parametrize("framework", starter.frameworks())
+def test_a_text_has_no_signs_of_its_making(tmp_path, framework):
+    text = written(tmp_path, framework, "--method", "qlora", "--zero", "2", "--gpu", "RTX 4090").read_text()
+    assert text.splitlines()[0] == '# cfglint: gpu="RTX 4090" nodes=1 gpus-per-node=8'
+    assert not {"#?", "MODEL", "{file}"} & set(text.split())
+    assert yaml.safe_load(text)["deepspeed"]["zero_optimization"] == {"stage": 2}
+    other = tmp_path / "other"
+    other.mkdir()
+    assert written(other, framework, "--method", "qlora", "--zero", "2", "--gpu", "RTX 4090").read_text() == text
+
+
+def test_the_page_names_what_is_assumed(tmp_path):
+    outcome = cfglint(*ASKED, cwd=tmp_path)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.lines[0].startswith("Llama-3.1-8B-qlora.yaml  (axolotl ")
+    assert outcome.lines[1] == "  model   meta-llama/Llama-3.1-8B: 8.03 B parameters, 32 layers, llama"
+    assumed = next(line for line in outcome.lines if "`--micro`" in line)
+    assert assumed == (
+        "  assumed: axolotl trains (`--framework`), sequences of 4,096 tokens (`--length`), micro batch 1 (`--micro`), "
+        "accumulation 8 (`--accumulation`), adamw_torch_fused (`--optimizer`), bf16 (`--precision`), rank 16 "
+        "(`--rank`), activation checkpointing (`--no-checkpointing`), 1 node (`--nodes`), 1 GPU per node "
+        "(`--gpus-per-node`)"
+    )
+    assert list(tmp_path.iterdir()) == []
+    stated = ("--framework", "axolotl", "--length", "4096", "--micro", "1", "--accumulation", "8", "--optimizer",
+              "adamw_torch_fused", "--precision", "bf16", "--rank", "16", "--no-checkpointing", "--nodes", "1",
+              "--gpus-per-node", "1")  # fmt: skip
+    assert "`--" not in cfglint(*ASKED, *stated, cwd=tmp_path).out
+
+
+def test_the_page_is_there_in_every_form_and_with_a_grid(tmp_path):
+    page = cfglint(*ASKED, "--format", "html", cwd=tmp_path)
+    assert page.out.startswith("<!DOCTYPE html>")
+    assert "micro batch 1 (`--micro`)" in page.out
+    grid = cfglint(*ASKED, "--what-if", "micro_batch=1,2", cwd=tmp_path)
+    assert "micro_batch" in grid.out
+    cfglint(*ASKED, "--output-file", "page.txt", cwd=tmp_path)
+    assert (tmp_path / "page.txt").read_text() == cfglint(*ASKED, cwd=tmp_path).out
+
+
+def test_the_settings_of_the_folder_say_what_the_cluster_is(tmp_path):
+    (tmp_path / "cfglint.toml").write_text('[hardware]\ngpu = "H200"\ngpus-per-node = 4\n')
+    told = json.loads(cfglint(*ASKED[:-2], "--format", "json", cwd=tmp_path).out)["runs"][0]
+    assert (told["gpu"], told["gpus_per_node"]) == ("H200", 4)
+
+
+def test_a_model_with_fewer_positions_is_asked_at_its_length(tmp_path):
+    assert "max_length: 2048" in written(tmp_path, "trl", model="facebook/opt-1.3b").read_text().splitlines()
+
+
+def test_a_card_without_bf16_is_asked_in_fp16(tmp_path):
+    assert "fp16: true" in written(tmp_path, "trl", "--gpu", "V100-16GB").read_text().splitlines()
+
+
+def test_what_does_not_fit_is_written_as_asked_and_said(tmp_path):
+    outcome = cfglint(*ASKED[:4], "full", *ASKED[5:], "--write", "trl", cwd=tmp_path)
+    assert outcome.code == 0
+    assert "does not fit" in outcome.out
+    assert outcome.err.splitlines()[-1].endswith("in it: run `cfglint Llama-3.1-8B-full.yaml`")
+    assert cfglint("Llama-3.1-8B-full.yaml", cwd=tmp_path).code == 1
+
+
+def test_no_file_is_overwritten(tmp_path):
+    (tmp_path / "Llama-3.1-8B-qlora.yaml").write_text("mine\n")
+    outcome = cfglint(*ASKED, "--write", "axolotl", cwd=tmp_path)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == (
+        "cfglint: Llama-3.1-8B-qlora.yaml exists and is not overwritten; name another file with --write axolotl=FILE\n"
+    )
+    assert (tmp_path / "Llama-3.1-8B-qlora.yaml").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--model", "meta-llama/Llama-3.1-9B"), "unknown model meta-llama/Llama-3.1-9B; did you mean meta-llama/"),
+        (("--model", "nobody/xq"), "unknown model nobody/xq; state its shape with --model-config FILE, or ask the Hub"),
+        (("--gpu", "RTX4091"), "unknown GPU 'RTX4091'; did you mean RTX 4090?"),
+        (("--method", "qlra"), "unknown method qlra; did you mean qlora?"),
+        (("--method", "freeze", "--framework", "trl"), "no --method freeze for trl; llamafactory has it"),
+        (("--framework", "axolot"), "unknown framework axolot; did you mean axolotl?"),
+        (("--write", "olmo"), "unknown framework olmo; known: axolotl, llamafactory, trl"),
+        (("--write", "trl", "--framework", "axolotl"), "--framework axolotl contradicts --write trl"),
+        (("--optimizer", "adamw8bit"), "unknown optimizer adamw8bit; did you mean adamw_8bit?"),
+        (("--method", "full", "--rank", "8"), "--rank is for lora and qlora, not for full"),
+        (("--micro", "0"), "argument --micro: must be a positive integer"),
+        (("--nodes", "x"), "nodes must be a positive integer, not 'x'"),
+        (("--zero", "2", "--fsdp"), "argument --fsdp: not allowed with argument --zero"),
+        (("config.yaml",), "--model asks without a file; it cannot be used with a file"),
+        (("--plan", "plan.json"), "--model asks without a file; it cannot be used with --plan"),
+        (("--write", "trl", "--set", "a=1"), "--write cannot be used with --set"),
+        (("--write", "trl=here.json"), "--write trl=here.json: trl reads YAML; name a file that ends in .yaml"),
+        (("--write", "trl=gone/a.yaml"), "--write trl=gone/a.yaml: there is no folder gone"),
+        (("--write", "trl=a\nb.yaml"), "--write trl=a\\x0ab.yaml: trl reads YAML; name a file that ends in .yaml"),
+    ],
+)  # fmt: skip
+def test_a_mistake_gets_one_clear_answer(tmp_path, flags, said):
+    outcome = cfglint(*ASKED, *flags, cwd=tmp_path)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert said in outcome.err.splitlines()[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flag_of_a_question_needs_a_model(tmp_path):
+    outcome = cfglint("estimate", "--no-checkpointing", cwd=tmp_path)
+    assert (outcome.code, outcome.err.splitlines()[0]) == (2, "cfglint estimate: --no-checkpointing needs --model")
+
+
+# --- the frameworks' own parsers -------------------------------------------------------------------------------------
+
+
+def written_all(folder: Path, framework: str) -> list[dict[str, Any]]:
+    """Every kind of file that `--write` makes for a framework."""
+    found = []
+    for number, (method, kind) in enumerate((one, kind) for one in starter.methods(framework) for kind in KINDS):
+        place = folder / str(number)
+        place.mkdir()
+        found.append(yaml.safe_load(written(place, framework, "--method", method, *kind).read_text()))
+    return found
+
+
+@pytest.mark.oracle
+def test_axolotl_takes_what_is_written(tmp_path):
+    configs = written_all(tmp_path, "axolotl")
+    for config, verdict in zip(configs, judged_by_axolotl(configs), strict=True):
+        assert verdict["accepted"], (config, verdict["why"])
+        assert set(config) <= set(verdict["kept"])
+
+
+@pytest.mark.oracle
+def test_llama_factory_takes_what_is_written(tmp_path):
+    configs = written_all(tmp_path, "llamafactory")
+    _, *verdicts = test_judges.judged("llamafactory_arguments.py", configs, "llamafactory")
+    assert [(config, one["why"], one["unused"]) for config, one in zip(configs, verdicts) if not one["accepted"]] == []
+    assert len(verdicts) == len(configs)
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_trl_takes_what_is_written(tmp_path):
+    configs = written_all(tmp_path, "trl")
+    asked = [{"trainer": "sft", "ranks": 1, "config": config} for config in configs]
+    verdicts = test_trl_parsers.judged(load("trl").newest, asked)
+    assert [(config, one["why"], one["unused"]) for config, one in zip(configs, verdicts) if not one["accepted"]] == []
+    assert len(verdicts) == len(configs)
