@@ -87,6 +87,16 @@ def test_all_rules_over_the_shipped_configurations(path, tmp_path):
     assert "cfglint_train.memory.estimate" in modules
 
 
+def test_a_question_imports_hardly_more_than_an_estimate_of_its_file(path, tmp_path):
+    asked = ("estimate", "--model", "meta-llama/Llama-3.1-8B", "--output-file", "page.txt")
+    code, modules = imported(path, tmp_path, *asked)
+    assert imported(path, tmp_path, *asked, "--write", "axolotl=asked.yaml")[0] == code == 0
+    _, of_file = imported(path, tmp_path, "estimate", "asked.yaml", "--output-file", "page.txt")
+    assert sorted(modules & set(HEAVY) - of_file) == []
+    assert not any("shell" in module or "python" in module.split(".") for module in modules)
+    assert len(modules - of_file) < 20
+
+
 def test_a_version_costs_next_to_nothing(path, tmp_path):
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", PROBE.format(path=path), "--version"],
