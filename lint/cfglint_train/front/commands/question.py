@@ -16,6 +16,8 @@ from cfglint_train.front.commands.options import api_options
 from cfglint_train.front.commands.outcome import CLEAN, TROUBLE
 from cfglint_train.front.commands.output import complain, shown, troubles, verbose, write
 from cfglint_train.hardware import gpus
+from cfglint_train.judging import dispatch
+from cfglint_train.judging.remedies import attach
 from cfglint_train.models import lookup
 from cfglint_train.models.names import component
 from cfglint_train.plan.names import Field
@@ -59,9 +61,7 @@ def answer(options: Any, axes: Sequence[Any]) -> int:
     question = ask(options, wanted)
     if options.write:
         _check_new(question.path, question.framework)
-    text = configuration(question, wanted)
-    judge = api.lint if options.output_format == "html" or options.write else api.estimate
-    result = judge([question.path], wanted, {question.path: text}).raw
+    text, result = judged(question, wanted, full=options.output_format == "html" or options.write is not None)
     complain([*troubles(result), *verbose(result, options)])
     runs = tuple(_assuming(run, question) for run in result.runs)
     if result.troubles or not runs:
@@ -145,11 +145,18 @@ def _framework(options: Any, method: str) -> tuple[str, str]:
     return framework or offering[0], path
 
 
-def configuration(question: Question, wanted: Options) -> bytes:
-    """Return the text of the configuration that says what is asked. Raises UsageError."""
-    text = starter.skeleton(question.framework, question.words, question.path, question.facts)
-    asking = request([question.path], wanted, {question.path: text})
-    return starter.filled(asking.workspace, question.path, question.changes)
+def judged(question: Question, wanted: Options, full: bool = False) -> tuple[bytes, Result]:
+    """Return the configuration that says what is asked, and its run; `full`: with what all rules find. Raises
+    UsageError.
+    """
+    skeleton = starter.skeleton(question.framework, question.words, question.path, question.facts)
+    asking = request([question.path], wanted, {question.path: skeleton})
+    text = starter.filled(asking.workspace, question.path, question.changes)
+    # The same workspace: what it has read of the repository is not read again.
+    workspace = asking.workspace.updated({question.path: text})
+    return text, attach(
+        dispatch.lint(workspace, asking.files, asking.options if full else asking.options._replace(select=()))
+    )
 
 
 def save(path: str, text: bytes, result: Result) -> Iterator[str]:
