@@ -107,8 +107,9 @@ def test_a_text_has_no_signs_of_its_making(tmp_path, framework):
 def test_the_page_names_what_is_assumed(tmp_path):
     outcome = cfglint(*ASKED, cwd=tmp_path)
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.lines[0].startswith("Llama-3.1-8B-qlora.yaml  (axolotl ")
-    assert outcome.lines[1] == "  model   meta-llama/Llama-3.1-8B: 8.03 B parameters, 32 layers, llama"
+    assert outcome.lines[0].startswith("fits: ")
+    assert any(line.startswith("Llama-3.1-8B-qlora.yaml  (axolotl ") for line in outcome.lines[:3])
+    assert "  model   meta-llama/Llama-3.1-8B: 8.03 B parameters, 32 layers, llama" in outcome.lines[:4]
     assumed = next(line for line in outcome.lines if "`--micro`" in line)
     assert assumed == (
         "  assumed: axolotl trains (`--framework`), sequences of 4,096 tokens (`--length`), micro batch 1 (`--micro`), "
@@ -153,6 +154,12 @@ def test_what_does_not_fit_is_written_as_asked_and_said(tmp_path):
     assert "does not fit" in outcome.out
     assert outcome.err.splitlines()[-1].endswith("in it: run `cfglint Llama-3.1-8B-full.yaml`")
     assert cfglint("Llama-3.1-8B-full.yaml", cwd=tmp_path).code == 1
+
+
+def test_what_does_not_fit_gets_the_smallest_change_in_the_keys_of_the_framework(tmp_path):
+    outcome = cfglint(*ASKED, "--micro", "4", "--length", "8192", "--framework", "trl", cwd=tmp_path)
+    assert "does not fit" in outcome.lines[0]
+    assert "per_device_train_batch_size: 4 -> " in outcome.out
 
 
 def test_no_file_is_overwritten(tmp_path):
