@@ -150,7 +150,7 @@ def _may_have(words: list[str], text: str) -> bool:
 
 
 def _named(line: str) -> Iterator[tuple[int, int]]:
-    """Where values of keys that say what they are stand in a line."""
+    """Where values of keys that say what they are are in a line."""
     for match in re.finditer(_NAMED, line):
         kind = next(kind for kind in ("double", "single", "bare") if match[kind] is not None)
         value = match[kind]
