@@ -78,7 +78,8 @@ def test_what_was_checked_in_time_is_reported(here: Path, monkeypatch: pytest.Mo
     found = {(one.path, one.line, one.code, one.message) for one in cut.findings if one.code != "SYN008"}
     assert found
     assert found <= {(one.path, one.line, one.code, one.message) for one in whole.findings}
-    assert len({path for path, *_ in found}) + unread(cut.errors) == 80
+    # The file that a process is at when the time is over counts as unread; what was found of it is reported, too.
+    assert 80 <= len({path for path, *_ in found}) + unread(cut.errors) <= 80 + jobs
     assert [finding.code for finding in cut.findings].count("SYN008") == 1
 
 

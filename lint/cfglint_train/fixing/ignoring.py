@@ -24,7 +24,7 @@ from cfglint_train.project.workspace import Workspace
 _UNUSED: Final = UNUSED_SUPPRESSION.code
 """The rule about comments that silence nothing: to silence it would be another of them."""
 _INLINE: Final = ("python", "shell", "yaml")
-"""Syntaxes in which a comment may stand behind something."""
+"""Syntaxes in which a comment may follow something on its line."""
 
 
 class _Candidate(Frozen):

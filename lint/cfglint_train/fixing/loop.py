@@ -111,7 +111,7 @@ def fix_all(paths: list[str], options: LintOptions, unsafe: bool, sources: Mappi
         applied = [one for one in applied if not one.files & back]
         result = dispatch.lint(workspace, paths, options)
         if result.is_cut_short:
-            return unchanged(first, result)
+            return unchanged(first or result, result)
         result = result._replace(troubles=(*result.troubles, *troubles))
     current = workspace.sources.texts
     changed = {path: source for path, source in current.items() if path in originals and source != originals[path]}

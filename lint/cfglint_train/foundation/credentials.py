@@ -63,7 +63,7 @@ _SHAPES: Final = (
         ("webhooks/",), r"(?i:discord(?:app)?\.com)/api/(?:v[0-9]{1,3}/)?webhooks/[0-9]{5,25}/([\w-]{20,200})", False
     ),
     _Shape(("webhook.office",), r"(?i:webhook\.office\.com)/[A-Za-z0-9]{3,20}/([A-Za-z0-9/@-]{40,300})", False),
-    _Shape(("sig=",), r"(?<![A-Za-z0-9_])(?i:sig)=([A-Za-z0-9%+/_=-]{20,200})(?![A-Za-z0-9%+/_=-])", False),
+    _Shape(("sig=",), r"(?<![A-Za-z0-9_])(?i:sig)=([A-Za-z0-9%+/_=-]{20,200}+)(?![A-Za-z0-9%+/_=-])", False),
     _Shape(("signature=",), r"(?i:x-(?:amz|goog)-signature)=([0-9a-f]{40,1024})", False),
 )
 # Credentials without a shape of their own are recognised by what precedes them on the line; the groups are the
@@ -150,7 +150,7 @@ def _may_have(words: list[str], text: str) -> bool:
 
 
 def _named(line: str) -> Iterator[tuple[int, int]]:
-    """Where values of keys that say what they are stand in a line."""
+    """Where values of keys that say what they are are in a line."""
     for match in re.finditer(_NAMED, line):
         kind = next(kind for kind in ("double", "single", "bare") if match[kind] is not None)
         value = match[kind]

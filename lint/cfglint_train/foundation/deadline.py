@@ -23,7 +23,7 @@ _LONGEST: Final = 86_400.0
 """Seconds that a timer runs at most."""
 
 _left: Callable[[], float] = float
-"""Tells the work that is timed how many seconds are left."""
+"""Gives the work that is timed the seconds that are left."""
 _aside: float = 0.0
 """Seconds of all work that was done beside."""
 _since: float | None = None

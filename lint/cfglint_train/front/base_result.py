@@ -1,4 +1,4 @@
-"""Lint the repository as it was before a change, to tell which findings the change is to blame for.
+"""Lint the repository as it was before a change, to list the findings that the change brings.
 
 No list of names says which files a finding rests on: any model, pin, launch script or copy of a framework may count,
 also one that a change adds or removes. So the files before the change are put into a temporary folder, where the same

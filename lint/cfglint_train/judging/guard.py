@@ -49,7 +49,7 @@ def guarded(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
-    """Return what speaks against other texts of some files: what would stop the run and does not stop it now, by the
+    """Return why other texts of some files are refused: what would stop the run and does not stop it now, by the
     names of the entries; what a rule would undo; what would have no effect.
     """
     path, root = run.main.document.path, run.main.root

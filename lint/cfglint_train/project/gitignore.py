@@ -30,7 +30,7 @@ _EXACT: Final = 2
 _ABOVE: Final = 1
 
 Matching = Callable[[str], int]
-"""Tells whether a pattern means a path (`_EXACT`), a folder above it (`_ABOVE`), or neither (0)."""
+"""States whether a pattern means a path (`_EXACT`), a folder above it (`_ABOVE`), or neither (0)."""
 
 
 class GitIgnore:

@@ -225,7 +225,7 @@ class Run:
         return _inferred(self.parts, base, self.architecture)
 
     def refused_with(self, texts: Mapping[str, bytes]) -> frozenset[str]:
-        """Return what speaks against other texts of files: they would stop the job, be undone, or change nothing."""
+        """Return why other texts of files are refused: they would stop the job, be undone, or change nothing."""
         return frozenset() if self.parts.refusals is None else self.parts.refusals(self, texts)
 
     def on(self, gpu: str) -> Run:

@@ -100,9 +100,8 @@ def _opened(error: Any, stack: _Stack, source: bytes, place: Position) -> str:
     line = Document("", source).position
     if not isinstance(error, yaml.MarkedYAMLError):
         return ""
-    if "quoted scalar" in (error.context or "") and error.context_mark is not None:
-        if "unexpected" not in (error.problem or ""):
-            return ""  # the quote is closed, and something in it is wrong
+    unexpected = (error.problem or "").startswith("found unexpected ")  # the end, or a new document; no wrong escape
+    if unexpected and "quoted scalar" in (error.context or "") and error.context_mark is not None:
         return f"; the quote on line {error.context_mark.line + 1} is not closed"
     if stack and isinstance(last := _last(*stack[-1]), Scalar) and last.style in ("'", '"'):
         start, end = line(last.span.start).line, line(last.span.end).line

@@ -130,7 +130,7 @@ def check_parser() -> ArgumentParser:
         "--jobs", type=count, metavar="N", help="processes that share many files (default: one per core)"
     )
     output.add_argument(
-        "--max-cpu-seconds", type=seconds, metavar="N", help="stop when the run has used so much (default: no limit)"
+        "--max-cpu-seconds", type=seconds, metavar="N", help="stop after N CPU seconds (default: no limit)"
     )
     output.add_argument("-q", "--quiet", action="store_true", help="findings and errors alone, no summary")
     output.add_argument("-v", "--verbose", action="store_true", help="say why files were not checked")
