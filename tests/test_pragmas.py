@@ -292,7 +292,7 @@ def test_silencing_is_about_overlapping_lines(first, start, height):
         ("# cfglint: ignore[SEC001]\n{}", "{}"),
         ("\ufeff# cfglint: ignore[SEC001]\n{}", "\ufeff{}"),
         ("{}  # cfglint: ignore[SEC001] reviewed\n", "{}\n"),
-        ("{}\t# kept # cfglint: ignore[SEC001]\n", "{}\t# kept\n"),
+        ("{}   # kept # cfglint: ignore[SEC001]\n", "{}   # kept\n"),
         ("{}  # cfglint: ignore[SEC001]", "{}"),
         ("# cfglint: ignore[SEC001, SYN003]\n{}", "{}"),
         ("# cfglint: file-ignore[ SEC001,SEC002 , SYN003 ] why\n{}  # cfglint: ignore[BAT001]\n", "{}\n"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 from bisect import bisect_left
-from contextlib import suppress
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
@@ -40,9 +39,11 @@ class Tracked(Frozen):
         """Return whether a tracked file lies directly in a folder, by whatever name the file system knows that."""
         top, wanted = os.fsencode(root), os.stat(folder)
         for name in {os.path.dirname(path) for path in self.paths}:
-            with suppress(OSError):
+            try:
                 if os.path.samestat(os.stat(os.path.join(top, name)), wanted):
                     return True
+            except OSError:  # a tracked folder may be absent
+                continue
         return False
 
 
