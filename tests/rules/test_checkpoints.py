@@ -38,11 +38,14 @@ def test_a_script_that_converts_the_shards_needs_no_gathering(after, told, tmp_p
     assert len([one for one in found if "in shards of ZeRO-3" in one.message]) == told
 
 
-def test_a_resumed_run_keeps_its_states_though_the_host_is_too_small(tmp_path):
-    """CKP006 asks for the optimizer's states; CKP003 does not take them out again."""
+def test_of_a_resumed_run_whose_host_is_too_small_nothing_is_changed(tmp_path):
+    """CKP006 asks for the optimizer's states, which do not fit; CKP003 does not take them out."""
     text = (REPOSITORY / "fixtures" / "rules" / "CKP003" / "fires" / "resumed.yaml").read_text()
     (tmp_path / "run.yaml").write_text(f"{text}save_only_model: true\n")
     done = fix(tmp_path, options(("CKP003", "CKP006")), unsafe=True)
-    assert [one.code for one in done.applied] == ["CKP006"]
-    assert done.result.troubles == ()
+    assert (done.applied, done.result.troubles) == ((), ())
+    assert [(one.code, one.reason.split(":")[0]) for one in done.refused] == [("CKP006", "it would bring CKP003")]
+    (tmp_path / "run.yaml").write_text(text)
+    done = fix(tmp_path, options(("CKP003", "CKP006")), unsafe=True)
+    assert (done.applied, done.result.troubles) == ((), ())
     assert [finding.code for finding in done.result.findings] == ["CKP003"]
