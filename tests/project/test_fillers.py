@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from cfglint_train.documents.python import fillers as python_fillers
 from cfglint_train.frameworks import registry
-from cfglint_train.project import fillers, python_fillers
-from cfglint_train.project.index import RepositoryIndex
-from cfglint_train.project.settings import Settings
-from cfglint_train.project.texts import Texts
+from cfglint_train.mutations import fillers
+from cfglint_train.repository.index import RepositoryIndex
+from cfglint_train.repository.texts import Texts
+from cfglint_train.settings.settings import Settings
 from tests.support.configs import AXOLOTL
 from tests.support.linting import lint
 

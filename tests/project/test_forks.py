@@ -11,7 +11,7 @@ import pytest
 from cfglint_train.findings.finding import SEVERITIES, Finding
 from cfglint_train.frameworks.registry import packages
 from cfglint_train.judging import dispatch
-from cfglint_train.project.files import parse
+from cfglint_train.repository.files import parse
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, LIMITED
 from tests.support.corpus import REPOSITORY
@@ -475,7 +475,7 @@ def test_the_search_for_entry_points_parses_only_scripts_that_name_another_one(
     folder = written(tmp_path / "x", **files, **{"a.sh": script("--acme_coef 1"), "b.sh": script("--acme_coef 1")})
     parsed: list[str] = []
     monkeypatch.setattr(
-        "cfglint_train.project.files.parse",
+        "cfglint_train.repository.files.parse",
         lambda path, *rest, real=parse: parsed.append(Path(path).name) or real(path, *rest),
     )
     with working_in(folder):
@@ -497,7 +497,7 @@ def test_what_was_read_of_a_copy_is_kept(tmp_path: Path, monkeypatch: pytest.Mon
     assert codes(folder) == []
     (kept,) = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     with monkeypatch.context() as patched:
-        patched.setattr("cfglint_train.project.trees._read", None)
+        patched.setattr("cfglint_train.forks.vendored._read", None)
         assert codes(folder) == []
     (folder / "openrlhf" / "cli" / "train_sft.py").write_text(PARSER.replace("--ours", "--mine"))
     assert [code for code, _, _ in codes(folder)] == ["KEY001"]

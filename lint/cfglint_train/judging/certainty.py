@@ -33,9 +33,9 @@ from cfglint_train.plan.certainty import (
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
-from cfglint_train.project.assumptions import COMPANION, FORK, facts_behind, kindest, releases_behind, varying
-from cfglint_train.project.other_releases import RELEASE
-from cfglint_train.project.run import GPU, Run
+from cfglint_train.releases.other_releases import RELEASE
+from cfglint_train.runs.assumptions import COMPANION, FORK, facts_behind, kindest, releases_behind, varying
+from cfglint_train.runs.run import GPU, Run
 
 GUESSES: Final = 2
 """Facts that no file states and each of which would turn a verdict on memory by itself: with so many, it is advice.
