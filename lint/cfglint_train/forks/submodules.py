@@ -22,7 +22,7 @@ class Submodule(Frozen):
 
 
 def submodules(path: str) -> Iterator[Submodule]:
-    """The submodules in a `.gitmodules` that are copies of a framework, upstream's own repository included."""
+    """Return the submodules in a `.gitmodules` that are forks of a framework."""
     try:
         text = regular_files.read(path).decode("utf-8", "replace")
     except (OSError, ValueError):
@@ -31,6 +31,6 @@ def submodules(path: str) -> Iterator[Submodule]:
         settings = map(_SETTING.fullmatch, section[1].splitlines())
         found = {setting[1]: setting[2] for setting in settings if setting is not None}
         url = found.get("url", "")
-        package = upstream(url) or namesake(repository(url)) or namesake(found.get("path", ""))
-        if package is not None:
+        package = namesake(repository(url)) or namesake(found.get("path", ""))
+        if package is not None and upstream(url) is None:
             yield Submodule(package, repository(url), text.count("\n", 0, section.start()) + 1)

@@ -26,7 +26,7 @@ def images(path: str, text: str) -> Iterator[list[Pin]]:
     for node in ast.walk(tree):
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return, ast.keyword)) and isinstance(node.value, ast.Call):
             yield [
-                Pin(found.package, found.constraint, path, number, REQUIRED, found.fork)
+                Pin(found.package, found.constraint, path, number, REQUIRED, found.fork, found.unreleased)
                 for call in _chain(node.value)
                 for found, number in _called(call, texts, text)
             ]
@@ -57,7 +57,7 @@ def _called(call: ast.Call, texts: Mapping[str, ast.expr], text: str) -> Iterato
                 place, _, tag = written.partition(":" if "@" not in written else "@")
                 found = list(of_image(place.lower(), tag if ":" not in tag else _commented(text)))
             else:
-                found = [Requirement(pin.package, pin.constraint, pin.fork) for pin in commands_in("", written)]
+                found = [Requirement(pin.package, pin.constraint, pin.fork, pin.unreleased) for pin in commands_in("", written)]
             yield from ((each, one.lineno) for each in found)
 
 

@@ -36,7 +36,9 @@ class Pin(Frozen):
     line: int
     weight: int
     fork: str = ""
-    """The repository and revision that it is installed from, where that is no release of upstream."""
+    """The repository and revision that it is installed from, if that is not upstream's."""
+    unreleased: str = ""
+    """Upstream's own repository and the revision that it is installed from, if that is no release."""
     former: bool = False
     """It leads to a repository that the package has left."""
 
@@ -156,7 +158,7 @@ def _joined(text: str) -> Iterator[tuple[int, str]]:
 
 def _pinned(found: Requirement | None, path: str, line: int, weight: int) -> Iterator[Pin]:
     if found is not None:
-        yield Pin(found.package, found.constraint, path, line, weight, found.fork)
+        yield Pin(found.package, found.constraint, path, line, weight, found.fork, found.unreleased)
 
 
 # --- lock files ------------------------------------------------------------------------------------------------------
@@ -183,19 +185,21 @@ def _lock(path: str, text: str) -> Iterator[Pin]:
         if markers is None or _on_linux(markers[1]):
             line = text.count("\n", 0, match.start()) + 1
             package, git = PACKAGES[match[1]], _GIT.search(text, match.end(), end)
-            fork = "" if git is None else _locked_fork(git, package)
-            yield Pin(package, Constraint((("==", public(match[2])),)), path, line, LOCKED, fork)
+            yield from _pinned(_locked(package, match[2], git), path, line, LOCKED)
 
 
-def _locked_fork(git: re.Match[str], package: str) -> str:
-    """The repository of a package that is locked to git; empty where the revision is a release of upstream."""
+def _locked(package: str, release: str, git: re.Match[str] | None) -> Requirement:
+    """A package that is locked to a release, or to a revision in git."""
+    locked = Requirement(package, Constraint((("==", public(release)),)))
+    if git is None:
+        return locked
     if git["uv"]:
         url, _, asked = git["uv"].partition("#")[0].partition("?")
         revision = asked.partition("=")[2]
     else:
         url, revision = git["url"], git["at"]
     found = requirement.of_address(_pip_address(url, revision), package)
-    return "" if found is None else found.fork
+    return locked if found is None or found.constraint.comparisons else found
 
 
 def _on_linux(markers: str) -> bool:
@@ -356,7 +360,7 @@ def _dockerfile(path: str, text: str) -> Iterator[Pin]:
                 continue  # the source that the image is made of
             if posixpath.normpath(found.fork) in copied:
                 continue  # the repository itself, whose own files state what it is
-            yield Pin(found.package, found.constraint, path, number, REQUIRED, found.fork)
+            yield from _pinned(found, path, number, REQUIRED)
 
 
 def _run(line: str, on_disk: bool, folder: str = "") -> Iterator[Requirement]:
@@ -386,9 +390,8 @@ def _run(line: str, on_disk: bool, folder: str = "") -> Iterator[Requirement]:
         tag = re.search(r"(?:-b|--branch)[ =]+(\S+)", command[1])
         address = re.search(r"(?:https?://|git@)\S+", command[1])
         if address is not None:
-            url = _pip_address(address[0].rstrip("/"), "" if tag is None else tag[1])
-            found = requirement.of_address(url)
-            if found is not None and (tag is not None or requirement.upstream(url) is None):
+            found = requirement.of_address(_pip_address(address[0].rstrip("/"), "" if tag is None else tag[1]))
+            if found is not None:
                 yield found
 
 
@@ -446,7 +449,7 @@ def forks_in(path: str, text: str) -> Iterator[Pin]:
         for name, ref in _trees(line) if len(line) <= requirement.LONGEST and "github.com" in line else ():
             one = requirement.of_address(_pip_address(f"https://github.com/{name}", ref))
             found += _pinned(one, path, number, REQUIRED)
-    yield from sorted((pin for pin in found if pin.fork and _is_foreign(pin.fork)), key=lambda pin: pin.line)
+    yield from sorted((pin for pin in found if pin.fork or pin.unreleased), key=lambda pin: pin.line)
 
 
 _REPOSITORY: Final = re.compile(r"github\.com/([\w.-]+/[\w.-]+)")
@@ -478,12 +481,6 @@ def commands_in(path: str, text: str) -> Iterator[Pin]:
             found.append(requirement.of_address(_pip_address(cloned, checkout[1])))
         for one in found:
             yield from _pinned(one, path, number, REQUIRED)
-
-
-def _is_foreign(fork: str) -> bool:
-    """Whether a repository and its revision are something else than the newest state of upstream's own."""
-    name, _, revision = fork.partition("@")
-    return bool(revision and revision not in _USUAL) or requirement.upstream(f"git+https://{name}") is None
 
 
 def _trees(line: str) -> Iterator[tuple[str, str]]:

@@ -46,7 +46,9 @@ class Requirement(Frozen):
     package: str
     constraint: Constraint
     fork: str = ""
-    """The repository and revision that it is installed from, where that is no release of upstream."""
+    """The repository and revision that it is installed from, if that is not upstream's."""
+    unreleased: str = ""
+    """Upstream's own repository and the revision that it is installed from, if that is no release."""
 
 
 def of_pip(text: str) -> Requirement | None:
@@ -97,7 +99,7 @@ def of_url(url: str, package: str | None = None) -> str | None:
 
 
 def of_address(url: str, package: str | None = None) -> Requirement | None:
-    """What an address installs: a release, or a revision of a repository that is none (a fork, a branch, a commit).
+    """What an address installs: a release, an unreleased revision of upstream's, or a fork.
 
     Without `package`, the repository's name, the wheel's or `#egg=NAME` names it.
     """
@@ -111,7 +113,12 @@ def of_address(url: str, package: str | None = None) -> Requirement | None:
     release = of_url(url, package)
     if release is not None:
         return Requirement(package, Constraint((("==", release),)))
-    return None if git is None else Requirement(package, Constraint(), repository(url))
+    if git is None:
+        return None
+    place = repository(url)
+    if upstream(url) is not None:
+        return Requirement(package, Constraint(), unreleased=place)
+    return Requirement(package, Constraint(), place)
 
 
 _PATH: Final = re.compile(r"(?:file:(?://)?)?([\w.~-]*/[\w./+~-]+?)/?(?:\[[\w, -]*\])?(?:#.*)?")

@@ -40,14 +40,16 @@ class Settled(Frozen):
     agreed: bool
     """Some release satisfies them all; otherwise they describe several installations, and determine nothing."""
     fork: Pin | None = None
-    """Where they install something else than a release of upstream."""
+    """Where they install something else than upstream's."""
+    unreleased: Pin | None = None
+    """Where they install upstream's own repository at no release, and no release besides."""
     former: Pin | None = None
     """Where a read-me file leads to a repository that the package has left."""
 
     @property
     def is_told(self) -> bool:
         """Whether they say which releases, or which fork."""
-        return bool(self.pins) or self.fork is not None
+        return bool(self.pins) or self.fork is not None or self.unreleased is not None
 
 
 def pins_of(folder: str, names: Iterable[str]) -> Mapping[str, Settled]:
@@ -143,6 +145,7 @@ def _with_fork(pins: list[Pin]) -> Settled:
     together = _together(released) if released else Settled(Constraint(), (), optional=False, agreed=True)
     return together._replace(
         fork=next((pin for pin in pins if pin.fork), None),
+        unreleased=None if released else next((pin for pin in pins if pin.unreleased), None),
         former=next((pin for pin in pins if pin.former), None),
     )
 
