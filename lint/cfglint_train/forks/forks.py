@@ -1,26 +1,22 @@
 """Which framework a repository uses: upstream's releases, a copy that it holds, or something else that it pins.
 
-A copy is read, and then is the vocabulary; of several the nearest one, and before them one under another name that the
-program imports. Of a fork that cannot be read, upstream's vocabulary is uncertain. Evidence of one: a requirement that
-installs another repository or an unreleased revision, a launch that takes the package from another checkout, a git
-submodule, a copy that is no plain one, no whole one or without its package, an entry point or a plugin that upstream
-does not have, the address of a fork in the file itself, a flag that no release takes and many scripts give (what stops
-a run when it starts is not copied from script to script), a patch of the installed package, a class of settings that
-the program changes, a module of the package's name that a script imports in its place, a program of the repository that
-imports another package.
+A copy that the configuration's launch or folder uses is read, and then is the vocabulary; of several the nearest one,
+and before them one under another name that the program imports. `frameworks/doubt.py` lists the other kinds of evidence
+and their strength. All of it concerns a configuration only through a launch that starts it, or from its folder and
+those above.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.roots import Roots, distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.doubt import Doubt
+from cfglint_train.frameworks.doubt import KINDS, Doubt
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import Listed, copied
@@ -35,14 +31,9 @@ if TYPE_CHECKING:
     from cfglint_train.releases.pins.search import Settled
 
 _SUBMODULES: Final = ".gitmodules"
-_ADDRESS: Final = r"https?://(?:github|gitlab)\.com/[\w.-]+/[\w.-]+(?![\w./-])"
-_LONGEST: Final = 1000
-"""Characters of a line that are looked at."""
 _MAY_MOVE: Final = re.compile(rb"PYTHONPATH|\bcd\b|\bpushd\b|\binstall\b")
 """What is in a script that takes a package from another folder."""
 _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
-_MANY: Final = 3
-"""Scripts that give a flag which no release takes: of two, one may be a copy that was made before the first start."""
 
 
 class Forks:
@@ -53,6 +44,7 @@ class Forks:
     """
 
     __slots__ = (
+        "_around",
         "_cache_dirs",
         "_copies",
         "_holding",
@@ -61,7 +53,6 @@ class Forks:
         "_read",
         "_repositories",
         "_roots",
-        "_started",
     )
 
     def __init__(
@@ -76,8 +67,8 @@ class Forks:
         self._named = named
         self._cache_dirs = cache_dirs
         self._read: dict[str, tuple[Submodule, ...]] = {}
+        self._around: dict[str, tuple[str, ...]] = {}
         self._holding: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._started: dict[tuple[str, str], Doubt | None] = {}
         self._copies: dict[tuple[str, tuple[str, ...]], VendoredVocabulary | Doubt] = {}
         self._projects: dict[str, frozenset[str]] = {}
 
@@ -92,9 +83,8 @@ class Forks:
             config.doubt = self._namesake(framework.listed, path, packages, scripts.given(config), scripts)
             if config.doubt is not None:
                 return
-        copy = self._imported(framework.listed, config, scripts) or (
-            None if framework.listed.tree is None else self.copy(framework.listed, path)
-        )
+        used = (*self._installed(framework.listed, path, pins), *self._launched_from(config, scripts))
+        copy = self._imported(framework.listed, config, scripts) or self.copy(framework.listed, path, used)
         if isinstance(copy, Doubt):
             config.doubt = copy
         elif copy is not None and (entry := keys.started(config)) is not None:
@@ -104,31 +94,37 @@ class Forks:
             config.doubt = Doubt("tree", copy.folder, f"has no {entry}")
         elif copy is None:
             config.doubt = self._hollow(framework.listed, path)
-        config.doubt = config.doubt or self._pinned(framework.listed, path, pins) or keys.doubt(config)
-        config.doubt = config.doubt or self._launched(keys, config, scripts) or self._used(config, keys)
-        config.doubt = config.doubt or _written(framework.listed, config) or self._patched(framework.listed, path)
-        config.doubt = config.doubt or self._changed(framework.listed, path, self._programs(config, scripts))
+        config.doubt = config.doubt or self._pinned(framework.listed, path, pins)
+        changed = self._changed(framework.listed, path, self._programs(config, scripts))
+        found = [*keys.doubts(config), *self._launched(keys, config, scripts), *changed]
+        config.doubt = config.doubt or next((one for one in found if KINDS[one.kind].strength == "replaces"), None)
+        if config.doubt is None:
+            found += self._unused(framework.listed, path)
+            found += self._patched(framework.listed, config, scripts)
+            config.lowering = tuple(one for one in found if KINDS[one.kind].strength != "replaces")
 
     def used(self, listed: Listed, path: str, pins: Mapping[str, Settled]) -> VendoredVocabulary | Doubt | None:
         """What counts above the releases of a package that a script imports: what its nearest copy takes, or the doubt
         about theirs.
         """
         beside = self._namesake(listed, path, (listed.package,), ())
-        found = beside or self.copy(listed, path) or self._pinned(listed, path, pins) or self._patched(listed, path)
-        return found or self._changed(listed, path, (path,))
+        used = self._installed(listed, path, pins)
+        found = beside or self.copy(listed, path, used) or self._pinned(listed, path, pins)
+        return found or next(self._changed(listed, path, (path,)), None)
 
     def stated(self, listed: Listed, path: str, said: ReleaseStatements) -> ReleaseStatements:
         """The statements about releases around a file, and by the nearest copy of its framework: what is held in the
         repository is what runs, whatever its requirement files ask for.
         """
-        nearest = () if listed.tree is None or listed.package in said.facts else self._nearest(listed, path)
+        used = self._installed(listed, path, said.pins)
+        nearest = () if listed.package in said.facts else self._nearest(listed, path, used)
         if not nearest:
             return said
         from cfglint_train.forks.vendored import likely_releases, release_of
 
         found = [release_of(root, listed) for root in nearest]
         if found == [None]:
-            copy = self.copy(listed, path)
+            copy = self.copy(listed, path, used)
             found = [likely_releases(None if isinstance(copy, Doubt) else copy, nearest[0], listed)]
         if found[0] is None or any(one is None or one.constraint != found[0].constraint for one in found):
             return said
@@ -156,24 +152,68 @@ class Forks:
         found = (folder(one, of, root) for one, of in holding)
         return next((self._named(one, path) for one in found if own.startswith(f"{one}/")), "")
 
-    def _nearest(self, listed: Listed, path: str) -> tuple[str, ...]:
-        """The folders of the repository that hold a copy, those nearest to a file."""
-        roots = self._folders(listed, path)
+    def _nearest(self, listed: Listed, path: str, used: Collection[str]) -> tuple[str, ...]:
+        """Return the folders that hold a copy which a file's run uses: in the file's folder or those above, where it
+        takes packages from, or the framework's whole project, wherever that is. Of several the nearest ones.
+        """
+        roots = self._folders(listed, path) if listed.tree is not None else ()
         if not roots:
             return ()
-        own = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
-        distances = {root: distance(own, root) for root in roots}
-        return tuple(root for root in roots if distances[root] == min(distances.values()))
+        from cfglint_train.forks.vendored import base_of, is_project
+        from cfglint_train.releases.pins.requirement import namesake
 
-    def copy(self, listed: Listed, path: str) -> VendoredVocabulary | Doubt | None:
-        """What the nearest copy takes, or why that cannot be determined."""
-        nearest = self._nearest(listed, path)
-        if not nearest:
-            return None
-        key = (listed.name, nearest)
+        own = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
+        above = {folder.replace(os.sep, "/") for folder in self._roots.above(own)[0]}
+        near = []
+        for root in roots:
+            project = base_of(root)
+            whole = project != root or is_project(project) or namesake(project) == listed.package
+            if whole or project in above or {root, project} & {*used}:
+                near.append(root)
+        distances = {root: distance(own, root) for root in near}
+        return tuple(root for root in near if distances[root] == min(distances.values()))
+
+    def _installed(self, listed: Listed, path: str, pins: Mapping[str, Settled]) -> tuple[str, ...]:
+        """Return the folder that a requirement installs a framework from."""
+        fork = pins[listed.package].fork if listed.package in pins else None
+        return () if fork is None else (os.path.normpath(os.path.join(os.path.dirname(fork.path), fork.fork)),)
+
+    def _launched_from(self, config: Config, scripts: LaunchScripts) -> Iterator[str]:
+        """Return the folders of the repository in which the launches of a configuration look for packages first."""
+        root = self._repositories.index(config.document.path).root
+        yield from map(os.path.dirname, self._programs(config, scripts))
+        for document, launch in scripts.given(config):
+            if _MAY_MOVE.search(document.source):
+                from cfglint_train.forks.checkouts import folders, inside
+
+                for named, _ in folders(document, launch):
+                    yield from inside(named, document.path, root)
+
+    def copy(self, listed: Listed, path: str, used: Collection[str]) -> VendoredVocabulary | Doubt | None:
+        """Return what the copy takes that a file's run uses, or why that cannot be determined."""
+        nearest = self._nearest(listed, path, used)
+        return self._read_copies(listed, nearest, path) if nearest else None
+
+    def _read_copies(self, listed: Listed, roots: tuple[str, ...], path: str) -> VendoredVocabulary | Doubt:
+        key = (listed.name, roots)
         if key not in self._copies:
-            self._copies[key] = self._choose(listed, nearest, path)
+            self._copies[key] = self._choose(listed, roots, path)
         return self._copies[key]
+
+    def _unused(self, listed: Listed, path: str) -> Iterator[Doubt]:
+        """Return the copies of the repository that no launch is seen to use, with the keys that each declares."""
+        roots = self._folders(listed, path) if listed.tree is not None else ()
+        if not roots:
+            return
+        from cfglint_train.forks.vendored import folder_at
+
+        for root in roots:
+            copy = self._read_copies(listed, (root,), path)
+            if isinstance(copy, Doubt):
+                names = copy.declared
+            else:
+                names = frozenset(fact.name.rpartition(".")[2] for fact in copy.walk(copy.releases[-1]))
+            yield Doubt("copy", self._named(folder_at(root, listed), path), declared=names)
 
     def _namesake(
         self,
@@ -283,7 +323,7 @@ class Forks:
                 return Doubt("submodule", one.repository, f"{self._named(stated_in, path)}:{one.line}")
         return None
 
-    def _launched(self, keys: Keys, config: Config, scripts: LaunchScripts) -> Doubt | None:
+    def _launched(self, keys: Keys, config: Config, scripts: LaunchScripts) -> Iterator[Doubt]:
         """The evidence in the scripts that start a configuration: a fork that one installs, a foreign program."""
         listed, path = keys.listed, config.document.path
         for document in dict.fromkeys(document for document, _ in scripts.given(config)):
@@ -293,13 +333,14 @@ class Forks:
 
             text = re.sub(r"(?m)^\s*#.*$", "", document.source.decode("utf-8", "replace"))
             for pin in forks_in(document.path, text):
-                if pin.package == listed.package:
-                    return Doubt("pin", pin.fork, f"{self._named(pin.path, path)}:{pin.line}")
+                if pin.package == listed.package and pin.fork:
+                    yield Doubt("pin", pin.fork, f"{self._named(pin.path, path)}:{pin.line}")
         found = self._checkout(listed, config, scripts)
-        if found is not None or keys.library:
-            return found
-        program = scripts.foreign(config)
-        return self._elsewhere(listed, path, scripts) if program is None else Doubt("entry", program)
+        if found is not None:
+            yield found
+        program = None if keys.library else scripts.foreign(config)
+        if program is not None:
+            yield Doubt("entry", program)
 
     def _checkout(self, listed: Listed, config: Config, scripts: LaunchScripts) -> Doubt | None:
         """The evidence that a launch takes the framework from another folder than that of the installed package."""
@@ -319,41 +360,29 @@ class Forks:
                 return Doubt("checkout", found[0], f"{self._named(document.path, path)}:{found[1]}")
         return None
 
-    def _elsewhere(self, listed: Listed, path: str, scripts: LaunchScripts) -> Doubt | None:
-        """The evidence in the other scripts of the repository: a module that no release of the framework has."""
-        if listed.modules is None:
-            return None
-        key = (listed.name, self._repositories.index(path).root)
-        if key not in self._started:
-            keys = frameworks.load(listed.name).keys
-            assert keys is not None
-            found = scripts.foreign_module(path, listed.modules, keys.vocabulary.entries.keys())
-            self._started[key] = None if found is None else Doubt("elsewhere", *found)
-        return self._started[key]
-
-    def _used(self, config: Config, keys: Keys) -> Doubt | None:
-        """The evidence that many scripts of the repository give a program a flag that no release takes."""
-        started = keys.unheard(config)
-        if started is None:
-            return None
-        program, flags = started
-        index = self._repositories.index(config.document.path)
-        giving = {flag: len({*index.scripts_naming(flag)} & {*index.scripts_naming(program)}) for flag in flags}
-        taken = tuple(flag for flag in flags if giving[flag] >= _MANY)
-        return Doubt("used", taken[0], f"{giving[taken[0]]} scripts", taken) if taken else None
-
-    def _patched(self, listed: Listed, path: str) -> Doubt | None:
-        """The evidence that the repository changes the installed package."""
+    def _patched(self, listed: Listed, config: Config, scripts: LaunchScripts) -> Iterator[Doubt]:
+        """The evidence that a launch, or an image or script around a configuration, changes the installed package."""
+        path = config.document.path
         index = self._repositories.index(path)
         if listed.tree is None or not index.rooted:
-            return None
-        from cfglint_train.forks.patches import changed
+            return
+        from cfglint_train.forks.patches import changes_in
 
-        found = index.once(changed)
-        one = next((found[package] for package in listed.tree.packages if package in found), None)
-        if one is None:
-            return None
-        return Doubt("patch", self._named(one.path, path), f"`{one.module}`", declared=one.declared)
+        launching = [document.path for document, _ in scripts.given(config)]
+        found = changes_in((*launching, *self._patching(path)), listed.tree.packages, index)
+        if found is not None:
+            yield Doubt("patch", self._named(found.path, path), f"`{found.module}`", declared=found.declared)
+
+    def _patching(self, path: str) -> Iterator[str]:
+        """Return the files in the folder of a configuration, and in those above, that may change a package."""
+        from cfglint_train.forks.patches import PATCHING
+
+        folders, rooted = self._roots.above(os.path.dirname(os.path.abspath(path)))
+        for folder in folders if rooted else ():
+            if folder not in self._around:
+                names = sorted(name for name in os.listdir(folder) if PATCHING.fullmatch(name))
+                self._around[folder] = tuple(os.path.join(folder, name) for name in names)
+            yield from self._around[folder]
 
     def _programs(self, config: Config, scripts: LaunchScripts) -> tuple[str, ...]:
         """The Python files of the repository that run a configuration: itself, or those that scripts start with it."""
@@ -367,11 +396,11 @@ class Forks:
         found = (file_of(program, script, index) for program, script in sorted(started) if program.endswith(".py"))
         return tuple(one for one in found if one is not None)
 
-    def _changed(self, listed: Listed, path: str, programs: Collection[str]) -> Doubt | None:
+    def _changed(self, listed: Listed, path: str, programs: Collection[str]) -> Iterator[Doubt]:
         """The evidence that a program changes a class of the framework's settings before it makes one."""
         index, known = self._repositories.index(path), listed.vocabulary
         if known is None or not index.rooted or not programs:
-            return None
+            return
         from cfglint_schemas.vocabulary import load
         from cfglint_train.forks.changed_classes import ChangedClasses
 
@@ -381,8 +410,7 @@ class Forks:
         for program in programs:
             found = index.once(ChangedClasses).by(program, packages, classes)
             if found is not None:
-                return Doubt("class", self._named(found.path, path), f"`{found.name}`", declared=found.declared)
-        return None
+                yield Doubt("class", self._named(found.path, path), f"`{found.name}`", declared=found.declared)
 
     def _submodules(self, path: str) -> tuple[Submodule, ...]:
         if path not in self._read:
@@ -392,18 +420,3 @@ class Forks:
 
                 self._read[path] = tuple(submodules(path))
         return self._read[path]
-
-
-def _written(listed: Listed, config: Config) -> Doubt | None:
-    """The evidence in the file itself: the address of a fork, as a value for a launcher or in a comment."""
-    document = config.document
-    if listed.vocabulary is None or b"://" not in document.source:
-        return None
-    from cfglint_train.releases.pins.requirement import namesake, upstream
-
-    for number, line in enumerate(document.source.decode("utf-8", "replace").splitlines(), 1):
-        for address in re.findall(_ADDRESS, line[:_LONGEST]):
-            if namesake(address) == listed.package and upstream(f"git+{address}") is None:
-                source = address.partition("://")[2].removesuffix(".git")
-                return Doubt("written", source, f"{os.path.basename(document.path)}:{number}")
-    return None

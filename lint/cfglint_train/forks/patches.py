@@ -1,14 +1,14 @@
-"""What a repository changes in a framework that is installed: patches, edits in place, files that are laid over it.
+"""Patches of an installed framework: edits in place, and files that are laid over it.
 
-Found in the texts of patch files, scripts, images and Python files by the path of a module of the framework; nothing is
-applied or run. A repository that changes its framework has neither upstream's vocabulary nor upstream's behaviour.
+Found in patch files, scripts and images by the path of a module of the framework. Nothing is applied or run.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
+from glob import escape, glob
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
@@ -17,25 +17,18 @@ from cfglint_train.frameworks.registry import listed
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.texts import MAX_SMALL
 
-_COMMANDS: Final = (b"+++ ", b"sed ", b"perl ", b"cp ", b"mv ", b"ln ", b"rsync ", b"install ", b"tee ", b"cat ")
-_SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
-    **dict.fromkeys((".patch", ".diff"), (b"+++ ",)),
-    **dict.fromkeys((".sh", ".bash", ".slurm", ".sbatch"), _COMMANDS),
-    ".py": (b"-packages/", b".__file__"),
-}
-"""Endings of names -> texts one of which a file contains that changes an installed package."""
-_IMAGES: Final = ("Dockerfile", "Containerfile")
-_CUSTOMIZED: Final = ("sitecustomize.py", "usercustomize.py")
-"""Modules that Python imports whenever it starts: what they change of a package is changed in every run."""
+PATCHING: Final = re.compile(
+    r".+\.(?:patch|diff|sh|bash|slurm|sbatch|job)|(?:Docker|Container)file|(?:site|user)customize\.py"
+)
+"""Names of patches, scripts, images and modules that Python imports whenever it starts."""
 
 _NAMES: Final = sorted({package for one in listed().values() if one.tree is not None for package in one.tree.packages})
 _FOLDERS: Final = tuple(f"{package}/" for package in _NAMES)
 _PACKAGES: Final = "|".join(_NAMES)
 _MODULE: Final = re.compile(rf"(?:^|[\s\"'=/])({_PACKAGES})/([\w./-]{{0,200}}\.py)\b")
-_INSTALLED: Final = re.compile(
-    rf"(?:site|dist)-packages/({_PACKAGES})/[\w./-]{{0,200}}\.py\b|\b({_PACKAGES})(?:\.\w{{1,60}}){{0,9}}\.__file__"
-)
-"""How Python files name an installed module."""
+_PATCHES: Final = re.compile(r"[\w./*-]{1,200}\.(?:patch|diff)\b")
+_MOST_APPLIED: Final = 100
+"""Patch files of one script."""
 _QUOTES: Final = "\"'"
 _LONGEST: Final = 2000
 """Characters of a line that are looked at."""
@@ -44,13 +37,8 @@ _EDITS: Final = re.compile(r"\b(?:sed\s+(?:-\w+\s+)*-\w*i|perl\s+(?:-\w+\s+)*-\w
 """Commands that change the files which they name."""
 _COPIES: Final = re.compile(r"(?:^|[;&|]|\s)(?:cp|mv|ln|rsync|install|tee|COPY|ADD)\s([^;&|]*)|>>?([^;&|>]*)")
 """Commands whose last word is what they write."""
-_WRITES: Final = re.compile(
-    r"\.write(?:_text|_bytes|lines)?\(|\b(?:copy|copy2|copyfile|move|rename)\(|\bopen\([^()\n]*[\"'][aw]"
-)
-"""What a Python file that changes others contains."""
-_PYTHON: Final = re.compile(r"\w\.py[\"']")
 _DECLARED: Final = re.compile(
-    r"[\"']-{0,2}([A-Za-z_][\w.-]{0,80})[\"']|(?:^|\s)--([A-Za-z_][\w.-]*)|\b([A-Za-z_]\w{0,80})\s?:\s{0,4}\w"
+    r"[\"']-{0,2}([A-Za-z_][\w.-]{0,80})\\?[\"']|(?:^|\s)--([A-Za-z_][\w.-]*)|\b([A-Za-z_]\w{0,80})\s?:\s{0,4}\w"
 )
 """What may be the name of a setting in a changed line: a text, an option, an annotated name."""
 
@@ -66,23 +54,24 @@ class Changed(Frozen):
     """The names that all changes of that framework may bring."""
 
 
-def changed(index: RepositoryIndex) -> Mapping[str, Changed]:
-    """The first change of each package of a framework, by package."""
-    first: dict[str, Changed] = {}
-    declared: dict[str, set[str]] = {}
-    for path, text in _texts(index):
-        for package, module, brought in _changes(path, text, index):
-            declared.setdefault(package, set()).update(_names(brought))
-            first.setdefault(package, Changed(path, module, frozenset()))
-    return {package: one._replace(declared=frozenset(declared[package])) for package, one in first.items()}
+def changes_in(paths: Iterable[str], packages: Collection[str], index: RepositoryIndex) -> Changed | None:
+    """Return the first change of a package of a framework in some files, with what all of them bring."""
+    found = [
+        Changed(path, module, frozenset(_names(brought)))
+        for path in dict.fromkeys(one for path in paths for one in (path, *_applied(path, index)))
+        for package, module, brought in _changes(path, _text(path), index)
+        if package in packages
+    ]
+    return found[0]._replace(declared=frozenset().union(*(one.declared for one in found))) if found else None
 
 
-def _texts(index: RepositoryIndex) -> Iterator[tuple[str, str]]:
-    """The texts in which changes may be, patch files first: they show best what is changed."""
-    found = [*index.texts(_SIGNS)]
-    yield from sorted(found, key=lambda one: not one[0].endswith((".patch", ".diff")))
-    for name in (*_IMAGES, *_CUSTOMIZED):
-        yield from ((path, _text(path)) for path in index.named(name))
+def _applied(path: str, index: RepositoryIndex) -> Iterator[str]:
+    """Return the patch files that a script names, by patterns, too."""
+    folder = os.path.dirname(path)
+    for word in dict.fromkeys(_PATCHES.findall(_text(path))) if not path.endswith((".patch", ".diff")) else ():
+        for found in sorted(glob(os.path.join(escape(folder), word)))[:_MOST_APPLIED]:
+            if regular_files.is_below(found, index.root):
+                yield found
 
 
 _Change = tuple[str, str, str]
@@ -90,20 +79,15 @@ _Change = tuple[str, str, str]
 
 
 def _changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
-    name = os.path.basename(path)
-    if not name.endswith(".py") and not (any(folder in text for folder in _FOLDERS) and _MODULE.search(text)):
+    if not any(folder in text for folder in _FOLDERS) and not path.endswith("customize.py"):
         return  # nearly every script of a repository
-    for match in _PATCHED.finditer(text):
-        yield from _of(match[1], _added(text, match.end()), index)
-    if name in _CUSTOMIZED:
+    if path.endswith((".patch", ".diff")):
+        for match in _PATCHED.finditer(text):
+            yield from _of(match[1], _added(text, match.end()), index)
+    elif path.endswith(".py"):
         for match in re.finditer(rf"^\s*(?:import|from)\s+({_PACKAGES})\b", text, re.MULTILINE):
             yield match[1], match[1], text
-    elif name.endswith(".py"):
-        found = _INSTALLED.search(text) if _WRITES.search(text) and _PYTHON.search(text) else None
-        if found is not None:
-            package = found[1] or found[2]
-            yield package, found[0].rpartition("-packages/")[2] if found[1] else package, text
-    elif not name.endswith((".patch", ".diff")):
+    else:
         yield from _by_commands(path, text, index)
 
 

@@ -114,14 +114,22 @@ def folder_at(root: str, listed: Listed) -> str:
     return next((folder for folder in found if os.path.isdir(folder)), found[0])
 
 
+def base_of(root: str) -> str:
+    """Return the folder of the project whose packages are in a folder, which may be its `src`."""
+    return os.path.dirname(root) if os.path.basename(root) == "src" else root
+
+
+def is_project(folder: str) -> bool:
+    """Return whether a folder is that of a Python project."""
+    return any(os.path.exists(f"{folder}/{name}") for name in _PROJECT)
+
+
 def whole(root: str, listed: Listed, repository: str) -> str:
     """The folder of a copy: of the project that its package is in, where the repository holds that in a folder of its
     own, else of the package.
     """
-    project = os.path.dirname(root) if os.path.basename(root) == "src" else root
-    if project.startswith(f"{repository}/") and any(os.path.exists(f"{project}/{name}") for name in _PROJECT):
-        return project
-    return folder_at(root, listed)
+    project = base_of(root)
+    return project if project.startswith(f"{repository}/") and is_project(project) else folder_at(root, listed)
 
 
 def release_of(root: str, listed: Listed) -> Settled | None:

@@ -335,22 +335,6 @@ class LaunchScripts:
 
         return foreign((program(document, invocation) for document, invocation in given), own)
 
-    def foreign_module(self, path: str, package: str, own: Collection[str]) -> tuple[str, str] | None:
-        """A module of a package that a script of a file's repository starts and upstream does not have, and the place.
-
-        Only scripts in which the name of such a module occurs are parsed.
-        """
-        known = f"{package}."
-        words = self.repositories.index(path).script_words(known)
-        for word, scripts in words.items():
-            if word.removeprefix(known) in own or re.fullmatch(_MODULE, word) is None:
-                continue
-            for script in self._read(scripts, path):
-                for one in script.invocations:
-                    if one.program == word:
-                        return word, f"{script.path}:{script.position(one.span.start).line}"
-        return None
-
     def given(self, main: Config) -> tuple[tuple[ShellDocument, Invocation], ...]:
         """The invocations of scripts that a configuration's file is given to, or that are the configuration."""
         document = main.document
@@ -361,7 +345,11 @@ class LaunchScripts:
             return ((document, document.invocations[int(main.root[0])]),)
         if main.role != "main":
             return ()
-        return tuple((script, invocation) for script, invocation, _ in self.handed(document.path))
+        return self.handed_to(document.path)
+
+    def handed_to(self, path: str) -> tuple[tuple[ShellDocument, Invocation], ...]:
+        """Return the invocations of scripts that are given a file."""
+        return tuple((script, invocation) for script, invocation, _ in self.handed(path))
 
     def appended(self, main: Config) -> str:
         """What may give each launch of a configuration further options, out of sight; empty where one has all of its

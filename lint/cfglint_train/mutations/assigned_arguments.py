@@ -21,7 +21,7 @@ _HOLDERS: Final = r"(?<![\w.])\w*(?:arg|cfg|conf|opt|param)\w*"
 class AssignedArguments:
     """What the programs assign that a configuration is given to. They are looked for when something is asked."""
 
-    __slots__ = ("_given", "_repositories", "_sources")
+    __slots__ = ("_given", "_programs", "_repositories", "_sources")
 
     def __init__(
         self,
@@ -32,17 +32,22 @@ class AssignedArguments:
         self._given = given
         self._sources = sources
         self._repositories = repositories
+        self._programs: tuple[str, ...] | None = None
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The Python programs of the repository that the configuration is given to."""
+        if self._programs is None:
+            from cfglint_train.launches.entries import file_of  # few findings are about what a program may change
+
+            indexes = ((document, one, self._repositories.index(document.path)) for document, one in self._given())
+            found = (file_of(document, one, self._sources, index) for document, one, index in indexes if index.rooted)
+            self._programs = tuple(dict.fromkeys(path for path in found if path is not None))
+        return self._programs
 
     def has(self, name: str) -> bool:
         """Whether one of them assigns an argument (`model_args.lora_target_modules = ...`)."""
-        from cfglint_train.launches.entries import file_of  # few findings are about what a program may change
-
         assigned = re.compile(rf"{_HOLDERS}\.{re.escape(name)}[ \t]*(?::[^\n=]+)?=(?!=)")
-        for document, one in self._given():
-            index = self._repositories.index(document.path)
-            file = file_of(document, one, self._sources, index)
-            if file is None or not index.rooted:
-                continue
-            if assigned.search(index.once(Followed).text(file)):
-                return True
-        return False
+        return any(
+            assigned.search(self._repositories.index(program).once(Followed).text(program)) for program in self.programs
+        )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from functools import partial
 
 from cfglint_train.documents.document import Route
@@ -21,10 +22,8 @@ from cfglint_train.repository.index import RepositoryIndex
 if TYPE_CHECKING:
     from cfglint_train.documents.python.fillers import PythonFiller
 
-_LOADING: Final = ("yaml", "YAML", "ruamel.yaml", "json", "OmegaConf", "hydra")
-"""Words of which a Python file that loads configurations has one."""
-_MAY_LOAD: Final = r"(?i)loads?\b|compose|from_(?:yaml|json)|(?:load|read)_\w*(?:ya?ml|json|conf|cfg)|hydra"
-"""What is in the text of a file that loads configurations, and not in that of one that only writes them."""
+_GLOBS: Final = ("glob", "iglob", "rglob")
+"""Functions with which a program finds files by a pattern."""
 MAX_FOLLOWED: Final = 256 * 2**10
 """Bytes of the files that are followed for one key of one file: following a MiB takes one to three seconds."""
 
@@ -48,9 +47,10 @@ def filled(path: str, index: RepositoryIndex) -> Filled:
     """What the scripts that name a file do with its settings."""
     name, changed, read = os.path.basename(path), set[Route](), set[Route]()
     keys, marks, open_mappings = set[str](), set[str](), set[Route]()
-    for script in index.pythons_naming(name, path):
+    ending = os.path.splitext(name)[1].lstrip(".")
+    for script in dict.fromkeys((*index.pythons_naming(name, path), *index.pythons_having(_GLOBS, ending))):
         found = index.once(Followed).filler(script)
-        if found is not None and _means([one for one in found.strings if one.endswith(name)], path, index):
+        if found is not None and _means([*found.strings], path, index, script):
             handled = found.handled(name)
             changed |= handled.changed
             open_mappings |= handled.open
@@ -69,23 +69,13 @@ def filled(path: str, index: RepositoryIndex) -> Filled:
     return Filled(frozenset(changed), left, frozenset(keys), frozenset(marks), frozenset(open_mappings))
 
 
-def named(key: str, path: str, index: RepositoryIndex) -> Filled:
-    """What the Python files that name a key do with the files whose paths they are given, as far as this may be one.
-
-    A route that begins with the folders of the file (hydra's groups) is also one without them.
-    """
-    changed, read, folders = set[Route](), set[Route](), regular_files.tidy(os.path.abspath(path)).split("/")[:-1]
-    for found in index.once(Followed).near(key, folders):
-        handled = found.handled()
-        changed.update(*(_in_groups(route, folders) for route in handled.changed))
-        read.update(*(_in_groups(route, folders) for route in handled.read))
-    return Filled(frozenset(changed), frozenset(read - changed))
-
-
-def multiplied(path: str, index: RepositoryIndex) -> bool:
-    """Whether a Python file of the repository makes a run of each combination of lists, and this may be one's file."""
-    folders = regular_files.tidy(os.path.abspath(path)).split("/")[:-1]
-    return any(found.multiplies for found in index.once(Followed).near("product", folders))
+def handled_by(programs: Iterable[str], path: str, index: RepositoryIndex) -> Filled:
+    """Return what the Python programs that are given a file do with its settings."""
+    handled = [index.once(Followed).filler(program) for program in programs]
+    found = [one.handled(os.path.basename(path)) for one in handled if one is not None]
+    changed = frozenset().union(*(one.changed for one in found))
+    read = frozenset().union(*(one.read for one in found))
+    return Filled(changed, read - changed, open=frozenset().union(*(one.open for one in found)))
 
 
 class Followed:
@@ -94,7 +84,6 @@ class Followed:
     def __init__(self, index: RepositoryIndex) -> None:
         self._index = index
         self._texts: dict[str, str] = {}
-        self._loading: dict[str, bool] = {}
         self._parsed: dict[str, PythonFiller | None] = {}
         self._copies: tuple[str, ...] | None = None
 
@@ -107,12 +96,6 @@ class Followed:
                 self._texts[path] = ""
         return self._texts[path]
 
-    def loads(self, path: str) -> bool:
-        """Whether a file may load configurations."""
-        if path not in self._loading:
-            self._loading[path] = re.search(_MAY_LOAD, self.text(path)) is not None
-        return self._loading[path]
-
     def filler(self, path: str) -> PythonFiller | None:
         """What a file does; None where it is no Python."""
         if path not in self._parsed:
@@ -120,22 +103,6 @@ class Followed:
 
             self._parsed[path] = filler(self.text(path))
         return self._parsed[path]
-
-    def near(self, key: str, folders: list[str]) -> Iterator[PythonFiller]:
-        """The files that name a key and load configurations, those nearest to a folder first, within the bound."""
-        left = MAX_FOLLOWED
-        for path in sorted(self._index.pythons_having(_LOADING, key), key=lambda path: _distance(path, folders)):
-            if path.startswith(self.copies):
-                continue
-            text = self.text(path)
-            if key not in text or not self.loads(path):
-                continue
-            left -= len(text)
-            if left < 0:
-                return
-            found = self.filler(path)
-            if found is not None:
-                yield found
 
     @property
     def copies(self) -> tuple[str, ...]:
@@ -152,28 +119,16 @@ class Followed:
         return self._copies
 
 
-def _distance(path: str, folders: list[str]) -> tuple[int, int, str]:
-    """How many folders up from some folder to the one that holds both, and how many down from there."""
-    steps = path.split("/")[:-1]
-    common = next(
-        (at for at, pair in enumerate(zip(steps, folders)) if pair[0] != pair[1]), min(map(len, (steps, folders)))
-    )
-    return len(folders) - common, len(steps) - common, path
-
-
-def _in_groups(route: Route, folders: list[str]) -> list[Route]:
-    groups = [count for count in range(1, len(route)) if list(route[:count]) == folders[-count:]]
-    return [route, *(route[count:] for count in groups)]
-
-
 def _means(stated: list[str], path: str, index: RepositoryIndex, script: str = "") -> bool:
-    """Whether one of some paths is that of a file: the same end, and a bare name only where no second file has it, or
-    the script that states it is beside the file.
+    """Return whether one of some paths or patterns is that of a file: the same end, and a bare name only if no second
+    file has it, or the script that states it is beside the file.
     """
     beside = bool(script) and os.path.dirname(os.path.abspath(script)) == os.path.dirname(os.path.abspath(path))
     own = regular_files.tidy(os.path.abspath(path)).split("/")
     for one in stated:
         parts = [part for part in re.split(r"[/\\]", one) if part not in (".", "..") and not re.search(r"[${}]", part)]
-        if parts and parts == own[-len(parts) :] and (len(parts) > 1 or beside or len(index.named(parts[-1])) == 1):
+        if not parts or len(parts) > len(own) or not all(map(fnmatchcase, own[-len(parts) :], parts)):
+            continue
+        if len(parts) > 1 or beside or ("*" not in parts[0] and len(index.named(parts[0])) == 1):
             return True
     return False

@@ -27,7 +27,7 @@ class Template:
     names it.
     """
 
-    __slots__ = ("_answers", "_assigned", "_document", "_filled", "_is_read", "_named", "_repositories", "_root")
+    __slots__ = ("_answers", "_assigned", "_document", "_filled", "_handled", "_is_read", "_repositories", "_root")
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Template:
         self._is_read = is_read
         self._assigned = assigned
         self._filled: Filled | None = None
-        self._named: dict[str, Filled] = {}
+        self._handled: Filled | None = None
         self._answers: dict[tuple[Route, Handling], bool] = {}
 
     def handles(self, route: Route, how: Handling) -> bool:
@@ -54,14 +54,12 @@ class Template:
         return self._answers[asked]
 
     def _handles(self, route: Route, how: Handling) -> bool:
-        from cfglint_train.mutations.fillers import filled, multiplied, named  # few findings are explained by a script
+        from cfglint_train.mutations.fillers import filled, handled_by  # few findings are explained by a script
 
         if how == "assigned":
             return bool(route) and self._assigned.has(str(route[0]))
         path = self._document.path
         index, route = self._repositories.index(path), (*self._root, *route)
-        if how == "multiplied":
-            return multiplied(path, index)
         if how == "supplanted":
             from cfglint_train.mutations.client_optimizers import client_optimizer, client_scheduler
 
@@ -77,13 +75,11 @@ class Template:
             return True
         if how == "rewritten" or not route or not isinstance(route[-1], str):
             return False
-        key = route[-1]
-        if key not in self._named:
-            self._named[key] = named(key, path, index)
-        other = self._named[key]
-        if _touches(other, route) or (how == "named" and route in other.read):
+        if self._handled is None:
+            self._handled = handled_by(self._assigned.programs, path, index)
+        if _touches(self._handled, route) or (how == "named" and route in self._handled.read):
             return True
-        return how in ("read", "named") and len(route) == 1 and self._is_read() and self._declares(key)
+        return how in ("read", "named") and len(route) == 1 and self._is_read() and self._declares(route[-1])
 
     def _declares(self, key: str) -> bool:
         """Whether a class or a parser of the repository declares a setting."""

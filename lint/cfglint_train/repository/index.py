@@ -29,6 +29,9 @@ _DEPTH_ALONE: Final = 1
 _WORD: Final = re.compile(rb"[A-Za-z0-9_.@+\x80-\xff-]+")
 _PART: Final = re.compile(rb"[A-Za-z0-9_\x80-\xff]+")
 
+_TESTS: Final = re.compile(r"/tests?/|/(?:test_[^/]*|[^/]*_test|conftest)\.py$")
+"""Python files that hold tests, which are no evidence about a run."""
+
 Made = TypeVar("Made")
 
 
@@ -131,6 +134,11 @@ class RepositoryIndex:
             if any(sign in text for sign in signs[kind]):
                 yield path, text.decode("utf-8-sig", "replace")
 
+    def names(self, path: str, other: str) -> bool:
+        """Return whether a file names another one by its path: its folder and its name, or its name at the root."""
+        own = os.path.relpath(os.path.abspath(other), self.root).replace(os.sep, "/")
+        return "/".join(own.split("/")[-2:]).encode() in self._texts.small(path)
+
     def once(self, work: Callable[[RepositoryIndex], Made]) -> Made:
         """What some work makes of this repository: done when it is first asked for."""
         if work not in self._made:
@@ -190,7 +198,7 @@ class RepositoryIndex:
                         syntax = files.SYNTAXES.get(os.path.splitext(entry.name)[1])
                         if syntax is None and files.is_plain_script(path):
                             syntax = "shell"
-                        if syntax in self._words:
+                        if syntax in self._words and not (syntax == "python" and _TESTS.search(path)):
                             self._words[syntax].waiting.append(path)
                     elif entry.is_dir(follow_symlinks=False) and not self._left_out(path):
                         inner.append(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 
 from cfglint_train.documents.document import Route
 from cfglint_train.documents.python.layers import Layers, is_new
@@ -21,7 +22,7 @@ _COPIES: Final = re.compile(r"(?:dict|copy|deepcopy|create|(?:unsafe_)?merge|to_
 """Functions and classes that make the same mapping of another one."""
 _MERGES: Final = ("merge", "unsafe_merge")
 """Those that make it of several."""
-_FILE: Final = re.compile(r"[\w.-]\.(?:ya?ml|json)$", re.IGNORECASE)
+_FILE: Final = re.compile(r"[\w.*-]\.(?:ya?ml|json)$", re.IGNORECASE)
 _GIVEN: Final = re.compile(r"\b(?:argv|environ|getenv|parse_args|parse_known_args|input)\b")
 _ROUNDS: Final = 3
 """How far a loaded mapping is followed from function to function."""
@@ -112,16 +113,6 @@ class PythonFiller:
             self._handled[loads] = found
         return self._handled[loads]
 
-    @property
-    def multiplies(self) -> bool:
-        """Whether it makes a run of each combination of the lists in a file that it is given (`product(*lists)`)."""
-        return any(self._is_open(load) for load in self._loads) and any(
-            isinstance(node, ast.Call)
-            and ast.unparse(node.func).rpartition(".")[2] == "product"
-            and any(isinstance(one, ast.Starred) for one in node.args)
-            for node in self._nodes
-        )
-
     def _bindings(self, node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
@@ -151,14 +142,10 @@ class PythonFiller:
         made = "".join(ast.unparse(value) for value in self._assigned.get(owner, ()) if isinstance(value, ast.Call))
         return _OF.search(f"{self._modules.get(owner, owner)} {made}") is not None
 
-    def _is_open(self, load: ast.Call) -> bool:
-        """Whether the path of what is loaded is not stated in the file."""
-        return not self._stated(load)
-
     def _may_load(self, load: ast.Call, name: str) -> bool:
-        """Whether it may be a file of some name that is loaded: one whose path ends so, or is not stated."""
-        stated = self._stated(load)
-        return not stated or any(name.endswith(re.split(r"[/\\]", one)[-1]) for one in stated)
+        """Return whether it may be a file of some name that is loaded: one whose path ends so, or is not stated."""
+        names = [re.split(r"[/\\]", one)[-1] for one in self._stated(load)]
+        return not names or any(fnmatchcase(name, f"*{one}") for one in names)
 
     def _stated(self, load: ast.Call) -> list[str]:
         """The ends of the paths of what is loaded; none where the path is not stated in the file."""

@@ -46,17 +46,21 @@ _IMAGE: Final = re.compile(r"""(?m)^([ \t]*(?:- )?)image(?:_id)?:([ \t]+["']?)(?
 
 
 def installed(index: RepositoryIndex, path: str, package: str, only_run: bool = False) -> Mapping[str, Settled]:
-    """What the commands nearest to a file install that install a package, by package.
+    """Return the pins of the commands that install a package for a file, by package: those in files that name it, else
+    those of the nearest folder that holds it.
 
-    With `only_run` those that read-me files and notebooks show do not count.
+    Other folders install for something else. With `only_run`, read-me files and notebooks do not count.
     """
-    found: dict[tuple[int, int], list[Pin]] = {}
+    found: dict[int, list[Pin]] = {}
     own = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
     for group in index.once(_installations):
         if only_run and _SHOWING.search(group[0].path) is not None:
             continue
         if any(pin.package == package for pin in group):
-            found.setdefault(distance(own, os.path.dirname(group[0].path)), []).extend(group)
+            up, down = distance(own, os.path.dirname(group[0].path))
+            names = index.names(group[0].path, path)
+            if names or not down:
+                found.setdefault(-1 if names else up, []).extend(group)
     return united(found[min(found)]) if found else {}
 
 

@@ -57,7 +57,8 @@ def _called(call: ast.Call, texts: Mapping[str, ast.expr], text: str) -> Iterato
                 place, _, tag = written.partition(":" if "@" not in written else "@")
                 found = list(of_image(place.lower(), tag if ":" not in tag else _commented(text)))
             else:
-                found = [Requirement(pin.package, pin.constraint, pin.fork, pin.unreleased) for pin in commands_in("", written)]
+                pins = commands_in("", written)
+                found = [Requirement(pin.package, pin.constraint, pin.fork, pin.unreleased) for pin in pins]
             yield from ((each, one.lineno) for each in found)
 
 
