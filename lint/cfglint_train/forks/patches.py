@@ -81,13 +81,12 @@ _Change = tuple[str, str, str]
 def _changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
     if not any(folder in text for folder in _FOLDERS) and not path.endswith("customize.py"):
         return  # nearly every script of a repository
-    if path.endswith((".patch", ".diff")):
-        for match in _PATCHED.finditer(text):
-            yield from _of(match[1], _added(text, match.end()), index)
-    elif path.endswith(".py"):
+    for match in _PATCHED.finditer(text):
+        yield from _of(match[1], _added(text, match.end()), index)
+    if path.endswith(".py"):
         for match in re.finditer(rf"^\s*(?:import|from)\s+({_PACKAGES})\b", text, re.MULTILINE):
             yield match[1], match[1], text
-    else:
+    elif not path.endswith((".patch", ".diff")):
         yield from _by_commands(path, text, index)
 
 

@@ -116,7 +116,7 @@ def of_address(url: str, package: str | None = None) -> Requirement | None:
     if git is None:
         return None
     place = repository(url)
-    if upstream(url) is not None:
+    if upstream(url) == package:
         return Requirement(package, Constraint(), unreleased=place)
     return Requirement(package, Constraint(), place)
 
