@@ -212,7 +212,7 @@ class Forks:
             if isinstance(copy, Doubt):
                 names = copy.declared
             else:
-                names = frozenset(fact.name.rpartition(".")[2] for fact in copy.walk(copy.releases[-1]))
+                names = frozenset(fact.name.lstrip("-").rpartition(".")[2] for fact in copy.walk(copy.releases[-1]))
             yield Doubt("copy", self._named(folder_at(root, listed), path), declared=names)
 
     def _namesake(

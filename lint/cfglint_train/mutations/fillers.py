@@ -1,7 +1,7 @@
 """Settings of a file that a script of the repository handles before the framework sees it: templates and their fillers.
 
-A Python file that names the configuration, or loads files whose paths it is given: what it stores, takes out and reads
-by constant names. A shell script that edits it with yq or sed. Both are read as text and never run.
+A Python file that names the configuration, finds it by a pattern or is handed it by a command: what it stores, takes
+out and reads by constant names. A shell script that edits it with yq or sed. Both are read as text and never run.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cfglint_train.releases.pins.search import Settled
 
 # How the names of requirement files begin, and how they may end: most folders have none, and only then is
-# `project/pins` imported.
+# `releases/pins` imported.
 _BEGINNINGS: Final = (
     "requirement", "reqs.", "req.", "constraints", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pylock.",
     "environment", "conda", "env.y", "dockerfile", "containerfile", "docker", "setup.py", "setup.cfg",
