@@ -125,8 +125,6 @@ class Parts(Frozen):
     """All its launches give it files of settings that are configurations of runs themselves."""
     appended: str = ""
     """What may give all its launches further options, out of sight."""
-    usual_gpus: Value | None = None
-    """The GPUs per node that the other launches of the repository have, where they agree."""
     refusals: Callable[[Run, Mapping[str, bytes]], frozenset[str]] | None = None
     """What would stop a run with other texts of some files, and does not stop it now: the rules about it are above."""
 
@@ -403,7 +401,7 @@ def _inferred(parts: Parts, base: Reading, architecture: Architecture | None) ->
     job = Job(parts.main, parts.companions, parts.releases, parts.launch_known)
     job.reading = Reading(base.values)
     job.architecture = architecture
-    _assume(job.reading, parts.usual_gpus)
+    _assume(job.reading)
     frameworks.load(parts.main.framework).infer(job)
     return Run(parts, base, job.reading, architecture)
 
@@ -413,26 +411,22 @@ def fewest_gpus(reading: Reading) -> int:
     return prod(degree for field in _DEGREES if isinstance(degree := reading.get(field), int) and degree > 0)
 
 
-def _assume(reading: Reading, usual: Value | None) -> None:
-    """Where nothing is stated, the GPUs per node that other launches of the repository have, else eight, and as few
-    nodes as hold the stated degrees of parallelism.
+def _assume(reading: Reading) -> None:
+    """Where nothing is stated, put eight GPUs per node, and as few nodes as hold the stated degrees of parallelism.
 
     Of replicas whose size is not stated, each has a node, as by default in OLMo-core. What is stated and cannot be read
     stays unknown.
     """
     unreadable = reading.unreadable
-    if usual is None:
-        usual = Value(
-            ASSUMED_GPUS, Origin("assumed", note=f"{ASSUMED_GPUS} GPUs per node; set `gpus-per-node` to be sure")
-        )
     if "launch.nodes" not in unreadable and reading.get("launch.nodes") is None:
-        nodes = -(-fewest_gpus(reading) // (reading.get("launch.gpus_per_node") or usual.value))
+        nodes = -(-fewest_gpus(reading) // (reading.get("launch.gpus_per_node") or ASSUMED_GPUS))
         if reading.get("parallel.shard_size") is None and "parallel.shard_size" not in unreadable:
             nodes = max(nodes, reading.get("parallel.replicas") or 1)
         note = f"{nodes} node{'s' * (nodes > 1)}; set `nodes` to be sure"
         reading.put("launch.nodes", nodes, Origin("assumed", note=note))
     if "launch.gpus_per_node" not in unreadable and reading.get("launch.gpus_per_node") is None:
-        reading.put("launch.gpus_per_node", usual.value, usual.origin)
+        note = f"{ASSUMED_GPUS} GPUs per node; set `gpus-per-node` to be sure"
+        reading.put("launch.gpus_per_node", ASSUMED_GPUS, Origin("assumed", note=note))
 
 
 def _model(parts: Parts, reading: Reading) -> tuple[Architecture | None, str | None]:

@@ -316,7 +316,6 @@ class Workspace:
                 unread=tuple(self.scripts.unread(main)),
                 earlier=self._earlier(main, launch),
                 appended=self.scripts.appended(main),
-                usual_gpus=None if "gpus-per-node" in stated else self._usual_gpus(main.document.path),
                 stands_elsewhere=bool(recipes) and all(path and self.configs_in(path) for path in recipes.values()),
             )
         )
@@ -335,15 +334,6 @@ class Workspace:
 
         root, _ = self.sources.roots.around(path)
         return named(os.path.relpath(os.path.abspath(path), root))
-
-    def _usual_gpus(self, path: str) -> Value | None:
-        """The GPUs per node that the scripts of the repository have, as an assumption."""
-        index = self.repositories.index(path)
-        if not index.rooted or not index.has_scripts:
-            return None
-        from cfglint_train.launches.usual_ranks import usual_ranks
-
-        return index.once(usual_ranks)
 
     def _asked_for(self, path: str) -> Mapping[str, Value]:
         """The GPUs that the file of a scheduler or a cloud asks for, which names a configuration."""
