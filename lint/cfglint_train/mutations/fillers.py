@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _GLOBS: Final = ("glob", "iglob", "rglob")
 """Functions with which a program finds files by a pattern."""
 MAX_FOLLOWED: Final = 256 * 2**10
-"""Bytes of the files that are followed for one key of one file: following a MiB takes one to three seconds."""
+"""Bytes of the programs that one search of a repository follows: following a MiB takes one to three seconds."""
 
 
 class Filled(Frozen):
@@ -75,7 +75,7 @@ def handled_by(programs: Iterable[str], path: str, index: RepositoryIndex) -> Fi
     found = [one.handled(os.path.basename(path)) for one in handled if one is not None]
     changed = frozenset().union(*(one.changed for one in found))
     read = frozenset().union(*(one.read for one in found))
-    return Filled(changed, read - changed, open=frozenset().union(*(one.open for one in found)))
+    return Filled(changed, read - changed)
 
 
 class Followed:

@@ -101,13 +101,6 @@ class RepositoryIndex:
         words = self._words["shell"]
         return bool(words.waiting or words.found)
 
-    def script_words(self, start: str) -> Mapping[str, tuple[str, ...]]:
-        """The words of shell scripts that begin with some characters, each with the scripts in which it occurs."""
-        self._walk()
-        found = self._words["shell"].beginning(start.encode())
-        kept = {word: tuple(sorted(one for one in found[word] if not self._left_out(one))) for word in sorted(found)}
-        return {word.decode(): paths for word, paths in kept.items() if word.isascii() and paths}
-
     def pythons_naming(self, basename: str, beside: str | None = None) -> tuple[str, ...]:
         """The Python files in which a file name occurs; those in and above the folder of `beside` for certain."""
         return self._naming("python", basename, beside)
@@ -234,11 +227,6 @@ class _Words:
                 for one in set(_WORD.findall(text)):
                     self.found.setdefault(one, []).append(path)
         self.waiting.clear()
-
-    def beginning(self, start: bytes) -> Mapping[bytes, list[str]]:
-        """The words that begin with some characters, each with the files in which it occurs."""
-        self.having(start)
-        return {word: paths for word, paths in self.found.items() if word.startswith(start)}
 
     def with_part(self, part: bytes) -> frozenset[str]:
         """The files in which a part of a word occurs (`name` of `config.name`)."""

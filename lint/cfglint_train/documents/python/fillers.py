@@ -101,10 +101,8 @@ class PythonFiller:
             elif isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "dict":
                 yield from (word.arg for word in one.keywords if word.arg)
 
-    def handled(self, name: str = "") -> Handled:
-        """What it does with the mappings that it loads from files whose paths it does not state, and from that of a
-        name.
-        """
+    def handled(self, name: str) -> Handled:
+        """Return what it does with the mapping that it loads from a file of some name, or of an unknown one."""
         loads = frozenset(id(node) for node in self._loads if self._may_load(node, name))
         if loads not in self._handled:
             composed, found = self._composed(), Handled()
