@@ -204,8 +204,9 @@ class Keys:
     def doubts(self, config: Config) -> Iterator[Doubt]:
         """Return the evidence of a fork in the configuration itself."""
         node, forks = config.document.node(config.root), self.words.forks
-        for key in forks if isinstance(node, MappingNode) else ():
-            if key in node.index:
+        held = node.index if isinstance(node, MappingNode) else {}
+        for key in forks:
+            if key in held:
                 from cfglint_train.frameworks.doubt import Doubt
 
                 yield Doubt("key", forks[key], key, frozenset((key,)))
