@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cfglint_train.project.settings import FORMATS
+from cfglint_train.settings.settings import FORMATS
 
 SMALL = 20_000
 _SILENT = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -149,8 +149,8 @@ def test_the_command_line_reaches_the_engine_through_the_api_only():
     imported = set().union(*(imports(path) for path in front if path.name not in ("models.py", "schema.py")))
     engine = ("judging", "fixing", "findings", "project", "frameworks", "documents", "memory", "plan")
     allowed = (
-        "cfglint_train.project.settings",
-        "cfglint_train.project.user_facts",
+        "cfglint_train.settings.settings",
+        "cfglint_train.settings.cluster_facts",
         "cfglint_train.findings.finding",
         "cfglint_train.frameworks.registry",  # data
     )

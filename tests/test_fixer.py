@@ -30,9 +30,9 @@ from cfglint_train.frameworks.axolotl import recognise as recogniser
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.options import LintOptions
-from cfglint_train.project.run import Run
-from cfglint_train.project.settings import Settings
 from cfglint_train.reports import diff
+from cfglint_train.runs.run import Run
+from cfglint_train.settings.settings import Settings
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, BROKEN, CONTRADICTED, DEEPSPEED, REMOTE_CODE, SMALL
 from tests.support.linting import contents, copied, fix, lint, options, working_in

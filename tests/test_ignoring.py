@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cfglint_train.project.files import commented, syntax_of
+from cfglint_train.repository.files import commented, syntax_of
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, TWICE
 from tests.support.corpus import REPOSITORY

@@ -19,7 +19,7 @@ from pre_commit import clientlib
 from tools.bump import bump
 
 import cfglint_train
-from cfglint_train.project import files
+from cfglint_train.repository import files
 from cfglint_train.version import VERSION
 from tests.support.configs import REMOTE_CODE
 from tests.support.corpus import REPOSITORY

@@ -12,9 +12,9 @@ from cfglint_train import api
 from cfglint_train.foundation import pool
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.result import Result
-from cfglint_train.project.settings import FORMATS
-from cfglint_train.project.settings_error import SettingsError
 from cfglint_train.reports import formats
+from cfglint_train.settings.error import SettingsError
+from cfglint_train.settings.settings import FORMATS
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import working_in
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cfglint_rules import registry
 from cfglint_train.documents.document import DocumentError, Position
-from cfglint_train.project import pragmas
+from cfglint_train.settings import pragmas
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, DEEPSPEED, TWICE
 from tests.support.laws import document_of

@@ -16,9 +16,9 @@ from cfglint_train.documents.document import Document, Edit, Position, Span
 from cfglint_train.findings.finding import SEVERITIES, FileEdit, Finding, Related, Remedy
 from cfglint_train.judging.result import Checked, Result, Trouble
 from cfglint_train.plan.origin import Place
-from cfglint_train.project.settings import FORMATS
 from cfglint_train.reports import escape, github, text
 from cfglint_train.reports.style import Style
+from cfglint_train.settings.settings import FORMATS
 from tests.support import runner
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, DEEPSPEED, TWICE

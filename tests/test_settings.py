@@ -14,10 +14,10 @@ from cfglint_rules import registry
 from cfglint_train.foundation.globs import Glob, lies_in, meets, spot
 from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.selection import Selection, settings_resolver
-from cfglint_train.project import user_facts
-from cfglint_train.project.settings import FORMATS, Settings, discover, load_settings, selects
-from cfglint_train.project.settings_error import SettingsError
-from cfglint_train.project.settings_place import of_key
+from cfglint_train.settings import cluster_facts
+from cfglint_train.settings.error import SettingsError
+from cfglint_train.settings.positions import of_key
+from cfglint_train.settings.settings import FORMATS, Settings, discover, load_settings, selects
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, DEEPSPEED, LIMITED, REMOTE_CODE, SMALL, TWICE
 from tests.support.linting import working_in
@@ -813,11 +813,11 @@ def test_the_last_pragma_of_a_file_wins_and_companions_may_speak_too(here):
 
 
 @given(
-    st.dictionaries(st.sampled_from(user_facts.HARDWARE_FACTS), st.text(max_size=3)),
-    st.dictionaries(st.sampled_from(user_facts.HARDWARE_FACTS), st.text(max_size=3)),
+    st.dictionaries(st.sampled_from(cluster_facts.HARDWARE_FACTS), st.text(max_size=3)),
+    st.dictionaries(st.sampled_from(cluster_facts.HARDWARE_FACTS), st.text(max_size=3)),
 )
 def test_overlay(weaker, stronger):
-    result = user_facts.overlay(weaker, stronger)
+    result = cluster_facts.overlay(weaker, stronger)
     assert stronger.items() <= result.items()
     kept = {name for name in weaker if name not in stronger and not (name == "gpu-memory" and "gpu" in stronger)}
     assert set(result) == set(stronger) | kept

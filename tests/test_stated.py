@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cfglint_train import api
-from cfglint_train.project.existing_releases import missing
+from cfglint_train.settings.existing_releases import missing
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL
 

@@ -11,7 +11,7 @@ from cfglint_train.frameworks.openrlhf.pins import pins
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.selection import settings_resolver
 from cfglint_train.plan.releases import Release, Releases
-from cfglint_train.project.workspace import Workspace
+from cfglint_train.runs.workspace import Workspace
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL
 from tests.support.linting import options, working_in
@@ -286,7 +286,7 @@ def test_where_no_release_takes_all_keys_the_one_that_takes_most_counts(here: Pa
 
 
 def test_requirement_files_are_read_once_per_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cfglint_train.project.pins import search
+    from cfglint_train.releases.pins import search
 
     asked: list[str] = []
     original = search.pins_of

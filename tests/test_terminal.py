@@ -27,9 +27,9 @@ from cfglint_train.front.commands.completion import help_of
 from cfglint_train.front.terminal import style_of
 from cfglint_train.judging.result import Result
 from cfglint_train.plan.fields import FIELDS
-from cfglint_train.project.settings import Settings
 from cfglint_train.reports import effective, statistics
 from cfglint_train.reports.style import Style
+from cfglint_train.settings.settings import Settings
 from cfglint_train.version import VERSION
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, REMOTE_CODE, SMALL, TWICE

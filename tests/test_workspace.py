@@ -18,9 +18,9 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.options import LintOptions
 from cfglint_train.plan.origin import Value
-from cfglint_train.project.run import Run
-from cfglint_train.project.settings import Settings
-from cfglint_train.project.statements import CommandLine
+from cfglint_train.runs.run import Run
+from cfglint_train.runs.statements import CommandLine
+from cfglint_train.settings.settings import Settings
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, DEEPSPEED, SMALL
 from tests.support.corpus import REPOSITORY

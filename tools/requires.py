@@ -19,7 +19,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.registry import listed, packages
 from cfglint_train.front import git
-from cfglint_train.project.pins import requirement
+from cfglint_train.releases.pins import requirement
 
 SOURCE: Final = (
     "pyproject.toml, or requirements.txt and setup.py, of the tags; Requires-Dist of wheels without a tag. A row is a "

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from markdown_text import fenced, table
 
 from cfglint_train.frameworks.registry import spellings
-from cfglint_train.project import settings, user_facts
-from cfglint_train.project.settings import Settings, load_settings
+from cfglint_train.settings import cluster_facts, settings
+from cfglint_train.settings.settings import Settings, load_settings
 
 
 class Text(NamedTuple):
@@ -159,7 +159,7 @@ def names() -> list[str]:
 def pages() -> dict[str, str]:
     """The page by its path below docs/. Raises AssertionError where the texts and the code differ."""
     assert sorted(SETTINGS) == sorted(names()), sorted(SETTINGS.keys() ^ set(names()))
-    assert sorted(FACTS) == sorted(user_facts.HARDWARE_FACTS)
+    assert sorted(FACTS) == sorted(cluster_facts.HARDWARE_FACTS)
     parts = [_HEAD]
     for name, text in SETTINGS.items():
         parts.append(f"## {name}\n\n{text.purpose}\n\n{_facts(name)}\n{fenced(_checked(text.example), '.toml')}")

@@ -22,11 +22,11 @@ from functools import cached_property, partial
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, ClassVar
-from cfglint_train.project.settings import Settings
-from cfglint_train.project.settings_error import SettingsError
-from cfglint_train.project.user_facts import FactError
 from cfglint_train.request import DEFAULTS, OptionError, Options, PathLike, Text, fixed_settings
 from cfglint_train.request import request as requested
+from cfglint_train.settings.cluster_facts import FactError
+from cfglint_train.settings.error import SettingsError
+from cfglint_train.settings.settings import Settings
 
 if TYPE_CHECKING:
     from typing import Self
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from cfglint_train.fitting.ladder import Goal, Ladder, Most
     from cfglint_train.fixing.loop import Fixed
     from cfglint_train.judging.result import Result
-    from cfglint_train.project.run import Run
     from cfglint_train.records import (
         Applied,
         Budget,
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
         Solution,
         UnsupportedFiles,
     )
+    from cfglint_train.runs.run import Run
 
 # The records are dataclasses in a module of their own: a lint that only prints a report does not import it.
 _RECORDS = (

@@ -17,9 +17,9 @@ from cfglint_train.foundation.redact import redaction
 from cfglint_train.judging.result import Result
 from cfglint_train.memory.budget import Resource, Verdict
 from cfglint_train.plan.certainty import Certainty
-from cfglint_train.project.run import Run
 from cfglint_train.reports import estimate, fit, json
 from cfglint_train.reports.escape import plain
+from cfglint_train.runs.run import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.frameworks.registry import spellings
 from cfglint_train.plan.origin import Origin, Value
-from cfglint_train.project import user_facts
-from cfglint_train.project.settings import Settings, load_settings
-from cfglint_train.project.settings_files import DISK, Files
-from cfglint_train.project.statements import CommandLine
-from cfglint_train.project.workspace import Workspace
+from cfglint_train.runs.statements import CommandLine
+from cfglint_train.runs.workspace import Workspace
+from cfglint_train.settings import cluster_facts
+from cfglint_train.settings.files import DISK, Files
+from cfglint_train.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cfglint_train.foundation.budget import Budget
@@ -174,7 +174,7 @@ def _baseline(path: PathLike, files: Files) -> Baseline:
 
 def repository(path: PathLike) -> str:
     """The root of the repository that a file is in; without one its folder."""
-    from cfglint_train.project.roots import Roots
+    from cfglint_train.foundation.roots import Roots
 
     return Roots().around(os.fspath(path))[0]
 
@@ -200,7 +200,7 @@ def _facts(options: Options) -> dict[str, str]:
     """The facts that the options state, by their canonical names. Raises OptionError and FactError."""
     stated = {
         name: str(value)
-        for name in user_facts.HARDWARE_FACTS
+        for name in cluster_facts.HARDWARE_FACTS
         if (value := getattr(options, name.replace("-", "_"))) is not None
     }
     for package, release in options.releases.items():
@@ -210,7 +210,7 @@ def _facts(options: Options) -> dict[str, str]:
             raise OptionError("releases", f"{package}={release}", problem)
         stated[spellings()[package]] = release.removeprefix("=")
     for name, text in stated.items():
-        user_facts.check(name, Value(text, Origin("user", note="command line")))
+        cluster_facts.check(name, Value(text, Origin("user", note="command line")))
     return stated
 
 

@@ -10,7 +10,7 @@ from cfglint_rules.catalogue import CATALOGUE
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.project.settings import selects
+from cfglint_train.settings.settings import selects
 
 RULES: Final[dict[str, Rule]] = {rule.code: rule for rule in CATALOGUE}
 

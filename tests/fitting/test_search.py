@@ -13,7 +13,7 @@ import pytest
 from cfglint_train.fitting.moves import OPTIMISATION, Dimension, Move
 from cfglint_train.fitting.search import Chosen, cheapest, cost
 from cfglint_train.fitting.smallest import Problem
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 from tests.support.linting import runs_in
 
 MOST = 4096

@@ -26,7 +26,7 @@ from cfglint_train.fitting.smallest import smallest
 from cfglint_train.fixing import loop
 from cfglint_train.fixing.write import write_all
 from cfglint_train.judging import dispatch
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
 from tests.support.linting import contents, options, working_in
 

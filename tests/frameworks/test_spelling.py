@@ -15,7 +15,7 @@ from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.plan.enumerations import choices
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.reading import same
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 from tests.support.corpus import CORPUS, needs_corpus
 from tests.support.linting import FIXTURES, lint, runs_in, runs_of_fixtures
 

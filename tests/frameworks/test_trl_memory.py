@@ -8,8 +8,8 @@ import pytest
 
 from cfglint_train import api
 from cfglint_train.foundation.typed import Any
-from cfglint_train.project.run import Run
-from cfglint_train.project.unchecked import unchecked
+from cfglint_train.runs.not_estimated import unchecked
+from cfglint_train.runs.run import Run
 from tests.support import laws
 from tests.support.linting import runs_in, working_in
 

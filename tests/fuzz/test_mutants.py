@@ -17,10 +17,10 @@ from cfglint_train import api
 from cfglint_train.documents.document import CannotEdit, Document, DocumentError, Scalar, Set
 from cfglint_train.findings import read_back
 from cfglint_train.judging.remedies import attach
-from cfglint_train.project import files
-from cfglint_train.project.settings import FORMATS
 from cfglint_train.reports.formats import reporter
 from cfglint_train.reports.style import PLAIN
+from cfglint_train.repository import files
+from cfglint_train.settings.settings import FORMATS
 from tests.fuzz.mutation import SYNTAXES, mutated, seeds
 from tests.fuzz.rewriting import rewriting
 from tests.support.corpus import REPOSITORY, SHARED

@@ -25,8 +25,8 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.judging.checking import check
 from cfglint_train.judging.selection import Selection, settings_resolver
 from cfglint_train.plan.fields import FIELDS
-from cfglint_train.project.run import Run
-from cfglint_train.project.settings import Settings
+from cfglint_train.runs.run import Run
+from cfglint_train.settings.settings import Settings
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import options, runs_in, working_in
 from tests.support.plans import legal, moved

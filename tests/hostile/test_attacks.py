@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.project.settings import FORMATS
+from cfglint_train.settings.settings import FORMATS
 from tests.hostile.test_forging import forged
 from tests.hostile.test_inputs import is_answered
 from tests.support.command import cfglint

@@ -12,7 +12,7 @@ from cfglint_train import api, request
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static.walk import Walk
 from cfglint_train.foundation.budget import Budget
-from cfglint_train.project.settings import FORMATS
+from cfglint_train.settings.settings import FORMATS
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL
 

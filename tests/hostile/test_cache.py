@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import cfglint_schemas
+from cfglint_train.forks import vendored
 from cfglint_train.foundation import git_index, regular_files
-from cfglint_train.project import trees
 from tests.project.test_forks import PARSER, codes, script, written
 from tests.test_action import git, lint, put, temporary  # noqa: F401 (fixtures)
 
@@ -79,14 +79,14 @@ def test_an_entry_is_for_one_build(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     put(other, {"readers/new.py": "A = 1\n"})
     made = []
     for text in (None, "A = 1\n", "A = 2\n"):
-        trees._build.cache_clear()
+        vendored._build.cache_clear()
         with monkeypatch.context() as patched:
             if text is not None:
                 put(other, {"readers/new.py": text})
                 patched.setattr(cfglint_schemas, "__path__", [*cfglint_schemas.__path__, str(other)])
             assert codes(folder) == []
         made.append(len(list((tmp_path / "cache").rglob("vocabulary/*"))))
-    trees._build.cache_clear()
+    vendored._build.cache_clear()
     assert made == [1, 2, 3]
 
 

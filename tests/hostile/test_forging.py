@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.project.settings import FORMATS
+from cfglint_train.settings.settings import FORMATS
 from tests.support import runner
 from tests.support.command import cfglint
 from tests.support.hostile import hostile_folder

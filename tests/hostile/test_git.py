@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.roots import Roots
 from cfglint_train.front import base_settings, git_changes
 from cfglint_train.front.git import GitError
 from cfglint_train.front.init import source
-from cfglint_train.project.roots import Roots
 from tests.support.configs import TWICE
 from tests.support.corpus import REPOSITORY
 from tests.test_action import STEPS, Upstream, event_of, git, lint, put, temporary  # noqa: F401 (fixtures)

@@ -10,7 +10,7 @@ import pytest
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.cache import Cache
 from cfglint_train.models import local
-from cfglint_train.project.pins.search import pins_of
+from cfglint_train.releases.pins.search import pins_of
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, DEEPSPEED
 

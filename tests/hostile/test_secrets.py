@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cfglint_train.foundation.credentials import PLACEHOLDER, masked, spans
-from cfglint_train.project.settings import FORMATS
+from cfglint_train.settings.settings import FORMATS
 from tests.support.command import Outcome, cfglint
 from tests.support.configs import AXOLOTL
 from tests.support.corpus import REPOSITORY

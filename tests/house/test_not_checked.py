@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from cfglint_train.plan.fields import FIELDS
-from cfglint_train.project.unchecked import _CLUSTER, THINGS
+from cfglint_train.runs.not_estimated import _CLUSTER, THINGS
 
 MEMORY = Path(__file__).parents[2] / "lint/cfglint_train/memory"
 ASKS = ("need", "count")

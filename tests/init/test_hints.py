@@ -6,7 +6,7 @@ import pytest
 
 from cfglint_train.front.init.hints import hints
 from cfglint_train.plan.origin import Origin, Value
-from cfglint_train.project.user_facts import check
+from cfglint_train.settings.cluster_facts import check
 
 SLURM = "#!/bin/bash\n{}\nsrun python train.py\n"
 SKY = "resources:\n  {}\nrun: |\n  llamafactory-cli train a.yaml\n"

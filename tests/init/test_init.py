@@ -18,7 +18,7 @@ from cfglint_train.foundation import atomic, exchange
 from cfglint_train.foundation.exchange import rename_new
 from cfglint_train.front.init import hook, questions, settings_table, workflow
 from cfglint_train.front.init.survey import Survey
-from cfglint_train.project.settings import load_settings
+from cfglint_train.settings.settings import load_settings
 from cfglint_train.version import VERSION
 from tests.support import command, runner
 from tests.support.configs import AXOLOTL

@@ -14,9 +14,9 @@ from cfglint_train.judging.checking import check
 from cfglint_train.judging.result import Result
 from cfglint_train.judging.selection import Selection
 from cfglint_train.plan.certainty import CERTAINTIES
-from cfglint_train.project.assumptions import assumptions, kindest
-from cfglint_train.project.run import Run
-from cfglint_train.project.settings import Settings
+from cfglint_train.runs.assumptions import assumptions, kindest
+from cfglint_train.runs.run import Run
+from cfglint_train.settings.settings import Settings
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
 from tests.support.linting import lint, options, runs_in
 

@@ -13,7 +13,7 @@ from cfglint_train.findings.verdicts import STEP
 from cfglint_train.fitting.ladder import ladder
 from cfglint_train.memory.components import WORKSPACES
 from cfglint_train.plan.fields import Plan
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 from tests.support.linting import working_in
 
 TRACED = Path(__file__).with_name("fixes.jsonl")

@@ -15,7 +15,7 @@ import yaml
 
 from cfglint_train.front.migrate.goal import goal
 from cfglint_train.front.migrate.rewrite import migrate
-from cfglint_train.project.settings import Settings
+from cfglint_train.settings.settings import Settings
 from tests.support.corpus import CORPUS, REPOSITORY, files, needs_corpus
 from tests.support.linting import working_in
 from tests.support.releases import source

@@ -18,8 +18,8 @@ from cfglint_train.frameworks.openrlhf import flags
 from cfglint_train.front.migrate import rewrite
 from cfglint_train.front.migrate.goal import goal
 from cfglint_train.front.migrate.rewrite import Migrated, Outcome, migrate
-from cfglint_train.project.files import parse
-from cfglint_train.project.settings import Settings
+from cfglint_train.repository.files import parse
+from cfglint_train.settings.settings import Settings
 from tests.support import laws
 from tests.support.configs import AXOLOTL
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus

@@ -26,7 +26,7 @@ NOTEBOOK = json.dumps(
     {"cells": [{"cell_type": "code", "source": ["%%capture\n", "!pip install axolotl==0.9.2\n"]}]}, indent=1
 )
 TEXTS = {
-    "Modal": ("app/run.py", MODAL, "0.9.2", "app/run.py:8"),
+    "Modal": ("run.py", MODAL, "0.9.2", "run.py:8"),
     "Modal's commands": (
         "run.py",
         'image = Image.micromamba().run_commands("git clone -b v0.9.2 https://github.com/axolotl-ai-cloud/axolotl")\n',
@@ -34,7 +34,7 @@ TEXTS = {
         "run.py:1",
     ),
     "Modal's image": ("a.py", 'i = m.Image.from_registry("axolotlai/axolotl:0.16.1")\n', "0.16.1", "a.py:1"),
-    "shell": ("setup/install.sh", "set -e\nuv pip install 'axolotl[flash-attn]==0.9.2'\n", "0.9.2", "install.sh:2"),
+    "shell": ("install.sh", "set -e\nuv pip install 'axolotl[flash-attn]==0.9.2'\n", "0.9.2", "install.sh:2"),
     "a checkout of a tag": (
         "setup.sh",
         "git clone https://github.com/axolotl-ai-cloud/axolotl\ncd axolotl && git checkout v0.9.2 && pip install .\n",
@@ -43,7 +43,12 @@ TEXTS = {
     ),
     "a container": ("train.sh", "docker run --gpus all axolotlai/axolotl:0.16.1 bash\n", "0.16.1", "train.sh:1"),
     "read-me": ("README.md", "# Setup\n\n```\npip install axolotl==0.9.2 torch==2.6.0\n```\n", "0.9.2", "README.md:4"),
-    "read-me of a folder beside it": ("train/README.md", "pip3 install axolotl==0.9.2\n", "0.9.2", "README.md:1"),
+    "a script elsewhere that names the file": (
+        "jobs/a.sh",
+        "pip install axolotl==0.9.2\naxolotl train config.yaml\n",
+        "0.9.2",
+        "a.sh:1",
+    ),
     "notebook": ("colab.ipynb", NOTEBOOK, "0.9.2", "colab.ipynb:"),
 }
 
@@ -119,7 +124,6 @@ PLACES = {
     },
     "a justfile": {"justfile": "setup:\n    uv pip install axolotl==0.9.2\n"},
     "a Makefile": {"Makefile": "install:\n\tpip install axolotl==0.9.2\n"},
-    "a workflow": {".github/workflows/train.yml": "jobs:\n  a:\n    steps:\n      - run: pip install axolotl==0.9.2\n"},
     "a workflow that trains": {
         ".github/workflows/ci.yml": "steps:\n  - run: pip install axolotl==0.9.2 && axolotl train config.yaml\n"
     },
@@ -150,6 +154,12 @@ def test_of_commands_that_disagree_any_may_be_the_trainings(tmp_path: Path, name
 
 NOTHING = {
     "a requirement counts more": {"requirements.txt": "axolotl==0.21.0\n", "a.sh": "pip install axolotl==0.9.2\n"},
+    "a read-me of another folder": {"demo/README.md": "pip3 install axolotl==0.9.2\n"},
+    "a script of another folder": {"demo/a.sh": "pip install axolotl==0.9.2\n"},
+    "a workflow that names no configuration": {
+        ".github/workflows/train.yml": "jobs:\n  a:\n    steps:\n      - run: pip install axolotl==0.9.2\n"
+    },
+    "a text in Python": {"a.py": 'HELP = "pip install axolotl==0.9.2 for config.yaml"\n'},
     "a comment": {"a.sh": "# pip install axolotl==0.9.2\n"},
     "no release": {"a.sh": "pip install axolotl\n"},
     "a variable": {"a.sh": "pip install axolotl==$VERSION\n"},

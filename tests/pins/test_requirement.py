@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Reference
 
-from cfglint_train.project.pins import requirement
-from cfglint_train.project.pins.requirement import (
+from cfglint_train.releases.pins import requirement
+from cfglint_train.releases.pins.requirement import (
     PACKAGES,
     holds_on_linux,
     of_address,

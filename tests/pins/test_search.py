@@ -8,9 +8,9 @@ from textwrap import dedent
 
 import pytest
 
-from cfglint_train.project.pins.search import Settled, pins_of
-from cfglint_train.project.requirements import Requirements
-from cfglint_train.project.roots import Roots
+from cfglint_train.foundation.roots import Roots
+from cfglint_train.releases.pins.search import Settled, pins_of
+from cfglint_train.releases.requirements import Requirements
 
 
 def written(folder: Path, **files: str) -> None:

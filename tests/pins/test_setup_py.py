@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.project.pins.setup_py import asked
+from cfglint_train.releases.pins.setup_py import asked
 from tests.support.configs import AXOLOTL
 from tests.support.linting import runs_in
 

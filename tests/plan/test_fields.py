@@ -63,7 +63,7 @@ def test_optimizers_have_named_implementations() -> None:
 
 CLIENT = """\
 from cfglint_train.plan.fields import Plan
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 
 def check(run: Run, plan: Plan) -> bool:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.project import client_optimizers
-from cfglint_train.project.client_optimizers import client_optimizer, client_scheduler
-from cfglint_train.project.index import RepositoryIndex
-from cfglint_train.project.settings import Settings
-from cfglint_train.project.texts import Texts
+from cfglint_train.mutations import client_optimizers
+from cfglint_train.mutations.client_optimizers import client_optimizer, client_scheduler
+from cfglint_train.repository.index import RepositoryIndex
+from cfglint_train.repository.texts import Texts
+from cfglint_train.settings.settings import Settings
 
 
 def handed(folder: Path, text: str, what: Callable[[RepositoryIndex], bool] = client_optimizer) -> bool:

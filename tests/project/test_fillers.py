@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import pytest
 
-from cfglint_train.frameworks import registry
-from cfglint_train.project import fillers, python_fillers
-from cfglint_train.project.index import RepositoryIndex
-from cfglint_train.project.settings import Settings
-from cfglint_train.project.texts import Texts
-from tests.support.configs import AXOLOTL
 from tests.support.linting import lint
 
 CONFIG = """\
@@ -79,6 +71,10 @@ def found(folder: Path, script: tuple[str, str]) -> set[str]:
     (folder / ".git").mkdir()
     (folder / "configs" / "base.yaml").write_text(CONFIG)
     (folder / script[0]).write_text(script[1])
+    return found_again(folder)
+
+
+def found_again(folder: Path) -> set[str]:
     lines = CONFIG.splitlines()
     keys = [one for one in lint(folder).findings if one.code.startswith("KEY")]
     return {f"{one.code} {lines[one.start.line - 1].partition(':')[0]}" for one in keys}
@@ -172,34 +168,23 @@ def test_a_mapping_of_other_keys_replaces_nothing(tmp_path: Path, text: str) -> 
     assert found(tmp_path, ("x.py", f'c = yaml.safe_load(open("base.yaml"))\n{text}')) == ALL
 
 
-# How a Python file is given the path of the configuration.
-OPEN = {
-    "argument": 'p = argparse.ArgumentParser()\np.add_argument("config")\nns = p.parse_args()\npath = ns.config\n',
-    "default of an argument": 'p.add_argument("--c", default="other/x.yaml")\nns = p.parse_args()\npath = ns.c\n',
-    "argv": "path = sys.argv[1]\n",
-    "made": 'path = ROOT / "configs" / f"{name}.yaml"\n',
-}
-LOADS = {
-    "yaml": "import yaml\nc = yaml.safe_load(open(path))\n",
-    "with": "import yaml\nwith open(path) as f:\n    c = yaml.load(f, yaml.Loader)\n",
-    "function": "import yaml\ndef read(p):\n    return yaml.safe_load(p.read_text())\nc = read(path)\n",
-}
-
-
-@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
-@pytest.mark.parametrize("given", OPEN.values(), ids=OPEN)
-def test_a_file_that_loads_what_it_is_given_may_read_any_configuration(tmp_path: Path, given: str, load: str) -> None:
-    before = f"{given}{load}"
-    assert found(tmp_path / "a", ("x.py", f'{before}c.pop("launcher")\n')) == ALL - {"KEY001 launcher"}
-    assert found(tmp_path / "b", ("x.py", f'{before}c.get("launcher")\n')) == ALL - {"KEY001 launcher"}
-    assert found(tmp_path / "c", ("x.py", f'{before}c["learning_rate"] = 1\n')) == ALL - {"KEY004 learning_rate"}
-    assert found(tmp_path / "d", ("x.py", f'{before}c.get("learning_rate")\nc.pop("launchers")\n')) == ALL
-
-
-def test_a_group_of_hydra_is_a_part_of_what_its_program_gets(tmp_path: Path) -> None:
-    program = 'import hydra\n@hydra.main(config_path=".")\ndef main(cfg):\n    dict(cfg.GROUP).pop("launcher")\n'
-    assert found(tmp_path / "x", ("x.py", program.replace("GROUP", "configs"))) == ALL - {"KEY001 launcher"}
-    assert found(tmp_path / "y", ("x.py", program.replace("GROUP", "others"))) == ALL
+@pytest.mark.parametrize(
+    "path",
+    [
+        'p.add_argument("config")\npath = p.parse_args().config\n',
+        'p.add_argument("--c", default="other/x.yaml")\npath = p.parse_args().c\n',
+        "path = sys.argv[1]\n",
+        'path = ROOT / "configs" / f"{name}.yaml"\n',
+        '"""Plots configs/base.yaml."""\npath = sys.argv[1]\n',
+    ],
+)
+def test_a_program_that_loads_what_it_is_given_counts_where_a_command_hands_it_the_file(
+    tmp_path: Path, path: str
+) -> None:
+    program = f'import argparse, sys, yaml\n{path}c = yaml.safe_load(open(path))\nc.pop("launcher")\n'
+    assert found(tmp_path / "x", ("x.py", program)) == ALL
+    (tmp_path / "x" / "run.sh").write_text("python x.py configs/base.yaml\n")
+    assert found_again(tmp_path / "x") == ALL - {"KEY001 launcher"}
 
 
 def test_a_key_that_is_no_text_is_in_no_script(tmp_path: Path) -> None:
@@ -252,99 +237,3 @@ def test_a_bare_name_that_two_files_have_says_nothing(tmp_path: Path) -> None:
 def test_a_section_is_handled_with_what_stands_in_it(tmp_path: Path) -> None:
     text = 'c = yaml.safe_load(open("base.yaml"))\ninner = c["launcher"]\ninner["nodes"] = 3\n'
     assert found(tmp_path / "x", ("x.py", text)) == ALL - {"KEY001 launcher"}
-
-
-# --- which files are followed ----------------------------------------------------------------------------------------
-
-POPS = "import sys, yaml\nc = yaml.safe_load(open(sys.argv[1]))\nc.pop({key!r})\n"
-
-
-def put(root: Path, *paths: str, text: str) -> None:
-    for path in paths:
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
-
-
-def of(root: Path) -> RepositoryIndex:
-    return RepositoryIndex(str(root), lambda _: Settings(str(root)), Texts())
-
-
-def followed(monkeypatch: pytest.MonkeyPatch, root: Path, path: str, key: str = "mine") -> list[str]:
-    """The files that are parsed for a key of a file, in order."""
-    parsed: list[str] = []
-    once = fillers.Followed.filler
-
-    def noted(self: fillers.Followed, path: str) -> object:
-        parsed.append(os.path.relpath(path, root))
-        return once(self, path)
-
-    monkeypatch.setattr(fillers.Followed, "filler", noted)
-    fillers.named(key, str(root / path), of(root))
-    return parsed
-
-
-def test_the_nearest_files_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    near = ["a/b/run.py", "a/b/in/run.py", "a/run.py", "a/c/run.py", "run.py", "z/y/run.py"]
-    put(tmp_path, *near, text=POPS.format(key="mine"))
-    assert followed(monkeypatch, tmp_path, "a/b/config.yaml") == near
-
-
-@pytest.mark.parametrize("text", ["c.pop('other')", "import json\njson.dump(mine, f)", "mine = 1", "torch.load(mine)"])
-def test_only_files_that_load_and_name_the_key_are_parsed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    put(tmp_path, "run.py", text=text)
-    assert followed(monkeypatch, tmp_path, "config.yaml") == []
-
-
-@pytest.mark.parametrize("text", ["c.mine = 1", "c['mine']", "c.a.mine.b", "OmegaConf.update(c, 'a.mine', 1)"])
-def test_a_key_is_named_as_text_and_as_an_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    put(tmp_path, "run.py", text=f"import yaml\nc = yaml.safe_load(f)\n{text}\n")
-    assert followed(monkeypatch, tmp_path, "config.yaml") == ["run.py"]
-
-
-def test_copies_of_frameworks_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own, copied = "scripts/run.py", "third_party/axolotl/src/axolotl/cli/run.py"
-    put(tmp_path, own, copied, text=POPS.format(key="mine"))
-    for listed in registry.listed().values():
-        if listed.name == "axolotl" and listed.tree is not None:
-            for part in (*listed.tree.marks, *listed.tree.parts):
-                file = part if part.endswith(".py") else f"{part}/__init__.py"
-                put(tmp_path, f"third_party/axolotl/src/{file}", text="")
-    assert followed(monkeypatch, tmp_path, "configs/config.yaml") == [own]
-
-
-def test_no_more_is_followed_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = POPS.format(key="mine")
-    monkeypatch.setattr(fillers, "MAX_FOLLOWED", 3 * len(text))
-    put(tmp_path, *(f"f{count}/run.py" for count in range(6)), text=text)
-    assert followed(monkeypatch, tmp_path, "f4/config.yaml") == ["f4/run.py", "f0/run.py", "f1/run.py"]
-
-
-def test_each_file_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [f"run{count}.py" for count in range(300)]
-    put(tmp_path, *names, text=POPS.format(key="mine") + "c.pop('other')\n")
-    parsed: list[str] = []
-    monkeypatch.setattr(python_fillers, "filler", parsed.append)
-    index = of(tmp_path)
-    for key in ("mine", "other", "mine"):
-        fillers.named(key, str(tmp_path / "config.yaml"), index)
-    assert len(parsed) == len(names)
-
-
-def test_a_companion_is_asked_about_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many runs name it: the work would grow with its keys times the configurations of the repository."""
-    keys = [f"zq_unknown_{count}" for count in range(30)]
-    put(tmp_path, "ds.json", text=json.dumps({"train_micro_batch_size_per_gpu": 1, **dict.fromkeys(keys, 1)}))
-    put(tmp_path, "a.yaml", "b.yaml", "c.yaml", text=AXOLOTL + "deepspeed: ds.json\n")
-    asked: list[str] = []
-    once = fillers.named
-
-    def noted(key: str, path: str, index: RepositoryIndex) -> fillers.Filled:
-        asked.append(key)
-        return once(key, path, index)
-
-    monkeypatch.setattr(fillers, "named", noted)
-    found = lint(tmp_path)
-    assert len(found.runs) == 3
-    assert sorted(key for key in asked if key.startswith("zq_")) == sorted(keys)

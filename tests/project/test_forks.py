@@ -10,12 +10,11 @@ import pytest
 
 from cfglint_train.findings.finding import SEVERITIES, Finding
 from cfglint_train.frameworks.registry import packages
-from cfglint_train.judging import dispatch
-from cfglint_train.project.files import parse
+from cfglint_train.plan.certainty import LOWERED
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, LIMITED
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import lint, options, runs_in, working_in
+from tests.support.linting import lint, runs_in
 
 FIXTURES = sorted((REPOSITORY / "fixtures" / "rules").glob("KEY*/fires"))
 
@@ -35,11 +34,6 @@ EVIDENCE = {
         ".gitmodules",
         '[submodule "deps/ax"]\n\tpath = deps/ax\n\turl = ../axolotl.git\n',
         "`../axolotl.git` is a submodule (.gitmodules:1)",
-    ),
-    "branch of upstream": (
-        "requirements.txt",
-        "axolotl @ git+https://github.com/axolotl-ai-cloud/axolotl@main",
-        "`github.com/axolotl-ai-cloud/axolotl@main` is installed (requirements.txt:1)",
     ),
     "editable": (
         "requirements.txt",
@@ -101,48 +95,60 @@ EVIDENCE = {
         '[submodule "third_party/ax"]\n\tpath = third_party/axolotl\n\turl = git@github.com:lab/ax.git\n',
         "`github.com/lab/ax` is a submodule (.gitmodules:4)",
     ),
-    "patch": (
-        "patches/clip.patch",
-        "--- a/src/axolotl/core/builder.py\n+++ b/src/axolotl/core/builder.py\n@@ -1 +1,2 @@\n x = 1\n+y = 2\n",
-        "`patches/clip.patch` changes `axolotl/core/builder.py` of the installed package",
-    ),
-    "patch inside a script": (
-        "setup.sh",
-        "cd axolotl && git apply <<'EOF'\n--- a/src/axolotl/train.py\n+++ b/src/axolotl/train.py\n@@ -1 +1 @@\n+b\n",
-        "`setup.sh` changes `axolotl/train.py` of the installed package",
-    ),
     "a folder of an image": (
         "Dockerfile",
         "FROM x\nWORKDIR /workspace/axolotl\nCOPY third_party/a .\nRUN pip install -e .\n",
         "`/workspace/axolotl` is installed (Dockerfile:4)",
     ),
+}
+# A file that changes the installed axolotl and names `novelty_bonus`, and what the finding says of it.
+PATCHES = {
+    "patch": (
+        "clip.patch",
+        "--- a/src/axolotl/args.py\n+++ b/src/axolotl/args.py\n@@ -1 +1,2 @@\n x = 1\n+novelty_bonus: int = 2\n",
+        "`clip.patch` may patch `axolotl/args.py`",
+    ),
+    "patch inside a script": (
+        "setup.sh",
+        "cd axolotl && git apply <<'EOF'\n--- a/src/axolotl/train.py\n+++ b/src/axolotl/train.py\n@@ -1 +1 @@\n"
+        '+cfg["novelty_bonus"]\nEOF\n',
+        "`setup.sh` may patch `axolotl/train.py`",
+    ),
     "edit in place": (
         "setup.sh",
-        "pip install axolotl\nsed -i 's/a/b/' \\\n  $SITE/axolotl/train.py\n",
-        "`setup.sh` changes `axolotl/train.py` of the installed package",
+        "pip install axolotl\nsed -i 's/a/novelty_bonus: int/' \\\n  $SITE/axolotl/train.py\n",
+        "`setup.sh` may patch `axolotl/train.py`",
     ),
     "copied over": (
         "setup.sh",
         'cp fixes/train.py "$SITE/axolotl/train.py" && echo done\n',
-        "`setup.sh` changes `axolotl/train.py` of the installed package",
+        "`setup.sh` may patch `axolotl/train.py`",
     ),
     "copied over in an image": (
         "Dockerfile",
         "FROM x\nCOPY fixes/train.py /opt/venv/lib/python3.11/site-packages/axolotl/train.py\n",
-        "`Dockerfile` changes `axolotl/train.py` of the installed package",
-    ),
-    "written by Python": (
-        "tools/fix.py",
-        'import axolotl, pathlib\np = pathlib.Path(axolotl.__file__).parent / "train.py"\np.write_text("")\n',
-        "`tools/fix.py` changes `axolotl` of the installed package",
+        "`Dockerfile` may patch `axolotl/train.py`",
     ),
     "whenever Python starts": (
-        "fixes/sitecustomize.py",
-        "import axolotl.train\naxolotl.train.train = None\n",
-        "`fixes/sitecustomize.py` changes `axolotl` of the installed package",
+        "sitecustomize.py",
+        'import axolotl.train\naxolotl.train.KEYS = ["novelty_bonus"]\n',
+        "`sitecustomize.py` may patch `axolotl`",
     ),
 }
 NO_EVIDENCE = {
+    "a branch of upstream": ("requirements.txt", "axolotl @ git+https://github.com/axolotl-ai-cloud/axolotl@main"),
+    "Python that mentions an installed path": (
+        "count.py",
+        'WATCHED = "site-packages/axolotl/train.py"  # novelty_bonus\nopen("novelty_bonus.txt", "w")\n',
+    ),
+    "a patch that names another key": (
+        "clip.patch",
+        "--- a/src/axolotl/args.py\n+++ b/src/axolotl/args.py\n@@ -1 +1,2 @@\n x = 1\n+other: int = 2\n",
+    ),
+    "a patch elsewhere": (
+        "demo/clip.patch",
+        "--- a/src/axolotl/args.py\n+++ b/src/axolotl/args.py\n@@ -1 +1,2 @@\n x = 1\n+novelty_bonus: int = 2\n",
+    ),
     "a release of upstream": ("requirements.txt", "axolotl @ git+https://github.com/axolotl-ai-cloud/axolotl@v0.21.0"),
     "another package": ("requirements.txt", "git+https://github.com/lab/axolotl-datasets@main"),
     "locked to a tag": (
@@ -207,6 +213,19 @@ def test_what_is_no_evidence_changes_nothing(tmp_path: Path, name: str) -> None:
     assert (finding.code, finding.severity) == ("KEY001", "warning")
 
 
+@pytest.mark.parametrize("name", PATCHES)
+def test_a_patch_lowers_only_findings_about_keys_that_it_names(tmp_path: Path, name: str) -> None:
+    path, text, expected = PATCHES[name]
+    files = {path: text, "fixes/train.py": "novelty_bonus: int = 1\n"}
+    folder = written(tmp_path / "x", **files, **{"config.yaml": AXOLOTL + "novelty_bonus: 1\nfsdp_trace: 2\n"})
+    found = {finding.message.split("`")[1]: finding for finding in keys(folder)}
+    assert {key: finding.severity for key, finding in found.items()} == {
+        "novelty_bonus": "info",
+        "fsdp_trace": "warning",
+    }
+    assert [ground.value for ground in found["novelty_bonus"].rests_on if ground.fact == LOWERED] == [expected]
+
+
 def test_what_a_patch_adds_is_known(tmp_path: Path) -> None:
     patch = """\
         --- a/openrlhf/cli/train_sft.py
@@ -216,10 +235,8 @@ def test_what_a_patch_adds_is_known(tmp_path: Path) -> None:
         +    parser.add_argument("--ours", action="store_true")
              parser.add_argument("--bf16", action="store_true")
         """
-    folder = written(tmp_path / "x", **{"fixes/ours.patch": dedent(patch), "a.sh": script("--ours --mine")})
-    ((code, severity, message),) = codes(folder)
-    assert (code, severity) == ("KEY001", "info")
-    assert "does not take `--mine`;" in message
+    folder = written(tmp_path / "x", **{"ours.patch": dedent(patch), "a.sh": script("--ours --mine")})
+    assert unknown(folder) == {"--ours": "info", "--mine": "error"}
 
 
 @pytest.mark.parametrize("folder", FIXTURES, ids=lambda folder: folder.parent.name)
@@ -277,6 +294,11 @@ def codes(folder: Path) -> list[tuple[str, str, str]]:
     return [(one.code, one.severity, one.message) for one in keys(folder)]
 
 
+def unknown(folder: Path) -> dict[str, str]:
+    """Return the flags that are said to be unknown, with the severities."""
+    return {message.split("`")[1]: severity for code, severity, message in codes(folder) if code == "KEY001"}
+
+
 def test_the_parser_of_a_copy_decides(tmp_path: Path) -> None:
     files = {"openrlhf/cli/train_sft.py": PARSER, "scripts/a.sh": script("--ours --estimator ours")}
     folder = written(tmp_path / "x", **files)
@@ -300,7 +322,7 @@ VERSIONS = {
     "an unfinished one": ("src/llamafactory/extras/env.py", 'VERSION = "0.9.2.dev0"\n', "0.9.2", "env.py:1"),
     "axolotl": ("deps/axolotl/src/axolotl/__init__.py", '__version__ = "0.7.0"\n', "0.7.0", "__init__.py:1"),
     "axolotl's file": ("deps/axolotl/VERSION", "0.14.0\n", "0.14.0", "VERSION:1"),
-    "TRL's file": ("deps/t/VERSION", "1.4.0\n", "1.4.0", "VERSION:1"),
+    "TRL's file": ("VERSION", "1.4.0\n", "1.4.0", "VERSION:1"),
     "OLMo": ("olmo/version.py", '_MAJOR = "0"\n_MINOR = "5"\n# next\n_PATCH = "1"\n', "0.5.1", "version.py:1"),
     "OpenRLHF": ("version.txt", "0.6.1\n", "0.6.1", "version.txt:1"),
 }
@@ -345,12 +367,12 @@ def test_the_name_of_a_copy_without_a_version_bounds_its_release(tmp_path: Path)
 
 
 def test_copies_of_two_versions_state_none(tmp_path: Path) -> None:
-    files = {f"{one}/openrlhf/cli/a.py": "" for one in ("a", "b")}
-    files |= {f"{one}/version.txt": f"0.{number}.0\n" for number, one in ((6, "a"), (7, "b"))}
+    files = {f"{one}/openrlhf/openrlhf/cli/a.py": "" for one in ("a", "b")}
+    files |= {f"{one}/openrlhf/version.txt": f"0.{number}.0\n" for number, one in ((6, "a"), (7, "b"))}
     folder = written(tmp_path / "x", **files, **{"train.sh": script("")})
     [run] = runs_in(folder)
     assert run.main.releases.known["openrlhf"].origin.kind != "user"
-    (folder / "b" / "version.txt").write_text("0.6.0\n")
+    (folder / "b" / "openrlhf" / "version.txt").write_text("0.6.0\n")
     [run] = runs_in(folder)
     assert run.main.releases.known["openrlhf"].version == "0.6.0"
 
@@ -392,16 +414,21 @@ def test_the_nearest_copy_counts(tmp_path: Path) -> None:
         "a/src/openrlhf/cli/train_sft.py": other,
         "a/scripts/a.sh": script("--mine"),
         "scripts/a.sh": script("--ours"),
-        "b/one/openrlhf/cli/train_sft.py": PARSER,
-        "b/two/openrlhf/cli/train_sft.py": PARSER,
+        "b/one/OpenRLHF/openrlhf/cli/train_sft.py": PARSER,
+        "b/two/OpenRLHF/openrlhf/cli/train_sft.py": PARSER,
         "b/scripts/a.sh": script("--ours"),
     }
     folder = written(tmp_path / "x", **files)
     assert codes(folder) == []
-    (folder / "b" / "two" / "openrlhf" / "cli" / "train_sft.py").write_text(other)
+    (folder / "b" / "two" / "OpenRLHF" / "openrlhf" / "cli" / "train_sft.py").write_text(other)
     ((code, severity, message),) = codes(folder)
     assert (code, severity) == ("KEY001", "info")
-    assert message.endswith("the copy in `b/one/openrlhf` differs from that in `b/two/openrlhf`")
+    assert message.endswith("the copy in `b/one/OpenRLHF/openrlhf` differs from that in `b/two/OpenRLHF/openrlhf`")
+
+
+def test_a_copy_that_no_launch_uses_lowers_the_keys_that_it_declares(tmp_path: Path) -> None:
+    folder = written(tmp_path / "x", **{"demo/x/openrlhf/cli/train_sft.py": PARSER, "a.sh": script("--ours --mine")})
+    assert unknown(folder) == {"--ours": "warning", "--mine": "error"}
 
 
 @pytest.mark.parametrize(
@@ -443,46 +470,10 @@ def test_other_programs_are_none_of_openrlhfs(tmp_path: Path, program: str) -> N
     assert codes(written(tmp_path / "x", **{"a.sh": script("--ours", program)})) == []
 
 
-ACME = "`openrlhf.cli.train_acme` is not an entry point of upstream (jobs/b.sh:2)"
-
-
-@pytest.mark.parametrize(
-    ("other", "evidence"),
-    [
-        ("\ndeepspeed --module openrlhf.cli.train_acme --x 1\n", ACME),
-        ("\npython -m openrlhf.cli.train_acme\n", ACME),
-        ("\npython -m openrlhf.cli.train_dpo --x 1\n", None),  # upstream's
-        ("\npython -m openrlhf.cli.serve_rm\n", None),  # upstream's, and trains nothing
-        ("\n# python -m openrlhf.cli.train_acme\n", None),  # a comment starts nothing
-        ("\npython -m openrlhf.cli.train_$STAGE\n", None),  # may be upstream's
-        ("\npython -m openrlhf.trainer.acme\n", None),  # upstream's other packages are not listed
-    ],
-)
-def test_an_entry_point_elsewhere_in_the_repository_is_a_doubt(
-    tmp_path: Path, other: str, evidence: str | None
-) -> None:
+def test_an_entry_point_elsewhere_in_the_repository_says_nothing(tmp_path: Path) -> None:
+    other = "python -m openrlhf.cli.train_acme --acme_coef 1\n"
     folder = written(tmp_path / "x", **{"a.sh": script("--acme_coef 1"), "jobs/b.sh": other})
-    (found,) = [one for one in keys(folder) if one.path.endswith("a.sh") and "acme_coef" in one.message]
-    assert (found.code, found.severity) == ("KEY001", "error" if evidence is None else "info")
-    assert evidence is None or found.message.endswith(evidence)
-
-
-def test_the_search_for_entry_points_parses_only_scripts_that_name_another_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = {f"jobs/{number}.sh": script("--bf16") for number in range(30)}
-    files["jobs/acme.sh"] = script("--bf16", "openrlhf.cli.train_acme")
-    folder = written(tmp_path / "x", **files, **{"a.sh": script("--acme_coef 1"), "b.sh": script("--acme_coef 1")})
-    parsed: list[str] = []
-    monkeypatch.setattr(
-        "cfglint_train.project.files.parse",
-        lambda path, *rest, real=parse: parsed.append(Path(path).name) or real(path, *rest),
-    )
-    with working_in(folder):
-        chosen = options()
-        found = dispatch.lint(dispatch.workspace_for(chosen), ["a.sh", "b.sh"], chosen).findings
-    assert [one.severity for one in found if "acme_coef" in one.message] == ["info", "info"]
-    assert sorted(parsed) == ["a.sh", "acme.sh", "b.sh"]
+    assert unknown(folder)["--acme_coef"] == "error"
 
 
 def test_a_copy_without_the_entry_point_is_a_doubt(tmp_path: Path) -> None:
@@ -497,7 +488,7 @@ def test_what_was_read_of_a_copy_is_kept(tmp_path: Path, monkeypatch: pytest.Mon
     assert codes(folder) == []
     (kept,) = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     with monkeypatch.context() as patched:
-        patched.setattr("cfglint_train.project.trees._read", None)
+        patched.setattr("cfglint_train.forks.vendored._read", None)
         assert codes(folder) == []
     (folder / "openrlhf" / "cli" / "train_sft.py").write_text(PARSER.replace("--ours", "--mine"))
     assert [code for code, _, _ in codes(folder)] == ["KEY001"]
@@ -615,13 +606,13 @@ def test_what_rests_on_upstreams_defaults_is_assumed_of_a_fork(tmp_path: Path) -
 
 
 READMES = {
-    "branch in a link": "Clone this [branch](https://github.com/axolotl-ai-cloud/axolotl/tree/lab/moe) first.\n",
-    "branch that is cloned": "```sh\ngit clone -b moe https://github.com/axolotl-ai-cloud/axolotl\n```\n",
-    "commit": "git clone https://github.com/axolotl-ai-cloud/axolotl\ncd axolotl\ngit checkout 55cc214c\n",
     "another owner": "git clone https://github.com/lab/axolotl.git\n",
     "pip": "pip install git+https://github.com/lab/axolotl@moe\n",
 }
 PLAIN = {
+    "upstream's branch in a link": "Clone this [branch](https://github.com/axolotl-ai-cloud/axolotl/tree/moe) first.\n",
+    "upstream's branch that is cloned": "```sh\ngit clone -b moe https://github.com/axolotl-ai-cloud/axolotl\n```\n",
+    "upstream's commit": "git clone https://github.com/axolotl-ai-cloud/axolotl\ncd axolotl\ngit checkout 55cc214c\n",
     "upstream": "git clone https://github.com/axolotl-ai-cloud/axolotl\ncd axolotl\npip install -e .\n",
     "its main branch": "See https://github.com/axolotl-ai-cloud/axolotl/tree/main/examples.\n",
     "a release": "pip install git+https://github.com/axolotl-ai-cloud/axolotl@v0.9.2\n",
@@ -645,7 +636,7 @@ def test_a_read_me_file_that_has_a_fork_installed_is_evidence(tmp_path: Path, te
 
 def test_requirements_count_before_a_read_me_file(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
-    (tmp_path / "README.md").write_text(READMES["commit"])
+    (tmp_path / "README.md").write_text(READMES["pip"])
     (tmp_path / "requirements.txt").write_text("axolotl==0.21.0\n")
     (tmp_path / "train.yaml").write_text(AXOLOTL + "moe_top_k: 8\n")
     assert [one.severity for one in lint(tmp_path).findings if one.code == "KEY001"] == ["warning"]
@@ -655,7 +646,7 @@ def test_what_later_releases_refuse_a_fork_may_take(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "train.yaml").write_text(AXOLOTL + "streaming: true\n")  # without max_steps, since 0.13.1
     assert [one.severity for one in lint(tmp_path).findings if one.code == "KEY006"] == ["error"]
-    (tmp_path / "README.md").write_text(READMES["commit"])
+    (tmp_path / "README.md").write_text(READMES["pip"])
     assert [one.severity for one in lint(tmp_path).findings if one.code == "KEY006"] == ["info"]
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.foundation.git_index import tracked
-from cfglint_train.project import files
-from cfglint_train.project.gitignore import MOST_PATTERNS, GitIgnore
-from cfglint_train.project.settings import Settings
+from cfglint_train.repository import files
+from cfglint_train.repository.gitignore import MOST_PATTERNS, GitIgnore
+from cfglint_train.settings.settings import Settings
 from tests.support.command import cfglint
 from tests.support.pace import stopwatch
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.project import imported
-from cfglint_train.project.imported import Imported
-from cfglint_train.project.index import RepositoryIndex
-from cfglint_train.project.settings import Settings
-from cfglint_train.project.texts import Texts
+from cfglint_train.mutations import imported
+from cfglint_train.mutations.imported import Imported
+from cfglint_train.repository.index import RepositoryIndex
+from cfglint_train.repository.texts import Texts
+from cfglint_train.settings.settings import Settings
 
 FILES = {
     "src/train.py": "import os, own.run as run\nfrom own import (\n    late,\n    later as other,\n)\n",

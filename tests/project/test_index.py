@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfglint_train.project import index, texts
-from cfglint_train.project.index import Repositories, RepositoryIndex
-from cfglint_train.project.roots import Roots
-from cfglint_train.project.settings import Settings
-from cfglint_train.project.texts import Texts
+from cfglint_train.foundation.roots import Roots
+from cfglint_train.repository import index, texts
+from cfglint_train.repository.index import Repositories, RepositoryIndex
+from cfglint_train.repository.texts import Texts
+from cfglint_train.settings.settings import Settings
 
 
 @pytest.fixture

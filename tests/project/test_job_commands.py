@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.project import job_commands, justfiles
-from cfglint_train.project.assumptions import behind
+from cfglint_train.documents import job_commands, justfiles
+from cfglint_train.runs.assumptions import behind
 from tests.support.configs import AXOLOTL
 from tests.support.linting import contents, fix, lint, options, runs_in
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.project.assumptions import assumptions
+from cfglint_train.runs.assumptions import assumptions
 from tests.support.configs import AXOLOTL
 from tests.support.linting import runs_in
 

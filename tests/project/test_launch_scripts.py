@@ -11,9 +11,10 @@ import pytest
 
 from cfglint_rules.vocabulary import launched
 from cfglint_train import api
-from cfglint_train.project import hollow_copies, launches
-from cfglint_train.project.assumptions import behind
-from cfglint_train.project.run import Run
+from cfglint_train.forks import hollow_copies
+from cfglint_train.launches import launches
+from cfglint_train.runs.assumptions import behind
+from cfglint_train.runs.run import Run
 from tests.support.configs import AXOLOTL
 from tests.support.linting import runs_in, working_in
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from cfglint_train import api
-from cfglint_train.project.lookalikes import looks_like
+from cfglint_train.repository.lookalikes import looks_like
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, LIMITED
 from tests.support.corpus import REPOSITORY
@@ -71,7 +71,7 @@ def test_each_tool_is_known_by_its_words(name, text, tool):
 
 def test_no_clue_begins_in_two_ways():
     """A text without the word that a clue begins with is not searched for the clue."""
-    content = json.loads((REPOSITORY / "lint/cfglint_train/project/lookalikes.json").read_text())
+    content = json.loads((REPOSITORY / "lint/cfglint_train/repository/lookalikes.json").read_text())
     clues = [clue for tool in content.values() for groups in tool.values() for group in groups for clue in group]
     assert len(clues) > 50
     for clue in clues:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.project.makefiles import commands
+from cfglint_train.documents.makefiles import commands
 from tests.support.configs import AXOLOTL
 from tests.support.linting import runs_in
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cfglint_train.project.named_cards import named
+from cfglint_train.launches.named_cards import named
 
 NAMED = {
     "sft.axolotl.1xMI300.yaml": {"gpu": "MI300X", "gpus-per-node": 1},

@@ -9,7 +9,7 @@ import pytest
 
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.options import LintOptions
-from cfglint_train.project.neighbours import neighbours
+from cfglint_train.repository.scheduling import neighbours
 from tests.support.configs import AXOLOTL
 from tests.support.linting import working_in
 

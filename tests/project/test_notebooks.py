@@ -8,7 +8,7 @@ from time import process_time
 
 import pytest
 
-from cfglint_train.project.notebooks import read
+from cfglint_train.documents.notebooks import read
 from tests.support.linting import lint
 
 TRAINS = """\

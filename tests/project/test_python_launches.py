@@ -7,7 +7,7 @@ from time import process_time
 
 import pytest
 
-from cfglint_train.project.python_launches import commands
+from cfglint_train.launches.python_launches import commands
 from tests.support.configs import AXOLOTL
 from tests.support.linting import lint, runs_in
 

@@ -10,8 +10,8 @@ from tools import shipped as generator
 from cfglint_train.documents.document import CannotEdit, Set
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.registry import listed
-from cfglint_train.project.assumptions import assumptions
-from cfglint_train.project.shipped import shipped
+from cfglint_train.launches.bundled_files import shipped
+from cfglint_train.runs.assumptions import assumptions
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL
 from tests.support.linting import lint, options, runs_in

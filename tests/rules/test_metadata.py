@@ -13,7 +13,7 @@ from tools.rules import TARGET, catalogue
 from cfglint_rules import registry
 from cfglint_rules.memory.fields import CHANGED
 from cfglint_train.plan.fields import FIELDS, Plan
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import runs_in
 

@@ -16,7 +16,7 @@ from cfglint_rules import registry
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Finding, Report
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import copied, lint, options, runs_in
 from tests.support.plans import legal, moved

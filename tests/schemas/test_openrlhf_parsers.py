@@ -24,7 +24,7 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.openrlhf import flags
 from cfglint_train.front.migrate.goal import goal
 from cfglint_train.front.migrate.rewrite import Migrated, migrate
-from cfglint_train.project.settings import Settings
+from cfglint_train.settings.settings import Settings
 from tests.support.corpus import REPOSITORY
 from tests.support.laws import config_of
 from tests.support.linting import working_in

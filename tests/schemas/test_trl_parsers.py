@@ -19,7 +19,7 @@ from cfglint_rules.vocabulary.survey import Sighting, survey
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.frameworks.hf_trainer.arguments import OLDER_BATCH
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import runs_in
 from tests.support.releases import source

@@ -9,8 +9,8 @@ import pytest
 from cfglint_schemas.status import Context
 from cfglint_schemas.vendored import VendoredVocabulary
 from cfglint_schemas.vocabulary import load
+from cfglint_train.forks.vendored import UnreadTreeError, copy_at, likely_releases, vocabulary
 from cfglint_train.frameworks.registry import handed_to, listed
-from cfglint_train.project.trees import UnreadTreeError, copy_at, likely_releases, vocabulary
 from tests.support.pace import stopwatch
 from tests.support.releases import source
 

@@ -14,9 +14,9 @@ from cfglint_train.findings.finding import SEVERITIES, FileEdit, Finding, Relate
 from cfglint_train.judging.result import Checked, Result, Trouble
 from cfglint_train.plan.certainty import CERTAINTIES, Ground
 from cfglint_train.plan.origin import Place
-from cfglint_train.project.documents import Skipped
 from cfglint_train.reports.formats import reporter
 from cfglint_train.reports.style import PLAIN, Style
+from cfglint_train.repository.documents import Skipped
 from tests.support.configs import AXOLOTL, BROKEN, CONTRADICTED, DEEPSPEED, REMOTE_CODE, TWICE
 
 HOSTILE = [

@@ -16,10 +16,10 @@ from cfglint_train.judging import dispatch
 from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.remedies import attach
 from cfglint_train.judging.result import Result
-from cfglint_train.project.run import Run
-from cfglint_train.project.settings import NAMES, Settings, load_settings
-from cfglint_train.project.statements import CommandLine
-from cfglint_train.project.workspace import Workspace
+from cfglint_train.runs.run import Run
+from cfglint_train.runs.statements import CommandLine
+from cfglint_train.runs.workspace import Workspace
+from cfglint_train.settings.settings import NAMES, Settings, load_settings
 from tests.support.corpus import REPOSITORY
 
 NEEDED = {"SYN005": ("MEM001", "SEC001")}

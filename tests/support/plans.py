@@ -11,7 +11,7 @@ from cfglint_train.plan.fields import Plan, Role
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 from cfglint_train.plan.reading import Reading
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 from tests.memory.generated import CHOICES, MODELS
 
 _OF_KIND: Mapping[str, tuple[Any, ...]] = {

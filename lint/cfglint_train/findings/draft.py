@@ -28,7 +28,7 @@ from cfglint_train.frameworks.taken import refusal
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 from cfglint_train.plan.reading import changed
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 Written = list[tuple[Document, list[Change], list[Edit]]]
 """The changes and edits of one fix, per document."""

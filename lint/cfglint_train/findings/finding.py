@@ -13,7 +13,7 @@ from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
 
 if TYPE_CHECKING:
-    from cfglint_train.project.run import Run
+    from cfglint_train.runs.run import Run
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")

@@ -10,8 +10,8 @@ from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Resource, Verdict, verdict
 from cfglint_train.plan.certainty import Certainty, Ground
-from cfglint_train.project.assumptions import SHORT
-from cfglint_train.project.run import Run
+from cfglint_train.runs.assumptions import SHORT
+from cfglint_train.runs.run import Run
 
 STEP: Final = ("forward", "backward", "optimizer step")
 """The phases of a training step."""

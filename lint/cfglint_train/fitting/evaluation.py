@@ -9,7 +9,7 @@ from cfglint_train.findings.verdicts import Judgement, worse_evaluation
 from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 _FIELD: Final[Field] = "batch.eval_micro"
 _HARMLESS: Final = frozenset(

@@ -17,7 +17,7 @@ from cfglint_train.memory.budget import Resource
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 MARGIN: Final = 0.1
 """The share of a GPU that stays free beside the upper bound of every phase."""

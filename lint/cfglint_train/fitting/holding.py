@@ -14,7 +14,7 @@ from cfglint_train.hardware import gpus
 from cfglint_train.memory.budget import Resource
 from cfglint_train.memory.rollout import pool
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 MOST_NODES: Final = 1024
 

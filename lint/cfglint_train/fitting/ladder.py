@@ -16,7 +16,7 @@ from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 Goal = Literal["throughput", "memory"]
 Most = Literal["micro_batch", "sequence_length"]

@@ -20,7 +20,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.fields import by_field, named
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 FILLS_IN: Final = 0
 """Nothing states the setting, and loss, data and resuming stay as they are."""

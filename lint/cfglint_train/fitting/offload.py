@@ -13,7 +13,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import spelled
 from cfglint_train.memory.budget import Verdict
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 _OUTCOMES: Final[dict[Verdict, str]] = {
     "fits": "it fits",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint_train.findings.verdicts import Judgement, judge
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import Resource
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 PLACES: Final[tuple[Resource, ...]] = ("gpu", "host", "disk")
 

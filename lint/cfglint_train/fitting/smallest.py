@@ -17,7 +17,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.budget import Budget, Phase, Resource
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 Places = Mapping[tuple[str, Resource], float]
 """(phase, place) -> the bytes that it may take."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint_train.fitting import words
 from cfglint_train.fitting.moves import of_field
 from cfglint_train.plan.choices import FSDP
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 
 def smaller(run: Run) -> str:

@@ -11,7 +11,7 @@ from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 
 def settings(run: Run, changes: Mapping[Field, Any]) -> tuple[str, ...]:

@@ -18,8 +18,9 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.suppressions import UNUSED_SUPPRESSION
-from cfglint_train.project import files, pragmas
-from cfglint_train.project.workspace import Workspace
+from cfglint_train.repository import files
+from cfglint_train.runs.workspace import Workspace
+from cfglint_train.settings import pragmas
 
 _UNUSED: Final = UNUSED_SUPPRESSION.code
 """The rule about comments that silence nothing: to silence it would be another of them."""

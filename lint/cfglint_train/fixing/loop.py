@@ -18,8 +18,8 @@ from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.remedies import internal
 from cfglint_train.judging.result import Result, Trouble
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
-from cfglint_train.project.workspace import Workspace
+from cfglint_train.runs.run import Run
+from cfglint_train.runs.workspace import Workspace
 
 # Each pass lints anew; real files settle in two or three. Fixes inside one list or section take a pass each.
 MAX_PASSES: Final = 100

@@ -201,19 +201,15 @@ class Keys:
         """The entry point that a copy of the framework would be started at; None where none of it is."""
         return self.context(config).entry or next(iter(self.vocabulary.entries))
 
-    def doubt(self, config: Config) -> Doubt | None:
-        """What the configuration itself shows about a fork."""
+    def doubts(self, config: Config) -> Iterator[Doubt]:
+        """Return the evidence of a fork in the configuration itself."""
         node, forks = config.document.node(config.root), self.words.forks
-        found = next((key for key in forks if key in node.index), None) if isinstance(node, MappingNode) else None
-        if found is None:
-            return None
-        from cfglint_train.frameworks.doubt import Doubt
+        held = node.index if isinstance(node, MappingNode) else {}
+        for key in forks:
+            if key in held:
+                from cfglint_train.frameworks.doubt import Doubt
 
-        return Doubt("key", forks[found], found)
-
-    def unheard(self, config: Config) -> tuple[str, tuple[str, ...]] | None:
-        """The program that a command line starts, and what of its words no release takes; None for a file."""
-        return None
+                yield Doubt("key", forks[key], key, frozenset((key,)))
 
     def release(self, config: Config) -> str:
         """The release that counts where none is stated."""

@@ -92,10 +92,10 @@ NO_TOP: Final[dict[str, Entry]] = {}
 _UNASKED: Final = object()
 
 
-Handling = Literal["rewritten", "changed", "read", "named", "multiplied", "supplanted", "assigned", "refused"]
+Handling = Literal["rewritten", "changed", "read", "named", "supplanted", "assigned", "refused"]
 """How a script handles a setting before the framework sees it: stores it or takes it out in this file; also in a file
 whose path it is given; also where it only looks at it in this file, or declares one of that name; also where it looks
-at one of that name. `multiplied`: makes a run of each item of its list. `supplanted`: hands the framework an object of
+at one of that name. `supplanted`: hands the framework an object of
 its own, an optimizer or a scheduler, instead of having it made by the section. `assigned`: the program that is given
 the file, or whose option it is, gives the argument another value than its parser read. `refused`: has a parser of its
 own that does not take it."""
@@ -138,6 +138,7 @@ class Config:
         "filled",
         "framework",
         "launched",
+        "lowering",
         "overrides",
         "programs",
         "releases",
@@ -182,6 +183,8 @@ class Config:
         """Of the copy of its framework in the repository; None where upstream's counts."""
         self.doubt: Doubt | None = None
         """Why its framework may be a fork for which upstream's vocabulary is uncertain."""
+        self.lowering: tuple[Doubt, ...] = ()
+        """What may add keys to upstream's vocabulary."""
         self.assumed = assumed
         self._made: dict[Callable[[Config], Any], Any] = {}
         self._top: dict[str, Entry] | None = None
@@ -200,6 +203,7 @@ class Config:
         config.vocabulary, config.doubt, config.filled = self.vocabulary, self.doubt, self.filled
         config.assumed, config.launched, config.commands = self.assumed, self.launched, self.commands
         config.copied, config.starts, config.programs = self.copied, self.starts, self.programs
+        config.lowering = self.lowering
         return config
 
     def at(self, package: str, release: str) -> Config:

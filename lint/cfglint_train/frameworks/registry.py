@@ -15,7 +15,6 @@ A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework
 - `trains`: the commands whose file is a configuration whatever keys it has, as a pattern of a program of its own and
   the word behind it; absent: the keys alone decide.
 - `launches`: the program that takes its file as an option, where it is the file of a launcher.
-- `modules`: the package of which every module is an entry point of the vocabulary; absent: it has others, too.
 - `replaced_by`: packages that put other trainers in the place of its own as a script imports them.
 - `rules`: codes of the rules that apply only to frameworks that name them.
 
@@ -69,7 +68,6 @@ class Listed(Frozen):
     entry: str | None
     beside: str | None
     launches: str | None
-    modules: str | None
     entries: tuple[str, ...]
     trains: str | None
     replaced_by: tuple[str, ...]
@@ -133,7 +131,6 @@ def _listed(name: str, folder: str, content: Mapping[str, Any]) -> Listed:
         content.get("entry"),
         content.get("beside"),
         content.get("launches"),
-        content.get("modules"),
         tuple(content.get("entries", ())),
         content.get("trains"),
         tuple(content.get("replaced_by", ())),

@@ -20,19 +20,19 @@ from cfglint_train.front import addresses
 from cfglint_train.front.commands.check_flags import check_parser
 from cfglint_train.front.commands.options import api_options, with_baseline
 from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE, fails, laid_over
-from cfglint_train.project.settings import FAIL_ON
 from cfglint_train.reports import github, markdown, rdjson, sarif, text
 from cfglint_train.reports.escape import command_message, leading, printable
 from cfglint_train.reports.style import Style
+from cfglint_train.settings.settings import FAIL_ON
 
 if TYPE_CHECKING:
     from cfglint_train.api import Options
     from cfglint_train.findings.finding import Finding
     from cfglint_train.front.git_changes import Changed
     from cfglint_train.judging.result import Result
-    from cfglint_train.project.run import Run
-    from cfglint_train.project.settings import Settings
-    from cfglint_train.project.settings_files import Files
+    from cfglint_train.runs.run import Run
+    from cfglint_train.settings.files import Files
+    from cfglint_train.settings.settings import Settings
 
 # Inputs that are flags of `cfglint check`.
 _FLAGS: Final = {
@@ -197,14 +197,14 @@ def _settings_files(result: Result, wanted: Options) -> set[str]:
 
 
 def _removed_settings(changes: Changed) -> set[str]:
-    from cfglint_train.project.settings import NAMES
+    from cfglint_train.settings.settings import NAMES
 
     return {path for path in changes.gone if os.path.basename(path) in NAMES}
 
 
 def _settings_used(used: set[str], wanted: Options, changes: Changed | None) -> Iterable[str]:
     """The settings files that counted, and whether the change under test is theirs, too."""
-    from cfglint_train.project.settings_files import DISK
+    from cfglint_train.settings.files import DISK
 
     from_base = wanted.settings_files is not DISK
     gone = set() if changes is None else _removed_settings(changes)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cfglint_train.api import Options
     from cfglint_train.findings.finding import Finding
     from cfglint_train.judging.result import Result, Trouble
-    from cfglint_train.project.run import Run
+    from cfglint_train.runs.run import Run
 
 _MAX_CHANGED: Final = 500
 """Changed files that are asked of git, each with two processes."""

@@ -8,7 +8,7 @@ import os
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.front.git import GitError, Repository
 from cfglint_train.front.git_changes import REGULAR
-from cfglint_train.project.settings_files import DISK
+from cfglint_train.settings.files import DISK
 
 
 class CommitFiles(Frozen):

@@ -18,7 +18,7 @@ from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.redact import Redact, redaction
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.project.settings_files import DISK, Files
+from cfglint_train.settings.files import DISK, Files
 
 _VERSION: Final = 1
 _MAX_BYTES: Final = 2**26

@@ -17,10 +17,12 @@ from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import SEVERITIES, Fix, Report, Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.doubt import KINDS, Doubt
 from cfglint_train.frameworks.lens import Config, Handling, spelled
 from cfglint_train.memory.reader import MODEL
 from cfglint_train.plan.certainty import (
     CERTAINTIES,
+    LOWERED,
     Assumption,
     Certainty,
     Corner,
@@ -33,9 +35,9 @@ from cfglint_train.plan.certainty import (
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
-from cfglint_train.project.assumptions import COMPANION, FORK, facts_behind, kindest, releases_behind, varying
-from cfglint_train.project.other_releases import RELEASE
-from cfglint_train.project.run import GPU, Run
+from cfglint_train.releases.other_releases import RELEASE
+from cfglint_train.runs.assumptions import COMPANION, FORK, facts_behind, kindest, releases_behind, varying
+from cfglint_train.runs.run import GPU, Run
 
 GUESSES: Final = 2
 """Facts that no file states and each of which would turn a verdict on memory by itself: with so many, it is advice.
@@ -90,7 +92,11 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
         found = (*found, *releases_behind(run, fields))
         if found:
             assumed, corners = _assumed(rule, report, run, found, check)
-    vocabulary = (*_vocabulary(rule, main), *_conditional(rule, report))
+    added = _added(rule, report, main)
+    if added is not None:
+        severity = "info" if KINDS[added.kind].strength == "adds" else milder(severity)
+    lowered = () if added is None else (Ground(LOWERED, str(added), "assumed", f"upstream's vocabulary, but {added}"),)
+    vocabulary = (*_vocabulary(rule, main), *lowered, *_conditional(rule, report))
     appended = () if run is None or severity != "error" else _appended(rule, report, run)
     rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run))
     if severity != "info" and not rewritten and not rule.code.startswith("KEY"):  # those ask for it themselves
@@ -173,6 +179,19 @@ def _vocabulary(rule: Rule, main: Config) -> tuple[Ground, ...]:
     if main.doubt is None or not rule.code.startswith("KEY"):
         return ()
     return (Ground("vocabulary", main.framework, "assumed", f"upstream's vocabulary: {main.doubt}"),)
+
+
+def _added(rule: Rule, report: Report, main: Config) -> Doubt | None:
+    """Return the evidence that the framework in use has the keys which a report names, beside upstream's."""
+    if not main.lowering or not rule.code.startswith("KEY"):
+        return None
+    names = re.findall(r"`([\w.-]+)", report.message)
+    return next((one for one in main.lowering if any(map(one.is_about, names))), None)
+
+
+def milder(severity: Severity) -> Severity:
+    """Return the severity one level lower."""
+    return SEVERITIES[min(SEVERITIES.index(severity) + 1, len(SEVERITIES) - 1)]
 
 
 def _conditional(rule: Rule, report: Report) -> tuple[Ground, ...]:

@@ -19,8 +19,8 @@ from cfglint_train.judging.meaning import as_meant
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
 from cfglint_train.judging.signing import signed
-from cfglint_train.project import release_choice
-from cfglint_train.project.run import Run
+from cfglint_train.releases import resolution
+from cfglint_train.runs.run import Run
 
 # Families whose findings rest on a release; what a requirement file states about it is reported beside them.
 _OF_RELEASES: Final = ("KEY", "REL")
@@ -68,7 +68,7 @@ def check(subject: Config | Run, selection: Selection) -> Check:
                     return Check(tuple(findings), tuple(troubles), frozenset(secrets), more=True)
                 if report.help is None and rule.code.startswith(_OF_RELEASES):
                     beside = (config for config in configs if config.document is report.place.document)
-                    report = report._replace(help=release_choice.source(next(beside, main)))
+                    report = report._replace(help=resolution.source(next(beside, main)))
                 grading = graded(rule, report, main, asked, checker)
                 finding = None if grading is None else signed(rule, report, selection, asked, grading)
                 if finding is None:

@@ -19,10 +19,10 @@ from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.result import Checked, Result, Trouble, trouble_of
 from cfglint_train.judging.selection import Selection, settings_resolver
 from cfglint_train.judging.signing import signed
-from cfglint_train.project import pragmas
-from cfglint_train.project.run import Run
-from cfglint_train.project.settings_error import SettingsError
-from cfglint_train.project.workspace import Workspace
+from cfglint_train.runs.run import Run
+from cfglint_train.runs.workspace import Workspace
+from cfglint_train.settings import pragmas
+from cfglint_train.settings.error import SettingsError
 
 if TYPE_CHECKING:
     from cfglint_train.judging.baseline import Baseline, Split
@@ -65,7 +65,7 @@ def lint(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Re
         whole.runs_of(turns)
     else:
         from cfglint_train.foundation import pool
-        from cfglint_train.project.neighbours import neighbours
+        from cfglint_train.repository.scheduling import neighbours
 
         def share(part: Iterator[tuple[int, str]]) -> Ledger:
             options.budget.take_part()

@@ -21,8 +21,8 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import naming
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.reading import changed, same
-from cfglint_train.project.run import Run
-from cfglint_train.project.workspace import Workspace
+from cfglint_train.runs.run import Run
+from cfglint_train.runs.workspace import Workspace
 
 _EDITED: tuple[str, ...] = ("yaml", "json")
 _COMBINATIONS = registry.RULES["KEY006"]

@@ -9,10 +9,10 @@ from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.typed import Any
 from cfglint_train.judging.result import Checked, Trouble
 from cfglint_train.judging.sharing import Job, Sighting, changed_by, is_of_one_run, job_of, merged, sparing
-from cfglint_train.project import pragmas
-from cfglint_train.project.documents import Skipped
-from cfglint_train.project.run import Run
-from cfglint_train.project.unchecked import trains
+from cfglint_train.repository.documents import Skipped
+from cfglint_train.runs.not_estimated import trains
+from cfglint_train.runs.run import Run
+from cfglint_train.settings import pragmas
 
 _Key = tuple[Any, ...]
 

@@ -16,7 +16,7 @@ from cfglint_train.frameworks.lens import Config, Given, Override, spelled
 from cfglint_train.judging.selection import Selection
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
-from cfglint_train.project.run import Meant, Run, assemble
+from cfglint_train.runs.run import Meant, Run, assemble
 
 UNKNOWN_KEY: Final = registry.RULES["KEY001"]
 

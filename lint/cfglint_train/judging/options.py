@@ -7,10 +7,10 @@ from collections.abc import Callable
 from cfglint_train.foundation.budget import Budget
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
-from cfglint_train.project.run import Run
-from cfglint_train.project.settings import Settings
-from cfglint_train.project.settings_files import DISK, Files
-from cfglint_train.project.statements import CommandLine
+from cfglint_train.runs.run import Run
+from cfglint_train.runs.statements import CommandLine
+from cfglint_train.settings.files import DISK, Files
+from cfglint_train.settings.settings import Settings
 
 if TYPE_CHECKING:
     from cfglint_train.judging.baseline import Baseline

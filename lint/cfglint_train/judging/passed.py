@@ -17,8 +17,8 @@ from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.lens import Config, spelled
-from cfglint_train.project.statements import CommandLine
-from cfglint_train.project.workspace import Workspace
+from cfglint_train.runs.statements import CommandLine
+from cfglint_train.runs.workspace import Workspace
 
 Read = Callable[[Framework], Mapping[Route, Any]]
 """A word as a framework reads it."""

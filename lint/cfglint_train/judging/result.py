@@ -7,9 +7,9 @@ from cfglint_train.findings.finding import Finding, bounded
 from cfglint_train.foundation.errors import crash
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
-from cfglint_train.project.documents import Skipped
-from cfglint_train.project.run import Run
-from cfglint_train.project.user_facts import FactError
+from cfglint_train.repository.documents import Skipped
+from cfglint_train.runs.run import Run
+from cfglint_train.settings.cluster_facts import FactError
 
 if TYPE_CHECKING:
     from cfglint_train.judging.baseline import Split

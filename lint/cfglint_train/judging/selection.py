@@ -10,9 +10,9 @@ from cfglint_rules.rule import Rule, Scope
 from cfglint_train.findings.finding import Severity
 from cfglint_train.frameworks.registry import naming
 from cfglint_train.judging.options import LintOptions
-from cfglint_train.project.settings import NOT_CHECKED, Settings, discover, selects
-from cfglint_train.project.settings_error import wrong
-from cfglint_train.project.settings_files import DISK, Files
+from cfglint_train.settings.error import wrong
+from cfglint_train.settings.files import DISK, Files
+from cfglint_train.settings.settings import NOT_CHECKED, Settings, discover, selects
 
 
 def settings_resolver(fixed: Settings | None, files: Files = DISK) -> Callable[[str], Settings]:

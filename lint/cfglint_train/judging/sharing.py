@@ -9,7 +9,7 @@ from cfglint_train.findings.finding import SEVERITIES, Finding, Related
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.judging.signing import OF_RUN
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 Job = tuple[str, Route] | None
 """A run by the path and root of its main configuration; None: a finding about no run."""

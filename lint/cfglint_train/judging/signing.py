@@ -7,8 +7,8 @@ from cfglint_train.findings.finding import Finding, Fix, Related, Report, bounde
 from cfglint_train.foundation.typed import Final
 from cfglint_train.judging.certainty import Grading, capped
 from cfglint_train.judging.selection import Selection
-from cfglint_train.project.run import Run
-from cfglint_train.project.settings import Settings, selects
+from cfglint_train.runs.run import Run
+from cfglint_train.settings.settings import Settings, selects
 
 OF_RUN: Final = "in the run of this configuration"
 """What is said at the head of a run's main configuration, where a finding points into a companion."""

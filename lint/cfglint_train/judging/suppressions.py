@@ -11,7 +11,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.judging.ledger import Ledger, identity
 from cfglint_train.judging.selection import Selection
 from cfglint_train.judging.signing import signed
-from cfglint_train.project import pragmas
+from cfglint_train.settings import pragmas
 
 UNUSED_SUPPRESSION: Final = registry.RULES["SYN005"]
 

@@ -15,7 +15,7 @@ from cfglint_train.judging.ledger import Ledger
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
 from cfglint_train.plan.origin import Place
-from cfglint_train.project.documents import START, Cause, Documents, Skipped
+from cfglint_train.repository.documents import START, Cause, Documents, Skipped
 
 _RULES: Final[Mapping[Cause, Rule]] = {
     "file": registry.RULES["SYN001"],

@@ -22,6 +22,10 @@ class Ground(Frozen):
     """Where it comes from, or how to state it."""
 
 
+LOWERED: Final = "lowered"
+"""The fact of a ground by which a finding is one level milder: evidence that a key may have been added."""
+
+
 def unappended(where: str) -> Ground:
     """That what may give a launch further options gives none that matter."""
     return Ground("launch:options", where, "assumed", f"{where} adds no option that changes this")

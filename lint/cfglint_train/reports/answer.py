@@ -9,8 +9,8 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.judging.result import Result
 from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
 from cfglint_train.reports.escape import printable
+from cfglint_train.runs.run import Run
 
 if TYPE_CHECKING:
     from cfglint_train.fitting.smallest import Solution
@@ -67,7 +67,7 @@ def _not_estimated(run: Run | Planned) -> str:
     """Return why no training step was estimated, with the remedy; empty if one was."""
     if not isinstance(run, Run):
         return ""
-    from cfglint_train.project.unchecked import unchecked
+    from cfglint_train.runs.not_estimated import unchecked
 
     found = unchecked(run)
     return "" if found is None else f"{found.why}; {found.remedy}"

@@ -7,12 +7,12 @@ from json import dumps
 
 from cfglint_rules.registry import RULES
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Protocol
-from cfglint_train.project.settings import Settings, most_precise, selects
 from cfglint_train.reports.escape import printable
 from cfglint_train.reports.json import encoded
+from cfglint_train.settings.settings import Settings, most_precise, selects
 
 if TYPE_CHECKING:
-    from cfglint_train.project.house_rules import HouseRule
+    from cfglint_train.settings.house_rules import HouseRule
 
 
 class Selection(Protocol):

@@ -16,15 +16,15 @@ from cfglint_train.memory.reader import MODEL
 from cfglint_train.plan.certainty import Assumption
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
-from cfglint_train.project.assumptions import assumptions as assumptions_of
-from cfglint_train.project.assumptions import behind
-from cfglint_train.project.other_releases import RELEASE
-from cfglint_train.project.run import GPU, Run
-from cfglint_train.project.unchecked import Unchecked, thing, unchecked
+from cfglint_train.releases.other_releases import RELEASE
 from cfglint_train.reports import answer
 from cfglint_train.reports.escape import leading, plain, printable
 from cfglint_train.reports.json import encoded
 from cfglint_train.reports.style import PLAIN, Style
+from cfglint_train.runs.assumptions import assumptions as assumptions_of
+from cfglint_train.runs.assumptions import behind
+from cfglint_train.runs.not_estimated import Unchecked, thing, unchecked
+from cfglint_train.runs.run import GPU, Run
 from cfglint_train.whatif.plan_file import Planned
 
 VERSION: Final = 1

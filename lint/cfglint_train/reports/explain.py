@@ -13,12 +13,12 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.plan.certainty import Certainty, Corner, grade, where
 from cfglint_train.plan.fields import FIELDS, Role
 from cfglint_train.plan.origin import Origin
-from cfglint_train.project.assumptions import assumptions
-from cfglint_train.project.run import Run
 from cfglint_train.reports.escape import leading, plain, printable
 from cfglint_train.reports.json import encoded
 from cfglint_train.reports.style import Style
 from cfglint_train.reports.text import wrapped
+from cfglint_train.runs.assumptions import assumptions
+from cfglint_train.runs.run import Run
 
 VERSION: Final = 1
 _WIDEST: Final = 36

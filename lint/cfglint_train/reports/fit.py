@@ -12,12 +12,12 @@ from cfglint_train.fitting.smallest import Solution
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Resource
-from cfglint_train.project.other_releases import RELEASE
-from cfglint_train.project.unchecked import unchecked
+from cfglint_train.releases.other_releases import RELEASE
 from cfglint_train.reports import answer, estimate
 from cfglint_train.reports.escape import plain
 from cfglint_train.reports.json import encoded
 from cfglint_train.reports.style import PLAIN, Style
+from cfglint_train.runs.not_estimated import unchecked
 
 VERSION: Final = 1
 

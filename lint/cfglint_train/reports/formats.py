@@ -7,8 +7,8 @@ from importlib import import_module
 
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.judging.result import Result
-from cfglint_train.project.run import Run
 from cfglint_train.reports.style import Style
+from cfglint_train.runs.run import Run
 
 Reporter = Callable[[Result, Style], Iterator[str]]
 

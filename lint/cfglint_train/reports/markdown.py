@@ -18,14 +18,14 @@ from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.judging.result import Result
 from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Verdict, verdict
-from cfglint_train.project.assumptions import assumptions
-from cfglint_train.project.run import GPU, Run
 from cfglint_train.reports import text
 from cfglint_train.reports.details import labelled, related_lines
 from cfglint_train.reports.escape import diff_line, printable
 from cfglint_train.reports.fixes import Hunk, hunks, shown
 from cfglint_train.reports.places import documents
 from cfglint_train.reports.style import PLAIN, Style
+from cfglint_train.runs.assumptions import assumptions
+from cfglint_train.runs.run import GPU, Run
 
 MAX_BYTES: Final = 900_000
 """Where the report stops, well below the limit."""

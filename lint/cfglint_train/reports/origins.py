@@ -11,11 +11,11 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.plan.fields import FIELDS
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
-from cfglint_train.project.run import Run
 from cfglint_train.reports.escape import leading, plain, printable
 from cfglint_train.reports.json import encoded
 from cfglint_train.reports.style import Style
 from cfglint_train.reports.text import wrapped
+from cfglint_train.runs.run import Run
 
 _VALUE: Final = 24
 """Columns of the values; longer ones push their origin to the right."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from cfglint_train.frameworks.registry import listed
 from cfglint_train.plan.releases import Release
-from cfglint_train.project.run import Run
 from cfglint_train.reports.escape import printable
+from cfglint_train.runs.run import Run
 
 
 def lines(runs: Iterable[Run]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -13,6 +14,7 @@ from cfglint_train.foundation.redact import Redact, redaction
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import counted, some
 from cfglint_train.judging.result import Result, Trouble
+from cfglint_train.plan.certainty import LOWERED
 from cfglint_train.reports.details import details
 from cfglint_train.reports.escape import leading, printable, source_line
 from cfglint_train.reports.style import PLAIN, Style
@@ -240,6 +242,7 @@ def summary(result: Result) -> Iterator[str]:
     if parts:
         yield f"Found {', '.join(parts)} in {counted(looked, 'file')}."
     yield from _accepted(result)
+    yield from lowered(result)
     unchecked = not_checked(result)
     if unchecked is not None:
         yield unchecked
@@ -258,6 +261,13 @@ def _nothing(result: Result) -> str:
         return "warning: no training config found: there are no YAML, JSON, shell or Python files that are not excluded"
     looked = f"looked at {counted(result.looked_at, 'file')}"
     return f"warning: no training config found: {looked}, and cfglint recognises none (--verbose says why)"
+
+
+def lowered(result: Result) -> Iterator[str]:
+    """Return how many findings each piece of evidence about the repository made one level milder."""
+    grounds = (ground for finding in result.findings for ground in finding.rests_on if ground.fact == LOWERED)
+    for evidence, count in Counter(str(ground.value) for ground in grounds).items():
+        yield f"{counted(count, 'finding')} lowered: {printable(evidence)}."
 
 
 _MOST_NAMED: Final = 5

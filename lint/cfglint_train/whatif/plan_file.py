@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.hardware.catalogue import Hardware, UnknownHardware, hardware_from
 from cfglint_train.hardware.gpus import capacity
@@ -24,8 +25,7 @@ from cfglint_train.plan.fields import FIELDS, Plan
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.plan.typed_values import field_named, field_value
-from cfglint_train.project.roots import Roots
-from cfglint_train.project.user_facts import CLUSTER_FACTS, HARDWARE_FACTS
+from cfglint_train.settings.cluster_facts import CLUSTER_FACTS, HARDWARE_FACTS
 from cfglint_train.whatif import words
 
 MODEL_CONFIG: Final = "model_config"

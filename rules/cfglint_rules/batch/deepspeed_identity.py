@@ -34,7 +34,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "BAT001",

@@ -50,7 +50,7 @@ from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import counted
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "BAT002",

@@ -33,7 +33,7 @@ from cfglint_train.findings.finding import Report
 from cfglint_train.findings.verdicts import amount, breakdown
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import LOADED_WEIGHTS, OFFLOADED, SLEEPING, SLEEPING_STATES
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "CHK002",

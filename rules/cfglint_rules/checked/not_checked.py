@@ -29,8 +29,8 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.project.run import Run
-from cfglint_train.project.unchecked import unchecked
+from cfglint_train.runs.not_estimated import unchecked
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "CHK001",

@@ -42,7 +42,7 @@ from cfglint_train.memory.components import DISK_WEIGHTS
 from cfglint_train.memory.kept import limits
 from cfglint_train.plan.length import LENGTH_FIELDS, most_steps
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "CKP008",

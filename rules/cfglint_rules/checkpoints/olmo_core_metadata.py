@@ -52,7 +52,7 @@ from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "CKP001",

@@ -48,7 +48,7 @@ from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.choices import FSDP
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "CKP002",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from posixpath import normpath
 
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 
 def resumed_by(run: Run) -> Field | None:

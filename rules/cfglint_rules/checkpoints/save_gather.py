@@ -43,7 +43,7 @@ from cfglint_train.findings.verdicts import STEP, breakdown, judge, outcome
 from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.choices import FSDP
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "CKP003",

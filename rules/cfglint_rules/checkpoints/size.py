@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Phase
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 ENOUGH: Final = 50
 """Checkpoints that a run of unknown length is not expected to exceed."""

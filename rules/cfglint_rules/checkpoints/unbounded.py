@@ -45,7 +45,7 @@ from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.kept import copies_of, ephemeral, limits, most_saves
 from cfglint_train.plan.length import LENGTH_FIELDS
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "CKP004",

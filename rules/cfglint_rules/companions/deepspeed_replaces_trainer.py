@@ -40,7 +40,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import read
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.origin import Origin, Place
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "XFL002",

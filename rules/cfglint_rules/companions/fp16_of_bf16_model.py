@@ -36,7 +36,7 @@ from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.certainty import Ground
-from cfglint_train.project.run import GPU, Run
+from cfglint_train.runs.run import GPU, Run
 
 RULE: Final = Rule(
     "XFL004",
@@ -78,7 +78,7 @@ def _is_older(run: Run) -> bool:
     """Whether names of files or comments name a card without bf16, where no file states the card."""
     if run.hardware.gpu_origin.kind != "assumed":
         return False
-    from cfglint_train.project.named_cards import oldest
+    from cfglint_train.launches.named_cards import oldest
 
     place = run.place("precision.compute")
     named = oldest(dict.fromkeys((*(config.document for config in run.configs), place.document)))

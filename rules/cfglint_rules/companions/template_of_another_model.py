@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "XFL006",

@@ -39,7 +39,7 @@ from cfglint_train.findings.verdicts import ROLLOUT, STEP, Judgement, breakdown,
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import OFFLOADED
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "HST001",

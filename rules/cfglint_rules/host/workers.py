@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfglint_train.findings.verdicts import Judgement, judge
 from cfglint_train.foundation.typed import Final
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 THREADS: Final = 384
 """Hardware threads of two processors of 96 cores, more than usual nodes of eight GPUs have: a margin."""

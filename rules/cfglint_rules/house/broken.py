@@ -18,9 +18,9 @@ from cfglint_train.frameworks.codec import Unreadable
 from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
-from cfglint_train.project.house_rules import HouseRule, Test, fails
-from cfglint_train.project.run import Run
-from cfglint_train.project.settings_error import told
+from cfglint_train.runs.run import Run
+from cfglint_train.settings.error import told
+from cfglint_train.settings.house_rules import HouseRule, Test, fails
 
 
 def broken(run: Run) -> Iterator[Report]:

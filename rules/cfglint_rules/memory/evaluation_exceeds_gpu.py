@@ -56,7 +56,7 @@ from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import EVALUATION, STEP, amount, breakdown, judge, outcome, worse_evaluation
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "MEM011",

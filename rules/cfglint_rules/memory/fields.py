@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint_train.findings.finding import Fix
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 CHANGED: Final[tuple[Field, ...]] = (
     "activations.attention",

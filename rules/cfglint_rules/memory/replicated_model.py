@@ -30,7 +30,7 @@ from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import STEP, judge
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "MEM004",

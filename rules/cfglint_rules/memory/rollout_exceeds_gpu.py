@@ -38,7 +38,7 @@ from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import ROLLOUT, STEP, breakdown, judge, outcome
 from cfglint_train.foundation.typed import Final
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "MEM007",

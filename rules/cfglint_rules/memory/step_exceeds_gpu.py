@@ -53,7 +53,7 @@ from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.memory.components import ENGINE, GRADIENTS
 from cfglint_train.plan.origin import Place
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 if TYPE_CHECKING:
     from cfglint_train.fitting.smallest import Solution

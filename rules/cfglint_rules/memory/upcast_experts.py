@@ -43,7 +43,7 @@ from cfglint_train.findings.verdicts import STEP, Judgement, judge
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "MEM006",

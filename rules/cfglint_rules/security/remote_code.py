@@ -37,7 +37,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.models.model_types import first_release
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "SEC001",

@@ -27,7 +27,7 @@ from cfglint_train.documents.document import Document
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.origin import Place
-from cfglint_train.project import pragmas, user_facts
+from cfglint_train.settings import cluster_facts, pragmas
 
 RULE: Final = Rule(
     "SYN006",
@@ -45,7 +45,7 @@ def check(document: Document) -> Iterator[Report]:
             "unknown cfglint comment, which has no effect", Place(document, comment.span), help=_form(comment.text)
         )
     for fact in found.facts:
-        if user_facts.canonical(fact.name) is None:
+        if cluster_facts.canonical(fact.name) is None:
             yield Report(
                 f"unknown fact `{fact.name}` in a cfglint comment", Place(document, fact.span), help=_nearest(fact.name)
             )
@@ -74,5 +74,5 @@ def _form(text: str) -> str:
 def _nearest(name: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name.lower(), user_facts.spellings(), 1)
-    return f"did you mean {near[0]}?" if near else f"known facts: {', '.join(user_facts.spellings())}"
+    near = get_close_matches(name.lower(), cluster_facts.spellings(), 1)
+    return f"did you mean {near[0]}?" if near else f"known facts: {', '.join(cluster_facts.spellings())}"

@@ -27,7 +27,7 @@ from cfglint_train.documents.document import BOM, Document, Edit, Span
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.origin import Place
-from cfglint_train.project import pragmas
+from cfglint_train.settings import pragmas
 
 RULE: Final = Rule(
     "SYN005",

@@ -41,7 +41,7 @@ from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "PRF009",

@@ -44,7 +44,7 @@ from cfglint_train.documents.document import Change, Delete
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import spelled
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "KEY005",

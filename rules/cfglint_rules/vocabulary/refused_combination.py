@@ -48,7 +48,7 @@ from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "KEY006",

@@ -23,7 +23,7 @@ from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 _CLIENTS: Final = {"@client_optimizer": "optimizer", "@client_scheduler": "scheduler"}
 """Names to the section of DeepSpeed's file that makes the same."""
@@ -140,7 +140,7 @@ def _may_train(commands: tuple[str, ...]) -> bool:
     if not commands:
         return True
     from cfglint_train.frameworks.registry import listed
-    from cfglint_train.project.entries import Program, trains  # reads bash
+    from cfglint_train.launches.entries import Program, trains  # reads bash
 
     own = re.compile("|".join(rf"(?:{of.trains})(?!\S)" for of in listed().values() if of.trains))
     return any(own.match(one) or trains(Program(one.split()[0], ".py" in one)) for one in commands)

@@ -119,9 +119,9 @@ def unfit_words(config: Config) -> Iterator[Sighting]:
 
 
 def _may_be_forks(sighting: Sighting, schema: Schema) -> bool:
-    """Whether a fork may have added the word; it changes no types but those that many scripts rely on."""
+    """Return whether a fork may have added the word; it changes no types."""
     doubt, value = sighting.config.doubt, sighting.value
-    return doubt is not None and isinstance(value, str) and (bool(members(schema)) or value in doubt.taken)
+    return doubt is not None and isinstance(value, str) and bool(members(schema))
 
 
 def _unfit(config: Config) -> Iterator[tuple[Sighting, Schema]]:
@@ -155,7 +155,6 @@ def _unfit(config: Config) -> Iterator[tuple[Sighting, Schema]]:
             known = _REGISTRY in (schemas[0] or {}) and _is_registered_later(sighting)
             known = known or _is_compared(sighting)
             blank = blank or _is_marked(sighting) or _is_named_for(sighting, schemas[0] or {})
-            blank = blank or (isinstance(value, list) and not config.commands() and config.filled((), "multiplied"))
             if not blank and not known and not config.filled(sighting.route, "changed"):
                 yield sighting, schemas[0] or {}
         elif fact.name in keys.handed_on and not _is_handed_on(words := _words(keys, fact), value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from cfglint_schemas.status import Context, is_loaded
 from cfglint_train.documents.document import Append, Change, Delete, Document, Route, Set
@@ -104,15 +104,12 @@ class AxolotlKeys(Keys):
             return "error" if value else "dropped"
         return effect
 
-    def doubt(self, config: Config) -> Doubt | None:
-        """A plugin below axolotl's own package, of a folder and a name that no release has there."""
+    def doubts(self, config: Config) -> Iterator[Doubt]:
+        """Return the plugins below axolotl's own package, of a folder and a name that no release has there."""
         listed = [name for name in self.context(config).plugins or () if name.startswith("axolotl.")]
-        if not listed:
-            return None
         known = {part for name in self.vocabulary.plugins() for part in name.split(".")}
         foreign = (name for name in listed if not {name.split(".")[-1], *name.split(".")[2:3]} & known)
-        source = next(foreign, None)
-        return None if source is None else Doubt("plugin", source)
+        yield from (Doubt("plugin", name) for name in foreign)
 
     def is_earlier(self, document: Document, root: Route) -> bool:
         """0.5.0 refuses data sets of the type sharegpt (utils/config/models/input/v0_4_1/__init__.py)."""

@@ -63,22 +63,11 @@ class OpenRLHFKeys(Keys):
         program = _program(config)
         return module_of(program) if is_own(program) else None
 
-    def doubt(self, config: Config) -> Doubt | None:
-        """A program that is called after an entry point, and is none."""
+    def doubts(self, config: Config) -> Iterator[Doubt]:
+        """Return a program that is called after an entry point, and is none."""
         program = _program(config)
-        own = is_own(program) and entry_of(program) == module_of(program)
-        return None if own else Doubt("entry", program)
-
-    def unheard(self, config: Config) -> tuple[str, tuple[str, ...]]:
-        """Abbreviations aside, what stops the program when it starts: flags, and words where it takes integers."""
-        told, known, context = usage(config), self.vocabulary_of(config), self.context(config)
-        words: list[str] = []
-        for entry, flag in self.flags(config):
-            fact = None if flag is None else known.fact((flag,), told.release, context)
-            text = config.document.plain(entry.value)
-            if fact is not None and fact.schema(told.release).get("type") == "integer" and isinstance(text, str):
-                words += [] if _INTEGER.fullmatch(text) else [text]
-        return _program(config), (*told.unknown, *words)
+        if not (is_own(program) and entry_of(program) == module_of(program)):
+            yield Doubt("entry", program)
 
     def release(self, config: Config) -> str:
         """Flags determine their own release."""

@@ -13,13 +13,13 @@ from cfglint_train.front.commands.output import complain
 if TYPE_CHECKING:
     from cfglint_train.api import Options
     from cfglint_train.judging.result import Result
-    from cfglint_train.project.settings import Settings
+    from cfglint_train.settings.settings import Settings
 
 
 def write_baseline(paths: list[str], wanted: Options, options: Any, settings: Settings) -> Result:
     """Write the baseline, and return what it does not accept. Raises UsageError."""
     from cfglint_train import api
-    from cfglint_train.project.settings import BASELINE
+    from cfglint_train.settings.settings import BASELINE
 
     refuse_beside("--write-baseline", paths, options)
     if options.no_baseline:

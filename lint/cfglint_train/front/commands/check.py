@@ -15,7 +15,7 @@ from cfglint_train.front.commands.output import complain, style_of, troubles, ve
 if TYPE_CHECKING:
     from cfglint_train.api import FixResult, Options
     from cfglint_train.judging.result import Result
-    from cfglint_train.project.settings import Settings
+    from cfglint_train.settings.settings import Settings
 
 
 def check(argv: list[str]) -> int:

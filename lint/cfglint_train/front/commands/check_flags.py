@@ -18,7 +18,7 @@ from cfglint_train.front.commands.parser import (
     count,
     seconds,
 )
-from cfglint_train.project.settings import FAIL_ON, FORMATS
+from cfglint_train.settings.settings import FAIL_ON, FORMATS
 from cfglint_train.version import VERSION
 
 _USAGE: Final = """\

@@ -8,7 +8,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from cfglint_train.api import Options
-    from cfglint_train.project.settings import Settings
+    from cfglint_train.settings.settings import Settings
 
 # The options of the API -> the flags that give them.
 FLAGS: Final = {

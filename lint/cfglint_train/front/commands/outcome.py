@@ -7,7 +7,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from cfglint_train.findings.finding import Finding
     from cfglint_train.judging.result import Result
-    from cfglint_train.project.settings import Settings
+    from cfglint_train.settings.settings import Settings
 
 CLEAN: Final = 0
 FINDINGS: Final = 1
@@ -27,7 +27,7 @@ def fails(result: Result, settings: Settings) -> bool:
 
 
 def _fails(finding: Finding, settings: Settings) -> bool:
-    from cfglint_train.project.settings import FAIL_ON, NOT_CHECKED
+    from cfglint_train.settings.settings import FAIL_ON, NOT_CHECKED
 
     if finding.code.startswith(NOT_CHECKED) and (settings.require_checked or finding.severity == "info"):
         return settings.require_checked

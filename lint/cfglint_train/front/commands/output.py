@@ -10,8 +10,8 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from cfglint_train.judging.result import Result
-    from cfglint_train.project.settings import Settings
     from cfglint_train.reports.style import Style
+    from cfglint_train.settings.settings import Settings
 
 
 def write(lines: Iterable[str], options: Any, stream: TextIO | None = None) -> None:

@@ -15,8 +15,8 @@ from cfglint_train.front.addresses import address
 from cfglint_train.front.init import hook, settings_table, workflow
 from cfglint_train.front.init.questions import Answers
 from cfglint_train.front.init.survey import Survey
-from cfglint_train.project.settings import NAMES
 from cfglint_train.reports.escape import diff_line, printable
+from cfglint_train.settings.settings import NAMES
 
 
 class Change(NamedTuple):

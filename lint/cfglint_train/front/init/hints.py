@@ -1,7 +1,7 @@
 """What job descriptions say of the hardware: Slurm directives, SkyPilot tasks, Kubernetes manifests, Modal functions.
 
 cfglint itself reads node counts, GPUs per node and memory from the script that starts a configuration
-(`project/launches.py`). Here is what it cannot tie to one configuration: the GPU's name, and the job files of
+(`launches/launches.py`). Here is what it cannot tie to one configuration: the GPU's name, and the job files of
 schedulers that name no configuration in a way that can be followed.
 
 Sources: the manual of sbatch (`--gres`, `--gpus*`, `--constraint`); SkyPilot's task YAML (`resources.accelerators`,

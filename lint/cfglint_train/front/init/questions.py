@@ -7,8 +7,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from cfglint_train.front.init.survey import Survey
 from cfglint_train.plan.origin import Origin, Value
-from cfglint_train.project import user_facts
-from cfglint_train.project.settings import FAIL_ON, FailOn, Settings
+from cfglint_train.settings import cluster_facts
+from cfglint_train.settings.settings import FAIL_ON, FailOn, Settings
 
 _FACTS: Final = {
     "gpu": "GPU of the jobs, such as H100 [not stated]",
@@ -49,8 +49,8 @@ def _fact(fact: str, question: str, ask: Callable[[str], str]) -> str:
         if not text:
             return ""
         try:
-            user_facts.check(fact, Value(text, Origin("user", note="answer")))
-        except user_facts.FactError as error:
+            cluster_facts.check(fact, Value(text, Origin("user", note="answer")))
+        except cluster_facts.FactError as error:
             problem = f"{error.message}; "
         else:
             return text

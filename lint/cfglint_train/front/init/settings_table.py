@@ -9,8 +9,8 @@ from cfglint_train.foundation.wording import counted, some
 from cfglint_train.frameworks.registry import spellings
 from cfglint_train.front.init.questions import Answers
 from cfglint_train.front.init.survey import Survey, Surveyed
-from cfglint_train.project.settings import BASELINE
 from cfglint_train.reports.escape import printable
+from cfglint_train.settings.settings import BASELINE
 
 _FACTS: Final = ("gpu", "gpus-per-node", "nodes", "host-memory", "disk")
 _NUMBERS: Final = ("gpus-per-node", "nodes")

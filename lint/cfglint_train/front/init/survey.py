@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 
 from cfglint_train import api
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.roots import Roots
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.registry import listed
 from cfglint_train.front.init.hints import Hint, hints
-from cfglint_train.project import files
-from cfglint_train.project.gitignore import git_ignores
-from cfglint_train.project.roots import Roots
-from cfglint_train.project.run import Run
-from cfglint_train.project.settings import Settings
+from cfglint_train.repository import files
+from cfglint_train.repository.gitignore import git_ignores
+from cfglint_train.runs.run import Run
+from cfglint_train.settings.settings import Settings
 
 _STATED: Final = ("nodes", "gpus-per-node", "host-memory")
 

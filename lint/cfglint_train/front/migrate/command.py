@@ -49,9 +49,9 @@ def migrate(argv: list[str]) -> int:
     from cfglint_train.front.migrate.goal import goal
     from cfglint_train.judging.result import Result
     from cfglint_train.judging.selection import settings_resolver
-    from cfglint_train.project.statements import CommandLine
-    from cfglint_train.project.workspace import Workspace
     from cfglint_train.reports import diff
+    from cfglint_train.runs.statements import CommandLine
+    from cfglint_train.runs.workspace import Workspace
 
     wanted = goal(options.to, options.start)
     fixed = api.settings(api.Options(config=options.config, isolated=options.isolated))

@@ -10,7 +10,7 @@ from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.registry import keyed_by, listed, spellings, vocabulary_of
 from cfglint_train.plan.origin import Origin, Value
-from cfglint_train.project import user_facts
+from cfglint_train.settings import cluster_facts
 
 
 class Goal(Frozen):
@@ -58,8 +58,8 @@ def _read(flag: str, text: str) -> tuple[str, str]:
     if not sign and flag == "--to":
         release = _newest(package)
     try:
-        user_facts.check(package, Value(release, Origin("user", note="command line")))
-    except user_facts.FactError as error:
+        cluster_facts.check(package, Value(release, Origin("user", note="command line")))
+    except cluster_facts.FactError as error:
         raise UsageError(f"{flag} {text}: {error.message}") from None
     return package, release
 

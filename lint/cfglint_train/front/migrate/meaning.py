@@ -14,7 +14,7 @@ from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.front.migrate.goal import Goal
 from cfglint_train.plan.reading import SPELLINGS, changed
-from cfglint_train.project.run import Run
+from cfglint_train.runs.run import Run
 
 _NONE: Final = "none"
 

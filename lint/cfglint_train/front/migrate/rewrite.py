@@ -23,11 +23,11 @@ from cfglint_train.front.migrate.goal import Goal
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.result import Result, Trouble
-from cfglint_train.project import pragmas, user_facts
-from cfglint_train.project.run import Run
-from cfglint_train.project.settings import Settings
-from cfglint_train.project.statements import CommandLine
-from cfglint_train.project.workspace import Workspace
+from cfglint_train.runs.run import Run
+from cfglint_train.runs.statements import CommandLine
+from cfglint_train.runs.workspace import Workspace
+from cfglint_train.settings import cluster_facts, pragmas
+from cfglint_train.settings.settings import Settings
 
 if TYPE_CHECKING:
     from cfglint_rules.vocabulary.survey import Sighting
@@ -168,7 +168,7 @@ class _File:
         """Pragmas that state another release state the goal's."""
         edits = []
         for fact in pragmas.pragmas(self.original).facts:
-            package = user_facts.canonical(fact.name)
+            package = cluster_facts.canonical(fact.name)
             release = self.goal.to.get(package or "")
             if release is not None and fact.value != release:
                 edits.append(Edit(fact.span, f"{fact.name}={release}"))

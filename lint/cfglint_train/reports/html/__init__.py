@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cfglint_train.judging.result import Result
-from cfglint_train.project.run import Run
 from cfglint_train.reports.html import page
 from cfglint_train.reports.html.summary import summarised
 from cfglint_train.reports.style import PLAIN, Style
+from cfglint_train.runs.run import Run
 from cfglint_train.whatif.grid import Axis
 from cfglint_train.whatif.plan_file import Planned
 

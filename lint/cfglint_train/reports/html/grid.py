@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.project.run import Run
 from cfglint_train.reports.html.charts import Charts
 from cfglint_train.reports.html.markup import table, text
+from cfglint_train.runs.run import Run
 from cfglint_train.whatif.grid import EVALUATION, Axis, Cell, grid, value_of, without_effect
 from cfglint_train.whatif.plan_file import Planned
 

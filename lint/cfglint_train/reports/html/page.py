@@ -11,13 +11,13 @@ from hashlib import sha256
 from cfglint_train.findings.finding import SEVERITIES
 from cfglint_train.foundation.redact import redaction
 from cfglint_train.judging.result import Result
-from cfglint_train.project.run import Run
 from cfglint_train.reports import text as text_report
 from cfglint_train.reports.html import findings, runs
 from cfglint_train.reports.html.charts import Charts
 from cfglint_train.reports.html.markup import counted, data, text
 from cfglint_train.reports.html.summary import RunSummary
 from cfglint_train.reports.style import Style
+from cfglint_train.runs.run import Run
 from cfglint_train.version import VERSION
 from cfglint_train.whatif.grid import Axis
 from cfglint_train.whatif.plan_file import Planned

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Verdict
-from cfglint_train.project.run import Run
 from cfglint_train.reports.html.charts import Charts
 from cfglint_train.reports.html.grid import Grid, figure, tried
 from cfglint_train.reports.html.markup import table, text
 from cfglint_train.reports.html.summary import PLACES, PhaseSummary, ResourceSummary, RunSummary
+from cfglint_train.runs.run import Run
 from cfglint_train.whatif.grid import Axis
 from cfglint_train.whatif.plan_file import Planned
 

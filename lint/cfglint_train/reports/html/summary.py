@@ -8,8 +8,8 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import parameters
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import Budget, Phase, Verdict, verdict
-from cfglint_train.project.run import GPU, Run
 from cfglint_train.reports.estimate import assumptions, cluster, mark, missing, not_counted
+from cfglint_train.runs.run import GPU, Run
 from cfglint_train.whatif.grid import Axis
 from cfglint_train.whatif.plan_file import Planned
 

@@ -1,0 +1,1 @@
+"""Forks: whether the framework in use is upstream's."""

@@ -1,0 +1,138 @@
+"""Classes of a framework's settings that a program of the repository changes or replaces before it makes them.
+
+`trl.SFTConfig = OurConfig`, `SFTConfig.__init__ = ...`, `setattr(trl, "SFTConfig", ...)` in a file that the program
+imports: what the class takes then is not upstream's. The files are read as text and never run.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator
+
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.python_grammar import parsed
+from cfglint_train.foundation.typed import Final
+from cfglint_train.mutations.fillers import Followed
+from cfglint_train.mutations.imported import Imported
+from cfglint_train.repository.index import RepositoryIndex
+
+_ENDINGS: Final = (b"Config", b"Arguments", b"Args")
+_SIGNS: Final = {".py": (b"setattr(", *(name + sign for name in _ENDINGS for sign in (b" =", b"=", b".__")))}
+_CHANGES: Final = re.compile(
+    r"\bsetattr\(|\.\w*(?:Config|Arguments|Args)\s*=(?!=)"
+    r"|(?:Config|Arguments|Args)\.__\w+__\s*(?:\[[^\]\n]*\]\s*)?=(?!=)"
+)
+"""What may change a class of settings: most files of a repository have nothing of the kind and are not parsed."""
+
+
+class ChangedClass(Frozen):
+    """A class of settings that a file changes."""
+
+    path: str
+    name: str
+    declared: frozenset[str]
+    """The fields, parameters and texts of the file: what it may add to the class."""
+
+
+class _Stores(Frozen):
+    """What a file stores in attributes of what it imports."""
+
+    stored: tuple[tuple[tuple[str, ...], str | None], ...]
+    """What it is stored in, in full, and the attribute (None: a computed name)."""
+    declared: frozenset[str]
+    """As of a changed class."""
+
+
+class ChangedClasses:
+    """The files of a repository that change classes of packages, each parsed when a program imports it."""
+
+    def __init__(self, index: RepositoryIndex) -> None:
+        self._index = index
+        self._may_change = {path for path, text in index.texts(_SIGNS) if _CHANGES.search(text)}
+        self._read: dict[str, _Stores | None] = {}
+
+    def by(self, program: str, packages: Collection[str], classes: Collection[str]) -> ChangedClass | None:
+        """The first change of one of some classes of some packages by what a program imports."""
+        if not self._may_change:
+            return None
+        files = self._index.once(Followed)
+        for path in sorted(self._may_change & self._index.once(Imported).by(program)):
+            if path.startswith(files.copies):
+                continue
+            stores = self._stores(path)
+            if stores is None:
+                continue
+            for name in _changed(stores, packages, classes):
+                return ChangedClass(path, name, stores.declared)
+        return None
+
+    def _stores(self, path: str) -> _Stores | None:
+        """What a file stores in attributes of what it imports; None where it is no Python."""
+        if path not in self._read:
+            try:
+                nodes = list(ast.walk(parsed(self._index.once(Followed).text(path))))
+            except (SyntaxError, ValueError, RecursionError):
+                self._read[path] = None
+            else:
+                imports = dict(_imports(nodes))
+                found = ((_steps(owner, imports), attribute) for owner, attribute in _stored(nodes))
+                stored = tuple((steps, attribute) for steps, attribute in found if steps)
+                self._read[path] = _Stores(stored, frozenset(_declared(nodes)) if stored else frozenset())
+        return self._read[path]
+
+
+def _changed(stores: _Stores, packages: Collection[str], classes: Collection[str]) -> Iterator[str]:
+    """The classes of some packages that a file changes."""
+    for steps, attribute in stores.stored:
+        if steps[0] not in packages:
+            continue
+        if steps[-1] in classes and (attribute is None or attribute.startswith("__")):
+            yield steps[-1]  # another attribute of a class adds no field to it
+        elif attribute in classes and attribute is not None:
+            yield attribute
+
+
+def _stored(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str | None]]:
+    """What a file stores in attributes of something: its owner, and the attribute (None: a computed name)."""
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.value, node.attr
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            if isinstance(node.value, ast.Attribute):  # `SFTConfig.__dataclass_fields__["key"] = ...`
+                yield node.value.value, node.value.attr
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr" and len(node.args) == 3:
+            name = node.args[1].value if isinstance(node.args[1], ast.Constant) else None
+            yield node.args[0], name if isinstance(name, str) else None
+
+
+def _imports(nodes: list[ast.AST]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The names that a file imports, each with what it is in full."""
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            module = (node.module or "").split(".")
+            yield from ((one.asname or one.name, (*module, one.name)) for one in node.names)
+        elif isinstance(node, ast.Import):
+            for one in node.names:
+                steps = tuple(one.name.split("."))
+                yield (one.asname, steps) if one.asname else (steps[0], steps[:1])
+
+
+def _steps(node: ast.expr, imports: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """A dotted expression in full; empty where it begins with nothing that the file imports."""
+    behind: list[str] = []
+    while isinstance(node, ast.Attribute):
+        behind.insert(0, node.attr)
+        node = node.value
+    start = imports.get(node.id, ()) if isinstance(node, ast.Name) else ()
+    return (*start, *behind) if start else ()
+
+
+def _declared(nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            yield node.value

@@ -1,0 +1,149 @@
+"""Patches of an installed framework: edits in place, and files that are laid over it.
+
+Found in patch files, scripts and images by the path of a module of the framework. Nothing is applied or run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator
+from glob import escape, glob
+
+from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.registry import listed
+from cfglint_train.repository.index import RepositoryIndex
+from cfglint_train.repository.texts import MAX_SMALL
+
+PATCHING: Final = re.compile(
+    r".+\.(?:patch|diff|sh|bash|slurm|sbatch|job)|(?:Docker|Container)file|(?:site|user)customize\.py"
+)
+"""Names of patches, scripts, images and modules that Python imports whenever it starts."""
+
+_NAMES: Final = sorted({package for one in listed().values() if one.tree is not None for package in one.tree.packages})
+_FOLDERS: Final = tuple(f"{package}/" for package in _NAMES)
+_PACKAGES: Final = "|".join(_NAMES)
+_MODULE: Final = re.compile(rf"(?:^|[\s\"'=/])({_PACKAGES})/([\w./-]{{0,200}}\.py)\b")
+_PATCHES: Final = re.compile(r"[\w./*-]{1,200}\.(?:patch|diff)\b")
+_MOST_APPLIED: Final = 100
+"""Patch files of one script."""
+_QUOTES: Final = "\"'"
+_LONGEST: Final = 2000
+"""Characters of a line that are looked at."""
+_PATCHED: Final = re.compile(r"^\+\+\+ (\S+\.py)\b", re.MULTILINE)
+_EDITS: Final = re.compile(r"\b(?:sed\s+(?:-\w+\s+)*-\w*i|perl\s+(?:-\w+\s+)*-\w*i)|\bpatch\s")
+"""Commands that change the files which they name."""
+_COPIES: Final = re.compile(r"(?:^|[;&|]|\s)(?:cp|mv|ln|rsync|install|tee|COPY|ADD)\s([^;&|]*)|>>?([^;&|>]*)")
+"""Commands whose last word is what they write."""
+_DECLARED: Final = re.compile(
+    r"[\"']-{0,2}([A-Za-z_][\w.-]{0,80})\\?[\"']|(?:^|\s)--([A-Za-z_][\w.-]*)|\b([A-Za-z_]\w{0,80})\s?:\s{0,4}\w"
+)
+"""What may be the name of a setting in a changed line: a text, an option, an annotated name."""
+
+
+class Changed(Frozen):
+    """A change of an installed framework."""
+
+    path: str
+    """The file that makes it."""
+    module: str
+    """The file of the framework that is changed; the package where that is not stated."""
+    declared: frozenset[str]
+    """The names that all changes of that framework may bring."""
+
+
+def changes_in(paths: Iterable[str], packages: Collection[str], index: RepositoryIndex) -> Changed | None:
+    """Return the first change of a package of a framework in some files, with what all of them bring."""
+    found = [
+        Changed(path, module, frozenset(_names(brought)))
+        for path in dict.fromkeys(one for path in paths for one in (path, *_applied(path, index)))
+        for package, module, brought in _changes(path, _text(path), index)
+        if package in packages
+    ]
+    return found[0]._replace(declared=frozenset().union(*(one.declared for one in found))) if found else None
+
+
+def _applied(path: str, index: RepositoryIndex) -> Iterator[str]:
+    """Return the patch files that a script names, by patterns, too."""
+    folder = os.path.dirname(path)
+    for word in dict.fromkeys(_PATCHES.findall(_text(path))) if not path.endswith((".patch", ".diff")) else ():
+        for found in sorted(glob(os.path.join(escape(folder), word)))[:_MOST_APPLIED]:
+            if regular_files.is_below(found, index.root):
+                yield found
+
+
+_Change = tuple[str, str, str]
+"""The package, the module, and the text that is brought."""
+
+
+def _changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
+    if not any(folder in text for folder in _FOLDERS) and not path.endswith("customize.py"):
+        return  # nearly every script of a repository
+    for match in _PATCHED.finditer(text):
+        yield from _of(match[1], _added(text, match.end()), index)
+    if path.endswith(".py"):
+        for match in re.finditer(rf"^\s*(?:import|from)\s+({_PACKAGES})\b", text, re.MULTILINE):
+            yield match[1], match[1], text
+    elif not path.endswith((".patch", ".diff")):
+        yield from _by_commands(path, text, index)
+
+
+def _by_commands(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
+    """What the commands of a script or an image change."""
+    for line in re.split(r"(?<!\\)\n", text):
+        command = line.replace("\\\n", " ").strip()
+        if not command.startswith("#") and len(command) <= _LONGEST and _MODULE.search(command):
+            for target in _written(command):
+                yield from _of(target, command + _copied(command, path, index), index)
+
+
+def _written(command: str) -> Iterator[str]:
+    """The modules that a command line writes."""
+    if _EDITS.search(command):
+        yield from (match[0] for match in _MODULE.finditer(command))
+        return
+    for match in _COPIES.finditer(command):
+        words = (match[1] or match[2] or "").split()
+        if words and _MODULE.search(words[-1]):
+            yield words[-1]
+
+
+def _copied(command: str, path: str, index: RepositoryIndex) -> str:
+    """The texts of the files of the repository that a command names."""
+    found = []
+    for word in re.findall(r"[^\s\"'=]+\.(?:py|patch|diff)\b", command):
+        named = index.named(os.path.basename(word))
+        one = index.by_tail(word, path) or (named[0] if len(named) == 1 else None)
+        if one is not None:
+            found.append(_text(one))
+    return "\n".join(("", *found))
+
+
+def _text(path: str) -> str:
+    """The text of a file of the repository; empty where it cannot be read."""
+    try:
+        return regular_files.read(path)[:MAX_SMALL].decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _of(target: str, brought: str, index: RepositoryIndex) -> Iterator[_Change]:
+    """The change of a path, if it is a module of a framework that the repository does not hold itself."""
+    match = _MODULE.search(target)
+    own = f"{index.root}/{target.strip(_QUOTES).removeprefix('b/')}"
+    if match is not None and not os.path.exists(own):
+        yield match[1], f"{match[1]}/{match[2]}", brought
+
+
+def _added(text: str, start: int) -> str:
+    """The lines that a patch adds to one file."""
+    end = text.find("\n+++ ", start)
+    lines = text[start : len(text) if end < 0 else end].splitlines()
+    return "\n".join(line[1:] for line in lines if line.startswith("+"))
+
+
+def _names(text: str) -> Iterator[str]:
+    for match in _DECLARED.finditer(text):
+        yield match[1] or match[2] or match[3]

@@ -1,0 +1,36 @@
+"""The git submodules of a repository that are copies of a framework: `.gitmodules` as git writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Final
+from cfglint_train.releases.pins.requirement import namesake, repository, upstream
+
+_SETTING: Final = re.compile(r"[ \t]*(path|url)[ \t]*=[ \t]*\"?([^\"#;\r\n]*?)\"?[ \t]*(?:[#;].*)?")
+
+
+class Submodule(Frozen):
+    """A submodule whose repository or folder has the name of a known package."""
+
+    package: str
+    repository: str
+    line: int
+
+
+def submodules(path: str) -> Iterator[Submodule]:
+    """Return the submodules in a `.gitmodules` that are forks of a framework."""
+    try:
+        text = regular_files.read(path).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return
+    for section in re.finditer(r"(?m)^[ \t]*\[submodule\b.*\n((?:(?![ \t]*\[).*(?:\n|$))*)", text):
+        settings = map(_SETTING.fullmatch, section[1].splitlines())
+        found = {setting[1]: setting[2] for setting in settings if setting is not None}
+        url = found.get("url", "")
+        package = namesake(repository(url)) or namesake(found.get("path", ""))
+        if package is not None and upstream(url) is None:
+            yield Submodule(package, repository(url), text.count("\n", 0, section.start()) + 1)

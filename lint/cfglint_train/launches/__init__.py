@@ -1,0 +1,1 @@
+"""Launches: how a configuration is started."""

@@ -1,0 +1,129 @@
+"""The GPUs that files of schedulers and clouds ask for: SkyPilot, dstack, Kubernetes, and functions of Modal.
+
+A file counts for the configurations that it names; of several the nearest one. It says on what its own job runs, and
+the configuration may also be started elsewhere: all that is read here is an assumption.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.roots import distance
+from cfglint_train.foundation.typed import Final
+from cfglint_train.hardware import gpus
+from cfglint_train.plan.origin import Origin, Value
+from cfglint_train.repository.index import RepositoryIndex
+
+_YAML: Final = (b"accelerators:", b"gpu:", b"nvidia.com/gpu")
+_SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {".yaml": _YAML, ".yml": _YAML, ".py": (b"modal",)}
+
+
+class Job(Frozen):
+    """A file that asks for GPUs."""
+
+    path: str
+    text: str
+    facts: Mapping[str, tuple[str | int, int]]
+    """gpu, gpus-per-node, nodes -> the value, and the line that states it."""
+
+
+def asked_for(index: RepositoryIndex, path: str) -> Mapping[str, Value]:
+    """What the nearest file that names a configuration asks for, as facts about the cluster."""
+    name, own = os.path.basename(path), os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
+    naming = [job for job in index.once(_jobs) if name in job.text and _is_word(name, job.text)]
+    distances = {job.path: distance(own, os.path.dirname(job.path)) for job in naming}
+    nearest = [job for job in naming if distances[job.path] == min(distances.values())]
+    if len({tuple((fact, value) for fact, (value, _) in job.facts.items()) for job in nearest}) != 1:
+        return {}
+    job = nearest[0]
+    return {fact: _assumed(fact, value, job.path, line) for fact, (value, line) in job.facts.items()}
+
+
+def _is_word(name: str, text: str) -> bool:
+    """Whether a text holds a file's name, and not only a longer one with it."""
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text) is not None
+
+
+def _assumed(fact: str, value: str | int, path: str, line: int) -> Value:
+    thing = f"{value} GPUs" if fact == "gpu" else f"{fact.replace('-', ' ').replace('gpus', 'GPUs')}: {value}"
+    note = f"{thing}, as {os.path.basename(path)}:{line} asks for; set `{fact}` to be sure"
+    return Value(value, Origin("user", note=os.path.basename(path), assumed=note))
+
+
+def _jobs(index: RepositoryIndex) -> list[Job]:
+    found = []
+    for path, text in index.texts(_SIGNS):
+        facts = _of_modal(text) if path.endswith(".py") else _of_yaml(text)
+        if facts:
+            found.append(Job(path, text, facts))
+    return found
+
+
+# --- YAML ------------------------------------------------------------------------------------------------------------
+
+# The key of a line and its value -> the fact that it states (`card`: a name with an optional number behind it), and a
+# text that the file has beside it.
+_END: Final = r"[\"']?\}?[ \t]*(?:#.*)?$"
+_BEFORE: Final = r"(?:[^#\n]*[ \t{,])[\"']?"
+_MORE: Final = r"(?:[\"']?[ \t]*[},][^#\n]*)?"
+_LINES: Final[Mapping[str, tuple[str, str]]] = {
+    # SkyPilot: `resources: {accelerators: A100-80GB:8}` and `num_nodes: 2`.
+    r"[ \t]+accelerators:[ \t]*\{?[\"']?([A-Za-z][\w-]*(?:[ \t]*:[ \t]*\d+)?)": ("card", "accelerators:"),
+    r"num_nodes:[ \t]*(\d+)": ("nodes", "accelerators:"),
+    # dstack: `resources: gpu: H100:80GB:8` and `nodes: 2` of a task.
+    r"[ \t]+gpu:[ \t]*[\"']?([A-Za-z0-9][\w-]*(?::\d+GB)?(?::\d+)?)": ("card", "type: task"),
+    r"nodes:[ \t]*(\d+)": ("nodes", "type: task"),
+    # Kubernetes: limits of a container, and the label of a node; in lines of their own, or in braces.
+    rf"{_BEFORE}nvidia\.com/gpu[\"']?:[ \t]*[\"']?(\d+){_MORE}": ("gpus-per-node", "nvidia.com/gpu"),
+    rf"{_BEFORE}nvidia\.com/gpu\.product[\"']?:[ \t]*[\"']?([\w-]+){_MORE}": ("name", "nvidia.com/gpu"),
+    rf"{_BEFORE}cloud\.google\.com/gke-accelerator[\"']?:[ \t]*[\"']?([\w-]+){_MORE}": ("name", "nvidia.com/gpu"),
+}
+
+
+def _of_yaml(text: str) -> dict[str, tuple[str | int, int]]:
+    found: dict[str, set[tuple[str | int, int]]] = {}
+    for pattern, (fact, beside) in _LINES.items():
+        for match in re.finditer(f"(?m)^{pattern}{_END}", text) if beside in text else ():
+            line = text.count("\n", 0, match.start(1)) + 1
+            given = _card(match[1], fact == "card") if fact in ("card", "name") else {fact: int(match[1])}
+            for name, value in given.items():
+                found.setdefault(name, set()).add((value, line))
+    return {
+        name: min(values, key=lambda one: one[1])
+        for name, values in found.items()
+        if len({value for value, _ in values}) == 1
+    }
+
+
+def _card(text: str, counted: bool) -> dict[str, str | int]:
+    """`A100-80GB:8`, `A100:80GB:8`, `H100`, `80GB:4`: the card and how many; one where none is stated."""
+    parts = [part.strip() for part in text.split(":")]
+    count = int(parts.pop()) if len(parts) > 1 and parts[-1].isdigit() else 1
+    name = "-".join(parts)
+    gpu = gpus.find(name) or gpus.find(parts[0])
+    size = re.fullmatch(r"\d+GB", name)
+    if (gpu is None and size is None) or not count:
+        return {}
+    known = name if size is not None or gpu is None else gpus.family(gpu) if gpus.smaller(name, gpu) else gpu.name
+    return {"gpu": known, "gpus-per-node": count} if counted else {"gpu": known}
+
+
+# --- Modal -----------------------------------------------------------------------------------------------------------
+
+
+def _of_modal(text: str) -> dict[str, tuple[str | int, int]]:
+    """The GPUs of the functions that train, where these are the same for all of them."""
+    if "gpu=" not in text:
+        return {}
+    from cfglint_train.launches.modal_functions import asked
+
+    found: dict[tuple[tuple[str, str | int], ...], int] = {}
+    for words, line in asked(text):
+        found.setdefault(tuple(_card(words, counted=True).items()), line)
+    if len(found) != 1:
+        return {}
+    ((facts, line),) = found.items()
+    return {name: (value, line) for name, value in facts}

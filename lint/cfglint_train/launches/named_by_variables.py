@@ -1,0 +1,80 @@
+"""Launches that name their file by variables: `accelerate launch train.py --config recipes/$MODEL/$NAME.yaml`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation.typed import Final
+from cfglint_train.repository.index import RepositoryIndex
+
+_ENDINGS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
+_SIGNS: Final = (b".yaml", b".yml")
+_PATH: Final = re.compile(r"(?m)(?<![\w./${}-])[\w./${}-]{0,200}\$[\w./${}-]{0,200}\.ya?ml\b")
+_VARIABLE: Final = re.compile(r"\$(?:\{\w+\}|\w+)")
+_NAMED: Final = re.compile(r"\$\{?(\w+)\}?")
+_ASSIGNED: Final = re.compile(r"(?m)^[ \t]*(?:export[ \t]+)?(\w+)=([^\s;#]+)")
+_LEAST: Final = 3
+"""Characters of a path that are no variable's, beside the ending: `$1.yaml` may be any file."""
+_FOLDERS: Final = 3
+"""Folders of one path that are variables: each may be any number of folders."""
+_MOST: Final = 100
+"""Paths of one script that are looked at."""
+
+
+def scripts_naming(index: RepositoryIndex, path: str) -> tuple[str, ...]:
+    """The scripts with a path that is a file's for some values of the variables in it."""
+    own = _tail(index, path)
+    return tuple(
+        script for script, patterns in index.once(_patterns) if any(pattern.search(own) for pattern in patterns)
+    )
+
+
+def given(document: ShellDocument, path: str, index: RepositoryIndex) -> Iterator[tuple[Invocation, tuple[Word, ...]]]:
+    """The invocations of a script that are given such a path, each with the words behind it."""
+    own, text = _tail(index, path), document.source.decode("utf-8", "replace")
+    assigned = dict(_ASSIGNED.findall(text))
+    for invocation in document.invocations:
+        words = (*invocation.head[-1:], *invocation.words)
+        for at, word in enumerate(words):
+            name = _NAMED.fullmatch(word.text)
+            pattern = _pattern(assigned.get(name[1], "") if name is not None else word.text) if not word.known else None
+            if pattern is not None and pattern.search(own):
+                yield invocation, words[at + 1 :]
+                break
+
+
+def _patterns(index: RepositoryIndex) -> list[tuple[str, tuple[re.Pattern[str], ...]]]:
+    """The scripts of a repository that name files by variables, each with the patterns of their paths."""
+    found = []
+    for path, text in index.texts(dict.fromkeys(_ENDINGS, _SIGNS)):
+        named = dict.fromkeys(_PATH.findall(re.sub(r"(?m)^\s*#.*$", "", text))[:_MOST])
+        patterns = tuple(pattern for one in named if (pattern := _pattern(one)) is not None)
+        if patterns:
+            found.append((path, patterns))
+    return found
+
+
+def _pattern(text: str) -> re.Pattern[str] | None:
+    """The paths that a text with variables may be; None where its name has none of them, or nearly any path fits."""
+    text = text.strip("\"'")
+    if _PATH.fullmatch(text) is None or "$" not in os.path.basename(text):
+        return None
+    steps = [step for step in text.split("/") if step not in ("", ".", "..")]
+    while len(steps) > 1 and _VARIABLE.fullmatch(steps[0]):  # `$ROOT/configs/...`
+        steps = steps[1:]
+    literal = _VARIABLE.sub("", "".join(steps)).removesuffix(".yaml").removesuffix(".yml")
+    if len(re.sub(r"\W", "", literal)) < _LEAST or sum("$" in step for step in steps[:-1]) > _FOLDERS:
+        return None
+    parts = [[re.escape(part) for part in _VARIABLE.split(step)] for step in steps]
+    inner = "[^/]+(?:/[^/]+)*?".join
+    return re.compile(f"(?:^|/){'/'.join([*map(inner, parts[:-1]), '[^/]+'.join(parts[-1])])}$")
+
+
+def _tail(index: RepositoryIndex, path: str) -> str:
+    """A file's path below the root of its repository."""
+    return os.path.relpath(os.path.abspath(path), index.root).replace(os.sep, "/")

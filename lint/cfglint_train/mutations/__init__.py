@@ -1,0 +1,1 @@
+"""Mutations: programs that change a configuration before its framework reads it."""

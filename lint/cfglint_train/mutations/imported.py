@@ -1,0 +1,86 @@
+"""The Python files of a repository that a program imports, directly or through others. They are read as text."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.typed import Final
+from cfglint_train.mutations.fillers import Followed
+from cfglint_train.repository.index import RepositoryIndex
+
+MAX_FILES: Final = 500
+MAX_BYTES: Final = 4 * 2**20
+"""Of all the files that are followed from one program: its parser is among the first."""
+
+_FROM: Final = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*|[^\n;#]*)", re.MULTILINE)
+_IMPORT: Final = re.compile(r"^[ \t]*import[ \t]+([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)", re.MULTILINE)
+_NAME: Final = re.compile(r"(\w+)(?:\s+as\s+\w+)?")
+
+
+class Imported:
+    """The files that programs of a repository import, each program followed once."""
+
+    def __init__(self, index: RepositoryIndex) -> None:
+        self._index = index
+        self._reached: dict[str, frozenset[str]] = {}
+        self._direct: dict[str, tuple[str, ...]] = {}
+
+    def by(self, program: str) -> frozenset[str]:
+        """The files that a program is made of, itself among them; paths are absolute, with forward slashes."""
+        start = regular_files.tidy(os.path.abspath(program))
+        if start not in self._reached:
+            self._reached[start] = frozenset(self._follow(start))
+        return self._reached[start]
+
+    def _follow(self, start: str) -> Iterator[str]:
+        files, met, waiting, left = self._index.once(Followed), {start}, [start], MAX_BYTES
+        while waiting and len(met) <= MAX_FILES:
+            path = waiting.pop(0)
+            text = files.text(path)
+            left -= len(text)
+            if left < 0:
+                return
+            yield path
+            for found in self._imports(path, text):
+                if found not in met:
+                    met.add(found)
+                    waiting.append(found)
+
+    def _imports(self, path: str, text: str) -> tuple[str, ...]:
+        """The files that a file imports itself."""
+        if path not in self._direct:
+            found = (self._file(path, folder, module) for folder, module in dict.fromkeys(_modules(path, text)))
+            self._direct[path] = tuple(one for one in dict.fromkeys(found) if one is not None)
+        return self._direct[path]
+
+    def _file(self, beside: str, folder: str, module: str) -> str | None:
+        """The file of a module: in a folder, else (empty) of those whose paths end with its name the nearest one."""
+        *before, last = module.split("/")
+        for tail in (f"{last}.py", f"{last}/__init__.py"):
+            name = tail.rpartition("/")[2]
+            whole = "/".join((*before, tail))
+            found = [path for path in self._index.named(name) if path.endswith(f"/{whole}")]
+            if folder:
+                found = [path for path in found if path == f"{folder}/{whole}"]
+            if found:
+                return max(found, key=lambda path: (len(os.path.commonpath((path, beside))), -len(path)))
+        return None
+
+
+def _modules(path: str, text: str) -> Iterator[tuple[str, str]]:
+    """The modules that a file may import: the folder that a relative one is in, else nothing, and its path there."""
+    for found in _IMPORT.finditer(text):
+        yield from (("", name.strip().replace(".", "/")) for name in found[1].split(","))
+    for found in _FROM.finditer(text):
+        folder, module = "", found[2].replace(".", "/")
+        if found[1]:
+            folder = path
+            for _ in found[1]:
+                folder = os.path.dirname(folder)
+        names = (match[1] for match in _NAME.finditer(found[3]))
+        if module:
+            yield folder, module
+        yield from ((folder, f"{module}/{name}" if module else name) for name in names if folder or module)

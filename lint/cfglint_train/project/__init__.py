@@ -1,1 +1,0 @@
-"""From the files of a repository to runs."""

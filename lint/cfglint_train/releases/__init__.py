@@ -1,0 +1,1 @@
+"""Releases: which versions a configuration runs on."""

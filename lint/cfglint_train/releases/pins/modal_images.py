@@ -1,0 +1,84 @@
+"""What images install that Modal builds: a Python file makes each by a chain of calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from cfglint_train.foundation.python_grammar import parsed
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.releases.pins.readers import REQUIRED, Pin, commands_in, of_image
+from cfglint_train.releases.pins.requirement import Requirement
+
+_INSTALLS: Final = ("pip_install", "uv_pip_install")
+_RUNS: Final = ("run_commands", "dockerfile_commands")
+_STARTS: Final = ("from_registry",)
+
+
+def images(path: str, text: str) -> Iterator[list[Pin]]:
+    """The pins of each image that a Python file builds by a chain of calls."""
+    try:
+        tree = parsed(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    texts = constants(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return, ast.keyword)) and isinstance(node.value, ast.Call):
+            yield [
+                Pin(found.package, found.constraint, path, number, REQUIRED, found.fork, found.unreleased)
+                for call in _chain(node.value)
+                for found, number in _called(call, texts, text)
+            ]
+
+
+def constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """The names of a module, with what is assigned to each."""
+    assigned = (node for node in tree.body if isinstance(node, ast.Assign))
+    return {name.id: node.value for node in assigned for name in node.targets if isinstance(name, ast.Name)}
+
+
+def _chain(node: ast.expr) -> Iterator[ast.Call]:
+    """The calls of `Image.a(...).b(...)`, the last one first."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield node
+        node = node.func.value
+
+
+def _called(call: ast.Call, texts: Mapping[str, ast.expr], text: str) -> Iterator[tuple[Requirement, int]]:
+    assert isinstance(call.func, ast.Attribute)
+    name = call.func.attr
+    for node in call.args if name in (*_INSTALLS, *_RUNS, *_STARTS) else ():
+        for one in node.elts if isinstance(node, (ast.List, ast.Tuple)) else (node,):
+            written = text_of(one, texts)
+            if name in _INSTALLS:
+                written = f"pip install '{written}'"
+            if name in _STARTS:
+                place, _, tag = written.partition(":" if "@" not in written else "@")
+                found = list(of_image(place.lower(), tag if ":" not in tag else _commented(text)))
+            else:
+                pins = commands_in("", written)
+                found = [Requirement(pin.package, pin.constraint, pin.fork, pin.unreleased) for pin in pins]
+            yield from ((each, one.lineno) for each in found)
+
+
+def _commented(text: str) -> str:
+    """The dated tag that a comment gives to an image that is named by its digest."""
+    found = {match[0] for match in re.finditer(r"(?m)(?<=[\s`])main-\d{8}-[\w.+-]+", text)}
+    return found.pop() if len(found) == 1 else ""
+
+
+def text_of(node: ast.AST, texts: Mapping[str, ast.expr], depth: int = 0) -> str:
+    """A text with the constants of its module put in; what is not known leaves a gap that no release fits in."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.Name) and depth < 3:
+        value: Any = texts.get(node.id)
+        return "?" if value is None else text_of(value, texts, depth + 1)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text_of(one, texts, depth) for one in node.values)
+    if isinstance(node, ast.FormattedValue):
+        return text_of(node.value, texts, depth)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and depth < 3:
+        return text_of(node.left, texts, depth + 1) + text_of(node.right, texts, depth + 1)
+    return "?"

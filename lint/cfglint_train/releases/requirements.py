@@ -1,0 +1,75 @@
+"""What the requirement files around a configuration say of releases, found once per folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.roots import Roots
+from cfglint_train.foundation.typed import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cfglint_train.releases.pins.search import Settled
+
+# How the names of requirement files begin, and how they may end: most folders have none, and only then is
+# `releases/pins` imported.
+_BEGINNINGS: Final = (
+    "requirement", "reqs.", "req.", "constraints", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pylock.",
+    "environment", "conda", "env.y", "dockerfile", "containerfile", "docker", "setup.py", "setup.cfg",
+    "pixi.", "pipfile",
+)  # fmt: skip
+_ENDINGS: Final = ("requirements.txt", "requirements.in", "requirement.txt", ".dockerfile")
+_SIGNS: Final = (b"git+", b"git clone", b"/tree/")
+
+
+class Requirements:
+    """The requirement files of the folders that were asked for."""
+
+    __slots__ = ("_found", "_roots")
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._found: dict[str, Mapping[str, Settled]] = {}
+
+    def around(self, path: str) -> dict[str, Settled]:
+        """The statements about each package around a file; the nearest folder that mentions it counts."""
+        found: dict[str, Settled] = {}
+        for folder in self._folders(os.path.dirname(os.path.abspath(path))):
+            for package, settled in self._in(folder).items():
+                found.setdefault(package, settled)
+        return found
+
+    def _in(self, folder: str) -> Mapping[str, Settled]:
+        if folder not in self._found:
+            try:
+                names = [name for name in os.listdir(folder) if _is_candidate(folder, name)]
+            except OSError:
+                names = []
+            self._found[folder] = {}
+            if names:
+                from cfglint_train.releases.pins.search import pins_of
+
+                self._found[folder] = pins_of(folder, names)
+        return self._found[folder]
+
+    def _folders(self, folder: str) -> tuple[str, ...]:
+        """A folder and those above it up to the root of the repository; without one, the folder alone."""
+        folders, rooted = self._roots.above(folder)
+        return folders if rooted else folders[:1]
+
+
+def _is_candidate(folder: str, name: str) -> bool:
+    lower = name.lower()
+    if lower.startswith("readme") and lower.endswith(".md"):
+        return _names_a_revision(os.path.join(folder, name))
+    return lower.startswith(_BEGINNINGS) or lower.endswith(_ENDINGS)
+
+
+def _names_a_revision(path: str) -> bool:
+    """Whether a read-me file may have its reader install a fork; most do not, and are read no further."""
+    try:
+        text = regular_files.read(path)
+    except (OSError, ValueError):
+        return False
+    return any(sign in text for sign in _SIGNS)

@@ -1,0 +1,122 @@
+"""Where files are: their contents, the names that reports show, and the search from a configuration upwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.roots import Roots
+from cfglint_train.foundation.typed import TYPE_CHECKING
+from cfglint_train.repository import files
+from cfglint_train.repository.texts import Texts
+from cfglint_train.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from cfglint_train.repository.gitignore import GitIgnore
+
+
+class Sources:
+    """The files of one invocation. `texts` are laid over the disk (fixes before they are written)."""
+
+    def __init__(self, texts: Mapping[str, bytes]) -> None:
+        self.texts = dict(texts)
+        self._overlaid = {os.path.abspath(path): path for path in self.texts}
+        self._names: dict[str, str] = {}
+        self._found: dict[tuple[str, str], str | None] = {}
+        self.disk = Texts()
+        self.asked: set[str] = set()
+        """Files that a person names, each for its own sake: a hook hands over whatever has changed."""
+        self.roots = Roots()
+        self._ignored: dict[str, GitIgnore] = {}
+
+    def updated(self, texts: Mapping[str, bytes]) -> Sources:
+        """The same files with new contents of some."""
+        after = Sources({**self.texts, **texts})
+        after._names, after.roots, after.asked, after.disk = self._names, self.roots, self.asked, self.disk
+        return after
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file. Raises OSError."""
+        return self.texts[path] if path in self.texts else self.disk.read(path)
+
+    def collect(
+        self, paths: Iterable[str], settings_for: Callable[[str], Settings], force_exclude: bool = False
+    ) -> list[str]:
+        """The files that the arguments mean: named files as they are, folders walked, each file once.
+
+        What is named is checked although it is excluded, unless `force_exclude` (or the setting) says otherwise.
+        """
+        for path in paths:
+            settings = settings_for(path)
+            by_hook = force_exclude or settings.force_exclude
+            if by_hook and settings.excluded(path):
+                continue
+            folder = path not in self.texts and os.path.isdir(path)
+            if folder:
+                self.roots.add(path)
+            elif not by_hook:
+                self.asked.add(self._names.get(os.path.abspath(path), regular_files.tidy(path)))
+            for file in self._walked(path, settings_for) if folder else (regular_files.tidy(path),):
+                self._names.setdefault(os.path.abspath(file), file)
+        self._found.clear()
+        return list(self._names.values())
+
+    def _walked(self, folder: str, settings_for: Callable[[str], Settings]) -> Iterator[str]:
+        """The files below a folder."""
+        from cfglint_train.repository.gitignore import git_ignores
+
+        return files.walk(folder, settings_for, git_ignores(folder, self.roots, self._ignored))
+
+    def ignoring_in_part(self) -> Iterator[str]:
+        """The folders with more patterns of what git ignores than count."""
+        return (folder for one in self._ignored.values() for folder in one.cut)
+
+    def find(self, stated: str, beside: str) -> str | None:
+        """The file that a configuration means by a path: from the working directory, else from its own folder upwards.
+
+        The search ends at the root of the repository. Where there is none, a bare name means only the own folder. What
+        is outside is not found, wherever the path or a link leads, unless a person names it: below the root, or
+        without one, below the own folder and the working directory.
+        """
+        key = stated, os.path.dirname(beside)
+        if key not in self._found:
+            self._found[key] = self._find(stated, beside)
+        return self._found[key]
+
+    def _find(self, stated: str, beside: str) -> str | None:
+        stated = regular_files.at_home(stated)
+        folders, rooted = self.roots.above(os.path.dirname(os.path.abspath(beside)))
+        if not rooted and not os.path.dirname(stated):
+            folders = folders[:1]
+        inside = self.roots.inside(beside)
+        for folder in dict.fromkeys((os.getcwd(), *folders)):
+            path = os.path.join(folder, stated)
+            full = os.path.abspath(path)
+            if full in self._overlaid or full in self._names:
+                return self.named(path, beside)
+            if os.path.isfile(path) and any(regular_files.is_below(path, one) for one in inside):
+                return self.named(path, beside)
+        return None
+
+    def named(self, path: str, beside: str) -> str:
+        """A path as the reports show it: as it was named, else absolute or relative as the file that leads to it is."""
+        full = os.path.abspath(path)
+        known = self._names.get(full) or self._overlaid.get(full)
+        if known is not None:
+            return known
+        return regular_files.tidy(full if os.path.isabs(beside) else os.path.relpath(full))
+
+    def beside(self, path: str) -> Callable[[str], bytes | None]:
+        """What reads a file by its absolute path if it is below the root of the repository that `path` is in."""
+        root = self.roots.around(path)[0]
+
+        def read(file: str) -> bytes | None:
+            if not file.startswith(f"{root.rstrip(os.sep)}{os.sep}"):
+                return None
+            try:
+                return self.read(self._overlaid.get(file, file))
+            except (OSError, ValueError):
+                return None
+
+        return read

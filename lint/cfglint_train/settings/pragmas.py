@@ -1,0 +1,128 @@
+"""Comments for cfglint: facts about the cluster, and suppressions.
+
+# cfglint: nodes=64 gpus-per-node=8 gpu=A100-80GB host-memory=480GiB torch=2.2
+# cfglint: ignore[MEM001] the cluster has patched drivers     (this line; alone on its line, also the next one)
+# cfglint: file-ignore[PRF001, SEC]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+
+from cfglint_train.documents.document import BOM, Comment, Document, Position, Span
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Final
+from cfglint_train.settings.settings import selects
+
+MARK: Final = b"cfglint:"
+_PRAGMA: Final = r"(?:^|\s)(?:#|//|/\*|<!--)\s*cfglint:[ \t]*(?P<body>.*?)\s*(?:\*/|-->)?$"
+_SUPPRESSION: Final = r"(?P<kind>ignore|file-ignore)\s*\[(?P<codes>[^\]]*)\]"
+_FACT: Final = r"([a-z][a-z0-9-]*)=(?:\"([^\"]*)\"|([^\s,]+)),?"
+
+
+class PragmaFact(Frozen):
+    """One `name=value` of a pragma."""
+
+    name: str
+    value: str
+    span: Span
+
+
+class Suppression(Frozen):
+    """`ignore[...]` or `file-ignore[...]`: the codes that it silences, each with its span."""
+
+    first: int
+    """The line it is on."""
+    last: int
+    """The last line that it covers. A comment alone on its line covers what starts on the next line that is no comment:
+    a whole command of a shell script, a whole text of several lines, a fenced block of a read-me file."""
+    whole_file: bool
+    codes: tuple[tuple[str, Span], ...]
+    comment: Comment
+
+
+class Pragmas(Frozen):
+    """All pragmas of a document; `malformed` are unknown cfglint comments."""
+
+    facts: tuple[PragmaFact, ...] = ()
+    suppressions: tuple[Suppression, ...] = ()
+    malformed: tuple[Comment, ...] = ()
+
+
+NOTHING: Final = Pragmas()
+
+
+def pragmas(document: Document) -> Pragmas:
+    """The pragmas of a document. Costs one substring search where there are none."""
+    if MARK not in document.source:
+        return NOTHING
+    facts: list[PragmaFact] = []
+    suppressions: list[Suppression] = []
+    malformed: list[Comment] = []
+    comments = document.comments()
+    alone = {document.position(comment.span.start).line for comment in comments if _alone(document, comment)}
+    for comment in comments:
+        match = re.search(_PRAGMA, comment.text, re.S)
+        if match is None:
+            continue
+        body = match["body"]
+        base = comment.span.start + len(comment.text[: match.start("body")].encode())
+        suppression = re.match(_SUPPRESSION, body)
+        if suppression is not None:
+            codes = _codes(suppression["codes"], base + len(body[: suppression.start("codes")].encode()))
+            if codes:
+                suppressions.append(_suppression(document, comment, suppression["kind"] == "file-ignore", codes, alone))
+            else:
+                malformed.append(comment)
+            continue
+        found = list(re.finditer(_FACT, body))
+        rest = re.sub(_FACT, "", body).strip()
+        if not found or rest:
+            malformed.append(comment)
+            continue
+        for fact in found:
+            start = base + len(body[: fact.start()].encode())
+            text = fact[0].removesuffix(",")
+            facts.append(PragmaFact(fact[1], fact[2] or fact[3] or "", Span(start, start + len(text.encode()))))
+    return Pragmas(tuple(facts), tuple(suppressions), tuple(malformed))
+
+
+def start_of(comment: Comment) -> int:
+    """Where a comment starts to address cfglint: remarks may stand before."""
+    match = re.search(_PRAGMA, comment.text, re.S)
+    return comment.span.start + (0 if match is None else len(comment.text[: match.start()].encode()))
+
+
+def _codes(text: str, base: int) -> tuple[tuple[str, Span], ...]:
+    result = []
+    for match in re.finditer(r"[^\s,]+", text):
+        start = base + len(text[: match.start()].encode())
+        result.append((match[0], Span(start, start + len(match[0].encode()))))
+    return tuple(result)
+
+
+def _suppression(
+    document: Document, comment: Comment, whole_file: bool, codes: tuple[tuple[str, Span], ...], alone: Set[int]
+) -> Suppression:
+    line = last = document.position(comment.span.start).line
+    if line in alone:
+        last += 1
+        while last in alone:
+            last += 1
+        last = document.extent(last)[1]
+    return Suppression(line, last, whole_file, codes, comment)
+
+
+def _alone(document: Document, comment: Comment) -> bool:
+    """Whether nothing but the comment is on its line."""
+    start = document.line_starts[document.position(comment.span.start).line - 1]
+    return not document.source[start : comment.span.start].removeprefix(BOM).strip()
+
+
+def silencing(suppression: Suppression, code: str, name: str, start: Position, end: Position) -> list[Span]:
+    """The codes of a suppression (their spans) that silence a finding, whatever they select rules by."""
+    here = start.line <= suppression.last and suppression.first <= end.line
+    if not (here or suppression.whole_file):
+        return []
+    return [span for stated, span in suppression.codes if selects((stated,), code, name) >= 0]

@@ -1,0 +1,205 @@
+"""Record what cfglint says about many folders, and compare it with an earlier record.
+
+    python -m tools.record --output before.jsonl.gz fixtures "$CFGLINT_CORPUS"
+    python -m tools.record --compare before.jsonl.gz fixtures "$CFGLINT_CORPUS"
+
+A record has one JSON object per line: a finding, a file that a fix changes, an estimate of one phase, or what a command
+said besides. Only the public commands are asked, each in a fresh copy of the folder: as a git repository, as a plain
+folder, after `--fix` and after `--fix --unsafe-fixes`. A refactoring keeps the record as it is, or lists what changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import gzip
+import io
+import json
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+CASE = "expect.json"
+"""The file that makes a folder an acceptance case, which is recorded by itself."""
+
+
+class Unit(NamedTuple):
+    """A folder that is recorded by itself, as if nothing were around it."""
+
+    name: str
+    source: Path
+
+    @property
+    def flags(self) -> list[str]:
+        """Return the flags that its case states."""
+        stated = self.source / CASE
+        return json.loads(stated.read_text()).get("args", []) if stated.is_file() else []
+
+
+class Answer(NamedTuple):
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+def find_units(folders: Iterable[Path]) -> Iterator[Unit]:
+    """Return the folders to record: each acceptance case, and each other folder that holds none."""
+    for folder in folders:
+        cases = sorted(path.parent for path in folder.rglob(CASE))
+        yield from (Unit(case.relative_to(folder.parent).as_posix(), case) for case in cases)
+        for child in sorted(path for path in folder.iterdir() if path.is_dir()):
+            if not any(child in case.parents or child == case for case in cases):
+                yield Unit(child.relative_to(folder.parent).as_posix(), child)
+
+
+def record_unit(unit: Unit) -> list[str]:
+    """Return the record's lines of one folder."""
+    with tempfile.TemporaryDirectory(prefix="cfglint-record-") as home:
+        lines = []
+        for form in ("git", "plain"):
+            folder = Path(home) / form / unit.source.name
+            shutil.copytree(unit.source, folder, symlinks=True)
+            (folder / CASE).unlink(missing_ok=True)
+            if form == "git":
+                for command in (["init", "-q"], ["add", "-A", "-f"]):
+                    subprocess.run(["git", *command], cwd=folder, check=True, capture_output=True)
+            lines += record_folder(unit, form, folder)
+            if form == "git":
+                lines += record_fix(unit, folder, "fix", ["--fix"])
+                lines += record_fix(unit, folder, "unsafe", ["--fix", "--unsafe-fixes"])
+        return [line.replace(home, "HOME") for line in lines]
+
+
+def record_folder(unit: Unit, form: str, folder: Path) -> list[str]:
+    """Return the lines of a lint and, in a git repository, of the estimates of its runs."""
+    answer = run_cfglint(folder, "--isolated", "--output-format", "json", "--exit-zero", *unit.flags, ".")
+    lines = list(describe_report(unit.name, form, answer))
+    if form == "git":
+        report = json.loads(answer.out) if answer.out else {}
+        main = [file["path"] for file in report.get("files", []) if file["role"] == "main"]
+        for path in main:
+            lines += describe_estimate(unit, path, run_estimate(unit, folder, path))
+    return lines
+
+
+def run_estimate(unit: Unit, folder: Path, path: str) -> Answer:
+    """Ask for the estimates of one configuration."""
+    return run_cfglint(folder, "estimate", "--isolated", "--format", "json", *unit.flags, path)
+
+
+def record_fix(unit: Unit, folder: Path, form: str, flags: list[str]) -> list[str]:
+    """Return the lines of a rewrite: what is found afterwards, and the difference of each file."""
+    fixed = folder.parent.parent / form / folder.name
+    shutil.copytree(folder, fixed, symlinks=True)
+    run_cfglint(fixed, "--isolated", "--exit-zero", *flags, *unit.flags, ".")
+    changed = list(find_differences(folder, fixed))
+    if not changed:
+        return []
+    answer = run_cfglint(fixed, "--isolated", "--output-format", "json", "--exit-zero", *unit.flags, ".")
+    lines = [as_line(unit.name, form, "diff", path=path, diff=difference) for path, difference in changed]
+    return [*lines, *describe_report(unit.name, form, answer)]
+
+
+def find_differences(before: Path, after: Path) -> Iterator[tuple[str, str]]:
+    """Return the files that differ, each with a unified difference."""
+    paths = {path.relative_to(root) for root in (before, after) for path in root.rglob("*") if path.is_file()}
+    for path in sorted(path for path in paths if path.parts[0] != ".git"):
+        old, new = ((root / path).read_bytes() if (root / path).exists() else b"" for root in (before, after))
+        if old != new:
+            texts = [content.decode("utf-8", "backslashreplace").splitlines() for content in (old, new)]
+            yield path.as_posix(), "\n".join(difflib.unified_diff(*texts, n=0, lineterm=""))
+
+
+def describe_report(unit: str, form: str, answer: Answer) -> Iterator[str]:
+    """Return the lines of a JSON report."""
+    report: dict[str, Any] = json.loads(answer.out) if answer.out.startswith("{") else {"said": answer.out}
+    for finding in report.pop("findings", []):
+        yield as_line(unit, form, "finding", **finding)
+    for part, content in report.items():
+        for item in content if isinstance(content, list) else [content]:
+            yield as_line(unit, form, part, item=item)
+    yield as_line(unit, form, "exit", code=answer.code, err=answer.err)
+
+
+def describe_estimate(unit: Unit, path: str, answer: Answer) -> Iterator[str]:
+    """Return one line per run and phase."""
+    if not answer.out.startswith("{"):
+        yield as_line(unit.name, "git", "estimate", path=path, said=answer.err)
+        return
+    for number, run in enumerate(json.loads(answer.out)["runs"]):
+        phases = run.pop("phases", [])
+        yield as_line(unit.name, "git", "run", path=path, number=number, run=run)
+        for phase in phases:
+            yield as_line(unit.name, "git", "phase", path=path, number=number, phase=phase)
+
+
+def as_line(unit: str, form: str, kind: str, **values: Any) -> str:
+    """Return a record's line."""
+    return json.dumps({"unit": unit, "form": form, "kind": kind, **values}, sort_keys=True, ensure_ascii=False)
+
+
+def run_cfglint(folder: Path, *arguments: str) -> Answer:
+    """Run the command in this process, in a folder; a crash is an answer, too."""
+    from cfglint_train.front.cli import main
+
+    streams = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+        try:
+            code = main(list(arguments))
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 2
+        except Exception as error:
+            return Answer(-1, "", f"{type(error).__name__}: {error}")
+    return Answer(code, streams[0].getvalue(), streams[1].getvalue())
+
+
+def record_all(units: list[Unit], jobs: int) -> Iterator[str]:
+    """Return the lines of all units in their order, each unit in a process of its own."""
+    os.environ |= {"COLUMNS": "120", "NO_COLOR": "1"}
+    os.environ.pop("GITHUB_ACTIONS", None)
+    context = multiprocessing.get_context("fork")
+    with context.Pool(jobs, maxtasksperchild=1) as pool:
+        for lines in pool.imap(record_unit, units, chunksize=1):
+            yield from lines
+
+
+def compare(before: list[str], after: list[str]) -> list[str]:
+    """Return the lines that went (-) and that came (+), unit by unit."""
+    old, new = set(before), set(after)
+    changed = [f"- {line}" for line in before if line not in new] + [f"+ {line}" for line in after if line not in old]
+    return sorted(changed, key=lambda line: (json.loads(line[2:])["unit"], line[2:], line[0]))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write a record, or compare with one; return 1 if they differ."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--output", type=Path, help="where to write the record (JSON lines, gzip)")
+    parser.add_argument("--compare", type=Path, help="an earlier record of the same folders")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args(arguments)
+    units = list(find_units(options.folders))
+    lines = list(record_all(units, options.jobs))
+    if options.output:
+        with gzip.GzipFile(options.output, "wb", mtime=0) as file:
+            file.write("".join(f"{line}\n" for line in lines).encode())
+    if options.compare is None:
+        return 0
+    changed = compare(gzip.decompress(options.compare.read_bytes()).decode().splitlines(), lines)
+    for line in changed:
+        print(line)
+    print(f"{len(lines)} lines, {len(changed)} differ", file=sys.stderr)
+    return 1 if changed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
