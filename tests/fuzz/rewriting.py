@@ -31,7 +31,7 @@ from cfglint_train.foundation.errors import UsageError
 from cfglint_train.front.migrate.goal import goal
 from cfglint_train.front.migrate.rewrite import migrate
 from cfglint_train.judging.result import NOT_CHECKED, Result, Trouble
-from cfglint_train.project.settings import Settings
+from cfglint_train.settings.settings import Settings
 from tests.support.bash import BASH
 
 

@@ -15,7 +15,7 @@ from cfglint_train.fixing import loop
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.guard import apart
-from cfglint_train.project.workspace import Workspace
+from cfglint_train.runs.workspace import Workspace
 from tests.support.acceptance import expectation
 from tests.support.configs import AXOLOTL
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus

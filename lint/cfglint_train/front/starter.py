@@ -17,7 +17,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.registry import listed
 from cfglint_train.plan.names import Field
-from cfglint_train.project.workspace import Workspace
+from cfglint_train.runs.workspace import Workspace
 
 METHODS: Final = ("full", "lora", "qlora", "freeze")
 _FILE: Final = "starter.txt"

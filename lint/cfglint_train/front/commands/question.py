@@ -21,12 +21,12 @@ from cfglint_train.judging.remedies import attach
 from cfglint_train.models import lookup
 from cfglint_train.models.names import component
 from cfglint_train.plan.names import Field
-from cfglint_train.project.run import ASSUMED_GPUS
 from cfglint_train.request import Options, request
+from cfglint_train.runs.run import ASSUMED_GPUS
 
 if TYPE_CHECKING:
     from cfglint_train.judging.result import Result
-    from cfglint_train.project.run import Run
+    from cfglint_train.runs.run import Run
 
 ADAPTERS: Final = ("lora", "qlora")
 LENGTH: Final = 4096
@@ -192,7 +192,7 @@ def _check_new(path: str, framework: str) -> None:
 
 def _facts(path: str, wanted: Options) -> dict[str, str]:
     """What flags and settings state of the cluster and the releases. Raises FactError."""
-    from cfglint_train.project.user_facts import HARDWARE_FACTS, overlay
+    from cfglint_train.settings.cluster_facts import HARDWARE_FACTS, overlay
 
     settings = api.settings(wanted, path).facts_for(path)
     flags = {name: value for name in HARDWARE_FACTS if (value := getattr(wanted, name.replace("-", "_"))) is not None}
