@@ -115,8 +115,8 @@ def find_differences(before: Path, after: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(path for path in paths if path.parts[0] != ".git"):
         old, new = ((root / path).read_bytes() if (root / path).exists() else b"" for root in (before, after))
         if old != new:
-            texts = [content.decode("utf-8", "backslashreplace").splitlines() for content in (old, new)]
-            yield path.as_posix(), "\n".join(difflib.unified_diff(*texts, n=0, lineterm=""))
+            left, right = (content.decode("utf-8", "backslashreplace").splitlines() for content in (old, new))
+            yield path.as_posix(), "\n".join(difflib.unified_diff(left, right, n=0, lineterm=""))
 
 
 def describe_report(unit: str, form: str, answer: Answer) -> Iterator[str]:

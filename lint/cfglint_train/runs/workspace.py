@@ -246,8 +246,8 @@ class Workspace:
             if place not in self._templates:
                 keys = frameworks.load(config.framework).keys
                 is_read = partial(keys.may_be_read, config) if keys is not None else bool
-                handed = partial(self.scripts.handed_to, config.document.path)
-                assigned = AssignedArguments(handed, self.sources, self.repositories)
+                given = partial(self.scripts.handed_to, config.document.path)
+                assigned = AssignedArguments(given, self.sources, self.repositories)
                 self._templates[place] = Template(config.document, config.root, self.repositories, is_read, assigned)
             config.filled = self._templates[place].handles
             if config.role == "main":
