@@ -4,9 +4,10 @@
 Recognises the tokens of over a hundred services by their published shape: Hugging Face, Weights & Biases, GitHub,
 GitLab, OpenAI, Anthropic, AWS, Azure (account keys, signed addresses), Google, Slack and Discord (tokens, webhooks),
 Telegram, Modal, Docker, npm, PyPI, JSON web tokens and others. It also reports a W&B key (40 hexadecimal digits) behind
-`wandb login`, `--use_wandb` or a name of it, passwords in addresses, and values of keys that say what they are: any
-literal of eight characters or more behind a key that ends in `password`, `passwd`, `passphrase` or `secret`, and a
-value that looks generated behind one that ends in `token`, `api_key` or `access_key`. It reads keys, flags, exported
+`wandb login`, `--use_wandb` or a name of it, passwords in addresses, private keys (PEM), what follows `Bearer`, and
+values of keys that say what they are: any literal of eight characters or more behind a key that ends in `password`,
+`passwd`, `passphrase` or `secret`, what is no word behind one that ends in `_pass`, and a value that looks generated
+behind one that ends in `token`, `api_key` or `access_key`. It reads keys, flags, exported
 variables and comments alike, also in the scripts that start a configuration. A value over several lines or with escapes
 is judged as it is read. The value itself is never printed: every output masks it.
 
