@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from cfglint_train.foundation.credentials import PLACEHOLDER, masked, spans
+from cfglint_train.foundation.credentials import PLACEHOLDER, is_secret, masked, shortened, spans
+from cfglint_train.reports.escape import plain, printable
 from cfglint_train.settings.settings import FORMATS
 from tests.support.command import Outcome, cfglint
 from tests.support.configs import AXOLOTL
-from tests.support.corpus import REPOSITORY
+from tests.support.corpus import REPOSITORY, SHARED
 
 ALNUM = string.ascii_letters + string.digits
 
@@ -208,6 +209,144 @@ def test_the_value_of_a_key_that_says_what_it_is(line: str) -> None:
 )
 def test_what_is_no_credential_is_left_alone(text: str) -> None:
     assert list(spans(text)) == []
+
+
+LEFT = [
+    "x: sk-learn-something-long-name-with-many-words-in-it",
+    "run_name: sk-qwen2-5-0-5b-instruct-sft-lora-2024-11-28",
+    "run_name: sk-proj-llama3-8b-lora-r16-a32-lr1e-4-bs64-seq4096",
+    "x: pypi-package-name-with-many-parts-that-is-really-long-for-a-name-abc",
+    "x: xoxo-1234-this-is-not-a-slack-token-at-all",
+    "x: dckr_img_something-that-is-long-enough",
+    "x: glpat-pattern-name-of-a-glyph",
+    "x: nvapi-compatible-endpoint-for-inference-of-llama-models-v2",
+    "x: github_pat_based_authentication_for_private_repositories_is_used",
+    "x: s3://bucket:v1/a@b",
+    "x: http://localhost:8080/a@b",
+    "x: git+ssh://git@github.com:org/repo@main",
+    "# the bearer token is in the environment",
+    "forward_pass: activation_checkpointing",
+    "n_pass: 1234567890",
+]
+
+
+@pytest.mark.parametrize("text", LEFT)
+def test_words_behind_a_prefix_are_no_credential(text: str) -> None:
+    assert list(spans(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("gcp_secret", "projects/p/secrets/s/versions/1"),
+        ("y_secret", "my/vault/path"),
+        ("x_secret", "Name-Of-Secret"),
+        ("hub_password", "%(PW)s-abcdef"),
+        ("g_password", "prompt_user"),
+        ("a_password", "getpass.getpass()"),
+        ("b_password", 'os.environ["PW"]'),
+        ("c_password", "${{ secrets.PW }}"),
+        ("d_password", "$(cat f) "),
+        ("e_password", "{{ password }}"),
+        ("f_password", "<the password>"),
+        ("h_password", "$MLFLOW_PASSWORD"),
+        ("i_password", "asked for at the start"),
+        ("two_pass", "sequential"),
+        ("pad_token", "<|reserved_special_token_250|>"),
+    ],
+)
+def test_what_stands_for_a_secret_is_none(key: str, value: str) -> None:
+    assert not is_secret(key, value)
+
+
+ONE, OTHER = "kQ7vRt2Zx", "bN4wLp9Ym"
+WHOLE = {  # what stands behind the key, in YAML
+    **{
+        repr(sign): f"'{ONE}{sign}{OTHER}'"
+        for sign in ("$", "{", "<", " ", ",", "&", "|", "%", '"', "\\", "''", "é", "your")
+    },
+    "plain, comma": f"{ONE},{OTHER}",
+    "plain, parentheses": f"{ONE}({OTHER})",
+    "plain, and": f"{ONE}&{OTHER}",
+    "plain, bar": f"{ONE}|{OTHER}",
+    "double": f'"{ONE},{OTHER}"',
+    "escaped": f'"{ONE}\\"{OTHER}"',
+    "tagged": f"!!str {ONE}{OTHER}",
+    "block": f"|\n  {ONE}{OTHER}",
+    "next line": f"\n  {ONE}{OTHER}",
+    "private key": f'"-----BEGIN PRIVATE KEY-----\\n{ONE}/+\\n{OTHER}\\n-----END PRIVATE KEY-----"',
+}
+ELSEWHERE = {
+    "pass": f"DB_PASS: '{ONE}{OTHER}'",
+    "variable of a list": f"env: [{{name: DB_PASSWORD, value: {ONE}{OTHER}}}]",
+    "bearer": f"headers: 'Authorization: Bearer {ONE}{OTHER}{ONE}'",
+    "user": f"x: https://{ONE}{OTHER}{ONE}@host.org/p",
+    **{f"address, {sign}": f"x: postgres://u:{ONE}{sign}{OTHER}@host/db" for sign in ("/", "@", "$", "<")},
+    "x in the middle": f"x: hf_{ONE}xxxx{OTHER}{ONE}",
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_credential_is_masked_from_end_to_end(tmp_path: Path, form: str) -> None:
+    texts = [*(f"X_PASSWORD: {value}" for value in WHOLE.values()), *ELSEWHERE.values()]
+    (tmp_path / ".git").mkdir()
+    for number, text in enumerate(texts):
+        (tmp_path / f"f{number}.yaml").write_text(f"{AXOLOTL}{text}\n", encoding="utf-8")
+    outcome = cfglint("--output-format", form, ".", cwd=tmp_path)
+    assert outcome.code == 1
+    assert [part for part in (ONE, OTHER) if part in outcome.out + outcome.err] == []
+    if form == "concise":
+        assert outcome.out.count("SEC002") >= len(texts)
+
+
+@settings(max_examples=200, deadline=None)
+@given(tokens(), st.integers(10, 60))
+def test_what_is_shortened_is_masked_before(drawn: tuple[str, str], most: int) -> None:
+    line, token = drawn
+    for offset in range(most + 2):
+        shown = shortened(f"{'z' * offset} {line} {'y' * most}", most)
+        assert len(shown) == most
+        assert not any(
+            token[at : at + 6] in shown
+            for at in range(4, len(token) - 5)
+            if token[at : at + 6] not in line.replace(token, "", 1)
+        )
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_offset_of_a_cut_shows_a_credential(tmp_path: Path, form: str) -> None:
+    secret = "Wq7zk2Vt9Lp4Xb3Nm6Qr"
+    values = [f"{'z' * offset} mysql://trainer:{secret}@db.internal/x" for offset in range(40)]
+    (tmp_path / ".git").mkdir()
+    for number, value in enumerate((*values, f"{secret}, {secret}'", *(f"{'z ' * n}{TOKEN}" for n in range(20)))):
+        (tmp_path / f"f{number}.yaml").write_text(
+            f"{AXOLOTL}fsdp: {json.dumps(value)}\nX_PASSWORD: {json.dumps(secret * 3)}\n"
+        )
+    outcome = cfglint("--output-format", form, "--select", "KEY004,SEC002", ".", cwd=tmp_path)
+    assert outcome.code == 1
+    shown = outcome.out + outcome.err
+    assert [
+        part for whole in (secret, TOKEN[3:]) for at in range(len(whole) - 5) if (part := whole[at : at + 6]) in shown
+    ] == []
+
+
+def test_no_ordinary_file_holds_a_credential() -> None:
+    """The only ones are in the cases of the rule."""
+    folders = (REPOSITORY / "fixtures", SHARED / "corpus")
+    files = [
+        path
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.suffix in (".yaml", ".yml", ".json", ".sh", ".py")
+    ]
+    found = [path.as_posix() for path in files if any(spans(path.read_bytes().decode("latin-1")))]
+    assert len(files) > 100
+    assert [path for path in found if "/SEC002/" not in path and "/wandb-key-" not in path] == []
+
+
+def test_bytes_of_a_name_are_escaped_as_bytes() -> None:
+    assert printable("bad\udcff.yaml") == r"bad\xff.yaml"
+    assert plain("\ud800") == r"\ud800"
 
 
 SECRETS = {  # name of a key -> its value, and the part that may be printed nowhere; none has the form of a real one

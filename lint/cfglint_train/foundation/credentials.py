@@ -79,18 +79,25 @@ _AWS: Final = (
     r"(?i:aws[._-]?secret(?:[._-]?key)?|secret[._-]?access[._-]?key)[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?"
     r"((?=[^A-Z]{0,39}[A-Z])(?=[^a-z]{0,39}[a-z])[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/_=.-])"
 )
-_ADDRESS: Final = r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,200}:([^\s/@\"'<>]{3,200})@"
+_ADDRESS: Final = r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,200}:([^\s\"']{3,200})@"
+_DATABASE: Final = r"(?i:postgres|mysql|mariadb|mongodb|redis|amqp|mssql|oracle|clickhouse)"
+_USER: Final = r"://([A-Za-z0-9_~.%-]{20,200})@"
+_BEARER: Final = r"(?i:bearer|basic)[ \t]+([A-Za-z0-9+/_=.~-]{16,4000})"
+_PRIVATE: Final = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----((?:[^-]|-(?!----)){20,20000})"
 # What the last word of a key says of its value.
 _CHOSEN: Final = r"password|passwd|passphrase|[_-]pwd"
 """A person may have chosen it: any literal is one."""
+_PASS: Final = r"[_-]pass"
+"""It may be a word for something else (`forward_pass`): what is no word is one."""
 _MADE: Final = r"token|(?:api|access|account|auth|private|secret|signing|storage|master)[_-]?key"
 """A program has made it: what does not look generated is something else, such as a token of a vocabulary."""
-_NAME: Final = rf"{_CHOSEN}|secret|{_MADE}"
+_NAME: Final = rf"{_CHOSEN}|{_PASS}|secret|{_MADE}"
 _NAMED: Final = (
     rf"(?P<flag>(?<![A-Za-z0-9_-])--?[A-Za-z0-9_.-]{{0,60}})?(?P<name>(?i:{_NAME}))\\?[\"']?"
-    r"(?P<sign>[ \t]*[:=][ \t]*|[ \t]+)\\?"
-    r"(?:\"(?P<double>[^\"\\\s]{8,500}+)(?=\\?\")|'(?P<single>[^'\\\s]{8,500}+)(?=\\?')"
-    r"|(?P<bare>[^\s\"'`,;(){}\[\]<>|&$\\]{8,500}+)(?P<rest>(?=[\s\"'`,;)}\]<|&\\]|$)[ \t]*[^\s]?))"
+    r"(?P<sign>[ \t]*[:=][ \t]*|[ \t]+)"
+    r"(?:\\\"(?P<nested>[^\"\\]{8,4000}+)(?=\\\")|\"(?P<double>(?:[^\"\\]|\\.){8,4000}+)(?=\")"
+    r"|\\?'(?P<single>(?:[^'\\]|''|\\(?!')){8,4000}+)(?=\\?')"
+    r"|\\?(?P<bare>[^\s\"'`,;(){}\[\]<>|&$\\]{8,4000}+)(?P<rest>(?=[\s\"'`,;)}\]<|&\\]|$)[ \t]*[^\s]?))"
 )
 # A text without any of the clues of a pattern holds none, nor one without such a value; asked first, since most texts
 # are such and then the pattern does not have to be compiled.
@@ -98,26 +105,35 @@ _BY_NAME: Final = (
     _Shape(("wandb",), _WANDB, False),
     _Shape(("secret",), _AWS, False),
     _Shape(("://",), _ADDRESS, False),
+    _Shape(("://",), _USER, False),
+    _Shape(("bearer", "basic"), _BEARER, False),
+    _Shape(("private key",), _PRIVATE, False),
 )
 _VALUES: Final = {_WANDB: r"[0-9a-f]{40}", _AWS: r"[A-Za-z0-9+/]{40}"}
 _LONG: Final = r"[A-Za-z0-9+/_=.~-]{16,500}"
-_TELLING: Final = ("passw", "passphrase", "_pwd", "-pwd", "secret")
+_TELLING: Final = ("passw", "passphrase", "_pass", "-pass", "_pwd", "-pwd", "secret")
 _WORDS: Final = (*_TELLING, "token", "key")
+# What stands for a value: words between boundaries, as in `hf_xxxx` and `your-key`; AWS's own examples; or all of it.
 PLACEHOLDER: Final = (
-    r"(?i)x{4,}|\*{3,}|your|example|change_?me|<|\$|\{|placeholder|(?:token|secret|password)_?here|redacted|dummy"
-    r"|^(?:pass(?:word)?|passwd|pwd|secret|token|required|optional|enabled|disabled|protected|incorrect|undefined"
-    r"|environment|interactive)$"
+    r"(?<![A-Za-z0-9])(?i:x{4,}|(?:(?:token|secret|password|key)[_-]?)?here)(?![A-Za-z0-9])|(?i:x{8,})|\*{8,}"
+    r"|(?<![A-Za-z])(?i:your?|examples?|change[_-]?me|placeholder|redacted|dummy)(?![A-Za-z])|EXAMPLE(?:KEY)?$"
+    r"|^(?:\*{3,}|\$\w+|(?i:pass(?:word)?|passwd|pwd|secret|token|required|optional|enabled|disabled|protected|incorrect"
+    r"|undefined|environment|interactive))$"
 )
+_FILLED_IN: Final = r"\$?\{\{[^{}]*\}\}|\$\{[^{}]*\}|\$\([^()]*\)|%\(\w+\)s|<[^<>]*>"
+"""Marks for which something else is put in: what is left without them is no credential if it is short."""
 _REFERENCE: Final = (
     r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"  # a variable of the environment
     r"|(?i:(?:[a-z]+_)*(?:password|passwd|secret|token|key))"  # another variable
     r"|(?i:env|file|secret|vault|op|ssm|arn|aws|gcp|azure|keyring):.*"  # something that is kept elsewhere
+    r"|[a-z]+(?:_[a-z]+)+|!ENV .*|[a-z_]+(?:\.[a-z_]+)*(?:\(.*\)|\[.*\])"  # a name, or code
     r"|(?:~|\.{0,2})/.*|.*://.*|[\w.-]+(?:/[\w.-]+)*/[\w-]*\.[\w.-]+"  # a file
 )
 _ATTRIBUTE: Final = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"
 """An expression of Python."""
 _LABEL: Final = r"[a-z]+(?:[-_.][a-z0-9]+)*"
 """The name of a secret that is kept elsewhere."""
+_WORD: Final = r"[A-Z]?[a-z]{0,20}[0-9]{0,8}[a-z]{0,2}[0-9]{0,2}|[A-Z]{1,10}[0-9]{0,4}"
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
@@ -128,7 +144,8 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
             continue
         whole = rf"(?<![A-Za-z0-9_])(?:{shape.pattern})(?![A-Za-z0-9_])" if shape.alone else shape.pattern
         for match in re.finditer(whole, text):
-            if re.search(PLACEHOLDER, match[match.lastindex or 0]) is None:
+            value = match[match.lastindex or 0]
+            if not _stands_for_one(value) and _fits(shape, match, value):
                 yield match.span(match.lastindex or 0)
     words = [word for word in _WORDS if word in lowered]
     if not _may_have(words, text):
@@ -142,6 +159,30 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
         start += len(line) + 1
 
 
+def _fits(shape: _Shape, match: re.Match[str], value: str) -> bool:
+    """Return whether what has a shape is a credential, and not words that begin as one does."""
+    if shape.pattern in (_USER, _BEARER):
+        return is_generated(value)
+    if shape.pattern == _ADDRESS and re.search("[/@]", value) is not None:  # a port, and a path with an `@`
+        return "://" not in value and (re.match(_DATABASE, match[0]) is not None or not _is_words(value, 0))
+    return not shape.alone or not _is_words(value)
+
+
+def _stands_for_one(value: str) -> bool:
+    """Return whether a value is a placeholder, or is filled in from elsewhere."""
+    if re.search(PLACEHOLDER, value) is not None:
+        return True
+    left = re.sub(_FILLED_IN, "", value)
+    return left != value and len(left) < _SHORTEST
+
+
+def _is_words(value: str, least: int = 2) -> bool:
+    """Return whether a value is words, with numbers, that dashes, slashes or the like separate: `least` or more."""
+    parts = re.split(r"[-_./@ ]", value)
+    words = sum(part.isalpha() and len(part) > 2 for part in parts)
+    return words >= least and all(re.fullmatch(_WORD, part) for part in parts)
+
+
 def _may_have(words: list[str], text: str) -> bool:
     """Return whether a text may have a key, of those with some words, whose value is a credential."""
     if any(word in _TELLING for word in words):
@@ -152,7 +193,7 @@ def _may_have(words: list[str], text: str) -> bool:
 def _named(line: str) -> Iterator[tuple[int, int]]:
     """Where values of keys that say what they are are in a line."""
     for match in re.finditer(_NAMED, line):
-        kind = next(kind for kind in ("double", "single", "bare") if match[kind] is not None)
+        kind = next(kind for kind in ("nested", "double", "single", "bare") if match[kind] is not None)
         value = match[kind]
         if match["sign"].isspace() and not match["flag"]:
             if not is_opaque(value):  # the next word of a sentence
@@ -171,13 +212,18 @@ _ENDS: Final = ("", "#", ",", "}", "]", ")", '"', "'", "`", ";", "&", "|", "\\")
 
 def is_secret(key: str, value: str) -> bool:
     """Return whether a key says that its value is a credential, and the value is none of another place."""
-    name = re.search(rf"(?i)(?:({_CHOSEN})|(secret)|{_MADE})$", key)
-    if name is None or len(value) < _SHORTEST or re.search(PLACEHOLDER, value):
+    name = re.search(rf"(?i)(?:({_CHOSEN})|({_PASS})|(secret)|{_MADE})$", key)
+    if name is None or len(value) < _SHORTEST or _stands_for_one(value):
         return False
-    if name[1] or name[2]:
-        stands_elsewhere = re.fullmatch(_REFERENCE, value) or (name[2] and re.fullmatch(_LABEL, value))
-        return not stands_elsewhere and re.search(r"\s", value) is None
-    return is_generated(value)
+    if name.lastindex is None:
+        return is_generated(value)
+    if re.fullmatch(_REFERENCE, value) or ("/" in value and _is_words(value)):
+        return False
+    if " " in value and "passphrase" not in key.lower():
+        return not all(re.fullmatch(r"[A-Z]?[a-z]*[.,:;!?]?|[A-Z]+|[0-9]+", word) for word in value.split())
+    if name[2]:
+        return re.fullmatch(r"[A-Za-z_.-]+|[0-9.]+", value) is None
+    return not name[3] or (re.fullmatch(_LABEL, value) is None and not _is_words(value))
 
 
 _SHORTEST: Final = 8
@@ -186,7 +232,7 @@ _SHORTEST: Final = 8
 
 def is_opaque(text: str) -> bool:
     """Whether a value looks generated: letters and digits mixed all through, unlike a path, a word or a number."""
-    if len(text) < 20 or _is_path(text):
+    if len(text) < 20 or " " in text or _is_path(text):
         return False
     turns = sum(one.isdigit() != other.isdigit() for one, other in zip(text, text[1:], strict=False))
     return turns >= 4 and sum(map(str.isdigit, text)) >= 4 and any(map(str.isalpha, text))
@@ -226,11 +272,18 @@ def _clued() -> tuple[tuple[str, _Shape], ...]:
 
 
 def masked(text: str) -> str:
-    """The text with every credential replaced by as many asterisks, so that columns stay where they are."""
+    """The text with every credential replaced by as many asterisks, so that lines and columns stay where they are."""
     parts: list[str] = []
     done = 0
     for start, end in sorted(spans(text)):
         if end > done:
-            parts += (text[done : max(start, done)], "*" * (end - max(start, done)))
+            parts += (text[done : max(start, done)], re.sub(r"[^\n]", "*", text[max(start, done) : end]))
             done = end
     return "".join((*parts, text[done:])) if parts else text
+
+
+def shortened(text: str, most: int) -> str:
+    """A text for a message, its end left out where it is long. Credentials are masked before, so that none is cut."""
+    if len(text) <= most:
+        return text
+    return masked(text)[: most - 3] + "..."

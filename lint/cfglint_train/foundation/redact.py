@@ -6,9 +6,11 @@ comes from: a settings file, a path, an error.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from cfglint_train.foundation.credentials import masked
+from cfglint_train.foundation.typed import Final
 
 Redact = Callable[[str], str]
 
@@ -21,6 +23,25 @@ def redaction(secrets: Iterable[str]) -> Redact:
         for secret in longest_first:
             if secret in text:
                 text = text.replace(secret, "*" * len(secret))
+        if longest_first and "..." in text:
+            text = _without_beginnings(text, longest_first)
         return masked(text)
 
     return redact
+
+
+def _without_beginnings(text: str, secrets: list[str]) -> str:
+    """Return a text without parts of credentials where something was left out (`...`)."""
+    for mark in re.finditer(r" ?\[?\.\.\.\]? ?", text):
+        first, last = mark.span()
+        for secret in secrets:
+            for size in range(len(secret) - 1, _FEW, -1):
+                if text.startswith(secret[:size], first - size) and first >= size:
+                    text = f"{text[: first - size]}{'*' * size}{text[first:]}"
+                if text.startswith(secret[-size:], last):
+                    text = f"{text[:last]}{'*' * size}{text[last + size :]}"
+    return text
+
+
+_FEW: Final = 3
+"""Characters that say nothing about a credential, and that many words begin with."""

@@ -67,8 +67,11 @@ def plain(text: str) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Lone surrogates (bytes of a file name that are no UTF-8) as escapes."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """Bytes of a file name that are no UTF-8 (lone surrogates) as escapes of bytes: `\\xff`."""
+    if text.isascii():
+        return text
+    shown = re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
+    return shown.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _disarmed(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 
+from cfglint_train.foundation.credentials import shortened
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
@@ -28,7 +29,7 @@ class Found(Frozen):
 def at(text: str, line: int, column: int, width: int = 1) -> Found:
     """A place that is known."""
     lines = text.split("\n")
-    shown = lines[line - 1].rstrip("\r").expandtabs(1)[:_LONGEST] if line <= len(lines) else ""
+    shown = shortened(lines[line - 1].rstrip("\r").expandtabs(1), _LONGEST) if line <= len(lines) else ""
     marks = "^" * max(1, min(width, len(shown) - column + 1))
     return Found(line, column, (f"{line:>4} | {shown}", f"     | {' ' * (column - 1)}{marks}"))
 

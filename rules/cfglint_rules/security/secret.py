@@ -4,9 +4,10 @@
 Recognises the tokens of over a hundred services by their published shape: Hugging Face, Weights & Biases, GitHub,
 GitLab, OpenAI, Anthropic, AWS, Azure (account keys, signed addresses), Google, Slack and Discord (tokens, webhooks),
 Telegram, Modal, Docker, npm, PyPI, JSON web tokens and others. It also reports a W&B key (40 hexadecimal digits) behind
-`wandb login`, `--use_wandb` or a name of it, passwords in addresses, and values of keys that say what they are: any
-literal of eight characters or more behind a key that ends in `password`, `passwd`, `passphrase` or `secret`, and a
-value that looks generated behind one that ends in `token`, `api_key` or `access_key`. It reads keys, flags, exported
+`wandb login`, `--use_wandb` or a name of it, passwords in addresses, private keys (PEM), what follows `Bearer`, and
+values of keys that say what they are: any literal of eight characters or more behind a key that ends in `password`,
+`passwd`, `passphrase` or `secret`, what is no word behind one that ends in `_pass`, and a value that looks generated
+behind one that ends in `token`, `api_key` or `access_key`. It reads keys, flags, exported
 variables and comments alike, also in the scripts that start a configuration. A value over several lines or with escapes
 is judged as it is read. The value itself is never printed: every output masks it.
 
@@ -53,7 +54,7 @@ RULE: Final = Rule(
 
 # A key of that kind anywhere in the text; without it no mapping is walked.
 _KEY_WORDS: Final = (b"key", b"token", b"secret", b"pass", b"pwd")
-_KEY_CLUE: Final = rb"(?:key|token|secret|password|passwd|passphrase|pwd)[\"']?[ \t]*[:=]"
+_KEY_CLUE: Final = rb"(?:key|token|secret|passw(?:or)?d|passphrase|pass|pwd)[\"']?[ \t]*[:=,}\r\n]"
 _MOST: Final = 1_000
 """Credentials of one file that are looked for."""
 _LONG: Final = 8
@@ -110,24 +111,32 @@ def _search(document: Document, root: Route) -> Iterator[_Credential]:
                 found.add(scalar.span)
                 yield _Credential(scalar.span, "a credential", scalar.text[start:end])
                 break
+    named = [one for one in _named(document, root) if not any(_overlap(one.span, known) for known in found)]
     for start, end in sorted(credentials.spans(document.source.decode("latin-1"))):  # a character is a byte
         span = Span(start, end)
-        if not any(_overlap(span, known) for known in found):
+        # Where a part of a value looks like a credential, and its key says that all of it is one, all of it is.
+        part = any(_overlap(span, one.span) and one.text != document.text(span) for one in named)
+        if not part and not any(_overlap(span, known) for known in found):
             found.add(span)
             yield _Credential(span, "a credential")
+    yield from (one for one in named if not any(_overlap(one.span, known) for known in found))
+
+
+def _named(document: Document, root: Route) -> Iterator[_Credential]:
+    """The values below a route that are credentials by their key: whole, whatever characters they hold."""
     lowered = document.source.lower()
     if not any(word in lowered for word in _KEY_WORDS) or re.search(_KEY_CLUE, lowered) is None:
         return
     for route, mapping in document.mappings():
         if route[: len(root)] != root:
             continue
-        for entry in mapping.entries:
-            name, value = entry.name, follow(entry.value)
-            if name is None or not isinstance(value, Scalar) or not credentials.is_secret(name, value.text):
-                continue
-            span = value.span
-            if not any(_overlap(span, known) for known in found):
-                yield _Credential(span, f"the value of {name}", value.text)
+        scalars = {entry.name: follow(entry.value) for entry in mapping.entries if entry.name is not None}
+        variable = scalars.get("name")  # of the environment, as Kubernetes lists them
+        if isinstance(variable, Scalar) and "value" in scalars:
+            scalars[variable.text] = scalars["value"]
+        for name, value in scalars.items():
+            if isinstance(value, Scalar) and credentials.is_secret(name, value.text):
+                yield _Credential(value.span, f"the value of {name}", value.text)
 
 
 def _escaped(document: Document, root: Route) -> Iterator[Scalar]:

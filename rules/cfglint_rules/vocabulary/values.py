@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from cfglint_train.documents.document import Unknown
+from cfglint_train.foundation.credentials import shortened
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Unreadable
 from cfglint_train.frameworks.loaders import Loader
@@ -216,7 +217,7 @@ def shown(value: Any) -> str:
     if isinstance(value, list):
         return "a list"
     text = f'"{value}"' if isinstance(value, str) else f"{value}"
-    return text if len(text) <= 40 else f'{text[:36]}..."'
+    return text if len(text) <= 40 else f'{shortened(text, 39)}"'
 
 
 def members(schema: Schema) -> list[str]:

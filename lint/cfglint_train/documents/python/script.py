@@ -23,6 +23,7 @@ from cfglint_train.documents.document import (
     decode,
 )
 from cfglint_train.documents.python.tree import Record
+from cfglint_train.foundation.credentials import shortened
 from cfglint_train.foundation.python_grammar import parsed
 from cfglint_train.foundation.typed import Any, ClassVar, Final, TypeVar
 
@@ -156,8 +157,7 @@ class PythonScript(Document):
 
     def cut(self, span: Span) -> str:
         """The text of a span on one line, shortened where it is long."""
-        text = " ".join(self.text(span).split())
-        return text if len(text) <= 60 else text[:57] + "..."
+        return shortened(" ".join(self.text(span).split()), 60)
 
     def whole(self, span: Span) -> Span:
         """A span, or the smallest argument, expression or statement around it where it ends inside of one, as behind

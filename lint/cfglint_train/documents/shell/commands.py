@@ -43,6 +43,7 @@ from cfglint_train.documents.shell.words import (
     through,
     word_of,
 )
+from cfglint_train.foundation.credentials import shortened
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 
@@ -485,7 +486,7 @@ class Script(Outline):
 
     def unknown(self, start: int, end: int, why: str, split: bool = True) -> Fragment:
         """A fragment whose text is unknown, and why."""
-        return Fragment(self.text[start:end], self.sites(start, end), exact=False, split=split, why=why[:60])
+        return Fragment(self.text[start:end], self.sites(start, end), exact=False, split=split, why=shortened(why, 60))
 
 
 def _interferes(one: Assignment, loops: frozenset[tuple[str, int]], functions: frozenset[tuple[str, int]]) -> bool:

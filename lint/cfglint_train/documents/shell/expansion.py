@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from cfglint_train.documents.document import Span
 from cfglint_train.documents.shell.words import NAME, Chain, Fragment, through
+from cfglint_train.foundation.credentials import shortened
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ class Expansion:
         if not text or not all(fragment.told for fragment in inner):
             return self._unknown(start, end, mode)
         given = "it is given as an argument" if name.isdigit() else "the environment sets it"
-        note = f"`${name}` is {text[:60]} unless {given}"
+        note = f"`${name}` is {shortened(text, 60)} unless {given}"
         sites = self.script.sites(start, end)
         assumed = [fragment._replace(assumed=(note, *fragment.assumed)) for fragment in inner]
         self._put(assumed, sites, name, mode)
