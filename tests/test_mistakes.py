@@ -158,6 +158,17 @@ def test_a_broken_file_without_known_keys_says_so_where_it_is_named(here):
     assert "no YAML at" not in cfglint(cwd=here).out
 
 
+@pytest.mark.parametrize("command", ["estimate", "fit"])
+def test_what_was_not_estimated_is_no_success(here, command):
+    (here / "config.yaml").write_text(CONFIG.replace("Qwen/Qwen2.5-0.5B", "Unknown/Model-9B"))
+    (here / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (here / "fits.yaml").write_text(CONFIG)
+    assert cfglint(command, "config.yaml", cwd=here).code == 2
+    assert cfglint(command, "ds.json", cwd=here).code == 2
+    assert cfglint(command, "fits.yaml", "--gpu", "H200", cwd=here).code == 0
+    assert "cannot be estimated" in cfglint(command, "--help", cwd=here).out
+
+
 # --- reports ---------------------------------------------------------------------------------------------------------
 
 EXPLAIN = "Run `cfglint rule CODE` for an explanation."

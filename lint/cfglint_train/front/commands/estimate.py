@@ -7,10 +7,14 @@ from cfglint_train.front.commands.outcome import CLEAN, TROUBLE
 from cfglint_train.front.commands.output import complain, troubles, verbose, write
 from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_output_format, add_settings
 
+_ABOUT = """\
+The memory budget of a run.
+Exit codes: 0 estimated, 2 wrong usage, no run, or a run that cannot be estimated."""
+
 
 def estimate(argv: list[str]) -> int:
     """`cfglint estimate FILE`: the memory budget of its runs."""
-    parser = Parser(prog="cfglint estimate", description="The memory budget of a run.")
+    parser = Parser(prog="cfglint estimate", description=_ABOUT)
     parser.add_argument("paths", nargs="*", metavar="FILE", help="files and folders; - is standard input")
     parser.add_argument("--plan", metavar="FILE", help="a plan as JSON instead of configurations (docs/plan-file.md)")
     grid = "a grid instead of one budget: micro_batch=1,2,4 sequence=4096,8192 gpu=A100-40GB,H100"
@@ -49,4 +53,5 @@ def estimate(argv: list[str]) -> int:
         from cfglint_train.reports.text import left_out
 
         complain([*left_out(result), "no run in these files; --verbose says why"])
-    return TROUBLE if result.troubles or not runs else CLEAN
+    is_complete = runs and all(run.estimate.phases for run in runs)
+    return TROUBLE if result.troubles or not is_complete else CLEAN

@@ -11,7 +11,7 @@ _ABOUT = """\
 The smallest change with which a run fits its GPUs: what each change saves and
 costs, which of them are enough, and what would hold the run where none are.
 Exit codes: 0 it fits as it is, or with what --diff or --write changes,
-1 a change is needed, 2 wrong usage or no run."""
+1 a change is needed, 2 wrong usage, no run, or a run that cannot be estimated."""
 
 
 def fit(argv: list[str]) -> int:
@@ -67,6 +67,7 @@ def fit(argv: list[str]) -> int:
         complain(f"changed: {path}" for path in sorted(result.sources))
     if not result.ladders:
         complain([*left_out(result.raw), "no run in these files; --verbose says why"])
-    if result.raw.troubles or result.refused or not result.ladders:
+    is_complete = result.ladders and all(ladder.judgement is not None for ladder in result.ladders)
+    if result.raw.troubles or result.refused or not is_complete:
         return TROUBLE
     return FINDINGS if result.hopeless or (result.needs_change and not changes) else CLEAN
