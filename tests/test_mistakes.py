@@ -183,3 +183,16 @@ def test_a_report_ends_with_where_rules_are_explained(here):
         assert EXPLAIN not in cfglint("--output-format", form, cwd=here).out
     assert EXPLAIN not in cfglint("--quiet", cwd=here).out
     assert EXPLAIN not in cfglint("--select", "HST", cwd=here).out
+
+
+def test_a_part_of_a_code_is_no_selector(here):
+    said = "unknown rule MEM01; did you mean MEM001?"
+    for flag in ("--select", "--ignore"):
+        outcome = cfglint(flag, "MEM01", ".", cwd=here)
+        assert outcome.code == 2
+        assert said in outcome.err
+    (here / "cfglint.toml").write_text('[severity]\nMEM01 = "off"\n')
+    assert said in cfglint(cwd=here).err
+    (here / "cfglint.toml").write_text("")
+    for word in ("MEM", "mem", "MEM001", "step-exceeds-gpu", "ALL"):
+        assert cfglint("--select", word, cwd=here).code != 2

@@ -295,4 +295,7 @@ def _accepted(result: Result) -> Iterator[str]:
 def not_checked(result: Result) -> str | None:
     """How many runs were not checked; None where all were."""
     count = sum(finding.runs for finding in result.not_checked)
-    return f"The memory of {count} of {counted(result.runs_met, 'run')} was not checked." if count else None
+    if not count:
+        return None
+    of = "" if count == result.runs_met else f" of {result.runs_met}"
+    return f"Memory was not checked for {count}{of} run{'s' if (result.runs_met if of else count) != 1 else ''}."
