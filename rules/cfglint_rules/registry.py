@@ -30,7 +30,7 @@ def unknown(selector: str) -> str:
     """What to say of a selector that means no rule."""
     from difflib import get_close_matches
 
-    numbered = re.sub(r"\d+$", lambda number: f"{int(number[0]):03}", selector.upper())
+    numbered = re.sub(r"(?<![0-9])[0-9]{1,3}$", lambda number: f"{int(number[0]):03}", selector.upper())
     families = sorted({code[:3] for code in RULES})
     names = [*families, *RULES, *(rule.name for rule in CATALOGUE)]
     near = (
