@@ -12,6 +12,7 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import spelled
 from cfglint_train.memory.layers.families import has_formula
 from cfglint_train.memory.reader import MODEL
+from cfglint_train.models.lookup import near
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Place
@@ -26,6 +27,8 @@ def _is_replaced(text: str) -> bool:
 _LEADING_OUT: Final = ("/", "~", "..")
 """How paths begin that may lead out of the repository, where models are read only on demand."""
 
+ALIKE: Final = 0.9
+"""The share of a model's name that has to be the same: releases and sizes of one family differ by a character, too."""
 _MEASURE: Final = "measure one step on your own GPU"
 _NAMED: Final = 3
 """Files that one message names."""
@@ -146,6 +149,8 @@ def _model(run: Run) -> Unchecked:
     remedy, told = "pass `--model-config FILE` with its `config.json`", f"`{model}` is not in the catalogue of models"
     if _is_on_hub(model, os.path.dirname(run.main.document.path)):
         remedy += ", or `--online`"
+        meant = near(model, 1, ALIKE)
+        told += f"; did you mean {meant[0]}?" if meant else ""
     elif "/" in model or "\\" in model:
         told = f"the model `{model}` is a path, and no `config.json` of the repository is there"
         if model.startswith(_LEADING_OUT):

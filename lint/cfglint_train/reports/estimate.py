@@ -20,7 +20,7 @@ from cfglint_train.project.assumptions import assumptions as assumptions_of
 from cfglint_train.project.assumptions import behind
 from cfglint_train.project.other_releases import RELEASE
 from cfglint_train.project.run import GPU, Run
-from cfglint_train.project.unchecked import Unchecked, thing, unchecked
+from cfglint_train.project.unchecked import ALIKE, Unchecked, thing, unchecked
 from cfglint_train.reports import answer
 from cfglint_train.reports.escape import leading, plain, printable
 from cfglint_train.reports.json import encoded
@@ -45,6 +45,7 @@ ASSUMED: Final = " (assumed)"
 
 def table(runs: Sequence[Run | Planned], style: Style = PLAIN) -> Iterator[str]:
     """Every run with its phases, their components, and what the numbers rest on."""
+    yield from wrapped(answer.of_several(runs), style)
     for run in runs:
         yield from opening(run, style, alone=len(runs) == 1)
         for place, name in _PLACES:
@@ -104,12 +105,9 @@ def _near(model: str | None) -> str:
     """Return which known model a misspelt name may be."""
     from cfglint_train.models.lookup import near
 
-    found = near(model, 1, _ALIKE) if model else []
+    found = near(model, 1, ALIKE) if model else []
     return f"; did you mean {found[0]}?" if found else ""
 
-
-_ALIKE: Final = 0.9
-"""The share of a model's name that has to be the same: releases and sizes of one family differ by a character, too."""
 
 _CLUSTER: Final[tuple[Field, ...]] = ("launch.nodes", "launch.gpus_per_node")
 

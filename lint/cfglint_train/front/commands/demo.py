@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import sys
-from contextlib import redirect_stderr
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE
@@ -52,6 +51,8 @@ def demo(argv: list[str]) -> int:
     folder: str = parser.parse_args(argv).folder
     _write_cases(folder)
     put([_INTRODUCTION.format(folder=shown(folder))])
+    from contextlib import redirect_stderr
+
     from cfglint_train.front import cli
 
     for title, (name, *arguments) in _TOUR:
