@@ -840,7 +840,7 @@ def test_estimate_of_standard_input(here):
     ("arguments", "said"),
     [
         (["nowhere.yaml"], "error: nowhere.yaml:1:1: No such file or directory"),
-        (["compose.yaml"], "no run in these files; --verbose says why"),
+        (["compose.yaml"], "looked at 1 file, and cfglint recognises none (--verbose says why)"),
         (["compose.yaml", "--verbose"], "not checked: compose.yaml: it has no keys of a supported framework"),
         (["compose.yaml", "--gpu", "abacus"], "cfglint: gpu: unknown GPU 'abacus'"),
         ([], "cfglint: estimate needs a configuration, or --plan FILE.json"),

@@ -45,7 +45,15 @@ def test_a_file_or_folder_of_that_name_is_linted(here, name):
 
 @pytest.mark.parametrize(
     ("word", "meant"),
-    [("lint", "check"), ("fix", "check --fix"), ("fiix", "check --fix"), ("explain", "rule"), ("estimaet", "estimate")],
+    [
+        ("lint", "check"),
+        ("fix", "cfglint --fix"),
+        ("fiix", "cfglint --fix"),
+        ("inti", "init"),
+        ("list", "rules"),
+        ("explain", "rule"),
+        ("estimaet", "estimate"),
+    ],
 )
 def test_commands_of_other_tools(here, word, meant):
     outcome = cfglint(word, "config.yaml", cwd=here)
@@ -60,6 +68,12 @@ def test_commands_of_other_tools(here, word, meant):
         (["--outputformat=json", "."], "unrecognized arguments: --outputformat=json; did you mean --output-format?"),
         (["estimate", "--gpus", "H100", "config.yaml"], "unrecognized arguments: --gpus; did you mean --gpu?"),
         (["--output-format", "jsno", "."], "argument --output-format: invalid choice 'jsno'; did you mean json?"),
+        (["--output", "json", "."], "unrecognized arguments: --output; did you mean --output-format?"),
+        (["estimate", "--json", "config.yaml"], "did you mean --output-format json?"),
+        (["migrate", "--too", "axolotl", "."], "arguments are required: --to; did you mean --to?"),
+        (["inti"], "unknown command inti; did you mean init?"),
+        (["list"], "unknown command list; did you mean rules?"),
+        (["help", "estimat"], "unknown command estimat; did you mean estimate?"),
         (["completion", "bsh"], "invalid choice 'bsh'; did you mean bash?"),
         (["completion", "qq"], "invalid choice 'qq'; choose from bash, zsh, fish"),
         (["calibrate", "rport"], "invalid choice 'rport'; did you mean report?"),

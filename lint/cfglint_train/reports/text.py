@@ -233,7 +233,7 @@ def summary(result: Result) -> Iterator[str]:
         counts[finding.severity] += 1
     looked = len({*(file.path for file in result.files), *(trouble.path for trouble in result.troubles)})
     if not result.findings and not result.troubles:
-        yield f"No findings in {counted(looked, 'file')}." if looked else _nothing(result)
+        yield f"No findings in {counted(looked, 'file')}." if looked else nothing(result)
         yield from _accepted(result)
         return
     parts = [counted(count, severity) for severity, count in counts.items() if count]
@@ -252,12 +252,19 @@ def summary(result: Result) -> Iterator[str]:
         yield f"{counted(unsafe, 'finding')} fixable with --fix --unsafe-fixes."
 
 
-def _nothing(result: Result) -> str:
+def nothing(result: Result) -> str:
     """Return what was looked at where none of it is a configuration."""
     if not result.looked_at:
-        return "warning: no training config found: there are no YAML, JSON, shell or Python files that are not excluded"
+        kinds = "there are no YAML, JSON, shell or Python files, or the settings exclude them"
+        return f"warning: no training config found: {kinds}"
     looked = f"looked at {counted(result.looked_at, 'file')}"
     return f"warning: no training config found: {looked}, and cfglint recognises none (--verbose says why)"
+
+
+def no_run(result: Result) -> str:
+    """Return what was looked at if there is no run in it."""
+    read = counted(len(result.files), "file")
+    return f"no run in {read} that cfglint recognises; --verbose says why" if result.files else nothing(result)
 
 
 _MOST_NAMED: Final = 5

@@ -50,8 +50,8 @@ def estimate(argv: list[str]) -> int:
     complain([*troubles(result), *verbose(result, options)])
     write(estimation.lines(runs, axes, options.output_format, result, estimation.style_for(options)), options)
     if not runs:
-        from cfglint_train.reports.text import left_out
+        from cfglint_train.reports.text import left_out, no_run
 
-        complain([*left_out(result), "no run in these files; --verbose says why"])
+        complain([*left_out(result), no_run(result)])
     is_complete = runs and all(run.estimate.phases for run in runs)
     return TROUBLE if result.troubles or not is_complete else CLEAN

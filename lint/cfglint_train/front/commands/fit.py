@@ -41,7 +41,7 @@ def fit(argv: list[str]) -> int:
     from cfglint_train.foundation.errors import UsageError
     from cfglint_train.front.commands.estimation import style_for
     from cfglint_train.reports import fit as report
-    from cfglint_train.reports.text import left_out
+    from cfglint_train.reports.text import left_out, no_run
 
     if not options.paths:
         raise UsageError("fit needs a configuration")
@@ -66,7 +66,7 @@ def fit(argv: list[str]) -> int:
     if options.write:
         complain(f"changed: {path}" for path in sorted(result.sources))
     if not result.ladders:
-        complain([*left_out(result.raw), "no run in these files; --verbose says why"])
+        complain([*left_out(result.raw), no_run(result.raw)])
     is_complete = result.ladders and all(ladder.judgement is not None for ladder in result.ladders)
     if result.raw.troubles or result.refused or not is_complete:
         return TROUBLE
