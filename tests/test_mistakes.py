@@ -219,3 +219,10 @@ def test_a_part_of_a_code_is_no_selector(here):
     (here / "cfglint.toml").write_text("")
     for word in ("MEM", "mem", "MEM001", "step-exceeds-gpu", "ALL"):
         assert cfglint("--select", word, cwd=here).code != 2
+
+
+def test_a_path_that_does_not_exist_gets_the_nearest_one(here):
+    for command in ([], ["estimate"], ["fit"]):
+        outcome = cfglint(*command, "confg.yaml", cwd=here)
+        assert outcome.code == 2
+        assert "No such file or directory; did you mean config.yaml?" in outcome.out + outcome.err

@@ -5,6 +5,7 @@ A file without any framework's clue is never parsed.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection
 from json import loads
@@ -14,6 +15,7 @@ from cfglint_train.documents.limits import BeyondLimits
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final, Literal
+from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.frameworks import registry
 from cfglint_train.plan.origin import Place
 from cfglint_train.project import files
@@ -153,7 +155,8 @@ class Documents:
             source = self.sources.read(path)
         except (OSError, ValueError) as error:  # ValueError: a null byte in the name
             reason = getattr(error, "strerror", None) or str(error)
-            self.unread.append(UnreadFile(path, START, reason, "file"))
+            hint = _nearest(path) if isinstance(error, FileNotFoundError) and path in self.sources.asked else ""
+            self.unread.append(UnreadFile(path, START, reason + (hint and f"; {hint}"), "file"))
             return None
         syntax = files.syntax_of(path, source)
         if syntax is None:
@@ -225,6 +228,16 @@ class Documents:
         except DocumentError:
             return ""
         return started(document, self.sources) if isinstance(document, ShellDocument) else ""
+
+
+def _nearest(path: str) -> str:
+    """Return `did you mean PATH?`: what lies in the folder of a path that does not exist."""
+    folder = os.path.dirname(path)
+    try:
+        names = os.listdir(folder or os.curdir)
+    except OSError:
+        return ""
+    return did_you_mean(path, [os.path.join(folder, name) for name in sorted(names)], cutoff=0.8)
 
 
 def _cause(error: DocumentError) -> Cause:
