@@ -12,7 +12,6 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import spelled
 from cfglint_train.memory.layers.families import has_formula
 from cfglint_train.memory.reader import MODEL
-from cfglint_train.models.lookup import near
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Place
@@ -149,6 +148,8 @@ def _model(run: Run) -> Unchecked:
     remedy, told = "pass `--model-config FILE` with its `config.json`", f"`{model}` is not in the catalogue of models"
     if _is_on_hub(model, os.path.dirname(run.main.document.path)):
         remedy += ", or `--online`"
+        from cfglint_train.models.lookup import near
+
         meant = near(model, 1, ALIKE)
         told += f"; did you mean {meant[0]}?" if meant else ""
     elif "/" in model or "\\" in model:

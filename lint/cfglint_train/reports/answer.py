@@ -8,12 +8,10 @@ from cfglint_train.findings.verdicts import Judgement
 from cfglint_train.fitting import places
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
-from cfglint_train.hardware.catalogue import ASSUMPTION
 from cfglint_train.judging.result import Result
 from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.plan.names import Field
 from cfglint_train.project.run import Run
-from cfglint_train.project.unchecked import trains
 from cfglint_train.reports.escape import printable
 
 if TYPE_CHECKING:
@@ -31,7 +29,11 @@ _STEP: Final = 100
 def of_lint(result: Result) -> str | None:
     """Return the answer of a lint of one run; None if there are others, or if no rule estimated it."""
     run = result.runs[0].meant if len(result.runs) == 1 else None
-    if run is None or not run.is_estimated or (not run.estimate.phases and not trains(run)):
+    if run is None or not run.is_estimated:
+        return None
+    from cfglint_train.project.unchecked import trains
+
+    if not run.estimate.phases and not trains(run):
         return None
     solution = None
     if any(finding.code == "MEM001" for finding in result.findings):  # which has looked for it
@@ -43,11 +45,14 @@ def of_lint(result: Result) -> str | None:
 
 def _settled(result: Result, run: Run) -> tuple[str, ...]:
     """Return the settings of the first safe fix with which the run fits."""
-    from cfglint_train.fitting import words
-
+    worst = _worst(run)
+    if worst is None or not places.lacks(worst):
+        return ()
     for finding in result.findings:
         fix = finding.intent
         if fix is not None and fix.applicability == "safe" and fix.changes and places.fits(run.changed(fix.changes)):
+            from cfglint_train.fitting import words
+
             return words.settings(run, fix.changes)
     return ()
 
@@ -89,6 +94,8 @@ def answer(
     if why or worst is None:
         return f"not estimated: {printable(why or NO_JOB)}"
     phase = "" if worst.verdict == "fits" else f" in {worst.phase.title}"
+    from cfglint_train.hardware.catalogue import ASSUMPTION
+
     origin = run.hardware.gpu_origin
     card = "80 GB GPU" if origin == ASSUMPTION else run.hardware.gpu or "GPU"
     assumed = f" ({card} assumed; set --gpu)" if worst.place == "gpu" and origin.kind == "assumed" else ""
