@@ -91,14 +91,27 @@ def test_what_does_not_fit_says_the_smallest_change(here):
 
 
 def test_an_assumed_gpu_is_marked(here):
-    assert re.match(r"fits: [\d.]+ of [\d.]+ GiB \(GPU assumed\)", first("config.yaml", cwd=here))
+    assert re.match(r"fits: [\d.]+ of [\d.]+ GiB \(80 GB GPU assumed; set --gpu\)", first("config.yaml", cwd=here))
 
 
 def test_what_was_not_estimated_says_why(here):
     (here / "config.yaml").write_text(FITS.replace("Llama-3.2-3B", "Unknown-3B"))
-    answer = "not estimated: `meta-llama/Unknown-3B` is not in the catalogue of models; "
+    answer = "not estimated: `meta-llama/Unknown-3B` is not in the catalogue of models"
     for command in ([], ["estimate"], ["fit"]):
-        assert first(*command, "config.yaml", *CLUSTER, cwd=here).startswith(answer)
+        assert first(*command, "config.yaml", *CLUSTER, cwd=here) == answer
+
+
+def test_a_companion_alone_has_no_answer(here):
+    assert cfglint("z3.json", cwd=here).lines == ["No findings in 1 file."]
+    for command in ("estimate", "fit"):
+        assert first(command, "z3.json", cwd=here) == "not estimated: the file describes no training run by itself"
+
+
+def test_the_worst_of_several_runs_is_named_first(here):
+    (here / "worse.yaml").write_text(DOES_NOT)
+    for command in ("estimate", "fit"):
+        answer = first(command, "config.yaml", "worse.yaml", *CLUSTER, cwd=here)
+        assert answer.startswith("worst of 2 runs: worse.yaml: does not fit: ")
 
 
 def test_a_misspelt_key_counts_as_what_it_is_meant_to_be(here):

@@ -175,8 +175,8 @@ def test_a_finding_in_the_text_rests_on_the_text(here):
 def test_runs_that_were_not_checked_are_counted(here):
     for name, text in (("a.yaml", AXOLOTL), ("b.yaml", UNKNOWN_MODEL), ("c.yaml", UNKNOWN_MODEL)):
         (here / name).write_text(text)
-    assert "The memory of 2 of 3 runs was not checked." in cfglint("--select", "CHK", cwd=here).lines
-    assert "The memory of 1 of 1 run was not checked." in cfglint("--select", "CHK", "b.yaml", cwd=here).lines
+    assert "Memory was not checked for 2 of 3 runs." in cfglint("--select", "CHK", cwd=here).lines
+    assert "Memory was not checked for 1 run." in cfglint("--select", "CHK", "b.yaml", cwd=here).lines
     assert "not checked" not in cfglint("--select", "CHK", "a.yaml", cwd=here).out
     report = json.loads(cfglint("--select", "CHK", "--output-format", "json", cwd=here).out)
     assert [(one["path"], one["line"]) for one in report["not_checked"]] == [("b.yaml", 1), ("c.yaml", 1)]
@@ -702,7 +702,7 @@ def test_diff_writes_nothing_and_can_be_applied(here):
     (here / "ds.json").write_bytes(DEEPSPEED.replace("\n", "\r\n").rstrip("\r\n").encode())
     before = (here / "ds.json").read_bytes()
     outcome = cfglint(*SMALL, "--diff", cwd=here)
-    assert (outcome.code, outcome.err) == (1, "--fix would settle 1 finding in 1 file.\n")
+    assert (outcome.code, outcome.err) == (1, "--fix would change 1 file.\n")
     assert cfglint(*SMALL, "--diff", "--quiet", cwd=here).err == ""
     assert (here / "ds.json").read_bytes() == before
     assert outcome.out.startswith("--- ds.json\n+++ ds.json\n@@ ")
@@ -840,7 +840,7 @@ def test_estimate_of_standard_input(here):
     ("arguments", "said"),
     [
         (["nowhere.yaml"], "error: nowhere.yaml:1:1: No such file or directory"),
-        (["compose.yaml"], "no run in these files; --verbose says why"),
+        (["compose.yaml"], "looked at 1 file, and cfglint recognises none (--verbose says why)"),
         (["compose.yaml", "--verbose"], "not checked: compose.yaml: it has no keys of a supported framework"),
         (["compose.yaml", "--gpu", "abacus"], "cfglint: gpu: unknown GPU 'abacus'"),
         ([], "cfglint: estimate needs a configuration, --model NAME or --plan FILE.json"),
@@ -897,7 +897,7 @@ def test_a_companion_that_no_run_names_is_no_run(here):
     for name in ("a.json", "b.json"):
         (here / name).write_text('{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}')
     paths = ("sft.yaml", "a.json", "b.json")
-    assert "The memory of 1 of 1 run was not checked." in cfglint("--select", "CHK", *paths, cwd=here).lines
+    assert "Memory was not checked for 1 run." in cfglint("--select", "CHK", *paths, cwd=here).lines
 
 
 def test_what_a_run_says_of_its_companion_is_explained_by_the_path_that_is_printed(here):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,15 @@ def test_a_file_or_folder_of_that_name_is_linted(here, name):
 
 @pytest.mark.parametrize(
     ("word", "meant"),
-    [("lint", "check"), ("fix", "check --fix"), ("fiix", "check --fix"), ("explain", "rule"), ("estimaet", "estimate")],
+    [
+        ("lint", "check"),
+        ("fix", "cfglint --fix"),
+        ("fiix", "cfglint --fix"),
+        ("inti", "init"),
+        ("list", "rules"),
+        ("explain", "rule"),
+        ("estimaet", "estimate"),
+    ],
 )
 def test_commands_of_other_tools(here, word, meant):
     outcome = cfglint(word, "config.yaml", cwd=here)
@@ -59,6 +68,12 @@ def test_commands_of_other_tools(here, word, meant):
         (["--outputformat=json", "."], "unrecognized arguments: --outputformat=json; did you mean --output-format?"),
         (["estimate", "--gpus", "H100", "config.yaml"], "unrecognized arguments: --gpus; did you mean --gpu?"),
         (["--output-format", "jsno", "."], "argument --output-format: invalid choice 'jsno'; did you mean json?"),
+        (["--output", "json", "."], "unrecognized arguments: --output; did you mean --output-format?"),
+        (["estimate", "--json", "config.yaml"], "did you mean --output-format json?"),
+        (["migrate", "--too", "axolotl", "."], "arguments are required: --to; did you mean --to?"),
+        (["inti"], "unknown command inti; did you mean init?"),
+        (["list"], "unknown command list; did you mean rules?"),
+        (["help", "estimat"], "unknown command estimat; did you mean estimate?"),
         (["completion", "bsh"], "invalid choice 'bsh'; did you mean bash?"),
         (["completion", "qq"], "invalid choice 'qq'; choose from bash, zsh, fish"),
         (["calibrate", "rport"], "invalid choice 'rport'; did you mean report?"),
@@ -148,14 +163,33 @@ def test_broken_yaml_says_what_is_open(here, text, line, said):
     assert outcome.lines[0].endswith(said)
 
 
-def test_a_broken_file_without_known_keys_says_so_where_it_is_named(here):
-    (here / "other.yaml").write_text("x: [1, 2\ny: 3\n")
-    named = cfglint("other.yaml", cwd=here)
-    assert named.code == 0
-    assert "and is no YAML at line 2: did not find expected ',' or ']'; the `[` on line 1 is not closed" in named.out
-    for command in ("estimate", "fit"):
-        assert "the `[` on line 1 is not closed" in cfglint(command, "other.yaml", cwd=here).err
-    assert "no YAML at" not in cfglint(cwd=here).out
+@pytest.mark.parametrize(
+    ("name", "source", "said"),
+    [
+        ("other.yaml", b"x: [1, 2\ny: 3\n", ":2:2: .*; the `\\[` on line 1 is not closed"),
+        ("other.json", b'{"x": [1,\n', r":\d:\d+: "),
+        ("other.py", b"x = (1,\ny = 2\n", r":\d:\d+: "),
+        ("other.yaml", b"\x89PNG\r\n\x1a\n\xff\x00\x01", r":\d:\d+: "),
+    ],
+)
+def test_a_broken_file_without_known_keys_is_an_error_where_it_is_named(here, name, source, said):
+    (here / name).write_bytes(source)
+    for command in ([], ["estimate"], ["fit"]):
+        outcome = cfglint(*command, name, cwd=here)
+        assert outcome.code == 2
+        assert re.search(re.escape(name) + said, outcome.out + outcome.err)
+    assert cfglint("--select", "SYN", cwd=here).code == 0
+
+
+@pytest.mark.parametrize("command", ["estimate", "fit"])
+def test_what_was_not_estimated_is_no_success(here, command):
+    (here / "config.yaml").write_text(CONFIG.replace("Qwen/Qwen2.5-0.5B", "Unknown/Model-9B"))
+    (here / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (here / "fits.yaml").write_text(CONFIG)
+    assert cfglint(command, "config.yaml", cwd=here).code == 2
+    assert cfglint(command, "ds.json", cwd=here).code == 2
+    assert cfglint(command, "fits.yaml", "--gpu", "H200", cwd=here).code == 0
+    assert "cannot be estimated" in cfglint(command, "--help", cwd=here).out
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------
@@ -172,3 +206,23 @@ def test_a_report_ends_with_where_rules_are_explained(here):
         assert EXPLAIN not in cfglint("--output-format", form, cwd=here).out
     assert EXPLAIN not in cfglint("--quiet", cwd=here).out
     assert EXPLAIN not in cfglint("--select", "HST", cwd=here).out
+
+
+def test_a_part_of_a_code_is_no_selector(here):
+    said = "unknown rule MEM01; did you mean MEM001?"
+    for flag in ("--select", "--ignore"):
+        outcome = cfglint(flag, "MEM01", ".", cwd=here)
+        assert outcome.code == 2
+        assert said in outcome.err
+    (here / "cfglint.toml").write_text('[severity]\nMEM01 = "off"\n')
+    assert said in cfglint(cwd=here).err
+    (here / "cfglint.toml").write_text("")
+    for word in ("MEM", "mem", "MEM001", "step-exceeds-gpu", "ALL"):
+        assert cfglint("--select", word, cwd=here).code != 2
+
+
+def test_a_path_that_does_not_exist_gets_the_nearest_one(here):
+    for command in ([], ["estimate"], ["fit"]):
+        outcome = cfglint(*command, "confg.yaml", cwd=here)
+        assert outcome.code == 2
+        assert "No such file or directory; did you mean config.yaml?" in outcome.out + outcome.err

@@ -22,7 +22,7 @@ def find(name_or_code: str) -> Rule | None:
 
 
 def meant(selector: str) -> frozenset[str]:
-    """The codes of the rules that a selector means: ALL, a code or the start of one, or a name."""
+    """The codes of the rules that a selector means: ALL, a family, a code or a name."""
     return frozenset(rule.code for rule in CATALOGUE if selects((selector,), rule.code, rule.name) >= 0)
 
 
@@ -30,9 +30,14 @@ def unknown(selector: str) -> str:
     """What to say of a selector that means no rule."""
     from difflib import get_close_matches
 
+    numbered = re.sub(r"(?<![0-9])[0-9]{1,3}$", lambda number: f"{int(number[0]):03}", selector.upper())
     families = sorted({code[:3] for code in RULES})
     names = [*families, *RULES, *(rule.name for rule in CATALOGUE)]
-    near = get_close_matches(selector.upper(), names, 1) or get_close_matches(selector, names, 1)
+    near = (
+        [numbered]
+        if numbered in RULES
+        else get_close_matches(selector.upper(), names, 1) or get_close_matches(selector, names, 1)
+    )
     return f"unknown rule {selector}; " + (f"did you mean {near[0]}?" if near else "`cfglint rules` lists all")
 
 

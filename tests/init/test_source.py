@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.foundation.errors import UsageError
-from cfglint_train.front.init import hook, source, workflow
+from cfglint_train.front.init import changes, hook, source, workflow
+from cfglint_train.front.init.questions import Answers
+from cfglint_train.front.init.survey import survey
 from cfglint_train.version import VERSION
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL
@@ -72,6 +74,18 @@ def test_where_this_one_came_from(monkeypatch, stated, expected):
 def test_what_others_cannot_install(monkeypatch, stated):
     left_behind(monkeypatch, stated)
     assert source.requirement(None) == source.PLACEHOLDER
+
+
+def test_a_placeholder_is_filled_in_later(tmp_path):
+    (tmp_path / ".git").mkdir()
+    address = "git+https://example.com/a/cfglint@0123456"
+    changes.write(changes.plan(survey(str(tmp_path)), Answers(), lambda: source.PLACEHOLDER))
+    assert changes.plan(survey(str(tmp_path)), Answers(), lambda: source.PLACEHOLDER).changes == ()
+    changes.write(changes.plan(survey(str(tmp_path)), Answers(), lambda: f"cfglint-train @ {address}"))
+    for name in (".pre-commit-config.yaml", ".github/workflows/cfglint.yml"):
+        text = (tmp_path / name).read_text()
+        assert address in text
+        assert "@ SOURCE" not in text
 
 
 def test_a_copy_from_a_clone_shows_everything_and_the_line_to_fill_in(tmp_path, monkeypatch):

@@ -34,7 +34,13 @@ COMMANDS: Final = {
 }
 
 
-_OTHER_TOOLS: Final = {"lint": "check", "fix": "check --fix", "format": "check --fix", "explain": "rule"}
+_OTHER_TOOLS: Final = {
+    "lint": "check",
+    "fix": "cfglint --fix",
+    "format": "cfglint --fix",
+    "explain": "rule",
+    "list": "rules",
+}
 """Commands of other tools -> the command here."""
 
 
@@ -48,9 +54,8 @@ def _meant(word: str) -> str:
     """Return the command that a word stands for, or an empty text."""
     from difflib import get_close_matches
 
-    near = (
-        word if word in _OTHER_TOOLS else next(iter(get_close_matches(word, (*COMMANDS, *_OTHER_TOOLS), 1, 0.75)), "")
-    )
+    exact = [name for name in (*COMMANDS, *_OTHER_TOOLS) if name == word or sorted(name) == sorted(word)]
+    near = next(iter(exact or get_close_matches(word, (*COMMANDS, *_OTHER_TOOLS), 1, 0.75)), "")
     return _OTHER_TOOLS.get(near, near)
 
 
@@ -77,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
                 del arguments[0]
                 arguments.insert(1, f"--{first}")
                 first = arguments[0]
-            elif near := _meant(first.lower()):
+            if first.isalpha() and first not in COMMANDS and (near := _meant(first.lower())):
                 print(f"cfglint: unknown command {first}; did you mean {near}?", file=sys.stderr)
                 return TROUBLE
         name = first if first in COMMANDS else _misplaced(arguments)

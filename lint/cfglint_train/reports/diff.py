@@ -47,8 +47,7 @@ def _lines(source: bytes) -> list[str]:
 
 def promise(fixed: Fixed) -> str:
     """How much `--fix` would do."""
-    fixes, files = counted(len(fixed.applied), "finding"), counted(len(fixed.sources), "file")
-    return f"--fix would settle {fixes} in {files}."
+    return f"--fix would change {counted(len(fixed.sources), 'file')}."
 
 
 def summary(fixed: Fixed) -> Iterator[str]:

@@ -23,7 +23,7 @@ from cfglint_train.reports.json import encoded
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.runs.assumptions import assumptions as assumptions_of
 from cfglint_train.runs.assumptions import behind
-from cfglint_train.runs.not_estimated import Unchecked, thing, unchecked
+from cfglint_train.runs.not_estimated import ALIKE, Unchecked, thing, unchecked
 from cfglint_train.runs.run import GPU, Run
 from cfglint_train.whatif.plan_file import Planned
 
@@ -45,6 +45,7 @@ ASSUMED: Final = " (assumed)"
 
 def table(runs: Sequence[Run | Planned], style: Style = PLAIN) -> Iterator[str]:
     """Every run with its phases, their components, and what the numbers rest on."""
+    yield from wrapped(answer.of_several(runs), style)
     for run in runs:
         yield from opening(run, style, alone=len(runs) == 1)
         for place, name in _PLACES:
@@ -104,12 +105,9 @@ def _near(model: str | None) -> str:
     """Return which known model a misspelt name may be."""
     from cfglint_train.models.lookup import near
 
-    found = near(model, 1, _ALIKE) if model else []
+    found = near(model, 1, ALIKE) if model else []
     return f"; did you mean {found[0]}?" if found else ""
 
-
-_ALIKE: Final = 0.9
-"""The share of a model's name that has to be the same: releases and sizes of one family differ by a character, too."""
 
 _CLUSTER: Final[tuple[Field, ...]] = ("launch.nodes", "launch.gpus_per_node")
 

@@ -24,8 +24,9 @@ VERSION: Final = 1
 
 def text(ladders: Sequence[Ladder], style: Style = PLAIN) -> Iterator[str]:
     """Yield every run with its verdict, its ladder and the change that is proposed."""
+    yield from estimate.wrapped(answer.of_several([ladder.run for ladder in ladders]), style)
     for ladder in ladders:
-        first = answer.answer(ladder.run, ladder.solution, sizes=len(ladders) == 1)
+        first = answer.answer(ladder.run, ladder.solution, holding=ladder.holding, sizes=len(ladders) == 1)
         yield from estimate.wrapped([first], style)
         yield from estimate.head(ladder.run, style)
         yield from estimate.wrapped((f"  {one.words}" for one in ladder.run.parts.meant), style)
@@ -37,7 +38,7 @@ def _lines(ladder: Ladder, style: Style) -> Iterator[str]:
     judgement, solution = ladder.judgement, ladder.solution
     if judgement is None:
         found = unchecked(ladder.run)
-        why = f"{found.why}; {found.remedy}" if found is not None else "no phase could be estimated"
+        why = f"{found.why}; {found.remedy}" if found is not None else answer.NO_JOB
         yield f"  memory not checked: {why}"
         return
     yield from map(_verdict, (judgement, *ladder.elsewhere))

@@ -235,7 +235,7 @@ def summary(result: Result) -> Iterator[str]:
         counts[finding.severity] += 1
     looked = len({*(file.path for file in result.files), *(trouble.path for trouble in result.troubles)})
     if not result.findings and not result.troubles:
-        yield f"No findings in {counted(looked, 'file')}." if looked else _nothing(result)
+        yield f"No findings in {counted(looked, 'file')}." if looked else nothing(result)
         yield from _accepted(result)
         return
     parts = [counted(count, severity) for severity, count in counts.items() if count]
@@ -255,10 +255,11 @@ def summary(result: Result) -> Iterator[str]:
         yield f"{counted(unsafe, 'finding')} fixable with --fix --unsafe-fixes."
 
 
-def _nothing(result: Result) -> str:
+def nothing(result: Result) -> str:
     """Return what was looked at where none of it is a configuration."""
     if not result.looked_at:
-        return "warning: no training config found: there are no YAML, JSON, shell or Python files that are not excluded"
+        kinds = "there are no YAML, JSON, shell or Python files, or the settings exclude them"
+        return f"warning: no training config found: {kinds}"
     looked = f"looked at {counted(result.looked_at, 'file')}"
     return f"warning: no training config found: {looked}, and cfglint recognises none (--verbose says why)"
 
@@ -268,6 +269,12 @@ def lowered(result: Result) -> Iterator[str]:
     grounds = (ground for finding in result.findings for ground in finding.rests_on if ground.fact == LOWERED)
     for evidence, count in Counter(str(ground.value) for ground in grounds).items():
         yield f"{counted(count, 'finding')} lowered: {printable(evidence)}."
+
+
+def no_run(result: Result) -> str:
+    """Return what was looked at if there is no run in it."""
+    read = counted(len(result.files), "file")
+    return f"no run in {read} that cfglint recognises; --verbose says why" if result.files else nothing(result)
 
 
 _MOST_NAMED: Final = 5
@@ -305,4 +312,7 @@ def _accepted(result: Result) -> Iterator[str]:
 def not_checked(result: Result) -> str | None:
     """How many runs were not checked; None where all were."""
     count = sum(finding.runs for finding in result.not_checked)
-    return f"The memory of {count} of {counted(result.runs_met, 'run')} was not checked." if count else None
+    if not count:
+        return None
+    of = "" if count == result.runs_met else f" of {result.runs_met}"
+    return f"Memory was not checked for {count}{of} run{'s' if (result.runs_met if of else count) != 1 else ''}."

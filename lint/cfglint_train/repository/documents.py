@@ -5,6 +5,7 @@ A file without any framework's clue is never parsed.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection
 from json import loads
@@ -14,6 +15,7 @@ from cfglint_train.documents.limits import BeyondLimits
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final, Literal
+from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.frameworks import registry
 from cfglint_train.plan.origin import Place
 from cfglint_train.repository import files
@@ -31,7 +33,8 @@ _MARK: Final = re.compile(r"@{1,3}\w{1,60}@{1,3}|%{1,3}\w{1,60}%{1,3}|%\(\w{1,60
 
 
 _FEW: Final = 5
-"""Files that a person may name by hand."""
+"""Files that a person may name by hand: each has to be one that can be read."""
+_NO_KEYS: Final = "it has no keys of a supported framework"
 
 
 class UnreadFile(Frozen):
@@ -153,7 +156,8 @@ class Documents:
             source = self.sources.read(path)
         except (OSError, ValueError) as error:  # ValueError: a null byte in the name
             reason = getattr(error, "strerror", None) or str(error)
-            self.unread.append(UnreadFile(path, START, reason, "file"))
+            hint = _nearest(path) if isinstance(error, FileNotFoundError) and path in self.sources.asked else ""
+            self.unread.append(UnreadFile(path, START, reason + (hint and f"; {hint}"), "file"))
             return None
         syntax = files.syntax_of(path, source)
         if syntax is None:
@@ -184,31 +188,25 @@ class Documents:
             self.starting.add(path)
         if syntax == "python" and registry.python_may_start(source):
             self.launching.add(path)
-        if not self.candidates[path]:
+        named = syntax != "shell" and path in self.sources.asked and len(self.sources.asked) <= _FEW
+        if not self.candidates[path] and not named:
             started = self._started(path, source) if syntax == "shell" and path in self.sources.asked else ""
-            broken = self._broken(path, source) if syntax == "yaml" and path in self.sources.asked else ""
-            self.skip(path, started or f"it has no keys of a supported framework{broken}", source)
+            self.skip(path, started or _NO_KEYS, source)
             return None
         try:
-            return files.parse(path, source, syntax, self.sources.beside(path) if syntax == "shell" else None)
+            document = files.parse(path, source, syntax, self.sources.beside(path) if syntax == "shell" else None)
         except DocumentError as error:
-            if not registry.looks_like_configuration(source, syntax):
+            if not named and not registry.looks_like_configuration(source, syntax):
                 self.skip(path, f"not read: {error.message}", source)
             elif _template_at(source, error.position) or self._is_mark(path, source, error.position):
                 self.skip(path, f"a template, which becomes {syntax.upper()} when it is filled in")
             else:
                 self.unread.append(UnreadFile(path, error.position, error.message, _cause(error)))
             return None
-
-    def _broken(self, path: str, source: bytes) -> str:
-        """Return what keeps a file that a person named from being YAML; empty where nothing does, or many are named."""
-        if len(self.sources.asked) > _FEW:
-            return ""
-        try:
-            files.parse(path, source, "yaml")
-        except DocumentError as error:
-            return f", and is no YAML at line {error.position.line}: {error.message}"
-        return ""
+        if not self.candidates[path]:
+            self.skip(path, _NO_KEYS, source)
+            return None
+        return document
 
     def _is_mark(self, path: str, source: bytes, position: Position) -> bool:
         """Whether a parser stumbled over a mark (`@NAME@`, `%NAME%`, `%(name)s`) that a script replaces."""
@@ -225,6 +223,16 @@ class Documents:
         except DocumentError:
             return ""
         return started(document, self.sources) if isinstance(document, ShellDocument) else ""
+
+
+def _nearest(path: str) -> str:
+    """Return `did you mean PATH?`: what lies in the folder of a path that does not exist."""
+    folder = os.path.dirname(path)
+    try:
+        names = os.listdir(folder or os.curdir)
+    except OSError:
+        return ""
+    return did_you_mean(path, [os.path.join(folder, name) for name in sorted(names)], cutoff=0.8)
 
 
 def _cause(error: DocumentError) -> Cause:

@@ -26,6 +26,8 @@ def _is_replaced(text: str) -> bool:
 _LEADING_OUT: Final = ("/", "~", "..")
 """How paths begin that may lead out of the repository, where models are read only on demand."""
 
+ALIKE: Final = 0.9
+"""The share of a model's name that has to be the same: releases and sizes of one family differ by a character, too."""
 _MEASURE: Final = "measure one step on your own GPU"
 _NAMED: Final = 3
 """Files that one message names."""
@@ -146,6 +148,10 @@ def _model(run: Run) -> Unchecked:
     remedy, told = "pass `--model-config FILE` with its `config.json`", f"`{model}` is not in the catalogue of models"
     if _is_on_hub(model, os.path.dirname(run.main.document.path)):
         remedy += ", or `--online`"
+        from cfglint_train.models.lookup import near
+
+        meant = near(model, 1, ALIKE)
+        told += f"; did you mean {meant[0]}?" if meant else ""
     elif "/" in model or "\\" in model:
         told = f"the model `{model}` is a path, and no `config.json` of the repository is there"
         if model.startswith(_LEADING_OUT):

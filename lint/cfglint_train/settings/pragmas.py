@@ -18,7 +18,7 @@ from cfglint_train.settings.settings import selects
 MARK: Final = b"cfglint:"
 _PRAGMA: Final = r"(?:^|\s)(?:#|//|/\*|<!--)\s*cfglint:[ \t]*(?P<body>.*?)\s*(?:\*/|-->)?$"
 _SUPPRESSION: Final = r"(?P<kind>ignore|file-ignore)\s*\[(?P<codes>[^\]]*)\]"
-_FACT: Final = r"([a-z][a-z0-9-]*)=(?:\"([^\"]*)\"|([^\s,]+)),?"
+_FACT: Final = r"([a-z][a-z0-9_-]*)=(?:\"([^\"]*)\"|([^\s,]+)),?"
 
 
 class PragmaFact(Frozen):

@@ -182,13 +182,15 @@ def _speaks_of(glob: Glob, place: Spot) -> bool:
 
 
 def selects(selectors: Iterable[str], code: str, name: str) -> int:
-    """How precisely the selectors mean a rule: -1 not at all, 0 by ALL, else by the length of the prefix or name."""
+    """Return how precisely the selectors mean a rule: -1 not at all, 0 by ALL, else the length of the family, code or
+    name.
+    """
     best = -1
     for selector in selectors:
         prefix = selector.upper()
         if prefix == "ALL":
             best = max(best, 0)
-        elif selector == name or code.startswith(prefix):
+        elif selector == name or prefix in (code, code[:3]):
             best = max(best, len(code) if selector == name else len(prefix))
     return best
 

@@ -126,7 +126,10 @@ def _hybrid(run: Run) -> str | None:
     size = "16 bytes x parameters / GPUs per node"
     if model is not None and gpus:
         size = gib(16 * model.parameters / gpus)
-    return f"or keep `olmo_core` and use HYBRID_SHARD with one replica per node, which costs {size} of states per GPU"
+    return (
+        "alternatively, keep `olmo_core` and use HYBRID_SHARD with one replica per node, "
+        f"which costs {size} of states per GPU"
+    )
 
 
 def _fix(run: Run) -> Fix:

@@ -74,5 +74,6 @@ def _form(text: str) -> str:
 def _nearest(name: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name.lower(), cluster_facts.spellings(), 1)
+    longer = [known for known in cluster_facts.spellings() if known.startswith(name.lower())]
+    near = longer or get_close_matches(name.lower().replace("_", "-"), cluster_facts.spellings(), 1)
     return f"did you mean {near[0]}?" if near else f"known facts: {', '.join(cluster_facts.spellings())}"

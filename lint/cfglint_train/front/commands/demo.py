@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE
@@ -50,13 +51,17 @@ def demo(argv: list[str]) -> int:
     folder: str = parser.parse_args(argv).folder
     _write_cases(folder)
     put([_INTRODUCTION.format(folder=shown(folder))])
+    from contextlib import redirect_stderr
+
     from cfglint_train.front import cli
 
     for title, (name, *arguments) in _TOUR:
         words = [argument.format(folder=folder) for argument in arguments]
         typed = ("cfglint", *(() if name == "check" else (name,)), *words)
         put(["", f"== {title}", f"$ {shown(shlex.join(typed))}"])
-        if cli.command(name)(words) not in (CLEAN, FINDINGS):
+        with redirect_stderr(sys.stdout):  # what a command remarks belongs to the tour
+            code = cli.command(name)(words)
+        if code not in (CLEAN, FINDINGS):
             return TROUBLE
     put([_NEXT])
     return CLEAN
@@ -72,7 +77,7 @@ def _write_cases(folder: str) -> None:
         raise UsageError(f"{folder} exists already; name a new folder: cfglint demo FOLDER") from None
     try:
         # `fixed` and `expected.txt` are for the tests, and only in a checkout.
-        ignored = shutil.ignore_patterns("fixed", "expected.txt")
+        ignored = shutil.ignore_patterns("fixed", "expected.txt", "__pycache__")
         shutil.copytree(_cases(), folder, ignore=ignored, copy_function=shutil.copyfile, dirs_exist_ok=True)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

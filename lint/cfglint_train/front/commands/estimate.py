@@ -15,10 +15,14 @@ from cfglint_train.front.commands.parser import (
     add_settings,
 )
 
+_ABOUT = """\
+The memory budget of a run.
+Exit codes: 0 estimated, 2 wrong usage, no run, or a run that cannot be estimated."""
+
 
 def estimate(argv: list[str]) -> int:
     """`cfglint estimate FILE`: the memory budget of its runs."""
-    parser = Parser(prog="cfglint estimate", description="The memory budget of a run.")
+    parser = Parser(prog="cfglint estimate", description=_ABOUT)
     parser.add_argument("paths", nargs="*", metavar="FILE", help="files and folders; - is standard input")
     parser.add_argument("--plan", metavar="FILE", help="a plan as JSON instead of configurations (docs/plan-file.md)")
     grid = "a grid instead of one budget: micro_batch=1,2,4 sequence=4096,8192 gpu=A100-40GB,H100"
@@ -62,7 +66,8 @@ def estimate(argv: list[str]) -> int:
     complain([*troubles(result), *verbose(result, options)])
     write(estimation.lines(runs, axes, options.output_format, result, estimation.style_for(options)), options)
     if not runs:
-        from cfglint_train.reports.text import left_out
+        from cfglint_train.reports.text import left_out, no_run
 
-        complain([*left_out(result), "no run in these files; --verbose says why"])
-    return TROUBLE if result.troubles or not runs else CLEAN
+        complain([*left_out(result), no_run(result)])
+    is_complete = runs and all(run.estimate.phases for run in runs)
+    return TROUBLE if result.troubles or not is_complete else CLEAN

@@ -11,7 +11,7 @@ _ABOUT = """\
 The smallest change with which a run fits its GPUs: what each change saves and
 costs, which of them are enough, and what would hold the run where none are.
 Exit codes: 0 it fits as it is, or with what --diff or --write changes,
-1 a change is needed, 2 wrong usage or no run."""
+1 a change is needed, 2 wrong usage, no run, or a run that cannot be estimated."""
 
 
 def fit(argv: list[str]) -> int:
@@ -41,7 +41,7 @@ def fit(argv: list[str]) -> int:
     from cfglint_train.foundation.errors import UsageError
     from cfglint_train.front.commands.estimation import style_for
     from cfglint_train.reports import fit as report
-    from cfglint_train.reports.text import left_out
+    from cfglint_train.reports.text import left_out, no_run
 
     if not options.paths:
         raise UsageError("fit needs a configuration")
@@ -66,7 +66,8 @@ def fit(argv: list[str]) -> int:
     if options.write:
         complain(f"changed: {path}" for path in sorted(result.sources))
     if not result.ladders:
-        complain([*left_out(result.raw), "no run in these files; --verbose says why"])
-    if result.raw.troubles or result.refused or not result.ladders:
+        complain([*left_out(result.raw), no_run(result.raw)])
+    is_complete = result.ladders and all(ladder.judgement is not None for ladder in result.ladders)
+    if result.raw.troubles or result.refused or not is_complete:
         return TROUBLE
     return FINDINGS if result.hopeless or (result.needs_change and not changes) else CLEAN

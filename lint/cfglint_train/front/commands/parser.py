@@ -37,6 +37,8 @@ _RARE: Final = frozenset((
 
 _ALIKE: Final = 0.8
 """How much a mistyped flag has to be like one: two dashes alone make short ones alike."""
+_START: Final = 4
+"""Characters of a flag, dashes included, that are too few to tell what it begins."""
 
 
 class _HelpAll(Action):
@@ -83,13 +85,29 @@ class Parser(ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> Any:
         """Parse arguments. Unknown flags end the program, with the nearest ones that there are."""
+        self._given = () if args is None else args
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            known = [name for name, action in self._option_string_actions.items() if action.help != SUPPRESS]
-            flags = (word.partition("=")[0] for word in unknown if word.startswith("-"))
-            hint = next(filter(None, (did_you_mean(flag, known, cutoff=_ALIKE) for flag in flags)), "")
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint and f'; {hint}'}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._hint(unknown)}")
         return options
+
+    def _hint(self, words: Sequence[str]) -> str:
+        """Return the flag that the first unknown one among some words stands for."""
+        flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+        for flag in flags:
+            if flag not in self._option_string_actions and (meant := self._meant(flag)):
+                return f"; {meant}"
+        return ""
+
+    def _meant(self, flag: str) -> str:
+        """Return `did you mean --fix?`: a flag with the same letters, one like it, a longer one, or its choice."""
+        shown = {name: action for name, action in self._option_string_actions.items() if action.help != SUPPRESS}
+        same = [name for name in self._option_string_actions if sorted(name) == sorted(flag)]
+        if same or (near := did_you_mean(flag, list(shown), cutoff=_ALIKE)):
+            return f"did you mean {same[0]}?" if same else near
+        longer = [name for name in shown if len(flag) > _START and name.startswith(flag)]
+        longer += [f"{name} {flag[2:]}" for name, action in shown.items() if flag[2:] in (action.choices or ())]
+        return f"did you mean {longer[0]}?" if longer else ""
 
     def _check_value(self, action: Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -99,6 +117,8 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and exit."""
+        if " are required: " in message:
+            message += self._hint(self._given)
         self.exit(TROUBLE, f"{self.prog}: {shown(message)}\nsee {self.prog} --help\n")
 
 

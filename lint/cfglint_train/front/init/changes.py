@@ -14,6 +14,7 @@ from cfglint_train.foundation import atomic, regular_files, toml
 from cfglint_train.front.addresses import address
 from cfglint_train.front.init import hook, settings_table, workflow
 from cfglint_train.front.init.questions import Answers
+from cfglint_train.front.init.source import PLACEHOLDER
 from cfglint_train.front.init.survey import Survey
 from cfglint_train.reports.escape import diff_line, printable
 from cfglint_train.settings.settings import NAMES
@@ -122,17 +123,26 @@ def _hook(survey: Survey, requirement: Requirement) -> Change | Kept:
     before = _read(path)
     try:
         if hook.is_there(before):
-            return Kept(hook.NAME, "it has the hook already")
+            return _filled_in(hook.NAME, before, requirement) or Kept(hook.NAME, "it has the hook already")
         after = hook.added(before, requirement())
     except CannotEdit as refusal:
         return Kept(hook.NAME, f"{refusal}; add the hook by hand")
     return Change(hook.NAME, before, after)
 
 
+def _filled_in(path: str, before: bytes, requirement: Requirement) -> Change | None:
+    """Return the file with its placeholders filled in, or None if it has none or the source is still unknown."""
+    placeholder = PLACEHOLDER.encode()
+    if placeholder not in before or requirement() == PLACEHOLDER:
+        return None
+    return Change(path, before, before.replace(placeholder, requirement().encode()))
+
+
 def _workflow(survey: Survey, requirement: Requirement) -> Change | Kept:
     known = workflow.present(survey.root)
     if known is not None:
-        return Kept(known, "it runs cfglint already")
+        before = _read(os.path.join(survey.root, known))
+        return _filled_in(known, before, requirement) or Kept(known, "it runs cfglint already")
     if os.path.lexists(os.path.join(survey.root, workflow.NAME)):
         return Kept(workflow.NAME, "it exists already")
     if not os.path.isdir(os.path.join(survey.root, ".github")) and os.path.lexists(

@@ -70,7 +70,8 @@ def to_fill_in(path: str, text: bytes) -> Iterator[str]:
         if PLACEHOLDER in line:
             yield (
                 f"{path}:{number}: replace SOURCE by an address from which others can install cfglint "
-                "(git+https://HOST/OWNER/cfglint@COMMIT, https://HOST/cfglint_train.whl), or pass --source"
+                "(git+https://HOST/OWNER/cfglint@COMMIT, https://HOST/cfglint_train.whl), or run "
+                "`cfglint init --source ADDRESS`"
             )
 
 
