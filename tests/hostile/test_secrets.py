@@ -260,7 +260,7 @@ def test_what_stands_for_a_secret_is_none(key: str, value: str) -> None:
 
 
 ONE, OTHER = "kQ7vRt2Zx", "bN4wLp9Ym"
-WHOLE = {  # what stands behind the key, in YAML
+WHOLE = {  # the value of the key, in YAML
     **{
         repr(sign): f"'{ONE}{sign}{OTHER}'"
         for sign in ("$", "{", "<", " ", ",", "&", "|", "%", '"', "\\", "''", "é", "your")

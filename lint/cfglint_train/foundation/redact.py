@@ -44,4 +44,4 @@ def _without_beginnings(text: str, secrets: list[str]) -> str:
 
 
 _FEW: Final = 3
-"""Characters that say nothing about a credential, and that many words begin with."""
+"""Characters that are no evidence of a credential, and that many words begin with."""

@@ -1,1 +1,1 @@
-"""Runs: which job a configuration starts, as far as the repository tells."""
+"""Runs: which job a configuration starts, according to the repository."""

@@ -38,7 +38,7 @@ _RARE: Final = frozenset((
 _ALIKE: Final = 0.8
 """How much a mistyped flag has to be like one: two dashes alone make short ones alike."""
 _START: Final = 4
-"""Characters of a flag, dashes included, that are too few to tell what it begins."""
+"""Characters of a flag, dashes included, that are too few to suggest a flag."""
 
 
 class _HelpAll(Action):
