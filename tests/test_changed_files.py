@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from cfglint_train.front import action, base_result
+from cfglint_train.front import action, base_result, git_changes
 from tests.support import runner
 from tests.support.configs import AXOLOTL, CONTRADICTED, TWICE
 from tests.test_action import git, put
@@ -259,3 +260,44 @@ def test_a_link_that_changes_concerns_everything(tmp_path: Path, lint) -> None:
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--amend", "--message", "change")
     assert {name.split(":")[0] for name in lint(folder, before)} >= {"old.yaml"}
+
+
+def stored(folder: Path, kind: str, content: bytes) -> str:
+    """Put an object into a repository that git itself would not make, and return its name."""
+    command = ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
+    return subprocess.run(command, cwd=folder, input=content, capture_output=True, check=True).stdout.decode().strip()
+
+
+def tree(folder: Path, name: str) -> str:
+    """Return a tree with `old.yaml` and a file of this name, whose `>` begin further trees."""
+    outer, *inner = name.split(">")
+    below = stored(folder, "blob", b"evil") if not inner else tree(folder, ">".join(inner))
+    entries = [("40000" if inner else "100644", outer, below)]
+    entries.append(("100644", "old.yaml", stored(folder, "blob", TWICE.encode())))
+    parts = (f"{mode} {one}\0".encode() + bytes.fromhex(identity) for mode, one, identity in entries)
+    return stored(folder, "tree", b"".join(parts))
+
+
+@pytest.mark.parametrize(
+    "name", ["..>..>evil", "../../evil", "a>../../../evil", "a//evil", "./evil", "/evil", ".git>evil", "a>.GIT>evil"]
+)
+def test_no_name_of_the_commit_before_leads_out_of_its_folder(name: str, tmp_path: Path, lint) -> None:
+    folder = tmp_path / "repository"
+    checkout(folder, {"old.yaml": TWICE}, {"README.md": ""}, ())
+    before = git(folder, "commit-tree", "-m", "base", tree(folder, name))
+    everything = lint(folder, before, only_changed=False)
+    assert {one.split(":")[0] for one in everything} == {"old.yaml"}
+    assert lint(folder, before) == everything
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_a_name_of_windows_does_not_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("..\\evil", "C:evil", ".. /evil", ".git./config", "a/GIT~1/config")
+    for name in names:
+        assert git_changes.checked_name(name) == name
+    with monkeypatch.context() as patch:
+        patch.setattr(git_changes.os, "name", "nt")
+        for name in names:
+            with pytest.raises(git_changes.UnknownChange):
+                git_changes.checked_name(name)
+        assert git_changes.checked_name("a/.gitignore") == "a/.gitignore"

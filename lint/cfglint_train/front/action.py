@@ -71,6 +71,7 @@ def main() -> int:
 
 
 def _run(environment: Mapping[str, str], temporary: str) -> int:
+    _stay_in_workspace(environment)
     fail_on = environment.get("CFGLINT_FAIL_ON", "").strip()
     if fail_on and fail_on not in FAIL_ON:
         raise UsageError(f"fail-on must be one of {', '.join(FAIL_ON)}, not {fail_on}")
@@ -102,6 +103,13 @@ def _run(environment: Mapping[str, str], temporary: str) -> int:
     code = CLEAN if fail_on == "never" else _exit_code(shown, settings)
     _append(environment.get("GITHUB_OUTPUT", ""), _outputs(shown, environment))
     return code
+
+
+def _stay_in_workspace(environment: Mapping[str, str]) -> None:
+    """Raise UsageError if the working directory is a link that leads out of the workspace: a change may have made it."""
+    workspace, here = os.path.realpath(environment.get("GITHUB_WORKSPACE") or os.sep), os.path.realpath(os.curdir)
+    if here != workspace and not regular_files.is_below(here, workspace):
+        raise UsageError(f"working-directory: {here} is outside of GITHUB_WORKSPACE ({workspace})")
 
 
 def _options(environment: Mapping[str, str], fail_on: str) -> Namespace:
