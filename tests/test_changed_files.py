@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
+from itertools import count
+from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from cfglint_train.front import action, base_result
+from cfglint_train import request
+from cfglint_train.foundation.budget import Budget, processor_time
+from cfglint_train.front import action, base_result, git_changes, programs
 from tests.support import runner
 from tests.support.configs import AXOLOTL, CONTRADICTED, TWICE
 from tests.test_action import git, put
@@ -145,7 +151,7 @@ def lint(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
 
-    def run(checkout: Path, base: str, only_changed: bool = True) -> set[str]:
+    def run(checkout: Path, base: str, only_changed: bool = True, **inputs: str) -> set[str]:
         event = tmp_path / "event.json"
         event.write_text(json.dumps({"pull_request": {"base": {"sha": base}}}))
         environment = {
@@ -154,6 +160,7 @@ def lint(
             "GITHUB_WORKSPACE": str(checkout),
             "RUNNER_TEMP": str(temporary),
             "CFGLINT_CHANGED_FILES_ONLY": str(only_changed).lower(),
+            **inputs,
         }
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
@@ -259,3 +266,85 @@ def test_a_link_that_changes_concerns_everything(tmp_path: Path, lint) -> None:
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--amend", "--message", "change")
     assert {name.split(":")[0] for name in lint(folder, before)} >= {"old.yaml"}
+
+
+def stored(folder: Path, kind: str, content: bytes) -> str:
+    """Put an object into a repository that git itself would not make, and return its name."""
+    command = ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
+    return subprocess.run(command, cwd=folder, input=content, capture_output=True, check=True).stdout.decode().strip()
+
+
+def tree(folder: Path, name: str) -> str:
+    """Return a tree with `old.yaml` and a file of this name, whose `>` begin further trees."""
+    outer, *inner = name.split(">")
+    below = stored(folder, "blob", b"evil") if not inner else tree(folder, ">".join(inner))
+    entries = [("40000" if inner else "100644", outer, below)]
+    entries.append(("100644", "old.yaml", stored(folder, "blob", TWICE.encode())))
+    parts = (f"{mode} {one}\0".encode() + bytes.fromhex(identity) for mode, one, identity in entries)
+    return stored(folder, "tree", b"".join(parts))
+
+
+@pytest.mark.parametrize(
+    "name", ["..>..>evil", "../../evil", "a>../../../evil", "a//evil", "./evil", "/evil", ".git>evil", "a>.GIT>evil"]
+)
+def test_no_name_of_the_commit_before_leads_out_of_its_folder(name: str, tmp_path: Path, lint) -> None:
+    folder = tmp_path / "repository"
+    checkout(folder, {"old.yaml": TWICE}, {"README.md": ""}, ())
+    before = git(folder, "commit-tree", "-m", "base", tree(folder, name))
+    everything = lint(folder, before, only_changed=False)
+    assert {one.split(":")[0] for one in everything} == {"old.yaml"}
+    assert lint(folder, before) == everything
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_a_name_of_windows_does_not_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("..\\evil", "C:evil", ".. /evil", ".git./config", "a/GIT~1/config")
+    for name in names:
+        assert git_changes.checked_name(name) == name
+    with monkeypatch.context() as patch:
+        patch.setattr(git_changes.os, "name", "nt")
+        for name in names:
+            with pytest.raises(git_changes.UnknownChange):
+                git_changes.checked_name(name)
+        assert git_changes.checked_name("a/.gitignore") == "a/.gitignore"
+
+
+def test_one_limit_of_time_holds_for_git_and_both_lints(tmp_path: Path, lint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a command of git takes 100 seconds, and a lint a thousandth whenever it looks at the clock."""
+    commands = [0]
+
+    def run(*arguments: Any, **named: Any) -> Any:
+        commands[0] += 1
+        return original(*arguments, **named)
+
+    original = programs.run
+    monkeypatch.setattr(programs, "run", run)
+    monkeypatch.setattr(action, "processor_time", lambda: 100 * commands[0])
+    looks = map((0.001).__mul__, count()).__next__
+    monkeypatch.setattr(request, "_budget", lambda options, _: Budget(options.max_cpu_seconds or inf, looks))
+    folder = tmp_path / "repository"
+    before = checkout(folder, {"old.yaml": TWICE, "README.md": ""}, {"README.md": "new"}, ())
+
+    def limited(seconds: float | None, only_changed: bool = True) -> tuple[set[str], int]:
+        commands[0] = 0
+        limit = {"CFGLINT_MAX_CPU_SECONDS": "" if seconds is None else str(seconds)}
+        return lint(folder, before, only_changed, **limit), commands[0]
+
+    everything, first = limited(None, only_changed=False)
+    assert everything
+    nothing, both = limited(None)
+    assert nothing == set()
+    assert both >= first + 4
+    assert limited(100 * both + 60)[0] == set()
+    assert limited(100 * both + 1e-5) == (everything, both)  # no time to lint the commit before
+    assert limited(100 * both - 50)[0] == everything  # none to restore it
+    cut = limited(100 * first)[0]  # none for anything
+    assert len(cut) == 1
+    assert "not fully checked" in cut.pop()
+
+
+def test_the_time_of_other_programs_counts() -> None:
+    before = processor_time()
+    spin = "import time\nwhile time.process_time() < 0.2: pass"
+    subprocess.run([sys.executable, "-I", "-c", spin], check=True)
+    assert processor_time() - before >= 0.19

@@ -763,6 +763,16 @@ def test_the_backslash_goes_where_nothing_continues_the_command(here, behind, go
     assert subprocess.run(["bash", "-n", here / "run.sh"], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("backslashes", [1, 2, 3])
+def test_white_space_stays_behind_a_backslash_that_is_a_character(here, backslashes):
+    (here / "config.yaml").unlink()
+    source = SFT.rstrip(" \\\n") + "\\" * backslashes + " \n  --zero_stage 2\n"
+    (here / "run.sh").write_text(source)
+    fix(here, options(select=["SYN007"]), unsafe=True)
+    joins = backslashes % 2 == 1
+    assert text(here, "run.sh") == (source.replace("\\ \n", "\\\n") if joins else source)
+
+
 def test_the_ends_of_lines_stay(here):
     (here / "run.sh").write_bytes((SFT + "echo\n").replace("\n", "\r\n").encode())
     fix(here, options(select=["SYN007"]))

@@ -34,7 +34,6 @@ def catches(pages: str = "") -> str:
     found = [
         (f"**{FAMILIES[family]}**", summary(rules[0]).rstrip("."), f"`{family}` ({len(rules)})")
         for family, rules in families()
-       
     ]
     known = [_framework(one, pages) for one in listed().values() if one.package == one.name]
     head = ("framework", "files", "releases", "combinations that it rejects", "settings without effect")

@@ -188,6 +188,19 @@ def test_a_link_does_not_lead_to_another_repository(scene: Scene) -> None:
     assert reason == "the working directory is outside of GITHUB_WORKSPACE"
 
 
+def test_the_step_reads_nothing_outside_of_the_workspace(scene: Scene, lint, tmp_path: Path) -> None:  # noqa: F811
+    checkout = scene.checkout("checkout")
+    put(tmp_path / "outside", {"a.yaml": TWICE})
+    (checkout / "away").symlink_to(tmp_path / "outside")
+    outcome = lint(checkout, working_directory="away")
+    assert outcome.code == 2
+    assert "outside of GITHUB_WORKSPACE" in outcome.output
+    assert "a.yaml" not in outcome.output
+    assert outcome.summary == ""
+    (checkout / "link").symlink_to("train")
+    assert "a.yaml" in lint(checkout, working_directory="link").output
+
+
 def test_a_checkout_of_another_user_is_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the container of a job, the checkout belongs to the user of the runner."""
     checkout = scene.upstream.checkout(scene.root / "checkout", scene.commit, depth=2)

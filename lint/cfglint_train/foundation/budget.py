@@ -11,6 +11,13 @@ from cfglint_train.foundation.typed import Final
 
 _COINS: Final = 1000
 """Parts of what is left that processes take one by one; a pipe holds as many on every system."""
+_LEAST: Final = 1e-6
+"""Seconds in which nothing is read."""
+
+
+def processor_time() -> float:
+    """Return the seconds of this process and of the programs that it has waited for; on Windows its own only."""
+    return sum(os.times()[:4])
 
 
 class Budget:
@@ -33,6 +40,10 @@ class Budget:
             self._end += self._coin
             left += self._coin
         return left
+
+    def rest(self) -> float | None:
+        """Return the limit for what still has to be done: never 0, which is none; None without a limit."""
+        return None if self.seconds == inf else max(self.left(), _LEAST)
 
     def divide(self) -> None:
         """Let the copies of this process that start now take part, each as it needs."""

@@ -10,9 +10,11 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from math import inf
 
 from cfglint_train.findings.finding import SEVERITIES
 from cfglint_train.foundation import atomic, regular_files
+from cfglint_train.foundation.budget import Budget, processor_time
 from cfglint_train.foundation.credentials import masked
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
@@ -71,6 +73,8 @@ def main() -> int:
 
 
 def _run(environment: Mapping[str, str], temporary: str) -> int:
+    started = processor_time()
+    _stay_in_workspace(environment)
     fail_on = environment.get("CFGLINT_FAIL_ON", "").strip()
     if fail_on and fail_on not in FAIL_ON:
         raise UsageError(f"fail-on must be one of {', '.join(FAIL_ON)}, not {fail_on}")
@@ -86,13 +90,16 @@ def _run(environment: Mapping[str, str], temporary: str) -> int:
     settings = laid_over(api.settings(wanted), options)
     style = Style(pages=settings.rule_url or addresses.rule_pages())
     wanted = with_baseline(wanted, options, settings)
-    result = api.lint(options.paths or ["."], wanted).raw
+    limit = settings.max_cpu_seconds if wanted.max_cpu_seconds is None else wanted.max_cpu_seconds
+    # One for the whole step: git has had its part, and the commit before gets what the lint leaves.
+    budget = Budget(inf if limit is None else started + limit - processor_time(), processor_time)
+    result = api.lint(options.paths or ["."], wanted._replace(max_cpu_seconds=budget.rest())).raw
     used = _settings_files(result, wanted)
     _print(_settings_used(used, wanted, changes))
     _print(_nothing_found(result, options.paths or ["."]))
     shown = result
     if only_changed and changes is not None:
-        shown = _concerning(result, changes, used, options.paths or ["."], wanted)
+        shown = _concerning(result, changes, used, options.paths or ["."], wanted, budget)
     _print(github.commands(shown, "the job summary", _on_changed_lines(shown, changes), style))
     _print(text.concise(shown))
     # Code scanning takes what is missing for solved, so its file holds everything.
@@ -102,6 +109,13 @@ def _run(environment: Mapping[str, str], temporary: str) -> int:
     code = CLEAN if fail_on == "never" else _exit_code(shown, settings)
     _append(environment.get("GITHUB_OUTPUT", ""), _outputs(shown, environment))
     return code
+
+
+def _stay_in_workspace(environment: Mapping[str, str]) -> None:
+    """Raise UsageError if the working directory leads out of the workspace: a change may have made it a link."""
+    workspace, here = os.path.realpath(environment.get("GITHUB_WORKSPACE") or os.sep), os.path.realpath(os.curdir)
+    if here != workspace and not regular_files.is_below(here, workspace):
+        raise UsageError(f"working-directory: {here} is outside of GITHUB_WORKSPACE ({workspace})")
 
 
 def _options(environment: Mapping[str, str], fail_on: str) -> Namespace:
@@ -239,14 +253,16 @@ def _on_changed_lines(result: Result, changes: Changed | None) -> Callable[[Find
     return touched
 
 
-def _concerning(result: Result, changes: Changed, used: set[str], paths: list[str], wanted: Options) -> Result:
+def _concerning(
+    result: Result, changes: Changed, used: set[str], paths: list[str], wanted: Options, budget: Budget
+) -> Result:
     """The findings that a change is to blame for: in a changed file, of a run that it shapes, or new with it."""
     from cfglint_train.front import base_result, git
 
     if changes.leads_elsewhere or _removed_settings(changes) or any(map(changes.has, used)):
         return result
     try:
-        base = base_result.lint_base(changes, paths, wanted)
+        base = base_result.lint_base(changes, paths, wanted, budget)
     except (git.GitError, UsageError) as reason:
         print(f"::notice title=cfglint::everything is reported: {command_message(masked(str(reason)))}")
         return result

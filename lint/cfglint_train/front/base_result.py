@@ -24,6 +24,7 @@ from cfglint_train.front.git_changes import Changed, UnknownChange
 if TYPE_CHECKING:
     from cfglint_train.api import Options
     from cfglint_train.findings.finding import Finding
+    from cfglint_train.foundation.budget import Budget
     from cfglint_train.judging.result import Result, Trouble
     from cfglint_train.runs.run import Run
 
@@ -31,6 +32,7 @@ _MAX_CHANGED: Final = 500
 """Changed files that are asked of git, each with two processes."""
 _MAX_FILES: Final = 200_000
 """Files of the checkout."""
+_OUT_OF_TIME: Final = UnknownChange("`max-cpu-seconds` leaves no time to lint the commit before")
 
 
 class BaseResult(Frozen):
@@ -53,8 +55,8 @@ class BaseResult(Frozen):
         return _run(run) in self.runs
 
 
-def lint_base(changes: Changed, paths: list[str], options: Options) -> BaseResult:
-    """Lint the commit before a change. Raise GitError if it cannot be restored."""
+def lint_base(changes: Changed, paths: list[str], options: Options, budget: Budget) -> BaseResult:
+    """Lint the commit before a change. Raise GitError if it cannot be restored, or not linted within the budget."""
     from cfglint_train import api
 
     # What a runner removes after the job, be this process killed.
@@ -63,10 +65,11 @@ def lint_base(changes: Changed, paths: list[str], options: Options) -> BaseResul
     try:
         if regular_files.is_below(temporary, changes.repository.root):
             raise UnknownChange("the temporary folder is in the checkout")
-        _restore(changes, folder)
+        _restore(changes, folder, budget)
         there = os.path.join(folder, os.path.relpath(os.path.realpath(os.curdir), changes.repository.root))
         os.makedirs(there, exist_ok=True)
         moved = options.replace(
+            max_cpu_seconds=budget.rest(),
             config=_moved(options.config, changes.repository.root, folder),
             baseline=_moved(options.baseline, changes.repository.root, folder),
             model_config=_moved(options.model_config, changes.repository.root, folder),
@@ -79,7 +82,11 @@ def lint_base(changes: Changed, paths: list[str], options: Options) -> BaseResul
         raise UnknownChange(f"the files before the change cannot be restored: {error.strerror}") from None
     finally:
         rmtree(temporary, ignore_errors=True)
-    return BaseResult(frozenset(), frozenset(), ()) if result is None else _known(result)
+    if result is None:
+        return BaseResult(frozenset(), frozenset(), ())
+    if result.is_cut_short:
+        raise _OUT_OF_TIME
+    return _known(result)
 
 
 def _known(result: Result) -> BaseResult:
@@ -127,7 +134,7 @@ def _working_in(folder: str) -> Iterator[None]:
         os.chdir(before)
 
 
-def _restore(changes: Changed, folder: str) -> None:
+def _restore(changes: Changed, folder: str, budget: Budget) -> None:
     """Fill an empty folder with the files before the change. Raise GitError and OSError."""
     repository, root = changes.repository, changes.repository.root
     before, now = (base_settings.at(repository, commit).listed for commit in (changes.base, "HEAD"))
@@ -136,14 +143,21 @@ def _restore(changes: Changed, folder: str) -> None:
         raise UnknownChange(f"more than {_MAX_CHANGED} files changed")
     # First, while there is no link in the folder through which one could write.
     for path in sorted(changed & before.keys()):
+        _spend(budget)
         _write(repository, before[path], os.path.join(folder, path))
-    _share(root, folder, changed)
+    _share(root, folder, changed, budget)
     for name in ("index", "info/exclude"):
         path = os.path.join(git_folder(root), name)
         if os.path.isfile(path):
             target = os.path.join(folder, ".git", name)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             copyfile(path, target)
+
+
+def _spend(budget: Budget) -> None:
+    """Raise UnknownChange if no time is left."""
+    if budget.left() <= 0:
+        raise _OUT_OF_TIME
 
 
 def _write(repository: Repository, content: str, path: str) -> None:
@@ -157,11 +171,12 @@ def _write(repository: Repository, content: str, path: str) -> None:
             file.write(repository.git("cat-file", "blob", content))
 
 
-def _share(root: str, folder: str, changed: set[str]) -> None:
+def _share(root: str, folder: str, changed: set[str], budget: Budget) -> None:
     """Give a folder the files of a checkout that did not change, also those that git does not track."""
     count = 0
     waiting = [""]
     while waiting:
+        _spend(budget)
         parent = waiting.pop()
         os.makedirs(os.path.join(folder, parent), exist_ok=True)
         with os.scandir(os.path.join(root, parent)) as entries:

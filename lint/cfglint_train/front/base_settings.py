@@ -7,7 +7,7 @@ import os
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.front.git import GitError, Repository
-from cfglint_train.front.git_changes import REGULAR
+from cfglint_train.front.git_changes import REGULAR, checked_name
 from cfglint_train.settings.files import DISK
 
 
@@ -55,5 +55,5 @@ def at(repository: Repository, commit: str) -> CommitFiles:
         facts, _, name = os.fsdecode(entry).partition("\t")
         mode, _, identity = facts.partition(" blob ")
         if mode in REGULAR:
-            found[name] = identity
+            found[checked_name(name)] = identity
     return CommitFiles(repository, commit, found)

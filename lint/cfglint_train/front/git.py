@@ -30,7 +30,7 @@ _SETTINGS: Final = re.compile(
 
 _OPTIONS: Final = (
     "safe.bareRepository=explicit", "core.fsmonitor=false", f"core.hooksPath={os.devnull}", "gc.auto=0",
-    "maintenance.auto=false", "fetch.recurseSubmodules=false",
+    "maintenance.auto=false", "fetch.recurseSubmodules=false", "fetch.fsckObjects=true",
     # Else git asks the repository that objects are borrowed from.
     "core.alternateRefsCommand=true",
 )  # fmt: skip

@@ -139,8 +139,26 @@ def _entries(repository: Repository, base: str) -> list[_Entry]:
     fields = iter(os.fsdecode(listed).split("\0"))
     # ":100644 000000 <object before> <object after> D", then the path
     return [
-        _Entry(os.path.join(repository.root, path), *_facts(facts)) for facts, path in zip(fields, fields, strict=False)
+        _Entry(os.path.join(repository.root, checked_name(path)), *_facts(facts))
+        for facts, path in zip(fields, fields, strict=False)
     ]
+
+
+def checked_name(path: str) -> str:
+    """Return a path that a tree of git states. Raise UnknownChange if it may lead out of the folder that it is put in.
+
+    git makes no such tree, but stores one that another program made.
+    """
+    if any(_is_special(part) for part in path.split("/")):
+        raise UnknownChange(f"a tree of git has the name {path!r}, which git would not check out")
+    return path
+
+
+def _is_special(part: str) -> bool:
+    if part in ("", ".", "..") or part.casefold() == ".git":
+        return True
+    # Windows has further separators and a short name of `.git`, and passes over dots and blanks at the end.
+    return os.name == "nt" and re.search(r"[\\:]|[. ]$|^git~[0-9]$", part, re.I) is not None
 
 
 def _facts(facts: str) -> tuple[str, str, str, str]:

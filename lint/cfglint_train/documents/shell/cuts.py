@@ -13,9 +13,10 @@ from cfglint_train.documents.shell.script import Invocation, ShellScript
 from cfglint_train.foundation.typed import Final
 
 _ASSIGNED: Final = re.compile(rb"\n(?:[ \t]+[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?==)")
-_SPACE: Final = re.compile(rb"\\([ \t]+)\r?$")
+_SPACE: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\([ \t]+)\r?$")
+"""Behind two backslashes, which are the character, a line would not go on without it either."""
 _COMMENTED: Final = re.compile(rb"[ \t]\\[ \t]+#")
-_LAST: Final = re.compile(rb"[ \t]*\\[ \t]+\r?\Z")
+_LAST: Final = re.compile(rb"[ \t]*(?<!\\)\\[ \t]+\r?\Z")
 _MORE: Final = re.compile(rb"[ \t]*(?:-|[|&;<>)]|[0-9]+[<>])")
 """What no command begins with: options, and what joins, ends or redirects one."""
 _UNKNOWN: Final = re.compile(rb"[ \t]*[\"']?[$`]")
