@@ -19,12 +19,13 @@ import json
 import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from cfglint_train.front import git
 
 CASE = "expect.json"
 """The file that makes a folder an acceptance case, which is recorded by itself."""
@@ -70,8 +71,10 @@ def record_unit(unit: Unit) -> list[str]:
             shutil.copytree(unit.source, folder, symlinks=True)
             (folder / CASE).unlink(missing_ok=True)
             if form == "git":
-                for command in (["init", "-q"], ["add", "-A", "-f"]):
-                    subprocess.run(["git", *command], cwd=folder, check=True, capture_output=True)
+                for command in (["init", "-q"], ["add", "-A", "-f", "."]):
+                    git.run(
+                        {"GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}, "-C", str(folder), *command
+                    )
             lines += record_folder(unit, form, folder)
             if form == "git":
                 lines += record_fix(unit, folder, "fix", ["--fix"])

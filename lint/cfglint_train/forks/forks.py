@@ -154,7 +154,8 @@ class Forks:
 
     def _nearest(self, listed: Listed, path: str, used: Collection[str]) -> tuple[str, ...]:
         """Return the folders that hold a copy which a file's run uses: in the file's folder or those above, where it
-        takes packages from, or the framework's whole project, wherever that is. Of several the nearest ones.
+        takes packages from, or the framework's whole project beside those folders (`OLMo/`, `third_party/peft/`). Of
+        several the nearest ones.
         """
         roots = self._folders(listed, path) if listed.tree is not None else ()
         if not roots:
@@ -168,7 +169,8 @@ class Forks:
         for root in roots:
             project = base_of(root)
             whole = project != root or is_project(project) or namesake(project) == listed.package
-            if whole or project in above or {root, project} & {*used}:
+            beside = {os.path.dirname(project), os.path.dirname(os.path.dirname(project))} & above
+            if (whole and beside) or project in above or {root, project} & {*used}:
                 near.append(root)
         distances = {root: distance(own, root) for root in near}
         return tuple(root for root in near if distances[root] == min(distances.values()))
@@ -380,7 +382,10 @@ class Forks:
         folders, rooted = self._roots.above(os.path.dirname(os.path.abspath(path)))
         for folder in folders if rooted else ():
             if folder not in self._around:
-                names = sorted(name for name in os.listdir(folder) if PATCHING.fullmatch(name))
+                try:
+                    names = sorted(filter(PATCHING.fullmatch, os.listdir(folder)))
+                except OSError:
+                    names = []
                 self._around[folder] = tuple(os.path.join(folder, name) for name in names)
             yield from self._around[folder]
 

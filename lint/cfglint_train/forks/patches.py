@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
-from glob import escape, glob
+from fnmatch import fnmatchcase
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
@@ -69,9 +69,13 @@ def _applied(path: str, index: RepositoryIndex) -> Iterator[str]:
     """Return the patch files that a script names, by patterns, too."""
     folder = os.path.dirname(path)
     for word in dict.fromkeys(_PATCHES.findall(_text(path))) if not path.endswith((".patch", ".diff")) else ():
-        for found in sorted(glob(os.path.join(escape(folder), word)))[:_MOST_APPLIED]:
-            if regular_files.is_below(found, index.root):
-                yield found
+        inner, _, pattern = word.rpartition("/")
+        place = os.path.join(folder, inner)
+        try:
+            names = sorted(os.listdir(place)) if regular_files.is_below(place, index.root) else []
+        except OSError:
+            continue
+        yield from (os.path.join(place, name) for name in names[:_MOST_APPLIED] if fnmatchcase(name, pattern))
 
 
 _Change = tuple[str, str, str]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from cfglint_train.documents.yaml.dialects import PYYAML
 from cfglint_train.documents.yaml.document import YamlDocument
-from cfglint_train.documents.yaml.refusals import Refusal
+from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.yaml.refusals import Refusal
 
 
 def refusals(config: Config) -> tuple[Refusal | None, ...]:

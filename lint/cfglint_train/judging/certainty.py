@@ -182,10 +182,12 @@ def _vocabulary(rule: Rule, main: Config) -> tuple[Ground, ...]:
 
 
 def _added(rule: Rule, report: Report, main: Config) -> Doubt | None:
-    """Return the evidence that the framework in use has the keys which a report names, beside upstream's."""
+    """Return the evidence that the framework in use has the keys which a report marks, beside upstream's."""
     if not main.lowering or not rule.code.startswith("KEY"):
         return None
-    names = re.findall(r"`([\w.-]+)", report.message)
+    marked = (report.place, *(one.place for one in report.related))
+    texts = (place.document.text(place.span) for place in marked)
+    names = [found[0] for text in texts if (found := re.search(r"[\w.-]+", text)) is not None]
     return next((one for one in main.lowering if any(map(one.is_about, names))), None)
 
 

@@ -16,7 +16,6 @@ _ASSIGNED: Final = re.compile(rb"\n(?:[ \t]+[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?=
 _SPACE: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\([ \t]+)\r?$")
 """Behind two backslashes, which are the character, a line would not go on without it either."""
 _COMMENTED: Final = re.compile(rb"[ \t]\\[ \t]+#")
-_LAST: Final = re.compile(rb"[ \t]*(?<!\\)\\[ \t]+\r?\Z")
 _MORE: Final = re.compile(rb"[ \t]*(?:-|[|&;<>)]|[0-9]+[<>])")
 """What no command begins with: options, and what joins, ends or redirects one."""
 _UNKNOWN: Final = re.compile(rb"[ \t]*[\"']?[$`]")
@@ -81,12 +80,11 @@ def follows(script: ShellScript, invocation: Invocation, start: int) -> bool | N
 
 def backslash_at_the_end(script: ShellScript, line: Span) -> Span | None:
     """Return the backslash at the end of a line with the white space around it, or None if a comment follows."""
-    found = _LAST.search(script.source[line.start : line.end])
-    return (
-        None
-        if found is None
-        else Span(line.start + found.start(), line.start + len(found[0].rstrip(b"\r")) + found.start())
-    )
+    text = script.source[line.start : line.end].removesuffix(b"\r")
+    bare = text.rstrip(b" \t")
+    if bare == text or not bare.endswith(b"\\") or bare.endswith(b"\\\\"):
+        return None
+    return Span(line.start + len(bare[:-1].rstrip(b" \t")), line.start + len(text))
 
 
 def line_above(script: ShellScript, start: int) -> Span:

@@ -44,7 +44,7 @@ def estimate(argv: list[str]) -> int:
     options.paths = [*options.paths, *files]
     axes = estimation.axes(words)
     if options.model is not None:
-        from cfglint_train.front.commands import question
+        from cfglint_train.front import question
 
         return question.answer(options, axes)
     asked = next((name for name in QUESTION if getattr(options, name)), None)

@@ -103,7 +103,8 @@ def ask(options: Any, wanted: Options) -> Question:
         **_optimizer(stated("optimizer", "adamw_torch_fused", "{}", "optimizer.name")),
         "activations.checkpointing": "none" if options.no_checkpointing else "full",
     }
-    precision = stated("precision", _usual_format(wanted.gpu), "{}", "precision.compute")
+    facts = _facts(path, wanted)
+    precision = stated("precision", _usual_format(facts.get("gpu")), "{}", "precision.compute")
     if method in ADAPTERS:
         rank = stated("rank", 16, "rank {}", "method.lora_rank")
         changes |= {"method.lora_rank": rank, "method.lora_alpha": 2 * rank}
@@ -116,7 +117,6 @@ def ask(options: Any, wanted: Options) -> Question:
     sharding = "zero" if options.zero else "fsdp" if options.fsdp else "whole"
     if options.zero:
         changes["parallel.zero_stage"] = options.zero
-    facts = _facts(path, wanted)
     spread = sharding != "whole" or facts.get("nodes", "1") != "1"
     if "nodes" not in facts:
         facts["nodes"] = "1"
