@@ -431,6 +431,13 @@ def test_a_copy_that_no_launch_uses_lowers_the_keys_that_it_declares(tmp_path: P
     assert unknown(folder) == {"--ours": "warning", "--mine": "error"}
 
 
+def test_a_key_that_is_only_suggested_is_not_lowered(tmp_path: Path) -> None:
+    copy = PARSER.replace("--ours", "--max_len")
+    assert copy != PARSER
+    folder = written(tmp_path / "x", **{"demo/x/openrlhf/cli/train_sft.py": copy, "a.sh": script("--max_lenn 5")})
+    assert unknown(folder) == {"--max_lenn": "error"}
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
