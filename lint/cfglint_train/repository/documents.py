@@ -33,8 +33,7 @@ _MARK: Final = re.compile(r"@{1,3}\w{1,60}@{1,3}|%{1,3}\w{1,60}%{1,3}|%\(\w{1,60
 
 
 _FEW: Final = 5
-"""Files that a person may name by hand: each has to be one that can be read."""
-_NO_KEYS: Final = "it has no keys of a supported framework"
+"""Files that a person may name by hand."""
 
 
 class UnreadFile(Frozen):
@@ -188,25 +187,31 @@ class Documents:
             self.starting.add(path)
         if syntax == "python" and registry.python_may_start(source):
             self.launching.add(path)
-        named = syntax != "shell" and path in self.sources.asked and len(self.sources.asked) <= _FEW
-        if not self.candidates[path] and not named:
+        if not self.candidates[path]:
             started = self._started(path, source) if syntax == "shell" and path in self.sources.asked else ""
-            self.skip(path, started or _NO_KEYS, source)
+            broken = self._broken(path, source) if syntax == "yaml" and path in self.sources.asked else ""
+            self.skip(path, started or f"it has no keys of a supported framework{broken}", source)
             return None
         try:
-            document = files.parse(path, source, syntax, self.sources.beside(path) if syntax == "shell" else None)
+            return files.parse(path, source, syntax, self.sources.beside(path) if syntax == "shell" else None)
         except DocumentError as error:
-            if not named and not registry.looks_like_configuration(source, syntax):
+            if not registry.looks_like_configuration(source, syntax):
                 self.skip(path, f"not read: {error.message}", source)
             elif _template_at(source, error.position) or self._is_mark(path, source, error.position):
                 self.skip(path, f"a template, which becomes {syntax.upper()} when it is filled in")
             else:
                 self.unread.append(UnreadFile(path, error.position, error.message, _cause(error)))
             return None
-        if not self.candidates[path]:
-            self.skip(path, _NO_KEYS, source)
-            return None
-        return document
+
+    def _broken(self, path: str, source: bytes) -> str:
+        """Return what keeps a file that a person named from being YAML; empty where nothing does, or many are named."""
+        if len(self.sources.asked) > _FEW:
+            return ""
+        try:
+            files.parse(path, source, "yaml")
+        except DocumentError as error:
+            return f", and is no YAML at line {error.position.line}: {error.message}"
+        return ""
 
     def _is_mark(self, path: str, source: bytes, position: Position) -> bool:
         """Whether a parser stumbled over a mark (`@NAME@`, `%NAME%`, `%(name)s`) that a script replaces."""
