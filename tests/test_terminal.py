@@ -217,7 +217,7 @@ def test_show_settings(here):
 
 
 @pytest.mark.parametrize(
-    "select", [None, (), ("ALL",), ("MEM",), ("MEM001", "SYN"), ("mem0",), ("step-exceeds-gpu",), ("SYN003", "ALL")]
+    "select", [None, (), ("ALL",), ("MEM",), ("MEM001", "SYN"), ("mem",), ("step-exceeds-gpu",), ("SYN003", "ALL")]
 )
 @pytest.mark.parametrize("ignore", [(), ("ALL",), ("MEM",), ("MEM001",), ("SYN003", "PRF")])
 @pytest.mark.parametrize(
