@@ -508,12 +508,10 @@ def test_documentation_states_the_report() -> None:
     assert f"of {oom.rows} that did not fit none is said to fit" in told_page
     (fitted,) = (line for line in told if line.startswith("| rows that intervals are fitted to |"))
     rows, inside = re.findall(r"\| (\d+)(?= \(| \|)", fitted)
-    assert (
-        f"Of {rows} published measurements, {inside} are inside the interval fitted without their own group" in readme
-    )
+    assert f"without each group of the {rows} published measurements: {inside} of them fall inside" in readme
     (left_out,) = re.findall(r"where a whole framework is left out of the fit, (\d+) of all (\d+) rows", told_page)
     assert left_out[1] == rows
-    assert f"{left_out[0]} inside the one fitted without their framework" in readme
+    assert f"Without each framework, {left_out[0]} do." in readme
 
 
 @pytest.mark.parametrize(("keys", "selected"), [(2, 6944), (8, 7712)])
