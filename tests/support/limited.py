@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.support.corpus import REPOSITORY
 from tests.support.pace import slowness
 
-CPU_SECONDS = 4.0
+CPU_SECONDS = 2.0
 MEMORY = 500 * 2**20
 
 _MEASURED = """

@@ -139,7 +139,9 @@ _WORD: Final = r"[A-Z]?[a-z]{0,20}[0-9]{0,8}[a-z]{0,2}[0-9]{0,2}|[A-Z]{1,10}[0-9
 def spans(text: str) -> Iterator[tuple[int, int]]:
     """Where credentials are in a text, in no order."""
     lowered = text.lower()
-    for shape in dict.fromkeys([shape for clue, shape in _clued() if clue in lowered]):
+    characters = set(lowered)  # a clue is searched only if all of its characters are there
+    clued = [shape for clue, shape in _clued() if characters.issuperset(clue) and clue in lowered]
+    for shape in dict.fromkeys(clued):
         if shape.pattern in _VALUES and re.search(_VALUES[shape.pattern], text) is None:
             continue
         whole = rf"(?<![A-Za-z0-9_])(?:{shape.pattern})(?![A-Za-z0-9_])" if shape.alone else shape.pattern

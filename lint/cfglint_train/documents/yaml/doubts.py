@@ -30,8 +30,9 @@ def is_doubtful(source: bytes) -> bool:
 
     `tests/fuzz/test_yaml_loaders.py` holds it to that.
     """
+    characters = set(source)  # a sign is searched only if all of its bytes are there
     return (
-        any(sign in source for sign in _SIGNS)
+        any(characters.issuperset(sign) and sign in source for sign in _SIGNS)
         or source.startswith((b"%", b"...", b":"))
         or source.find(BOM, 1) > 0  # libyaml skips one at the head of any line
         or any(form.search(source) for form in _FORMS)
