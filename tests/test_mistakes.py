@@ -152,6 +152,7 @@ def test_a_folder_without_configs_says_what_was_looked_at(here):
         ('x: "abc\ny: 3\n', 4, "found unexpected end of stream; the quote on line 2 is not closed"),
         ('x: "abc\ny: "z"\n', 3, "; the quote on line 2 is closed on line 3"),
         ("x: 1\n y: 3\n", 3, "mapping values are not allowed in this context"),
+        ('\u00a0z: 1\ny: "\\U00110000"\n', 3, "found invalid Unicode character escape code"),
     ],
 )
 def test_broken_yaml_says_what_is_open(here, text, line, said):

@@ -108,9 +108,9 @@ def _opened(error: Any, stack: _Stack, source: bytes, place: Position) -> str:
         if start < end == place.line:
             return f"; the quote on line {start} is closed on line {end}"
     for node, _ in reversed(stack):
-        sign = source[node.span.start : node.span.start + 1].decode()
-        if node.flow and sign in ("[", "{"):
-            return f"; the `{sign}` on line {line(node.span.start).line} is not closed"
+        sign = source[node.span.start : node.span.start + 1]
+        if node.flow and sign in (b"[", b"{"):
+            return f"; the `{sign.decode()}` on line {line(node.span.start).line} is not closed"
     return ""
 
 
