@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from cfglint_rules import registry
 from cfglint_train.documents.document import CannotEdit, Document, DocumentError, Rename, Route
@@ -23,9 +23,6 @@ from cfglint_train.runs.workspace import Workspace
 
 # Each pass lints anew; real files settle in two or three. Fixes inside one list or section take a pass each.
 MAX_PASSES: Final = 100
-MAX_FIXES: Final = 1_000_000
-"""Fixes of one pass: all of them, until one does harm."""
-
 
 Prepared = Callable[[Run, Mapping[Field, Any]], Run]
 """The run as it is to be rewritten, of one and the changes that are to be made."""
@@ -133,8 +130,8 @@ class _Fixer:
         """The findings whose fixes the last pass made."""
         self._harmful: set[tuple[str, str, str]] = set()
         """Findings whose fixes bring others."""
-        self._most = MAX_FIXES
-        """Fixes of one pass."""
+        self._suspects: set[tuple[str, str, str]] = set()
+        """Findings whose fixes were made together when one of them brought others: each has a pass of its own."""
 
     def fix(self, workspace: Workspace, result: Result, patient: bool) -> tuple[Workspace, bool]:
         """Make the fixes of one pass. Return the workspace then, and whether a fix waits for another."""
@@ -144,9 +141,11 @@ class _Fixer:
         asked = [pair for pair in asked if _name(pair[0]) not in self._harmful]
         asked.sort(key=lambda pair: _of_text(pair[1]))
         waiting = False
+        tried: set[str] = set()
         for finding, fix in asked:
-            if len(self.settled) >= self._most:
-                break
+            is_suspect = _name(finding) in self._suspects
+            if is_suspect and tried & _files(finding):
+                continue
             keys = _touches(finding, fix)
             early = finding.run is not None and bool(finding.run.parts.meant)
             if early or (keys | _reads(finding)) & touched:
@@ -168,23 +167,29 @@ class _Fixer:
                 self.applied.append(Applied(finding.path, finding.code, fix.message, frozenset(written)))
                 self.settled.append(finding)
                 touched |= keys | made.touched
+                if is_suspect:
+                    tried |= _files(finding)
         return workspace, waiting
 
     def did_harm(self, before: Result, after: Result) -> bool:
         """Return whether the last pass brought a certain finding as grave as one that it settled.
 
-        It is forgotten then. The next one makes half as many fixes, and never again a single one that did harm.
+        It is forgotten then. Of the fixes in the runs of such a finding, a single one is never made again, and of
+        several each is made in a pass of its own.
         """
-        worse = _brought(before, after, self.settled, self.wanted)
-        if worse is None:
-            self._most *= 2
-            return False
-        if len(self.settled) == 1:
-            self._refuse(self.settled[0], f"it would bring {worse.code}: {worse.message}")
-            self._harmful.add(_name(self.settled[0]))
-        self._most = max(1, len(self.settled) // 2)
-        del self.applied[len(self.applied) - len(self.settled) :]
-        return True
+        brought = list(_brought(before, after, self.settled, self.wanted))
+        for worse in brought:
+            near = [one for one in self.settled if _files(worse) & _files(one)] or self.settled
+            alone = [one for one in near if _name(one) in self._suspects]
+            if len(near) == 1 or alone:
+                for one in alone or near:
+                    self._refuse(one, f"it would bring {worse.code}: {worse.message}")
+                    self._harmful.add(_name(one))
+            else:
+                self._suspects |= {_name(one) for one in near}
+        if brought:
+            del self.applied[len(self.applied) - len(self.settled) :]
+        return bool(brought)
 
     def _refuse(self, finding: Finding, reason: str) -> None:
         self.refused[(finding.path, finding.code, reason)] = Refused(finding.path, finding.code, reason)
@@ -194,13 +199,20 @@ def _name(finding: Finding) -> tuple[str, str, str]:
     return finding.path, finding.code, finding.message
 
 
-def _brought(before: Result, after: Result, settled: Collection[Finding], wanted: Collection[str]) -> Finding | None:
-    """Return a certain finding that was not there before, as grave as one of the settled ones; None if there is none.
+def _files(finding: Finding) -> set[str]:
+    """Return the paths of the files of a finding's run, its scripts among them."""
+    run = finding.run
+    documents = () if run is None else (*(config.document for config in run.configs), *run.parts.scripts)
+    return {finding.path} | {document.path for document in documents}
+
+
+def _brought(before: Result, after: Result, settled: Collection[Finding], wanted: Collection[str]) -> Iterator[Finding]:
+    """Return the certain findings that were not there before, as grave as one of the settled ones.
 
     One with figures that differ is the same, and one that another fix settles counts when that is not made.
     """
     if not settled:
-        return None
+        return
     mildest = max(SEVERITIES.index(one.severity) for one in settled)
     known = {(one.path, one.code, _without_figures(one.message)) for one in before.findings}
     count = Counter((one.path, one.code) for one in before.findings)
@@ -215,8 +227,7 @@ def _brought(before: Result, after: Result, settled: Collection[Finding], wanted
             and now[kind] > count[kind]
             and not (one.intent is not None and one.intent.applicability in wanted)
         ):
-            return one
-    return None
+            yield one
 
 
 def _without_figures(message: str) -> str:
