@@ -53,9 +53,9 @@ def rule(monkeypatch) -> Callable[..., LintOptions]:
     """Adds a rule of the test's own; the last call's answer selects all that were added."""
     added: list[str] = []
 
-    def add(check: Callable[[Any], Iterator[Report]], scope: str = "run") -> LintOptions:
+    def add(check: Callable[[Any], Iterator[Report]], scope: str = "run", **attributes: Any) -> LintOptions:
         code = f"TST{len(added) + 1:03}"
-        monkeypatch.setitem(registry.RULES, code, Rule(code, f"test-{len(added)}", "warning", "-", scope))
+        monkeypatch.setitem(registry.RULES, code, Rule(code, f"test-{len(added)}", "warning", "-", scope, **attributes))
         monkeypatch.setitem(registry._checkers, code, check)
         added.append(code)
         return options(select=["TST"])
@@ -704,20 +704,22 @@ def test_a_fix_that_brings_a_finding_is_not_made_and_the_others_are(here, rule):
     assert fixed.result.troubles == ()
 
 
-@pytest.mark.parametrize("kind", ["info", "fixable", "figures"])
+@pytest.mark.parametrize("kind", ["info", "fixable", "figures", "rest"])
 def test_what_is_no_harm_stops_no_fix(here, rule, kind):
-    """Information, what the next pass settles, and what was there with other figures."""
+    """Information, what the next pass settles, what was there with other figures, and the rest of an estimate's excess."""
 
     def check(run: Run) -> Iterator[Report]:
         size = run.plan.batch.micro
         if kind == "figures":
             yield Report(f"{size} is not enough", run.place(MICRO))
+        elif kind == "rest":
+            yield Report("tight" if size == 4 else "too large", run.place(MICRO))
         elif size == 4:
             again = Fix("safe", "again", {MICRO: 8}) if kind == "fixable" else None
             yield Report("worse", run.place(MICRO), "info" if kind == "info" else None, fix=again)
 
     rule(wanting(micro(1), batch__micro=4))
-    fixed = fix(here, rule(check))
+    fixed = fix(here, rule(check, estimates=("gpu",)))
     assert len(fixed.applied) == (2 if kind == "fixable" else 1)
     assert fixed.refused == ()
 

@@ -209,29 +209,43 @@ def _files(finding: Finding) -> set[str]:
 def _brought(before: Result, after: Result, settled: Collection[Finding], wanted: Collection[str]) -> Iterator[Finding]:
     """Return the certain findings that were not there before, as grave as one of the settled ones.
 
-    One with figures that differ is the same, and one that another fix settles counts when that is not made.
+    One with figures that differ is the same, and one that another fix settles counts when that is not made. What is
+    left where an estimate was worse is none: a run that did not fit and is tight now, or whose evaluation is.
     """
     if not settled:
         return
-    mildest = max(SEVERITIES.index(one.severity) for one in settled)
-    known = {(one.path, one.code, _without_figures(one.message)) for one in before.findings}
+    mildest = max(_gravity(one) for one in settled)
+    known = {_kind(one) for one in before.findings}
     count = Counter((one.path, one.code) for one in before.findings)
     count.subtract((one.path, one.code) for one in settled)
     now = Counter((one.path, one.code) for one in after.findings)
+    left = {_kind(one) for one in after.findings}
+    gone = [one for one in before.findings if _kind(one) not in left]
     for one in after.findings:
-        kind = one.path, one.code
         if (
             one.certainty in ("stated", "followed")
-            and SEVERITIES.index(one.severity) <= min(mildest, SEVERITIES.index("warning"))
-            and (*kind, _without_figures(one.message)) not in known
-            and now[kind] > count[kind]
+            and _gravity(one) <= min(mildest, SEVERITIES.index("warning"))
+            and _kind(one) not in known
+            and now[one.path, one.code] > count[one.path, one.code]
             and not (one.intent is not None and one.intent.applicability in wanted)
+            and not any(_is_rest(one, other) for other in gone)
         ):
             yield one
 
 
-def _without_figures(message: str) -> str:
-    return re.sub(r"[0-9][0-9.,]*", "0", message)
+def _gravity(finding: Finding) -> int:
+    return SEVERITIES.index(finding.severity)
+
+
+def _is_rest(finding: Finding, gone: Finding) -> bool:
+    """Return whether two findings judge the same estimate of a run, and the one that is gone was as grave."""
+    judged = set(registry.RULES[finding.code].estimates) & set(registry.RULES[gone.code].estimates)
+    return bool(judged and _files(finding) & _files(gone)) and _gravity(finding) >= _gravity(gone)
+
+
+def _kind(finding: Finding) -> tuple[str, str, str]:
+    """Return what a finding is about, without its figures."""
+    return finding.path, finding.code, re.sub(r"[0-9][0-9.,]*", "0", finding.message)
 
 
 def make(
