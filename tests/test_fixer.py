@@ -707,7 +707,7 @@ def test_a_fix_that_brings_a_finding_is_not_made_and_the_others_are(here, rule):
 
 @pytest.mark.parametrize("kind", ["info", "fixable", "figures", "rest"])
 def test_what_is_no_harm_stops_no_fix(here, rule, kind):
-    """Information, what the next pass settles, what was there with other figures, and the rest of an estimate's excess."""
+    """Information, what the next pass settles, what was there with other figures, what is left of an excess."""
 
     def check(run: Run) -> Iterator[Report]:
         size = run.plan.batch.micro
