@@ -231,7 +231,7 @@ class EstimateResult(_Result):
         """One estimate per run."""
         from cfglint_train import records
 
-        return tuple(records.run_estimate(run) for run in self.raw.runs)
+        return records.run_estimates(self.raw.runs)
 
     @cached_property
     def errors(self) -> tuple[Failure, ...]:

@@ -6,9 +6,9 @@ masked. Only the API imports this module: `dataclasses` takes longer to import t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from cfglint_train.findings.finding import Applicability, Severity
 from cfglint_train.fitting.ladder import Ladder
@@ -320,54 +320,37 @@ class RunFit:
 
 
 def findings(result: Result) -> tuple[Finding, ...]:
-    """The findings of a lint."""
-    return tuple(_finding(one) for one in json.document(result)["findings"])
-
-
-def _finding(one: dict[str, Any]) -> Finding:
-    return Finding(
-        **{
-            **one,
-            "notes": tuple(one["notes"]),
-            "related": tuple(RelatedPlace(**place) for place in one["related"]),
-            "rests_on": tuple(Ground(**ground) for ground in one["rests_on"]),
-            "fix": None if one["fix"] is None else _fix(one["fix"]),
-        }
-    )
-
-
-def _fix(one: dict[str, Any]) -> Fix:
-    return Fix(one["applicability"], one["message"], tuple(Edit(**edit) for edit in one["edits"]))
+    """Return the findings of a lint."""
+    return _records(Finding, json.document(result)["findings"])
 
 
 def files(result: Result) -> tuple[CheckedFile, ...]:
-    """The configurations of a lint."""
-    return tuple(CheckedFile(**one) for one in json.document(result)["files"])
+    """Return the configurations of a lint."""
+    return _records(CheckedFile, json.document(result)["files"])
 
 
 def failures(result: Result) -> tuple[Failure, ...]:
-    """What kept a lint from its work."""
-    return tuple(Failure(**one) for one in json.document(result)["errors"])
+    """Return what kept a lint from its work."""
+    return _records(Failure, json.document(result)["errors"])
 
 
 def not_checked(result: Result) -> tuple[NotChecked, ...]:
-    """The runs of a lint whose memory could not be checked."""
-    return tuple(NotChecked(**one) for one in json.document(result)["not_checked"])
+    """Return the runs of a lint whose memory could not be checked."""
+    return _records(NotChecked, json.document(result)["not_checked"])
 
 
 def unsupported(result: Result) -> tuple[UnsupportedFiles, ...]:
-    """The files of a lint that look like those of tools that are not supported, by tool."""
-    found = json.document(result)["unsupported"]
-    return tuple(UnsupportedFiles(one["framework"], tuple(one["paths"])) for one in found)
+    """Return the files of a lint that look like those of tools that are not supported, by tool."""
+    return _records(UnsupportedFiles, json.document(result)["unsupported"])
 
 
 def skipped(result: Result) -> tuple[SkippedFile, ...]:
-    """The files that a lint left out."""
+    """Return the files that a lint left out."""
     return tuple(SkippedFile(plain(one.path), plain(one.reason)) for one in result.skipped)
 
 
 def applied(fixed: Fixed) -> tuple[Applied, ...]:
-    """The fixes that were made."""
+    """Return the fixes that were made."""
     redact = redaction(fixed.result.secrets)
     return tuple(
         Applied(plain(one.path), one.code, plain(redact(one.message)), tuple(map(plain, sorted(one.files))))
@@ -376,64 +359,40 @@ def applied(fixed: Fixed) -> tuple[Applied, ...]:
 
 
 def refused(fixed: Fixed) -> tuple[Refused, ...]:
-    """The fixes that could not be made."""
+    """Return the fixes that could not be made."""
     redact = redaction(fixed.result.secrets)
     return tuple(Refused(plain(one.path), one.code, plain(redact(one.reason))) for one in fixed.refused)
 
 
-def run_estimate(run: Run) -> RunEstimate:
-    """The budget of a run."""
-    one = estimate.document([run])["runs"][0]
-    return RunEstimate(
-        **{
-            **one,
-            "model": None if one["model"] is None else Model(**one["model"]),
-            "phases": tuple(_phase(phase) for phase in one["phases"]),
-            "missing": tuple(one["missing"]),
-            "not_checked": None if one["not_checked"] is None else NotChecked(**one["not_checked"]),
-            "assumptions": tuple(one["assumptions"]),
-            "assumed": tuple(one["assumed"]),
-            "not_counted": tuple(one["not_counted"]),
-        }
-    )
+def run_estimates(runs: Iterable[Run]) -> tuple[RunEstimate, ...]:
+    """Return the budgets of runs."""
+    return _records(RunEstimate, estimate.document(list(runs))["runs"])
 
 
 def run_fits(ladders: tuple[Ladder, ...]) -> tuple[RunFit, ...]:
-    """The ladders of runs."""
-    return tuple(_run_fit(one) for one in fit.document(ladders)["runs"])
+    """Return the ladders of runs."""
+    return _records(RunFit, fit.document(ladders)["runs"])
 
 
-def _run_fit(one: dict[str, Any]) -> RunFit:
-    solution, holding = one["solution"], one["holding"]
-    return RunFit(
-        **{
-            **one,
-            "elsewhere": tuple(Room(**room) for room in one["elsewhere"]),
-            "rungs": tuple(Rung(**{**rung, "settings": tuple(rung["settings"])}) for rung in one["rungs"]),
-            "solution": solution and _solution(solution),
-            "holding": holding and Holding(**{**holding, "settings": tuple(holding["settings"])}),
-            "assumptions": tuple(one["assumptions"]),
-        }
-    )
+_Record = TypeVar("_Record")
+
+# The records inside of records, by the fields that hold one or a list of them.
+_INSIDE: Final[Mapping[str, type]] = {
+    "components": Component, "disk": Budget, "edits": Edit, "elsewhere": Room, "fix": Fix, "gpu": Budget,
+    "holding": Holding, "host": Budget, "model": Model, "not_checked": NotChecked, "phases": Phase,
+    "related": RelatedPlace, "rests_on": Ground, "rungs": Rung, "solution": Solution,
+}  # fmt: skip
 
 
-def _solution(one: dict[str, Any]) -> Solution:
-    rooms = tuple(Room(**room) for room in one["elsewhere"])
-    files, settings = tuple(one["files"]), tuple(one["settings"])
-    return Solution(**{**one, "settings": settings, "files": files, "elsewhere": rooms})
+def _records(kind: type[_Record], values: Iterable[Mapping[str, Any]]) -> tuple[_Record, ...]:
+    """Return the records of a list in a JSON report."""
+    return tuple(kind(**{name: _converted(name, one) for name, one in value.items()}) for value in values)
 
 
-def _phase(one: dict[str, Any]) -> Phase:
-    return Phase(one["name"], one["event"], *(None if one[place] is None else _budget(one[place]) for place in _PLACES))
-
-
-_PLACES = ("gpu", "host", "disk")
-
-
-def _budget(one: dict[str, Any]) -> Budget:
-    parts = tuple(_component(part) for part in one["components"])
-    return Budget(**{**one, "rests_on": tuple(one["rests_on"]), "components": parts})
-
-
-def _component(one: dict[str, Any]) -> Component:
-    return Component(**{**one, "evidence": tuple(one["evidence"])})
+def _converted(field: str, value: Any) -> Any:
+    """Return a value of a JSON report as its record has it."""
+    if isinstance(value, list):
+        return tuple(_converted(field, one) for one in value)
+    if isinstance(value, dict) and field in _INSIDE:
+        return _records(_INSIDE[field], [value])[0]
+    return value
