@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.frameworks.openrlhf.pins import pins
+from cfglint_train.frameworks.framework import load
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.selection import settings_resolver
 from cfglint_train.plan.releases import Release, Releases
@@ -200,7 +200,7 @@ def test_openrlhf_scripts_tell_their_release_by_their_flags(here: Path) -> None:
     found = releases(here, "run.sh").known
     assert (found["openrlhf"].version, found["openrlhf"].origin.kind) == ("0.8.9.post1", "inferred")
     assert found["openrlhf"].origin.note.startswith("the newest that accepts all of its keys (")
-    assert found["deepspeed"].version == pins("0.8.9.post1")["deepspeed"]
+    assert found["deepspeed"].version == load("openrlhf").installed("0.8.9.post1")["deepspeed"]
     assert found["deepspeed"].origin.note == "allowed by OpenRLHF 0.8.9.post1"
     write(here, "requirements.txt", "openrlhf<0.8\n")
     assert releases(here, "run.sh").known["openrlhf"].version == "0.7.5"

@@ -769,7 +769,7 @@ def test_an_openrlhf_script_is_read_at_the_release_that_its_flags_show(here, fla
         assert torn or "accepts" in told.origin.note
         assert told.origin.kind == ("assumed" if torn else "inferred")
     # What the release brings along is that of the release.
-    assert found.releases.get("deepspeed") == frameworks.load("openrlhf").pins(told.version)["deepspeed"]
+    assert found.releases.get("deepspeed") == frameworks.load("openrlhf").installed(told.version)["deepspeed"]
 
 
 def test_a_stated_release_of_openrlhf_stands(here):

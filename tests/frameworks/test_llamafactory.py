@@ -164,9 +164,9 @@ def test_defaults(field, release, expected):
 
 
 def test_pins_are_the_releases_that_are_allowed():
-    assert llamafactory_framework.pins("0.9.5")["transformers"] == "5.6.0"
-    assert llamafactory_framework.pins("0.9.4.post1")["transformers"] == "4.57.1"
-    assert llamafactory_framework.pins("0.8.3") == {}
+    assert llamafactory_framework.FRAMEWORK.installed("0.9.5")["transformers"] == "5.6.0"
+    assert llamafactory_framework.FRAMEWORK.installed("0.9.4.post1")["transformers"] == "4.57.1"
+    assert llamafactory_framework.FRAMEWORK.installed("0.8.3") == {}
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

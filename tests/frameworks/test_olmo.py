@@ -159,10 +159,10 @@ def test_without_a_name_the_optimizer_is_lion():
 
 
 def test_pins_are_the_releases_that_are_allowed():
-    assert olmo_framework.pins("0.6.0") == {"olmo_core": "0.1.0"}
-    assert olmo_framework.pins("0.5.1")["torch"] == "2.4.1"
-    assert olmo_framework.pins("0.4.0")["torch"] == "2.3.1"
-    assert olmo_framework.pins("0.3.0") == {"torch": "2.2.2"}
+    assert olmo_framework.FRAMEWORK.installed("0.6.0") == {"olmo_core": "0.1.0"}
+    assert olmo_framework.FRAMEWORK.installed("0.5.1")["torch"] == "2.4.1"
+    assert olmo_framework.FRAMEWORK.installed("0.4.0")["torch"] == "2.3.1"
+    assert olmo_framework.FRAMEWORK.installed("0.3.0") == {"torch": "2.2.2"}
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

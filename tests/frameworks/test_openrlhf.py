@@ -17,7 +17,6 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, Override
 from cfglint_train.frameworks.openrlhf import flags, names
 from cfglint_train.frameworks.openrlhf.framework import FRAMEWORK
-from cfglint_train.frameworks.openrlhf.pins import pins
 from cfglint_train.frameworks.openrlhf.recognise import recognise
 from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.origin import Origin
@@ -689,6 +688,7 @@ def test_what_serves_and_combines_has_no_plan():
 
 
 def test_pins():
+    pins = FRAMEWORK.installed
     assert pins("0.3.8") == {"deepspeed": "0.14.4", "transformers": "4.43.1", "vllm": "0.4.2"}
     assert pins("0.9.4") == {"deepspeed": "0.18.6", "vllm": "0.16.0"}
     assert pins("0.11.2")["deepspeed"] == "0.19.6"

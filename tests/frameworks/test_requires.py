@@ -11,6 +11,7 @@ from tools import requires as generator
 
 from cfglint_schemas.vocabulary import load
 from cfglint_train.foundation.versions import Constraint, release_key
+from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.registry import listed, packages
 from cfglint_train.frameworks.requires import requires
 
@@ -58,3 +59,14 @@ def test_a_constraint_is_read_from_its_own_text():
     assert Constraint.of(">=4.45,<4.53").allows("4.50")
     with pytest.raises(ValueError, match="not a comparison"):
         Constraint.of("4.45")
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.parent.name)
+def test_what_a_release_installs_is_what_its_requirements_say(path):
+    framework = frameworks.load(path.parent.name)
+    for release, needed, extras in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+        stated, installed = {**extras, **needed}, framework.installed(release)
+        assert all(
+            Constraint.of(stated[package]).allows(one) for package, one in installed.items() if package in stated
+        )
+        assert {package for package, text in stated.items() if text.startswith(("==", "<="))} <= installed.keys()

@@ -46,7 +46,7 @@ def releases_of(framework: str, **stated: str) -> Releases:
     of = frameworks.load(framework)
     known = {name: Release(version, Origin("user", note="test")) for name, version in stated.items()}
     known.setdefault(framework, Release(of.newest, Origin("assumed")))
-    pinned = of.pins(known[framework].version)
+    pinned = of.installed(known[framework].version)
     return Releases(known).with_defaults({name: Release(v, Origin("inferred")) for name, v in pinned.items()})
 
 

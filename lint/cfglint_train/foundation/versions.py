@@ -73,6 +73,12 @@ class Constraint(Frozen):
         return named[0] if named and all(self.allows(bound) for bound in named) else None
 
     @property
+    def last(self) -> str | None:
+        """Return the newest release that is allowed, where an upper bound names it."""
+        named = [bound for operator, bound in self.comparisons if operator == "<=" and self.allows(bound)]
+        return named[0] if named else None
+
+    @property
     def impossible(self) -> bool:
         """Whether no release can satisfy all comparisons, as far as their bounds show."""
         if any(operator in ("==", "===") and "*" not in bound for operator, bound in self.comparisons):

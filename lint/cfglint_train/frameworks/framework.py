@@ -16,6 +16,7 @@ from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Auto, Config, Lens, Override
 from cfglint_train.frameworks.loaders import PLAIN, Loader
 from cfglint_train.frameworks.registry import Listed, listed
+from cfglint_train.frameworks.requires import requires
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.reading import Reading
@@ -123,8 +124,8 @@ class Framework(Frozen):
     """Fill the fields that follow from others, in place, once lenses and companions are read."""
     auto: Callable[[Job, Field], Any] = _never_filled
     """The value that this framework fills in for a companion's "auto"; MISSING where it leaves it to the companion."""
-    pins: Callable[[str], Mapping[str, str]] = lambda _: {}
-    """Releases of other packages that a release of this framework brings along: package -> newest release allowed."""
+    newest_allowed: Callable[[str], Mapping[str, str]] = lambda _: {}
+    """Package -> the newest release that one of this framework allows, where `requires.json` has only a range."""
     settings: Callable[[Iterable[str]], Mapping[Route, Any]] = dotted
     """`a.b=value` words as the framework reads them, by route. Raises ValueError for other words."""
     trailing: Callable[[Config, list[str]], Mapping[Route, Any]] = lambda _, __: {}
@@ -172,6 +173,10 @@ class Framework(Frozen):
     def listed(self) -> Listed:
         """What `framework.json` says of it. Raises KeyError where there is no such folder."""
         return listed()[self.name]
+
+    def installed(self, release: str) -> Mapping[str, str]:
+        """Return the releases of other packages that a release of this framework brings along, by package."""
+        return {**self.newest_allowed(release), **requires(self.name, release).installed}
 
     @property
     def title(self) -> str:

@@ -26,6 +26,12 @@ class Requires(Frozen):
         constraint = self.needed.get(package) or self.extras.get(package)
         return constraint is None or constraint.allows(release)
 
+    @property
+    def installed(self) -> dict[str, str]:
+        """Return the release of each package that is pinned, or is the newest by an upper bound that is allowed."""
+        stated = {package: one.exact or one.last for package, one in {**self.extras, **self.needed}.items()}
+        return {package: release for package, release in stated.items() if release is not None}
+
 
 NOTHING: Final = Requires({}, {})
 

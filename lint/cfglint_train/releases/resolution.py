@@ -141,9 +141,7 @@ def _beside(framework: Framework, found: Releases, stated: ReleaseStatements) ->
     """Packages that the framework's release installs with itself, and those of which a range is allowed."""
     title = f"{framework.title} {found.known[framework.name].version}"
     release = found.known[framework.name].version
-    asked = requires(framework.name, release)
-    exact = {package: one.exact for package, one in {**asked.extras, **asked.needed}.items() if one.exact is not None}
-    installed = {**exact, **framework.pins(release)}
+    installed = framework.installed(release)
     for package in {*installed, *found.ranges}:
         if package in found.known:
             continue

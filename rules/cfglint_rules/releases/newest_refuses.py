@@ -66,7 +66,7 @@ def check(config: Config) -> Iterator[Report]:
             yield _report(config, config.framework, framework.title, known.newest, found, keys.listed.package)
     beside = keys.listed.beside
     if beside is not None and _is_told(config, beside):
-        newest = framework.pins(config.release).get(beside) or known.packages[beside][-1]
+        newest = framework.installed(config.release).get(beside) or known.packages[beside][-1]
         found = keys.told(config.document, config.root, newest, beside)
         if found is not None and newest != config.releases.known[beside].version:
             yield _report(config, beside, beside, newest, found, beside)

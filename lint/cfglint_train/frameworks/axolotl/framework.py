@@ -22,15 +22,8 @@ from cfglint_train.frameworks.loaders import PYDANTIC
 NEWEST: Final = "0.21.0"
 
 
-# Requires-Dist of the releases; where a range is allowed, the newest release in it.
-pins: Final = Since(
-    (
-        ("", {}),
-        ("0.18.0", {"transformers": "5.14.1", "accelerate": "1.13.0", "deepspeed": "0.18.9"}),
-        ("0.21.0", {"transformers": "5.20.1", "accelerate": "1.15.0", "deepspeed": "0.19.8"}),
-    )
-).at
-"""Releases that axolotl installs with itself."""
+# The newest releases of the ranges in `requires.json`.
+_NEWEST_ALLOWED: Final = Since((("", {}), ("0.17.0", {"deepspeed": "0.18.9"}), ("0.20.0", {"deepspeed": "0.19.8"})))
 
 
 def _trailing(config: Config, words: list[str]) -> dict[Route, Any]:
@@ -60,7 +53,7 @@ FRAMEWORK: Final = Framework(
     references=references,
     infer=infer,
     auto=fill_auto,
-    pins=pins,
+    newest_allowed=_NEWEST_ALLOWED.at,
     trailing=_trailing,
     keys_of=AxolotlKeys,
     runs_trainer=True,

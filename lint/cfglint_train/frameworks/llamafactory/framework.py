@@ -25,29 +25,8 @@ from cfglint_train.frameworks.llamafactory.recognise import prepare, references
 NEWEST: Final = "0.9.5"
 
 
-def _packages(transformers: str, accelerate: str, deepspeed: str, trl: str, peft: str) -> Mapping[str, str]:
-    return {
-        "transformers": transformers,
-        "accelerate": accelerate,
-        "deepspeed": deepspeed,
-        "trl": trl,
-        "peft": peft,
-    }
-
-
-# Requires-Dist of the releases; DeepSpeed from their extra or requirements/deepspeed.txt.
-pins: Final = Since(
-    (
-        ("", {}),
-        ("0.9.0", _packages("4.45.0", "0.33.0", "0.14.4", "0.9.6", "0.12.0")),
-        ("0.9.1", _packages("4.46.1", "1.0.1", "0.14.4", "0.9.6", "0.12.0")),
-        ("0.9.2", _packages("4.49.0", "1.2.1", "0.16.4", "0.9.6", "0.12.0")),
-        ("0.9.3", _packages("4.52.4", "1.7.0", "0.16.9", "0.9.6", "0.15.2")),
-        ("0.9.4", _packages("4.57.1", "1.11.0", "0.16.9", "0.24.0", "0.17.1")),
-        ("0.9.5", _packages("5.6.0", "1.11.0", "0.18.4", "0.24.0", "0.18.1")),
-    )
-).at
-"""The newest releases that LLaMA-Factory allows beside itself."""
+# requirements/deepspeed.txt, where no extra names it.
+NEWEST_ALLOWED: Final = Since((("", {}), ("0.9.5", {"deepspeed": "0.18.4"})))
 
 
 def settings(words: Iterable[str]) -> Mapping[Route, Any]:
@@ -71,7 +50,7 @@ FRAMEWORK: Final = Framework(
     references=references,
     infer=infer,
     auto=fill_auto,
-    pins=pins,
+    newest_allowed=NEWEST_ALLOWED.at,
     settings=settings,
     trailing=_trailing,
     keys_of=LlamaFactoryKeys,

@@ -25,17 +25,16 @@ from cfglint_train.frameworks.olmo.recognise import prepare
 NEWEST: Final = "0.6.0"
 
 
-# Requires-Dist of the releases; where a range is allowed, the newest release in it.
-pins: Final = Since(
+# The newest releases of the ranges in `requires.json`.
+_NEWEST_ALLOWED: Final = Since(
     (
         ("", {}),
         ("0.2.5", {"torch": "2.2.2"}),
-        ("0.4.0", {"olmo_core": "0.1.0", "torch": "2.3.1"}),
-        ("0.5.1", {"olmo_core": "0.1.0", "torch": "2.4.1"}),
-        ("0.6.0", {"olmo_core": "0.1.0"}),
+        ("0.4.0", {"torch": "2.3.1"}),
+        ("0.5.1", {"torch": "2.4.1"}),
+        ("0.6.0", {}),
     )
-).at
-"""Releases that ai2-olmo installs with itself."""
+)
 
 
 def parse_overrides(words: Iterable[str]) -> dict[Route, Any]:
@@ -58,7 +57,7 @@ FRAMEWORK: Final = Framework(
     loader=OMEGACONF,
     prepare=prepare,
     infer=infer,
-    pins=pins,
+    newest_allowed=_NEWEST_ALLOWED.at,
     settings=parse_overrides,
     trailing=lambda _, words: parse_overrides(words),
     keys_of=OLMoKeys,

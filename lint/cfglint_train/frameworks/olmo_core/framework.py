@@ -27,8 +27,7 @@ NEWEST: Final = "3.0.0"
 
 
 # Requires-Dist of the releases.
-pins: Final = Since((("", {}), ("3.0.0", {"torch": "2.13.0"}))).at
-"""Releases that ai2-olmo-core installs with itself."""
+_NEWEST_ALLOWED: Final = Since((("", {}), ("3.0.0", {"torch": "2.13.0"})))
 
 
 def parse_overrides(words: Iterable[str]) -> dict[Route, Any]:
@@ -79,7 +78,7 @@ FRAMEWORK: Final = Framework(
     lenses=LENSES,
     prepare=prepare,
     infer=infer,
-    pins=pins,
+    newest_allowed=_NEWEST_ALLOWED.at,
     settings=parse_overrides,
     trailing=trailing,
     keys_of=OLMoCoreKeys,

@@ -17,7 +17,6 @@ from cfglint_train.frameworks.openrlhf.flags import NEWEST, is_ray
 from cfglint_train.frameworks.openrlhf.infer import infer
 from cfglint_train.frameworks.openrlhf.keys import OpenRLHFKeys
 from cfglint_train.frameworks.openrlhf.lenses import LENSES
-from cfglint_train.frameworks.openrlhf.pins import pins
 
 FRAMEWORK: Final = Framework(
     name="openrlhf",
@@ -25,7 +24,6 @@ FRAMEWORK: Final = Framework(
     lenses=LENSES,
     loader=ARGPARSE,
     infer=infer,
-    pins=pins,
     keys_of=OpenRLHFKeys,
     batch_divides="groups",
     drops_reference="0.6.0",

@@ -66,8 +66,8 @@ _TRANSFORMERS: Final = Since(
 )
 
 
-def pins(release: str) -> Mapping[str, str]:
-    """The transformers that a release was made for: it allows any newer one."""
+def _newest_allowed(release: str) -> Mapping[str, str]:
+    """Return the transformers that a release was made for: it allows any newer one."""
     return {"transformers": _TRANSFORMERS.at(release)}
 
 
@@ -102,7 +102,7 @@ FRAMEWORK: Final = Framework(
     references=references,
     infer=infer,
     auto=fill_auto,
-    pins=pins,
+    newest_allowed=_newest_allowed,
     trailing=_trailing,
     recipes=_recipes,
     takes_recipe=_takes_recipe,

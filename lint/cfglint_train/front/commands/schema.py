@@ -114,7 +114,7 @@ def _beside(name: str, release: str, transformers: str | None) -> dict[str, str]
         if transformers is not None:
             raise UsageError(f"--transformers: only keys of {_resting()} depend on it")
         return {}
-    pins = frameworks.load(name).pins(release) if name in listed() else {}
+    pins = frameworks.load(name).installed(release) if name in listed() else {}
     allowed = transformers or pins.get(_BESIDE)
     if allowed is None:
         return {}
