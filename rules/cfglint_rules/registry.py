@@ -20,8 +20,10 @@ def _rules() -> Iterator[tuple[str, Rule]]:
     with open(os.path.join(os.path.dirname(__file__), "catalogue.json"), encoding="utf-8") as file:
         for stated in load(file):
             needs = {field: tuple(values) for field, values in stated.pop("needs", {}).items()}
-            listed = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
-            yield stated["code"], Rule(**listed, needs=needs)
+            fields: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()
+            }
+            yield fields["code"], Rule(**fields, needs=needs)
 
 
 RULES: Final = dict(_rules())
