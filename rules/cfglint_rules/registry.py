@@ -1,29 +1,43 @@
-"""Find rules by code, name or selector. A rule's module is imported when the rule is first needed."""
+"""Find rules by code, name or selector. A rule's module is imported when the rule is first needed: what they state is
+in `catalogue.json`, which `python -m tools.rules` makes of them.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from json import load
 
-from cfglint_rules.catalogue import CATALOGUE
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.settings.settings import selects
 
-RULES: Final[dict[str, Rule]] = {rule.code: rule for rule in CATALOGUE}
+
+def _rules() -> Iterator[tuple[str, Rule]]:
+    with open(os.path.join(os.path.dirname(__file__), "catalogue.json"), encoding="utf-8") as file:
+        for stated in load(file):
+            needs = {field: tuple(values) for field, values in stated.pop("needs", {}).items()}
+            fields: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()
+            }
+            yield fields["code"], Rule(**fields, needs=needs)
+
+
+RULES: Final = dict(_rules())
 
 
 def find(name_or_code: str) -> Rule | None:
     """A rule by its code (in any case) or its name."""
     by_code = RULES.get(name_or_code.upper())
-    return by_code or next((rule for rule in CATALOGUE if rule.name == name_or_code), None)
+    return by_code or next((rule for rule in RULES.values() if rule.name == name_or_code), None)
 
 
 def meant(selector: str) -> frozenset[str]:
     """The codes of the rules that a selector means: ALL, a family, a code or a name."""
-    return frozenset(rule.code for rule in CATALOGUE if selects((selector,), rule.code, rule.name) >= 0)
+    return frozenset(rule.code for rule in RULES.values() if selects((selector,), rule.code, rule.name) >= 0)
 
 
 def unknown(selector: str) -> str:
@@ -32,7 +46,7 @@ def unknown(selector: str) -> str:
 
     numbered = re.sub(r"(?<![0-9])[0-9]{1,3}$", lambda number: f"{int(number[0]):03}", selector.upper())
     families = sorted({code[:3] for code in RULES})
-    names = [*families, *RULES, *(rule.name for rule in CATALOGUE)]
+    names = [*families, *RULES, *(rule.name for rule in RULES.values())]
     near = (
         [numbered]
         if numbered in RULES
@@ -47,7 +61,7 @@ def about(words: str) -> list[Rule]:
     """
     wanted = _words(words)
     found = []
-    for rule in CATALOGUE:
+    for rule in RULES.values():
         text = module(rule).__doc__
         first, whole = _words(f"{rule.name} {text.partition(chr(10))[0]}"), _words(f"{rule.name} {text}")
         if wanted and set(wanted) <= set(whole):

@@ -13,10 +13,10 @@ import jsonschema
 import pytest
 from tools.schemas import patch
 from tools.schemas.__main__ import FRAMEWORKS
+from tools.schemas.fold import fold, unfold
 
 from cfglint_schemas import form, vocabulary
 from cfglint_schemas.fact import Fact
-from cfglint_schemas.readers.table import fold, unfold
 from cfglint_schemas.status import RANKS, Context, parts_of
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.foundation.versions import release_key

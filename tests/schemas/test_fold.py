@@ -8,9 +8,10 @@ from typing import Any
 import jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
+from tools.schemas.fold import Tables, fold, unfold
 
 from cfglint_schemas import form
-from cfglint_schemas.readers.table import Definition, Key, Table, Tables, fold, unfold
+from cfglint_schemas.readers.table import Definition, Key, Table
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import Vocabulary
 

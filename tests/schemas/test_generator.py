@@ -11,10 +11,12 @@ import pytest
 from tools.schemas import patch
 from tools.schemas.__main__ import FRAMEWORKS, Package, choose, main
 from tools.schemas.fetch import FetchError, open_tree
+from tools.schemas.fold import fold
+from tools.schemas.readers import accelerate, deepspeed
 
-from cfglint_schemas.readers import accelerate, axolotl, deepspeed, llamafactory, olmo, olmo_core, openrlhf
+from cfglint_schemas.readers import axolotl, llamafactory, olmo, olmo_core, openrlhf
 from cfglint_schemas.readers.source import Source, UndecidedError, evaluate, unquoted
-from cfglint_schemas.readers.table import Definition, Key, Table, fold
+from cfglint_schemas.readers.table import Definition, Key, Table
 from cfglint_schemas.readers.tree import Tree
 
 BOOM = "raise SystemExit('imported')\n"

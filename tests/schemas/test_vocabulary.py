@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from tools.schemas import patch
+from tools.schemas.fold import fold
 
 from cfglint_schemas import form
 from cfglint_schemas.fact import Fact
 from cfglint_schemas.kinds import Kind, kinds_of
-from cfglint_schemas.readers.table import Definition, Key, Table, fold
+from cfglint_schemas.readers.table import Definition, Key, Table
 from cfglint_schemas.status import UNKNOWN, Case, Context, Route, Status, is_loaded, parts_of
 from cfglint_schemas.vocabulary import Vocabulary, load, vocabularies
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from cfglint_schemas.readers.source import Source, UndecidedError
-from cfglint_schemas.readers.table import Tables, fold, unfold
 from cfglint_schemas.readers.tree import Tree
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.versions import release_key
 from tools.schemas import form, patch
 from tools.schemas.fetch import FetchError, available, fetch, open_tree
+from tools.schemas.fold import Tables, fold, unfold
 
 SCHEMAS: Final = Path(__file__).resolve().parents[2] / "schemas" / "cfglint_schemas"
 
@@ -56,6 +56,10 @@ FRAMEWORKS: Final[dict[str, tuple[Package, ...]]] = {
 }
 
 
+NOT_COPIED: Final = ("accelerate", "deepspeed", "transformers")
+"""Those of which cfglint reads no copy in a repository, so that it is shipped without their readers."""
+
+
 def main(words: list[str] | None = None) -> int:
     """Run the command; 0 when the file is as it should be (changed or not), 1 when a release could not be read."""
     options = _parser().parse_args(words)
@@ -69,7 +73,8 @@ def main(words: list[str] | None = None) -> int:
     try:
         with _cache(options.cache) as cache:
             for tree in _trees(options, package, tables[package.name], patches.get("broken", {}), cache):
-                reader = import_module(f"cfglint_schemas.readers.{options.framework}")
+                folder = "tools.schemas.readers" if options.framework in NOT_COPIED else "cfglint_schemas.readers"
+                reader = import_module(f"{folder}.{options.framework}")
                 tables[package.name][tree.release] = reader.read(package.name, Source(tree))
                 print(f"read {package.name} {tree.release}")
         changed = form.save(path, patch.apply(fold(tables, options.framework), patches))

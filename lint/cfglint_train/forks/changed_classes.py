@@ -10,8 +10,8 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 
+from cfglint_train.documents.python.syntax import dotted, imported, tree_of
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.python_grammar import parsed
 from cfglint_train.foundation.typed import Final
 from cfglint_train.mutations.fillers import Followed
 from cfglint_train.mutations.imported import Imported
@@ -50,7 +50,7 @@ class ChangedClasses:
     def __init__(self, index: RepositoryIndex) -> None:
         self._index = index
         self._may_change = {path for path, text in index.texts(_SIGNS) if _CHANGES.search(text)}
-        self._read: dict[str, _Stores | None] = {}
+        self._read: dict[str, _Stores] = {}
 
     def by(self, program: str, packages: Collection[str], classes: Collection[str]) -> ChangedClass | None:
         """The first change of one of some classes of some packages by what a program imports."""
@@ -61,24 +61,18 @@ class ChangedClasses:
             if path.startswith(files.copies):
                 continue
             stores = self._stores(path)
-            if stores is None:
-                continue
             for name in _changed(stores, packages, classes):
                 return ChangedClass(path, name, stores.declared)
         return None
 
-    def _stores(self, path: str) -> _Stores | None:
-        """What a file stores in attributes of what it imports; None where it is no Python."""
+    def _stores(self, path: str) -> _Stores:
+        """What a file stores in attributes of what it imports."""
         if path not in self._read:
-            try:
-                nodes = list(ast.walk(parsed(self._index.once(Followed).text(path))))
-            except (SyntaxError, ValueError, RecursionError):
-                self._read[path] = None
-            else:
-                imports = dict(_imports(nodes))
-                found = ((_steps(owner, imports), attribute) for owner, attribute in _stored(nodes))
-                stored = tuple((steps, attribute) for steps, attribute in found if steps)
-                self._read[path] = _Stores(stored, frozenset(_declared(nodes)) if stored else frozenset())
+            nodes = list(ast.walk(tree_of(self._index.once(Followed).text(path))))
+            names = imported(nodes)
+            found = ((dotted(owner, names), attribute) for owner, attribute in _stored(nodes))
+            stored = tuple((tuple(owner.split(".")), attribute) for owner, attribute in found if owner)
+            self._read[path] = _Stores(stored, frozenset(_declared(nodes)) if stored else frozenset())
         return self._read[path]
 
 
@@ -104,28 +98,6 @@ def _stored(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str | None]]:
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr" and len(node.args) == 3:
             name = node.args[1].value if isinstance(node.args[1], ast.Constant) else None
             yield node.args[0], name if isinstance(name, str) else None
-
-
-def _imports(nodes: list[ast.AST]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The names that a file imports, each with what it is in full."""
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom) and not node.level:
-            module = (node.module or "").split(".")
-            yield from ((one.asname or one.name, (*module, one.name)) for one in node.names)
-        elif isinstance(node, ast.Import):
-            for one in node.names:
-                steps = tuple(one.name.split("."))
-                yield (one.asname, steps) if one.asname else (steps[0], steps[:1])
-
-
-def _steps(node: ast.expr, imports: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """A dotted expression in full; empty where it begins with nothing that the file imports."""
-    behind: list[str] = []
-    while isinstance(node, ast.Attribute):
-        behind.insert(0, node.attr)
-        node = node.value
-    start = imports.get(node.id, ()) if isinstance(node, ast.Name) else ()
-    return (*start, *behind) if start else ()
 
 
 def _declared(nodes: list[ast.AST]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import gc
 import os
 import re
@@ -20,6 +19,7 @@ from cfglint_schemas.vendored import VendoredVocabulary, overlaid
 from cfglint_schemas.vocabulary import load, path_of
 from cfglint_train import foundation
 from cfglint_train.documents.python.copied_code import CopiedCode
+from cfglint_train.documents.python.syntax import declared, tree_of
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.cache import Cache
 from cfglint_train.foundation.frozen import Frozen
@@ -238,18 +238,7 @@ def _declared(copy: Copy, known: Collection[str]) -> Iterator[str]:
     Whether a class that upstream does not have is read at all cannot be determined.
     """
     for text in copy.files.values():
-        try:
-            tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError):
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and node.name in known:
-                fields = (one.target for one in node.body if isinstance(one, ast.AnnAssign))
-                yield from (field.id for field in fields if isinstance(field, ast.Name))
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                texts = (one.value for one in node.args if isinstance(one, ast.Constant))
-                if node.func.attr == "add_argument":
-                    yield from (flag.lstrip("-") for flag in texts if isinstance(flag, str))
+        yield from (name for name, owner in declared(tree_of(text)) if not owner or owner in known)
 
 
 def _read(copy: Copy, listed: Listed) -> str:

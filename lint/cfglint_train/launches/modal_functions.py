@@ -6,17 +6,14 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from cfglint_train.foundation.python_grammar import parsed
+from cfglint_train.documents.python.syntax import tree_of
 from cfglint_train.foundation.typed import Any
 from cfglint_train.releases.pins.modal_images import constants, text_of
 
 
 def asked(text: str) -> Iterator[tuple[str, int]]:
     """What each function that trains asks for, as it is written in one text, with its line."""
-    try:
-        tree = parsed(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return
+    tree = tree_of(text)
     yield from _functions(tree, constants(tree), text.splitlines())
 
 

@@ -8,8 +8,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from cfglint_train.documents.python.syntax import callee, dotted, imported, tree_of
 from cfglint_train.documents.python.words import Values, Word
-from cfglint_train.foundation.python_grammar import parsed
 from cfglint_train.foundation.typed import Final
 
 _OWNERS: Final = ("subprocess", "os")
@@ -27,22 +27,21 @@ _MAX_DEPTH: Final = 2
 def commands(text: str) -> str:
     """The commands that a Python program starts; empty where it starts none, or is no Python."""
     try:
-        found = sorted(_started(parsed(text)), key=lambda words: (words[0].line, words[0].column))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _written(sorted(_started(tree_of(text)), key=lambda words: (words[0].line, words[0].column)))
+    except RecursionError:
         return ""
-    return _written(found)
 
 
 def _started(tree: ast.Module) -> Iterator[list[Word]]:
     """The words of each command."""
-    owners, names = _imported(tree)
-    calls = {call: _given(call, owners, names) for call in ast.walk(tree) if isinstance(call, ast.Call)}
+    names = imported(ast.walk(tree))
+    calls = {call: _given(call, names) for call in ast.walk(tree) if isinstance(call, ast.Call)}
     starting = [given for given in calls.values() if given]
     values = Values(tree if starting else ast.Module([], []))
     others: dict[str, list[ast.Call]] = {}
     for call, given in calls.items():
         if not given:
-            others.setdefault(_name(call), []).append(call)
+            others.setdefault(callee(call), []).append(call)
     for given in starting:
         yield from _followed(given, others, values, _MAX_DEPTH)
 
@@ -70,34 +69,17 @@ def _words(node: ast.expr, alone: bool, values: Values) -> list[Word]:
     return values.words(node)
 
 
-def _given(call: ast.Call, owners: dict[str, str], names: dict[str, str]) -> list[ast.expr]:
+def _given(call: ast.Call, names: dict[str, str]) -> list[ast.expr]:
     """What a call starts as a command; nothing for other calls."""
-    function = call.func
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-        name = function.attr if function.value.id in owners else ""
-    else:
-        name = names.get(getattr(function, "id", ""), "")
+    owner, _, name = dotted(call.func, names).rpartition(".")
+    if owner not in _OWNERS:
+        return []
     if _LISTS.fullmatch(name):
         return call.args[1:]
     if not _STARTS.fullmatch(name):
         return []
     by_name = [one.value for one in call.keywords if one.arg in ("args", "cmd")]
     return (by_name or call.args[1 if _REPLACES.fullmatch(name) else 0 :])[:1]
-
-
-def _imported(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
-    """What a program calls the modules that start commands, and their functions."""
-    owners, names = {}, {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            owners.update({one.asname or one.name: one.name for one in node.names if one.name in _OWNERS})
-        elif isinstance(node, ast.ImportFrom) and node.module in _OWNERS:
-            names.update({one.asname or one.name: one.name for one in node.names})
-    return owners, names
-
-
-def _name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _written(started: list[list[Word]]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from cfglint_train.foundation.python_grammar import parsed
+from cfglint_train.documents.python.syntax import tree_of
 from cfglint_train.foundation.typed import Final
 from cfglint_train.mutations.fillers import MAX_FOLLOWED, Followed
 from cfglint_train.repository.index import RepositoryIndex
@@ -44,11 +44,7 @@ def _is_handed(index: RepositoryIndex, keyword: str) -> bool:
 
 
 def _hands_one(text: str, keyword: str) -> bool:
-    try:
-        nodes = list(ast.walk(parsed(text)))
-    except (SyntaxError, ValueError, RecursionError):
-        return False
-    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == _CALL]
+    calls = [node for node in ast.walk(tree_of(text)) if isinstance(node, ast.Call) and ast.unparse(node.func) == _CALL]
     place = slice(_POSITIONS[keyword], _POSITIONS[keyword] + 1)
     given = [one for call in calls for one in (*call.args[place], *_by_keyword(call, keyword))]
     return any(not (isinstance(one, ast.Constant) and one.value is None) for one in given)

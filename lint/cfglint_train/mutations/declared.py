@@ -6,11 +6,10 @@ files are read as text and never run; copies of frameworks are left out.
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container
 
-from cfglint_train.foundation.python_grammar import parsed
+from cfglint_train.documents.python.syntax import declared, tree_of
 from cfglint_train.mutations.fillers import MAX_FOLLOWED, Followed
 from cfglint_train.repository.index import RepositoryIndex
 
@@ -47,19 +46,5 @@ class Declarations:
 
     def _of(self, path: str, files: Followed) -> frozenset[str]:
         if path not in self._names:
-            self._names[path] = frozenset(_declared(files.text(path)))
+            self._names[path] = frozenset(name.replace("-", "_") for name, _ in declared(tree_of(files.text(path))))
         return self._names[path]
-
-
-def _declared(text: str) -> Iterator[str]:
-    try:
-        tree = parsed(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            fields = (one.target for one in node.body if isinstance(one, ast.AnnAssign))
-            yield from (field.id for field in fields if isinstance(field, ast.Name))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
-            texts = (one.value for one in node.args if isinstance(one, ast.Constant))
-            yield from (text.lstrip("-").replace("-", "_") for text in texts if isinstance(text, str))

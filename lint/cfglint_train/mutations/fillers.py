@@ -50,7 +50,7 @@ def filled(path: str, index: RepositoryIndex) -> Filled:
     ending = os.path.splitext(name)[1].lstrip(".")
     for script in dict.fromkeys((*index.pythons_naming(name, path), *index.pythons_having(_GLOBS, ending))):
         found = index.once(Followed).filler(script)
-        if found is not None and _means([*found.strings], path, index, script):
+        if _means([*found.strings], path, index, script):
             handled = found.handled(name)
             changed |= handled.changed
             open_mappings |= handled.open
@@ -71,8 +71,7 @@ def filled(path: str, index: RepositoryIndex) -> Filled:
 
 def handled_by(programs: Iterable[str], path: str, index: RepositoryIndex) -> Filled:
     """Return what the Python programs that are given a file do with its settings."""
-    handled = [index.once(Followed).filler(program) for program in programs]
-    found = [one.handled(os.path.basename(path)) for one in handled if one is not None]
+    found = [index.once(Followed).filler(program).handled(os.path.basename(path)) for program in programs]
     changed = frozenset().union(*(one.changed for one in found))
     read = frozenset().union(*(one.read for one in found))
     return Filled(changed, read - changed)
@@ -84,7 +83,7 @@ class Followed:
     def __init__(self, index: RepositoryIndex) -> None:
         self._index = index
         self._texts: dict[str, str] = {}
-        self._parsed: dict[str, PythonFiller | None] = {}
+        self._parsed: dict[str, PythonFiller] = {}
         self._copies: tuple[str, ...] | None = None
 
     def text(self, path: str) -> str:
@@ -96,8 +95,8 @@ class Followed:
                 self._texts[path] = ""
         return self._texts[path]
 
-    def filler(self, path: str) -> PythonFiller | None:
-        """What a file does; None where it is no Python."""
+    def filler(self, path: str) -> PythonFiller:
+        """What a file does."""
         if path not in self._parsed:
             from cfglint_train.documents.python.fillers import filler  # most repositories have no such file
 

@@ -36,7 +36,7 @@ class ReplacedTexts:
             return False
         if text not in self._known:
             self._known[text] = any(text in self._shell(path) for path in self._index.scripts_naming(text)) or any(
-                mark in self._python(path) for path in self._index.pythons_naming(name)
+                mark in self._index.once(Followed).filler(path).replaced for path in self._index.pythons_naming(name)
             )
         return self._known[text]
 
@@ -50,7 +50,3 @@ class ReplacedTexts:
             expanded = (match[1].strip("\"'").replace("\\", "") for match in _EXPANDED.finditer(text))
             self._by_shell[path] = frozenset({*marks, *expanded})
         return self._by_shell[path]
-
-    def _python(self, path: str) -> frozenset[str]:
-        found = self._index.once(Followed).filler(path)
-        return frozenset() if found is None else found.replaced

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection
 
 from cfglint_train.documents.python.script import PythonScript
+from cfglint_train.documents.python.syntax import last_name
 
 
 def calls_by_variable(script: PythonScript, classes: Collection[str]) -> list[ast.Call]:
@@ -21,18 +22,14 @@ def calls_by_variable(script: PythonScript, classes: Collection[str]) -> list[as
         if _is_one(node.value, classes) or _is_one(node.value, variables):
             variables.add(name)
     calls = script.calls(*variables, "") if variables else []
-    return [call for call in calls if _name(_without_item(call.func)) in variables]
+    return [call for call in calls if last_name(_without_item(call.func)) in variables]
 
 
 def _is_one(value: ast.expr, names: Collection[str]) -> bool:
     """Whether a value may be one of some names, or has one among its items, and is not what a call of it gives."""
     called = {id(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)}
-    return any(_name(node) in names and id(node) not in called for node in ast.walk(value))
+    return any(last_name(node) in names and id(node) not in called for node in ast.walk(value))
 
 
 def _without_item(node: ast.expr) -> ast.expr:
     return node.value if isinstance(node, ast.Subscript) else node
-
-
-def _name(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -9,6 +9,7 @@ import ast
 import os
 from collections.abc import Collection, Iterable, Iterator
 
+from cfglint_train.documents.python.syntax import callee, tree_of
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
@@ -77,25 +78,21 @@ def _read(folder: str) -> Iterator[tuple[str, bytes]]:
 
 def _parsed(text: bytes) -> list[tuple[frozenset[str], bool]]:
     try:
-        return list(_conditions(_statements(text), frozenset()))
+        return list(_conditions(_tree(text).body, frozenset()))
     except RecursionError:
         return []
 
 
-def _statements(text: bytes) -> list[ast.stmt]:
-    """The statements of a file; none where it is no Python."""
-    try:
-        return ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError):
-        return []
+def _tree(text: bytes) -> ast.Module:
+    return tree_of(text.decode("utf-8-sig", "replace"))
 
 
 def _calls(text: bytes, function: str, called: str) -> Iterator[ast.Call]:
     """The calls of a name, or of a method of that name, in the functions of a name."""
-    for node in (inner for statement in _statements(text) for inner in ast.walk(statement)):
+    for node in ast.walk(_tree(text)):
         if isinstance(node, ast.FunctionDef) and node.name == function:
             for call in ast.walk(node):
-                if isinstance(call, ast.Call) and called == getattr(call.func, "attr", getattr(call.func, "id", None)):
+                if isinstance(call, ast.Call) and called == callee(call):
                     yield call
 
 

@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from cfglint_train.documents.document import Route
 from cfglint_train.documents.python.layers import Layers, is_new
 from cfglint_train.documents.python.logged import Logged
+from cfglint_train.documents.python.syntax import imported, tree_of
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.python_grammar import parsed
 from cfglint_train.foundation.typed import Final
 
 _LOAD: Final = re.compile(r"(?:safe_|full_|unsafe_|round_trip_)?loads?|compose|from_(?:yaml|json)")
@@ -48,12 +48,7 @@ class PythonFiller:
         self._strings: frozenset[str] | None = None
         self._replaced: frozenset[str] | None = None
         self._functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
-        self._modules = {
-            name.asname or name.name: f"{node.module}.{name.name}" if isinstance(node, ast.ImportFrom) else name.name
-            for node in nodes
-            if isinstance(node, (ast.Import, ast.ImportFrom))
-            for name in node.names
-        }
+        self._modules = imported(nodes)
         self._assigned: dict[str, list[ast.expr]] = {}
         """Variable -> all that it is given, arguments of the functions of the file included."""
         for node in nodes:
@@ -347,9 +342,9 @@ def _string(node: ast.AST) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def filler(text: str) -> PythonFiller | None:
-    """A text as a filler; None where it is no Python."""
+def filler(text: str) -> PythonFiller:
+    """A text as a filler; one that does nothing where it is no Python, or nested too deeply."""
     try:
-        return PythonFiller(parsed(text))
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+        return PythonFiller(tree_of(text))
+    except RecursionError:
+        return PythonFiller(ast.Module([], []))

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable
 
 from cfglint_train.documents.document import Span
-from cfglint_train.documents.python.script import PythonScript, callee
+from cfglint_train.documents.python.script import PythonScript
+from cfglint_train.documents.python.syntax import callee
 from cfglint_train.foundation.typed import Final
 
 _ASKS: Final = re.compile(

@@ -22,6 +22,7 @@ from cfglint_train.documents.document import (
     Span,
     decode,
 )
+from cfglint_train.documents.python.syntax import callee
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.credentials import shortened
 from cfglint_train.foundation.python_grammar import parsed
@@ -241,14 +242,6 @@ class PythonScript(Document):
             for node in self.nodes(ast.Name):
                 self._uses[node.id] = self._uses.get(node.id, 0) + 1
         return self._uses.get(name, 0)
-
-
-def callee(call: ast.Call) -> str:
-    """The last name of what is called; empty where it has none."""
-    function = call.func
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _is_whole(text: str) -> bool:

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
+from cfglint_train.documents.python.syntax import callee
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
@@ -65,7 +66,7 @@ class Values:
         if isinstance(node, ast.BinOp) and self._left > 0:
             return self.is_list(node.left) or self.is_list(node.right)
         if isinstance(node, ast.Call):
-            return _called(node) in ("split", "list")
+            return callee(node) in ("split", "list")
         if isinstance(node, ast.Name) and self._goes_on():
             self._depth += 1
             made, _ = self._made(node)
@@ -92,10 +93,10 @@ class Values:
             return self.words(node.value) if self.is_list(node.value) else [_any(node.value)]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and self.is_list(node):
             return [*self.words(node.left), *self.words(node.right)]
-        if isinstance(node, ast.Call) and _called(node) == "split":
+        if isinstance(node, ast.Call) and callee(node) == "split":
             whole = node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else node
             return [Word(self.text(whole), node.lineno, node.col_offset)]
-        if isinstance(node, ast.Call) and _called(node) == "list" and len(node.args) == 1:
+        if isinstance(node, ast.Call) and callee(node) == "list" and len(node.args) == 1:
             return self.words(node.args[0])
         if isinstance(node, ast.Name) and self.is_list(node):
             made, added = self._made(node)
@@ -150,7 +151,7 @@ class Values:
 
     def _of_call(self, node: ast.Call) -> list[Piece]:
         """`str(x)`, `"{}".format(x)`, `" ".join(words)`, `os.path.join(folder, name)`."""
-        owner, name = node.func.value if isinstance(node.func, ast.Attribute) else None, _called(node)
+        owner, name = node.func.value if isinstance(node.func, ast.Attribute) else None, callee(node)
         if name in _SAME and len(node.args) == 1:
             return self._pieces(node.args[0])
         if name == "format" and owner is not None:
@@ -236,11 +237,11 @@ def _statements(tree: ast.Module) -> Iterator[tuple[str, _Given]]:
             yield node.target.id, _Given(node, node.value, False)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             yield node.target.id, _Given(node, node.value, True)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _called(node.value) in _ADDS:
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and callee(node.value) in _ADDS:
             call = node.value
             owner = call.func.value if isinstance(call.func, ast.Attribute) else None
             if isinstance(owner, ast.Name) and len(call.args) == 1:
-                yield owner.id, _Given(node, call.args[0], True, _called(call) == "append")
+                yield owner.id, _Given(node, call.args[0], True, callee(call) == "append")
         elif isinstance(node, (ast.For, ast.AsyncFor)) and isinstance(node.target, ast.Name):
             yield node.target.id, _Given(node, node.iter, True)
 
@@ -262,7 +263,3 @@ def _unknown(node: ast.expr) -> Piece:
 
 def _any(node: ast.expr) -> Word:
     return Word(f"${{{_unknown(node)[0]}}}", node.lineno, node.col_offset)
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

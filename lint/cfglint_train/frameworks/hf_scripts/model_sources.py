@@ -7,8 +7,9 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from cfglint_train.documents.python.script import PythonScript, callee
+from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static.modules import imports, module_of
+from cfglint_train.documents.python.syntax import callee
 from cfglint_train.foundation.typed import Final
 
 _MAX_DEFINITIONS: Final = 300

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.python.class_variables import calls_by_variable
 from cfglint_train.documents.python.document import PythonDocument
-from cfglint_train.documents.python.script import callee
 from cfglint_train.documents.python.static.modules import imports, module_of
+from cfglint_train.documents.python.syntax import callee
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.framework import Found
 from cfglint_train.frameworks.hf_scripts.model_sources import gives, imported_source, models

@@ -59,7 +59,7 @@ def _is_made_at_once(document: PythonDocument) -> bool:
     """Whether one function makes both a train module and a trainer, whatever becomes of them (a tuple)."""
     import ast
 
-    from cfglint_train.documents.python.script import callee
+    from cfglint_train.documents.python.syntax import callee
 
     if not document.calls(*_TRAIN_MODULES) or not document.calls(*_TRAINERS):
         return False

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from cfglint_train.documents.document import Entry, Node, Scalar, Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
-from cfglint_train.documents.python.script import callee
 from cfglint_train.documents.python.static.evaluator import Evaluator, SpentError
+from cfglint_train.documents.python.syntax import callee
 from cfglint_train.documents.python.tree import Part, Record, Value
 from cfglint_train.documents.python.values import Class, Function, hedged, settled
 from cfglint_train.foundation.typed import Any, Final

@@ -8,7 +8,7 @@ from functools import partial
 from cfglint_schemas.status import PRESENT, Context, Status
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import Change, Entry, Rename
-from cfglint_train.documents.python.script import callee
+from cfglint_train.documents.python.syntax import callee
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.doubt import Doubt

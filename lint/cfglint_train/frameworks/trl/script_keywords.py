@@ -8,7 +8,7 @@ from functools import partial
 from cfglint_schemas.status import PRESENT, Status
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Delete, Document, Node, Rename, Route, Set, Unknown
-from cfglint_train.documents.python.script import callee
+from cfglint_train.documents.python.syntax import callee
 from cfglint_train.documents.python.tree import Record, Value
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import release_key

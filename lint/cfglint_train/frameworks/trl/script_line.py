@@ -17,9 +17,10 @@ from functools import cache
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Entry, Scalar, Sequence, Span, Unknown
-from cfglint_train.documents.python.script import PythonScript, callee
+from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.walk import Walk
+from cfglint_train.documents.python.syntax import callee
 from cfglint_train.documents.python.tree import Part, Record, Step, Value
 from cfglint_train.documents.python.values import Arguments, Class, External, Options, option
 from cfglint_train.foundation.frozen import Frozen

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from cfglint_schemas.matches import similar
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
-from cfglint_train.documents.python.script import PythonScript, callee
+from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static.modules import imports, module_of
 from cfglint_train.documents.python.static.shape import shape_of
+from cfglint_train.documents.python.syntax import callee
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final

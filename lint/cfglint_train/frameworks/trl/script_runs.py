@@ -7,7 +7,7 @@ from collections.abc import Collection
 from cfglint_train.documents.document import MISSING, Document, Node, Route, Sequence, Span, Unknown
 from cfglint_train.documents.python.class_variables import calls_by_variable
 from cfglint_train.documents.python.document import PythonDocument
-from cfglint_train.documents.python.script import callee
+from cfglint_train.documents.python.syntax import callee
 from cfglint_train.documents.python.tree import Record, Value
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks.framework import Found

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from cfglint_train.foundation.python_grammar import parsed
+from cfglint_train.documents.python.syntax import tree_of
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.releases.pins.readers import REQUIRED, Pin, commands_in, of_image
 from cfglint_train.releases.pins.requirement import Requirement
@@ -18,10 +18,7 @@ _STARTS: Final = ("from_registry",)
 
 def images(path: str, text: str) -> Iterator[list[Pin]]:
     """The pins of each image that a Python file builds by a chain of calls."""
-    try:
-        tree = parsed(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return
+    tree = tree_of(text)
     texts = constants(tree)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return, ast.keyword)) and isinstance(node.value, ast.Call):

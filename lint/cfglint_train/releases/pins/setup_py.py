@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
+from cfglint_train.documents.python.syntax import callee, tree_of
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.python_grammar import parsed
 from cfglint_train.foundation.typed import Final
 
 MAX_DEPTH: Final = 8
@@ -30,14 +30,11 @@ def asked(text: str) -> Iterator[Asked]:
     """What the calls of `setup` in a file require, as far as it is written there."""
     if len(text) > MAX_BYTES or "setup" not in text:
         return
-    try:
-        tree = parsed(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return
+    tree = tree_of(text)
     names = dict(_values(tree))
     tables = _Tables(names, dict(_required(names)))
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _called(node) == "setup":
+        if isinstance(node, ast.Call) and callee(node) == "setup":
             given = {word.arg: word.value for word in node.keywords}
             for key in ("install_requires", "extras_require"):
                 tables.followed.clear()
@@ -59,11 +56,6 @@ class _Tables:
         """The requirements in lists and dictionaries of the file, by package."""
         self.followed: set[str] = set()
         """Names whose values were read; once is enough, and many lists lead to each other."""
-
-
-def _called(call: ast.Call) -> str:
-    name = call.func
-    return name.id if isinstance(name, ast.Name) else name.attr if isinstance(name, ast.Attribute) else ""
 
 
 def _values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
@@ -108,7 +100,7 @@ def _texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
         for argument in node.args:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield from tables.required.get(argument.value, ())
-            elif isinstance(argument, (ast.Name, ast.List, ast.Tuple)) and _called(node) in ("list", "sorted", "tuple"):
+            elif isinstance(argument, (ast.Name, ast.List, ast.Tuple)) and callee(node) in ("list", "sorted", "tuple"):
                 inner.append(argument)
     for one in inner:
         yield from _texts(one, tables, depth + 1)

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from cfglint_train.documents.document import DocumentError
 from cfglint_train.documents.json import JsonDocument
-from cfglint_train.documents.python.script import PythonScript, callee
+from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static.mappings import METHODS
+from cfglint_train.documents.python.syntax import callee
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
