@@ -1,9 +1,9 @@
 """Which framework a repository uses: upstream's releases, a copy that it holds, or something else that it pins.
 
 A copy that the configuration's launch or folder uses is read, and then is the vocabulary; of several the nearest one,
-and before them one under another name that the program imports. `frameworks/doubt.py` lists the other kinds of evidence
-and their strength. All of it concerns a configuration only through a launch that starts it, or from its folder and
-those above.
+and before them one under another name that the program imports. `frameworks/evidence.py` lists the other kinds of
+evidence and their strength. All of it concerns a configuration only through a launch that starts it, or from its
+folder and those above.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.roots import Roots, distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.doubt import KINDS, Doubt
+from cfglint_train.frameworks.evidence import KINDS, ConfigEvidence, Evidence
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import Listed, copied
@@ -69,41 +69,44 @@ class Forks:
         self._read: dict[str, tuple[Submodule, ...]] = {}
         self._around: dict[str, tuple[str, ...]] = {}
         self._holding: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._copies: dict[tuple[str, tuple[str, ...]], VendoredVocabulary | Doubt] = {}
+        self._copies: dict[tuple[str, tuple[str, ...]], VendoredVocabulary | Evidence] = {}
         self._projects: dict[str, frozenset[str]] = {}
 
-    def settle(self, config: Config, pins: Mapping[str, Settled], scripts: LaunchScripts) -> None:
-        """Give a configuration the vocabulary of the nearest copy, else the doubt about upstream's."""
+    def evidence(self, config: Config, pins: Mapping[str, Settled], scripts: LaunchScripts) -> ConfigEvidence:
+        """The evidence about a configuration with the vocabulary of the nearest copy, else with what speaks against
+        upstream's.
+        """
         framework, path = frameworks.load(config.framework), config.document.path
-        keys = framework.keys
+        keys, known = framework.keys, config.evidence
         if keys is None:
-            return
+            return known
         if config.document.syntax == "python":
             packages = (framework.listed.package, framework.listed.beside)
-            config.doubt = self._namesake(framework.listed, path, packages, scripts.given(config), scripts)
-            if config.doubt is not None:
-                return
+            fork = self._namesake(framework.listed, path, packages, scripts.given(config), scripts)
+            if fork is not None:
+                return known._replace(fork=fork)
         used = (*self._installed(framework.listed, path, pins), *self._launched_from(config, scripts))
         copy = self._imported(framework.listed, config, scripts) or self.copy(framework.listed, path, used)
-        if isinstance(copy, Doubt):
-            config.doubt = copy
+        fork = None
+        if isinstance(copy, Evidence):
+            fork = copy
         elif copy is not None and (entry := keys.started(config)) is not None:
             if entry in copy.entries:
-                config.vocabulary = copy
-                return
-            config.doubt = Doubt("tree", copy.folder, f"has no {entry}")
+                return known._replace(vocabulary=copy)
+            fork = Evidence("tree", copy.folder, f"has no {entry}")
         elif copy is None:
-            config.doubt = self._hollow(framework.listed, path)
-        config.doubt = config.doubt or self._pinned(framework.listed, path, pins)
+            fork = self._hollow(framework.listed, path)
+        fork = fork or self._pinned(framework.listed, path, pins)
         changed = self._changed(framework.listed, path, self._programs(config, scripts))
         found = [*keys.doubts(config), *self._launched(keys, config, scripts), *changed]
-        config.doubt = config.doubt or next((one for one in found if KINDS[one.kind].strength == "replaces"), None)
-        if config.doubt is None:
-            found += self._unused(framework.listed, path)
-            found += self._patched(framework.listed, config, scripts)
-            config.lowering = tuple(one for one in found if KINDS[one.kind].strength != "replaces")
+        fork = fork or next((one for one in found if KINDS[one.kind].strength == "replaces"), None)
+        if fork is not None:
+            return known._replace(fork=fork)
+        found += self._unused(framework.listed, path)
+        found += self._patched(framework.listed, config, scripts)
+        return known._replace(lowering=tuple(one for one in found if KINDS[one.kind].strength != "replaces"))
 
-    def used(self, listed: Listed, path: str, pins: Mapping[str, Settled]) -> VendoredVocabulary | Doubt | None:
+    def used(self, listed: Listed, path: str, pins: Mapping[str, Settled]) -> VendoredVocabulary | Evidence | None:
         """What counts above the releases of a package that a script imports: what its nearest copy takes, or the doubt
         about theirs.
         """
@@ -125,7 +128,7 @@ class Forks:
         found = [release_of(root, listed) for root in nearest]
         if found == [None]:
             copy = self.copy(listed, path, used)
-            found = [likely_releases(None if isinstance(copy, Doubt) else copy, nearest[0], listed)]
+            found = [likely_releases(None if isinstance(copy, Evidence) else copy, nearest[0], listed)]
         if found[0] is None or any(one is None or one.constraint != found[0].constraint for one in found):
             return said
         return ReleaseStatements(said.facts, {**said.pins, listed.package: found[0]}, said.named)
@@ -191,18 +194,18 @@ class Forks:
                 for named, _ in folders(document, launch):
                     yield from inside(named, document.path, root)
 
-    def copy(self, listed: Listed, path: str, used: Collection[str]) -> VendoredVocabulary | Doubt | None:
+    def copy(self, listed: Listed, path: str, used: Collection[str]) -> VendoredVocabulary | Evidence | None:
         """Return what the copy takes that a file's run uses, or why that cannot be determined."""
         nearest = self._nearest(listed, path, used)
         return self._read_copies(listed, nearest, path) if nearest else None
 
-    def _read_copies(self, listed: Listed, roots: tuple[str, ...], path: str) -> VendoredVocabulary | Doubt:
+    def _read_copies(self, listed: Listed, roots: tuple[str, ...], path: str) -> VendoredVocabulary | Evidence:
         key = (listed.name, roots)
         if key not in self._copies:
             self._copies[key] = self._choose(listed, roots, path)
         return self._copies[key]
 
-    def _unused(self, listed: Listed, path: str) -> Iterator[Doubt]:
+    def _unused(self, listed: Listed, path: str) -> Iterator[Evidence]:
         """Return the copies of the repository that no launch is seen to use, with the keys that each declares."""
         roots = self._folders(listed, path) if listed.tree is not None else ()
         if not roots:
@@ -211,11 +214,11 @@ class Forks:
 
         for root in roots:
             copy = self._read_copies(listed, (root,), path)
-            if isinstance(copy, Doubt):
+            if isinstance(copy, Evidence):
                 names = copy.declared
             else:
                 names = frozenset(fact.name.lstrip("-").rpartition(".")[2] for fact in copy.walk(copy.releases[-1]))
-            yield Doubt("copy", self._named(folder_at(root, listed), path), declared=names)
+            yield Evidence("copy", self._named(folder_at(root, listed), path), declared=names)
 
     def _namesake(
         self,
@@ -224,7 +227,7 @@ class Forks:
         packages: Iterable[str | None],
         launches: Launches,
         scripts: LaunchScripts | None = None,
-    ) -> Doubt | None:
+    ) -> Evidence | None:
         """The evidence that a script imports a module of the repository that has a package's name and is no copy."""
         from cfglint_train.forks.namesakes import as_module, namesake
 
@@ -234,9 +237,9 @@ class Forks:
         found = namesake(path, launches, names, self._repositories.index(path).root)
         if found is None or (listed.tree is not None and os.path.dirname(found) in self._folders(listed, path)):
             return None
-        return Doubt("namesake", self._named(found, path))
+        return Evidence("namesake", self._named(found, path))
 
-    def _imported(self, listed: Listed, config: Config, scripts: LaunchScripts) -> VendoredVocabulary | Doubt | None:
+    def _imported(self, listed: Listed, config: Config, scripts: LaunchScripts) -> VendoredVocabulary | Evidence | None:
         """What a copy under another name takes that the program imports which scripts start with a configuration; the
         doubt where that imports another package of the repository, and the framework nowhere.
         """
@@ -260,10 +263,10 @@ class Forks:
                 return self._copies[key]
             keys = frameworks.load(listed.name).keys
             if keys is not None and not keys.library and imports_another(file, index, listed):
-                return Doubt("program", one.program)
+                return Evidence("program", one.program)
         return None
 
-    def _under_another_name(self, listed: Listed, root: str, name: str, path: str) -> VendoredVocabulary | Doubt:
+    def _under_another_name(self, listed: Listed, root: str, name: str, path: str) -> VendoredVocabulary | Evidence:
         from cfglint_train.forks.vendored import UnreadTreeError, renamed_copy, vocabulary
         from cfglint_train.foundation.cache import folder_of
 
@@ -271,9 +274,9 @@ class Forks:
         try:
             return vocabulary(renamed_copy(root, name, listed), listed, shown, folder_of(*self._cache_dirs(path)))
         except UnreadTreeError as error:
-            return Doubt("tree", shown, str(error), declared=error.declared)
+            return Evidence("tree", shown, str(error), declared=error.declared)
 
-    def _hollow(self, listed: Listed, path: str) -> Doubt | None:
+    def _hollow(self, listed: Listed, path: str) -> Evidence | None:
         """The evidence that a file is part of a copy whose package was left out."""
         folders, rooted = self._roots.above(os.path.dirname(os.path.abspath(path)))
         for folder in folders if rooted and listed.tree is not None else ():
@@ -282,7 +285,7 @@ class Forks:
 
                 self._projects[folder] = projects(folder)
             if listed.package in self._projects[folder]:
-                return Doubt("tree", self._named(folder, path), "lacks the package")
+                return Evidence("tree", self._named(folder, path), "lacks the package")
         return None
 
     def _folders(self, listed: Listed, path: str) -> tuple[str, ...]:
@@ -298,7 +301,7 @@ class Forks:
                 self._holding[key] = tuple(root for root in self._holding[key] if is_copy(root, listed))
         return self._holding[key]
 
-    def _choose(self, listed: Listed, roots: tuple[str, ...], path: str) -> VendoredVocabulary | Doubt:
+    def _choose(self, listed: Listed, roots: tuple[str, ...], path: str) -> VendoredVocabulary | Evidence:
         from cfglint_train.forks.vendored import UnreadTreeError, copy_at, folder_at, vocabulary
         from cfglint_train.foundation.cache import folder_of
 
@@ -306,26 +309,26 @@ class Forks:
             found = [copy_at(root, listed) for root in roots]
             shown = self._named(found[0].folder, path)
             if len({copy.digest for copy in found}) > 1:
-                return Doubt("tree", shown, f"differs from that in `{self._named(found[1].folder, path)}`")
+                return Evidence("tree", shown, f"differs from that in `{self._named(found[1].folder, path)}`")
             return vocabulary(found[0], listed, shown, folder_of(*self._cache_dirs(path)))
         except UnreadTreeError as error:
-            return Doubt("tree", self._named(folder_at(roots[0], listed), path), str(error), declared=error.declared)
+            return Evidence("tree", self._named(folder_at(roots[0], listed), path), str(error), declared=error.declared)
 
-    def _pinned(self, listed: Listed, path: str, pins: Mapping[str, Settled]) -> Doubt | None:
+    def _pinned(self, listed: Listed, path: str, pins: Mapping[str, Settled]) -> Evidence | None:
         """The evidence that a framework, or the package whose settings it takes over, is pinned to a fork."""
         packages = [listed.package, *([listed.beside] if listed.beside else [])]
         for package in packages:
             fork = pins[package].fork if package in pins else None
             if fork is not None:
-                return Doubt("pin", fork.fork, f"{self._named(fork.path, path)}:{fork.line}")
+                return Evidence("pin", fork.fork, f"{self._named(fork.path, path)}:{fork.line}")
         folders, rooted = self._roots.above(os.path.dirname(os.path.abspath(path)))
         stated_in = os.path.join(folders[-1], _SUBMODULES)
         for one in self._submodules(stated_in) if rooted else ():
             if one.package in packages:
-                return Doubt("submodule", one.repository, f"{self._named(stated_in, path)}:{one.line}")
+                return Evidence("submodule", one.repository, f"{self._named(stated_in, path)}:{one.line}")
         return None
 
-    def _launched(self, keys: Keys, config: Config, scripts: LaunchScripts) -> Iterator[Doubt]:
+    def _launched(self, keys: Keys, config: Config, scripts: LaunchScripts) -> Iterator[Evidence]:
         """The evidence in the scripts that start a configuration: a fork that one installs, a foreign program."""
         listed, path = keys.listed, config.document.path
         for document in dict.fromkeys(document for document, _ in scripts.given(config)):
@@ -336,15 +339,15 @@ class Forks:
             text = re.sub(r"(?m)^\s*#.*$", "", document.source.decode("utf-8", "replace"))
             for pin in forks_in(document.path, text):
                 if pin.package == listed.package and pin.fork:
-                    yield Doubt("pin", pin.fork, f"{self._named(pin.path, path)}:{pin.line}")
+                    yield Evidence("pin", pin.fork, f"{self._named(pin.path, path)}:{pin.line}")
         found = self._checkout(listed, config, scripts)
         if found is not None:
             yield found
         program = None if keys.library else scripts.foreign(config)
         if program is not None:
-            yield Doubt("entry", program)
+            yield Evidence("entry", program)
 
-    def _checkout(self, listed: Listed, config: Config, scripts: LaunchScripts) -> Doubt | None:
+    def _checkout(self, listed: Listed, config: Config, scripts: LaunchScripts) -> Evidence | None:
         """The evidence that a launch takes the framework from another folder than that of the installed package."""
         path = config.document.path
         launches = list(scripts.given(config))
@@ -359,10 +362,10 @@ class Forks:
         for document, launch in launches:
             found = checkout(document, launch, listed.package, root) if _MAY_MOVE.search(document.source) else None
             if found is not None:
-                return Doubt("checkout", found[0], f"{self._named(document.path, path)}:{found[1]}")
+                return Evidence("checkout", found[0], f"{self._named(document.path, path)}:{found[1]}")
         return None
 
-    def _patched(self, listed: Listed, config: Config, scripts: LaunchScripts) -> Iterator[Doubt]:
+    def _patched(self, listed: Listed, config: Config, scripts: LaunchScripts) -> Iterator[Evidence]:
         """The evidence that a launch, or an image or script around a configuration, changes the installed package."""
         path = config.document.path
         index = self._repositories.index(path)
@@ -373,7 +376,7 @@ class Forks:
         launching = [document.path for document, _ in scripts.given(config)]
         found = changes_in((*launching, *self._patching(path)), listed.tree.packages, index)
         if found is not None:
-            yield Doubt("patch", self._named(found.path, path), f"`{found.module}`", declared=found.declared)
+            yield Evidence("patch", self._named(found.path, path), f"`{found.module}`", declared=found.declared)
 
     def _patching(self, path: str) -> Iterator[str]:
         """Return the files in the folder of a configuration, and in those above, that may change a package."""
@@ -401,7 +404,7 @@ class Forks:
         found = (file_of(program, script, index) for program, script in sorted(started) if program.endswith(".py"))
         return tuple(one for one in found if one is not None)
 
-    def _changed(self, listed: Listed, path: str, programs: Collection[str]) -> Iterator[Doubt]:
+    def _changed(self, listed: Listed, path: str, programs: Collection[str]) -> Iterator[Evidence]:
         """The evidence that a program changes a class of the framework's settings before it makes one."""
         index, known = self._repositories.index(path), listed.vocabulary
         if known is None or not index.rooted or not programs:
@@ -415,7 +418,7 @@ class Forks:
         for program in programs:
             found = index.once(ChangedClasses).by(program, packages, classes)
             if found is not None:
-                yield Doubt("class", self._named(found.path, path), f"`{found.name}`", declared=found.declared)
+                yield Evidence("class", self._named(found.path, path), f"`{found.name}`", declared=found.declared)
 
     def _submodules(self, path: str) -> tuple[Submodule, ...]:
         if path not in self._read:
