@@ -15,51 +15,49 @@ Strength = Literal["replaces", "adds", "lowers"]
 """replaces: another framework is in use, of whose vocabulary upstream's says little. adds: upstream's is in use, with
 the named keys besides: they are info. lowers: it may have them: one level milder.
 """
+Scope = Literal["config", "launch", "folder", "repository"]
 
-
-class Kind(Frozen):
-    """A kind of evidence."""
-
-    strength: Strength
-    sentence: str
-
-
-KINDS: Final[Mapping[str, Kind]] = {
-    "pin": Kind("replaces", "`{source}` is installed ({place})"),
-    "checkout": Kind("replaces", "it is taken from `{source}` ({place})"),
-    "submodule": Kind("replaces", "`{source}` is a submodule ({place})"),
-    "tree": Kind("replaces", "the copy in `{source}` {place}"),
-    "entry": Kind("replaces", "`{source}` is not an entry point of upstream"),
-    "namesake": Kind("replaces", "the script imports `{source}` of the repository"),
-    "program": Kind("replaces", "`{source}` of the repository imports another package in its place"),
-    "class": Kind("replaces", "`{source}`, which the program imports, changes {place}"),
-    "copy": Kind("lowers", "no launch is seen to use the copy in `{source}`"),
-    "plugin": Kind("lowers", "`{source}` is not a plugin of upstream"),
-    "key": Kind("adds", "`{place}` is a key of `{source}`"),
-    "patch": Kind("adds", "`{source}` may patch {place}"),
+SCOPES: Final[Mapping[Scope, str]] = {
+    "config": "in the configuration itself",
+    "launch": "a launch of the configuration uses it",
+    "folder": "in the folder of the configuration or one above it",
+    "repository": "elsewhere in the repository",
 }
+"""How evidence concerns a configuration."""
+
+
+class Trace(Frozen):
+    """What is found of one kind of evidence."""
+
+    source: str
+    """The repository, folder, program, plugin or file that is in use instead, or that changes the framework."""
+    what: str = ""
+    """Of a copy, why it is not read; of a key, its name; of a change, the module or class that is changed."""
+    place: str = ""
+    """Where it is stated: `requirements.txt:1`."""
+    scope: Scope = "launch"
+    names: frozenset[str] | None = frozenset()
+    """The settings that it is about: those that a copy which cannot be read as a whole declares, or that a change
+    brings; None: any.
+    """
 
 
 class Evidence(Frozen):
-    """Why upstream's vocabulary may not be that of the framework in use."""
+    """Why upstream's vocabulary may not be that of the framework in use (`forks/evidence.py` lists the kinds)."""
 
     kind: str
-    """A row of `KINDS`."""
-    source: str
-    """The repository, folder, program, plugin or file that is in use instead, or that changes the framework."""
-    place: str = ""
-    """The place of that (`requirements.txt:1`); of a copy, why it is not read; of a key, its name; of a change, the
-    module or class that is changed.
-    """
-    declared: frozenset[str] = frozenset()
-    """The settings that a copy which cannot be read as a whole declares, or that a change brings."""
+    strength: Strength
+    scope: Scope
+    text: str
+    place: str
+    names: frozenset[str] | None
 
     def __str__(self) -> str:
-        return KINDS[self.kind].sentence.format(source=self.source, place=self.place)
+        return self.text
 
     def is_about(self, name: str) -> bool:
-        """Return whether it concerns an unknown key: a plugin any, everything else those that it names."""
-        return self.kind == "plugin" or name.lstrip("-").rpartition(".")[2] in self.declared
+        """Return whether it concerns an unknown key."""
+        return self.names is None or name.lstrip("-").rpartition(".")[2] in self.names
 
 
 class ConfigEvidence(Frozen):
@@ -77,10 +75,8 @@ class ConfigEvidence(Frozen):
     """Why its framework may be a fork for which upstream's vocabulary is uncertain."""
     lowering: tuple[Evidence, ...] = ()
     """What may add keys to upstream's vocabulary."""
-    copies: Mapping[str, VendoredVocabulary | Evidence | None] = {}
-    """What the copies of the packages take to which it hands settings, or why that cannot be determined; None where a
-    release of upstream is used.
-    """
+    copies: Mapping[str, ConfigEvidence] = {}
+    """The same of the packages to which it hands settings: their copies, or their forks."""
     mutations: object = None
     """What programs do to its settings before it is read, for the rules (`mutations_of`): few ask, and it is costly."""
 

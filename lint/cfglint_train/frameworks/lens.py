@@ -237,6 +237,11 @@ class Config:
         node = self.node(*route)
         return None if node is None else Place(self.document, node.span)
 
+    def where(self, *route: str | int) -> str:
+        """The file and line of a setting, or of the whole configuration."""
+        place = self.place(*route) or self.top()
+        return f"{place.document.path}:{place.document.position(place.span.start).line}"
+
     def origin(self, *route: str | int) -> Origin:
         """The origin of a stated setting."""
         overridden = self.override(route) if self.overrides else None

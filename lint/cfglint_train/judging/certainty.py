@@ -17,7 +17,7 @@ from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import SEVERITIES, Fix, Report, Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.evidence import KINDS, Evidence
+from cfglint_train.frameworks.evidence import Evidence
 from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.memory.reader import MODEL
 from cfglint_train.mutations.mutations import mutations_of
@@ -95,7 +95,7 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
             assumed, corners = _assumed(rule, report, run, found, check)
     added = _added(rule, report, main)
     if added is not None:
-        severity = "info" if KINDS[added.kind].strength == "adds" else milder(severity)
+        severity = "info" if added.strength == "adds" else milder(severity)
     lowered = () if added is None else (Ground(LOWERED, str(added), "assumed", f"upstream's vocabulary, but {added}"),)
     vocabulary = (*_vocabulary(rule, main), *lowered, *_conditional(rule, report))
     appended = () if run is None or severity != "error" else _appended(rule, report, run)

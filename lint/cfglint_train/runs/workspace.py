@@ -9,13 +9,14 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cfglint_train.documents.document import Document, Route
+from cfglint_train.forks.evidence import collect_evidence
 from cfglint_train.forks.forks import Forks
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.evidence import ConfigEvidence
 from cfglint_train.frameworks.framework import Reference
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import handed_to, listed
+from cfglint_train.frameworks.registry import listed
 from cfglint_train.hardware.catalogue import hardware_from
 from cfglint_train.launches.consumers import given_programs
 from cfglint_train.launches.launch_scripts import LaunchScripts
@@ -248,11 +249,7 @@ class Workspace:
                 found = found._replace(programs=given_programs(document.path, self.scripts))
         config.evidence = found
         if not self.upstream:
-            config.evidence = self.forks.evidence(config, stated.pins, self.scripts)
-            if document.syntax == "python":
-                packages = handed_to().items()
-                copies = {name: self.forks.used(one, document.path, stated.pins) for name, one in packages}
-                config.evidence = config.evidence._replace(copies=copies)
+            config.evidence = collect_evidence(config, stated.pins, self.forks, self.scripts)
 
     def run(self, main: Config) -> Run:
         """The run of a main configuration. Raises FactError where a stated fact is invalid."""

@@ -16,7 +16,7 @@ from cfglint_train.frameworks.lens import Config
 
 def folded(config: Config, doubt: Evidence) -> Iterator[Report]:
     """One report for all the keys and words that upstream does not take; none where it takes them all."""
-    foreign = (one for one in _foreign(config) if str(one.route[-1]).lstrip("-") not in doubt.declared)
+    foreign = (one for one in _foreign(config) if not doubt.is_about(str(one.route[-1])))
     found = sorted(foreign, key=lambda sighting: sighting.place.span.start)
     if not found:
         return

@@ -9,7 +9,7 @@ from cfglint_schemas.status import Context, is_loaded
 from cfglint_train.documents.document import Append, Change, Delete, Document, Route, Set
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.frameworks.axolotl.settings import CCE_PLUGIN, LIGER_PLUGIN, is_sharegpt
-from cfglint_train.frameworks.evidence import Evidence
+from cfglint_train.frameworks.evidence import Trace
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
 from cfglint_train.frameworks.keys import Keys, Launched, Rewrite
 from cfglint_train.frameworks.lens import Config
@@ -104,12 +104,12 @@ class AxolotlKeys(Keys):
             return "error" if value else "dropped"
         return effect
 
-    def doubts(self, config: Config) -> Iterator[Evidence]:
+    def traces(self, config: Config) -> Iterator[tuple[str, Trace]]:
         """Return the plugins below axolotl's own package, of a folder and a name that no release has there."""
         listed = [name for name in self.context(config).plugins or () if name.startswith("axolotl.")]
         known = {part for name in self.vocabulary.plugins() for part in name.split(".")}
         foreign = (name for name in listed if not {name.split(".")[-1], *name.split(".")[2:3]} & known)
-        yield from (Evidence("plugin", name) for name in foreign)
+        yield from (("plugin", Trace(name, "", config.where("plugins"), "config", None)) for name in foreign)
 
     def is_earlier(self, document: Document, root: Route) -> bool:
         """0.5.0 refuses data sets of the type sharegpt (utils/config/models/input/v0_4_1/__init__.py)."""
