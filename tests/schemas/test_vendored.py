@@ -29,7 +29,7 @@ RELEASES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("framework", "package", "release"), RELEASES)
 def test_a_copy_of_a_release_takes_what_the_release_takes(framework: str, package: str, release: str) -> None:
-    of, upstream = listed().get(framework) or handed_to(framework), load(framework)
+    of, upstream = listed().get(framework) or handed_to()[framework], load(framework)
     copy = copy_at(str(source(package, release, framework)), of)
     found = vocabulary(copy, of, framework, None)
     assert release in found.like(upstream)

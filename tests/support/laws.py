@@ -89,7 +89,7 @@ def written(config: Config, changes: Mapping[str, Any]) -> Config:
     document = type(config.document)(config.document.path, source)
     frameworks.load(config.framework).prepare(document)
     after = Config(config.framework, document, config.releases, config.root, config.role, config.overrides)
-    after.commands = config.commands
+    after.evidence = config.evidence
     if config.root:
         _same_dialect(config.document, document)
     return after

@@ -25,6 +25,7 @@ from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, Lens, spelled
 from cfglint_train.frameworks.taken import refusal
+from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 from cfglint_train.plan.reading import changed
@@ -125,10 +126,21 @@ def changes_of(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, Cha
     """
     found = [(config, one) for config, lens, values in by_lens(run, changes) for one in lens.write(config, values)]
     for config, one in found:
-        why = refusal(config, one)
+        why = _program_refusal(config, one) or refusal(config, one)
         if why:
             raise CannotEdit(why)
     return found
+
+
+def _program_refusal(config: Config, change: Change) -> str:
+    """Why the program that a command starts, which may be a fork's, does not take what a change states; empty where it
+    does, or where that is unknown.
+    """
+    route = change.route[len(config.root) :]
+    if config.evidence.fork is None or not isinstance(change, Set) or config.has(*route):
+        return ""
+    is_refused = mutations_of(config).is_refused(route)
+    return f"the program that the command starts has no `{spelled(route)}`" if is_refused else ""
 
 
 def _placed(config: Config, change: Change) -> tuple[Document, list[Change]]:

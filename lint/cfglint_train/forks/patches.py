@@ -48,6 +48,7 @@ class Changed(Frozen):
 
     path: str
     """The file that makes it."""
+    line: int
     module: str
     """The file of the framework that is changed; the package where that is not stated."""
     declared: frozenset[str]
@@ -57,9 +58,9 @@ class Changed(Frozen):
 def changes_in(paths: Iterable[str], packages: Collection[str], index: RepositoryIndex) -> Changed | None:
     """Return the first change of a package of a framework in some files, with what all of them bring."""
     found = [
-        Changed(path, module, frozenset(_names(brought)))
+        Changed(path, line, module, frozenset(_names(brought)))
         for path in dict.fromkeys(one for path in paths for one in (path, *_applied(path, index)))
-        for package, module, brought in _changes(path, _text(path), index)
+        for line, package, module, brought in _changes(path, _text(path), index)
         if package in packages
     ]
     return found[0]._replace(declared=frozenset().union(*(one.declared for one in found))) if found else None
@@ -78,29 +79,31 @@ def _applied(path: str, index: RepositoryIndex) -> Iterator[str]:
         yield from (os.path.join(place, name) for name in names[:_MOST_APPLIED] if fnmatchcase(name, pattern))
 
 
-_Change = tuple[str, str, str]
-"""The package, the module, and the text that is brought."""
+_Change = tuple[int, str, str, str]
+"""The line, the package, the module, and the text that is brought."""
 
 
 def _changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
     if not any(folder in text for folder in _FOLDERS) and not path.endswith("customize.py"):
         return  # nearly every script of a repository
     for match in _PATCHED.finditer(text):
-        yield from _of(match[1], _added(text, match.end()), index)
+        yield from _of(_line(text, match), match[1], _added(text, match.end()), index)
     if path.endswith(".py"):
         for match in re.finditer(rf"^\s*(?:import|from)\s+({_PACKAGES})\b", text, re.MULTILINE):
-            yield match[1], match[1], text
+            yield _line(text, match), match[1], match[1], text
     elif not path.endswith((".patch", ".diff")):
         yield from _by_commands(path, text, index)
 
 
 def _by_commands(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
     """What the commands of a script or an image change."""
+    number = 1
     for line in re.split(r"(?<!\\)\n", text):
+        first, number = number, number + line.count("\n") + 1
         command = line.replace("\\\n", " ").strip()
         if not command.startswith("#") and len(command) <= _LONGEST and _MODULE.search(command):
             for target in _written(command):
-                yield from _of(target, command + _copied(command, path, index), index)
+                yield from _of(first, target, command + _copied(command, path, index), index)
 
 
 def _written(command: str) -> Iterator[str]:
@@ -133,12 +136,16 @@ def _text(path: str) -> str:
         return ""
 
 
-def _of(target: str, brought: str, index: RepositoryIndex) -> Iterator[_Change]:
+def _line(text: str, match: re.Match[str]) -> int:
+    return text.count("\n", 0, match.start(1)) + 1
+
+
+def _of(line: int, target: str, brought: str, index: RepositoryIndex) -> Iterator[_Change]:
     """The change of a path, if it is a module of a framework that the repository does not hold itself."""
     match = _MODULE.search(target)
     own = f"{index.root}/{target.strip(_QUOTES).removeprefix('b/')}"
     if match is not None and not os.path.exists(own):
-        yield match[1], f"{match[1]}/{match[2]}", brought
+        yield line, match[1], f"{match[1]}/{match[2]}", brought
 
 
 def _added(text: str, start: int) -> str:

@@ -19,13 +19,13 @@ from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Literal
 from cfglint_train.foundation.versions import release_key
+from cfglint_train.frameworks.evidence import Trace
 from cfglint_train.frameworks.registry import Listed
 from cfglint_train.plan.origin import Place
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
     from cfglint_train.documents.shell.words import Word
-    from cfglint_train.frameworks.doubt import Doubt
     from cfglint_train.frameworks.keys_in_use import Told, Use
     from cfglint_train.frameworks.lens import Config
     from cfglint_train.plan.certainty import Ground
@@ -176,7 +176,7 @@ class Keys:
 
     def vocabulary_of(self, config: Config) -> Vocabulary:
         """The vocabulary that counts for a configuration: that of a copy of the framework, else upstream's."""
-        return config.vocabulary or self.vocabulary
+        return config.evidence.vocabulary or self.vocabulary
 
     @cached_property
     def words(self) -> Words:
@@ -201,15 +201,13 @@ class Keys:
         """The entry point that a copy of the framework would be started at; None where none of it is."""
         return self.context(config).entry or next(iter(self.vocabulary.entries))
 
-    def doubts(self, config: Config) -> Iterator[Doubt]:
-        """Return the evidence of a fork in the configuration itself."""
+    def traces(self, config: Config) -> Iterator[tuple[str, Trace]]:
+        """Return the evidence of a fork in the configuration itself, by its kinds."""
         node, forks = config.document.node(config.root), self.words.forks
         held = node.index if isinstance(node, MappingNode) else {}
         for key in forks:
             if key in held:
-                from cfglint_train.frameworks.doubt import Doubt
-
-                yield Doubt("key", forks[key], key, frozenset((key,)))
+                yield "key", Trace(forks[key], key, config.where(key), "config", frozenset((key,)))
 
     def release(self, config: Config) -> str:
         """The release that counts where none is stated."""

@@ -25,16 +25,13 @@ from cfglint_train.documents.document import (
 )
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
+from cfglint_train.foundation.typed import Any, Final, Protocol, TypeVar
 from cfglint_train.foundation.versions import Since
+from cfglint_train.frameworks.evidence import ConfigEvidence
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Place
 from cfglint_train.plan.reading import same
 from cfglint_train.plan.releases import Releases
-
-if TYPE_CHECKING:
-    from cfglint_schemas.vendored import VendoredVocabulary
-    from cfglint_train.frameworks.doubt import Doubt
 
 Made = TypeVar("Made")
 
@@ -92,31 +89,6 @@ NO_TOP: Final[dict[str, Entry]] = {}
 _UNASKED: Final = object()
 
 
-Handling = Literal["rewritten", "changed", "read", "named", "supplanted", "assigned", "refused"]
-"""How a script handles a setting before the framework sees it: stores it or takes it out in this file; also in a file
-whose path it is given; also where it only looks at it in this file, or declares one of that name; also where it looks
-at one of that name. `supplanted`: hands the framework an object of
-its own, an optimizer or a scheduler, instead of having it made by the section. `assigned`: the program that is given
-the file, or whose option it is, gives the argument another value than its parser read. `refused`: has a parser of its
-own that does not take it."""
-
-
-def _unfilled(_: Route, __: Handling) -> bool:
-    return False
-
-
-def _no_copy(_: str) -> None:
-    return None
-
-
-def _not_started() -> tuple[str, ...]:
-    return ()
-
-
-def _no_programs() -> tuple[tuple[Document | None, str], ...]:
-    return ()
-
-
 class Config:
     """One framework's settings in one document: what a lens reads and writes.
 
@@ -131,21 +103,15 @@ class Config:
         "_top",
         "_values",
         "assumed",
-        "commands",
-        "copied",
         "document",
-        "doubt",
-        "filled",
+        "evidence",
         "framework",
         "launched",
-        "lowering",
         "overrides",
-        "programs",
         "releases",
         "role",
         "root",
         "starts",
-        "vocabulary",
     )
 
     def __init__(
@@ -168,23 +134,8 @@ class Config:
         """What each of its launches gives, whether or not the others give it, too."""
         self.starts: tuple[tuple[Document, int], ...] = ()
         """The invocations of scripts that start it, by their numbers."""
-        self.commands: Callable[[], tuple[str, ...]] = _not_started
-        """The programs that scripts give it to, each with its subcommand where it has one (`trl sft`)."""
-        self.programs: Callable[[], tuple[tuple[Document | None, str], ...]] = _no_programs
-        """The Python programs of the repository that scripts give it to, each with the option that gives it; None for
-        another one.
-        """
-        self.copied: Callable[[str], VendoredVocabulary | Doubt | None] = _no_copy
-        """What the copy of a package in the repository takes, or why that cannot be determined; None where a release of
-        upstream is used."""
-        self.filled: Callable[[Route, Handling], bool] = _unfilled
-        """Whether a script of the repository handles a setting in some way."""
-        self.vocabulary: VendoredVocabulary | None = None
-        """Of the copy of its framework in the repository; None where upstream's counts."""
-        self.doubt: Doubt | None = None
-        """Why its framework may be a fork for which upstream's vocabulary is uncertain."""
-        self.lowering: tuple[Doubt, ...] = ()
-        """What may add keys to upstream's vocabulary."""
+        self.evidence = ConfigEvidence()
+        """What the repository shows of it: `runs` states it before anything is read."""
         self.assumed = assumed
         self._made: dict[Callable[[Config], Any], Any] = {}
         self._top: dict[str, Entry] | None = None
@@ -200,10 +151,8 @@ class Config:
         """The same configuration with another text, or with other overrides."""
         laid = self.overrides if overrides is None else overrides
         config = Config(self.framework, document or self.document, self.releases, self.root, self.role, laid)
-        config.vocabulary, config.doubt, config.filled = self.vocabulary, self.doubt, self.filled
-        config.assumed, config.launched, config.commands = self.assumed, self.launched, self.commands
-        config.copied, config.starts, config.programs = self.copied, self.starts, self.programs
-        config.lowering = self.lowering
+        config.assumed, config.launched, config.starts = self.assumed, self.launched, self.starts
+        config.evidence = self.evidence
         return config
 
     def at(self, package: str, release: str) -> Config:
@@ -287,6 +236,11 @@ class Config:
             return Place(self.document, span)
         node = self.node(*route)
         return None if node is None else Place(self.document, node.span)
+
+    def where(self, *route: str | int) -> str:
+        """The file and line of a setting, or of the whole configuration."""
+        place = self.place(*route) or self.top()
+        return f"{place.document.path}:{place.document.position(place.span.start).line}"
 
     def origin(self, *route: str | int) -> Origin:
         """The origin of a stated setting."""

@@ -165,17 +165,17 @@ def _package(name: str, content: Mapping[str, Any]) -> Package:
 
 
 @cache
-def handed_to(package: str) -> Listed:
-    """A package to which scripts hand settings, as its copies are found and read. Raises KeyError for another one."""
-    tree = _read(_PACKAGES)[package]["tree"]
-    return _listed(package, "", {"title": package, "clues": {}, "vocabulary": package, "tree": tree})
+def handed_to() -> Mapping[str, Listed]:
+    """The packages to which scripts hand settings, as their copies are found and read."""
+    trees = {name: content["tree"] for name, content in _read(_PACKAGES).items() if "tree" in content}
+    stated = {name: {"title": name, "clues": {}, "vocabulary": name, "tree": tree} for name, tree in trees.items()}
+    return {name: _listed(name, "", content) for name, content in stated.items()}
 
 
 @cache
 def copied() -> tuple[Listed, ...]:
     """The frameworks and packages of which copies are found."""
-    others = (handed_to(name) for name, content in _read(_PACKAGES).items() if "tree" in content)
-    return (*(one for one in listed().values() if one.tree is not None), *others)
+    return (*(one for one in listed().values() if one.tree is not None), *handed_to().values())
 
 
 @cache

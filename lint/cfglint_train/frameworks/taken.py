@@ -18,8 +18,6 @@ def refusal(config: Config, change: Change) -> str:
     route = change.route[len(config.root) :]
     if _is_of_another_call(config, route):
         return ""
-    if config.doubt is not None and not config.has(*route) and config.filled(route, "refused"):
-        return f"the program that the command starts has no `{spelled(route)}`"
     keys = frameworks.keys_of(config)
     why = "" if keys is None else keys.untaken(config, route)
     if why or not _lacks(config, route):

@@ -17,9 +17,10 @@ from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import SEVERITIES, Fix, Report, Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.doubt import KINDS, Doubt
-from cfglint_train.frameworks.lens import Config, Handling, spelled
+from cfglint_train.frameworks.evidence import Evidence
+from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.memory.reader import MODEL
+from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.certainty import (
     CERTAINTIES,
     LOWERED,
@@ -94,13 +95,13 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
             assumed, corners = _assumed(rule, report, run, found, check)
     added = _added(rule, report, main)
     if added is not None:
-        severity = "info" if KINDS[added.kind].strength == "adds" else milder(severity)
+        severity = "info" if added.strength == "adds" else milder(severity)
     lowered = () if added is None else (Ground(LOWERED, str(added), "assumed", f"upstream's vocabulary, but {added}"),)
     vocabulary = (*_vocabulary(rule, main), *lowered, *_conditional(rule, report))
     appended = () if run is None or severity != "error" else _appended(rule, report, run)
     rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run))
     if severity != "info" and not rewritten and not rule.code.startswith("KEY"):  # those ask for it themselves
-        rewritten = tuple(_changed(report, main, (main,) if run is None else run.configs))
+        rewritten = tuple(_changed(report, (main,) if run is None else run.configs))
     read = () if run is None or assumed or rewritten else _read(rule, report, run)
     falling = {one.fact for one in assumed}
     own = (ground for ground in report.grounds if ground.grade != "assumed" or ground.fact not in falling)
@@ -176,19 +177,19 @@ def _is_guarded(place: Place) -> bool:
 
 def _vocabulary(rule: Rule, main: Config) -> tuple[Ground, ...]:
     """Upstream's vocabulary, where there is evidence that a fork is in use."""
-    if main.doubt is None or not rule.code.startswith("KEY"):
+    if main.evidence.fork is None or not rule.code.startswith("KEY"):
         return ()
-    return (Ground("vocabulary", main.framework, "assumed", f"upstream's vocabulary: {main.doubt}"),)
+    return (Ground("vocabulary", main.framework, "assumed", f"upstream's vocabulary: {main.evidence.fork}"),)
 
 
-def _added(rule: Rule, report: Report, main: Config) -> Doubt | None:
+def _added(rule: Rule, report: Report, main: Config) -> Evidence | None:
     """Return the evidence that the framework in use has the keys which a report marks, beside upstream's."""
-    if not main.lowering or not rule.code.startswith("KEY"):
+    if not main.evidence.lowering or not rule.code.startswith("KEY"):
         return None
     marked = (report.place, *(one.place for one in report.related))
     texts = (place.document.text(place.span) for place in marked)
     names = [found[0] for text in texts if (found := re.search(r"[\w.-]+", text)) is not None]
-    return next((one for one in main.lowering if any(map(one.is_about, names))), None)
+    return next((one for one in main.evidence.lowering if any(map(one.is_about, names))), None)
 
 
 def milder(severity: Severity) -> Severity:
@@ -231,12 +232,12 @@ def _rewritten(rule: Rule, report: Report, run: Run) -> Iterable[Ground]:
         if origin is None or origin.kind != "explicit":
             continue
         owner = run.main if origin.framework == run.main.framework else run.parts.companions.get(origin.framework)
-        if owner is not None and owner.filled(tuple(origin.key.split(".")), "rewritten"):
+        if owner is not None and mutations_of(owner).is_set(tuple(origin.key.split("."))):
             note = f"`{origin.key}` as the file has it, which a script of the repository changes"
             yield Ground(field, run.plan.get(field), "assumed", note)
 
 
-def _changed(report: Report, main: Config, configs: Iterable[Config]) -> Iterable[Ground]:
+def _changed(report: Report, configs: Iterable[Config]) -> Iterable[Ground]:
     """The settings at which a report points, or whose keys its message names, that a script of the repository changes
     in the file before the framework sees it.
     """
@@ -251,9 +252,7 @@ def _changed(report: Report, main: Config, configs: Iterable[Config]) -> Iterabl
             for name, entry in mapping.index.items() if above[: len(config.root)] == config.root else ():
                 route = (*above[len(config.root) :], name)
                 marked = any(entry.key.span.start <= span.start < entry.key.span.end for span in spans)
-                # A companion is also named to the program that changes it.
-                how: Handling = "rewritten" if config is main else "changed"
-                if (marked or spelled(route) in names) and config.filled(route, how):
+                if (marked or spelled(route) in names) and mutations_of(config).is_set(route):
                     note = f"`{spelled(route)}` as the file has it, which a script of the repository changes"
                     yield Ground(spelled(route), config.get(*route), "assumed", note)
 

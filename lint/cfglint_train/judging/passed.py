@@ -77,7 +77,7 @@ def _refusal(config: Config, read: Read) -> str | None:
     """Why a configuration cannot be given a setting: empty where it has no such key, else what the key takes."""
     framework = frameworks.load(config.framework)
     keys = framework.keys
-    if keys is None or not keys.checked or config.vocabulary is not None or config.doubt is not None:
+    if keys is None or not keys.checked or not config.evidence.is_upstream:
         return None  # which settings it has is not known
     vocabulary, context = keys.vocabulary, keys.context(config)
     if vocabulary.is_open((), vocabulary.newest, context):

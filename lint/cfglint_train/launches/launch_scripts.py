@@ -469,14 +469,18 @@ class LaunchScripts:
             if isinstance(document, ShellDocument):
                 yield document
 
-    def _launcher(self, path: str) -> Document | None:
+    def program(self, path: str) -> Document | None:
+        """A Python program that a configuration is given to, whether or not it holds one itself."""
+        return self._launcher(path, "python")
+
+    def _launcher(self, path: str, syntax: str = "shell") -> Document | None:
         """A script that names a configuration, whether or not it holds one itself."""
         known = self.documents.known(path)
         if known is not None:
             return known
         if path not in self._launchers:
             try:
-                self._launchers[path] = files.parse(path, self.sources.read(path), "shell", self.sources.beside(path))
+                self._launchers[path] = files.parse(path, self.sources.read(path), syntax, self.sources.beside(path))
             except (DocumentError, OSError):
                 self._launchers[path] = None
         return self._launchers[path]

@@ -3,73 +3,63 @@
 from __future__ import annotations
 
 from cfglint_train.documents.document import Document, Route
+from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.frameworks.lens import Handling
-from cfglint_train.mutations.assigned_arguments import AssignedArguments
-from cfglint_train.repository.index import Repositories
-from cfglint_train.repository.sources import Sources
+from cfglint_train.mutations.assigned_arguments import is_assigned, programs_of
+from cfglint_train.mutations.mutations import Mutations
 
 if TYPE_CHECKING:
-    from cfglint_train.documents.shell.document import ShellDocument
-
+    from cfglint_train.launches.launch_scripts import LaunchScripts
 
 _PARSES: Final = b".add_argument("
 
 
-class CommandOptions:
+class CommandOptions(Mutations):
     """The options of one command of a script. What it starts is looked for when something is asked."""
 
-    __slots__ = ("_document", "_number", "_repositories", "_sources")
+    __slots__ = ("_document", "_number", "_scripts")
 
-    def __init__(self, document: Document, root: Route, sources: Sources, repositories: Repositories) -> None:
+    def __init__(self, document: Document, root: Route, scripts: LaunchScripts) -> None:
+        assert isinstance(document, ShellDocument)
         self._document = document
         self._number = int(root[0])
-        self._sources = sources
-        self._repositories = repositories
+        self._scripts = scripts
 
-    def handles(self, route: Route, how: Handling) -> bool:
-        """Whether the command gives an option only where the program's help has it, or to a parser of its own; whether
-        that parser refuses it, or the program assigns the argument.
-        """
-        if how not in ("read", "named", "assigned", "refused") or not route:
-            return False
-        from cfglint_train.documents.shell.document import ShellDocument
+    def is_assigned(self, name: str) -> bool:
+        """Whether the program assigns an argument."""
+        return is_assigned(name, self._programs(), self._scripts)
 
-        if not isinstance(self._document, ShellDocument):
-            return False
-        name = str(route[-1]).lstrip("-").replace("-", "_")
-        if how == "assigned":
-            given = self._document, self._document.invocations[self._number]
-            return AssignedArguments(lambda: (given,), self._sources, self._repositories).has(name)
-        if how == "refused":
-            return self._refuses(self._document, name)
-        probed = self._document.probed((self._number,))
-        return name in {one.lstrip("-").replace("-", "_") for one in probed} or self._declares(self._document, name)
+    def is_own(self, route: Route) -> bool:
+        """Whether the command gives an option only where the program's help has it, or to a parser of its own."""
+        name = _argument(route)
+        return name != "" and (
+            name in {_argument((one,)) for one in self._document.probed((self._number,))} or self._is_declared(name)
+        )
 
-    def _declares(self, document: ShellDocument, name: str) -> bool:
+    def is_refused(self, route: Route) -> bool:
+        """Whether the program is one of the repository with a parser of its own, which does not declare an option."""
+        programs = self._programs()
+        parses = any(_PARSES in self._scripts.sources.read(program) for program in programs)
+        return parses and not self._is_declared(_argument(route))
+
+    def _is_declared(self, name: str) -> bool:
         """Whether the program is one of the repository, and it or what it imports declares an option.
 
         What a copy of the framework declares counts elsewhere: it is read as the vocabulary.
         """
-        program = self._program(document)
-        if program is None:
+        programs = self._programs()
+        if not programs:
             return False
         from cfglint_train.mutations.declared import Declarations
         from cfglint_train.mutations.imported import Imported
 
-        index = self._repositories.index(document.path)
-        return index.once(Declarations).has(name, index.once(Imported).by(program))
+        index = self._scripts.repositories.index(self._document.path)
+        return any(index.once(Declarations).has(name, index.once(Imported).by(program)) for program in programs)
 
-    def _refuses(self, document: ShellDocument, name: str) -> bool:
-        """Whether the program is one of the repository with a parser of its own, which does not declare an option."""
-        program = self._program(document)
-        return program is not None and _PARSES in self._sources.read(program) and not self._declares(document, name)
+    def _programs(self) -> tuple[str, ...]:
+        """The file of the program that the command starts; none where the repository has none."""
+        return programs_of([(self._document, self._document.invocations[self._number])], self._scripts)
 
-    def _program(self, document: ShellDocument) -> str | None:
-        """The file of the program that the command starts; None where the repository has none."""
-        from cfglint_train.launches.entries import file_of  # few commands have an option that is not the framework's
 
-        index = self._repositories.index(document.path)
-        if not index.rooted:
-            return None
-        return file_of(document, document.invocations[self._number], self._sources, index)
+def _argument(route: Route) -> str:
+    return str(route[-1]).lstrip("-").replace("-", "_") if route else ""

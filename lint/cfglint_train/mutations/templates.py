@@ -3,108 +3,126 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from cfglint_train.documents.document import Document, Route, Scalar
+from cfglint_train.documents.document import Route, Scalar
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.frameworks.lens import Handling
-from cfglint_train.repository.index import Repositories
+from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.lens import Config
+from cfglint_train.mutations.assigned_arguments import is_assigned, programs_of
+from cfglint_train.mutations.mutations import Mutations
 
 if TYPE_CHECKING:
-    from cfglint_train.mutations.assigned_arguments import AssignedArguments
+    from cfglint_train.launches.launch_scripts import LaunchScripts
     from cfglint_train.mutations.fillers import Filled
+    from cfglint_train.repository.index import RepositoryIndex
 
 _MARK: Final = re.compile(r"\[\[\s*\w+\s*\]\]|\{\w+\}")
 _LONGEST: Final = 100
 """Bytes of a mark that is looked at."""
 
 
-class Template:
+class Template(Mutations):
     """A mapping of a file that scripts of its repository may handle first; they are looked for when something is asked.
 
-    `root` is the route of the mapping; `is_read`: whether a program of the repository itself may read it; `assigned`:
-    what the programs that are given it assign. Answers are kept, since a companion is asked about in each run that
-    names it.
+    What was found is kept, since a companion is asked about in each run that names it.
     """
 
-    __slots__ = ("_answers", "_assigned", "_document", "_filled", "_handled", "_is_read", "_repositories", "_root")
+    __slots__ = ("_config", "_filled", "_handled", "_programs", "_scripts")
 
-    def __init__(
-        self,
-        document: Document,
-        root: Route,
-        repositories: Repositories,
-        is_read: Callable[[], bool],
-        assigned: AssignedArguments,
-    ) -> None:
-        self._document = document
-        self._root = root
-        self._repositories = repositories
-        self._is_read = is_read
-        self._assigned = assigned
+    def __init__(self, config: Config, scripts: LaunchScripts) -> None:
+        self._config = config
+        self._scripts = scripts
+        self._programs: tuple[str, ...] | None = None
         self._filled: Filled | None = None
         self._handled: Filled | None = None
-        self._answers: dict[tuple[Route, Handling], bool] = {}
 
-    def handles(self, route: Route, how: Handling) -> bool:
-        """Whether a script handles a setting in some way."""
-        asked = route, how
-        if asked not in self._answers:
-            self._answers[asked] = self._handles(route, how)
-        return self._answers[asked]
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The Python programs of the repository that the file is given to."""
+        if self._programs is None:
+            self._programs = programs_of(self._scripts.handed_to(self._config.document.path), self._scripts)
+        return self._programs
 
-    def _handles(self, route: Route, how: Handling) -> bool:
-        from cfglint_train.mutations.fillers import filled, handled_by  # few findings are explained by a script
-
-        if how == "assigned":
-            return bool(route) and self._assigned.has(str(route[0]))
-        path = self._document.path
-        index, route = self._repositories.index(path), (*self._root, *route)
-        if how == "supplanted":
-            from cfglint_train.mutations.client_optimizers import client_optimizer, client_scheduler
-
-            return index.once(client_scheduler if route[-1:] == ("scheduler",) else client_optimizer)
+    @property
+    def filled(self) -> Filled:
+        """What scripts do with the settings that name the file."""
         if self._filled is None:
-            self._filled = filled(path, index)
-        found = self._filled
-        if _touches(found, route) or (how in ("read", "named") and route in found.read):
-            return True
-        if how in ("rewritten", "changed") and (_is_open(found, route) or self._is_marked(route, found)):
-            return True
-        if how == "changed" and self._is_replaced(route):
-            return True
-        if how == "rewritten" or not route or not isinstance(route[-1], str):
-            return False
+            from cfglint_train.mutations.fillers import filled  # few findings are explained by a script
+
+            self._filled = filled(self._config.document.path, self._index())
+        return self._filled
+
+    @property
+    def handled(self) -> Filled:
+        """What the programs do with the settings that the file is given to."""
         if self._handled is None:
-            self._handled = handled_by(self._assigned.programs, path, index)
-        if _touches(self._handled, route) or (how == "named" and route in self._handled.read):
+            from cfglint_train.mutations.fillers import handled_by
+
+            self._handled = handled_by(self.programs, self._config.document.path, self._index())
+        return self._handled
+
+    def is_set(self, route: Route) -> bool:
+        """Whether a script stores a setting, takes it out, or replaces a text in it."""
+        route = (*self._config.root, *route)
+        return (
+            _touches(self.filled, route)
+            or _is_open(self.filled, route)
+            or self._is_marked(route)
+            or self._is_replaced(route)
+            or (bool(route) and isinstance(route[-1], str) and _touches(self.handled, route))
+        )
+
+    def is_assigned(self, name: str) -> bool:
+        """Whether a program that the file is given to assigns an argument."""
+        return is_assigned(name, self.programs, self._scripts)
+
+    def is_own(self, route: Route) -> bool:
+        """Whether a script stores, reads or declares a setting."""
+        whole = (*self._config.root, *route)
+        if _touches(self.filled, whole) or whole in self.filled.read:
             return True
-        return how in ("read", "named") and len(route) == 1 and self._is_read() and self._declares(route[-1])
+        if not route or not isinstance(route[-1], str):
+            return False
+        if _touches(self.handled, whole) or whole in self.handled.read:
+            return True
+        keys = frameworks.load(self._config.framework).keys
+        return len(whole) == 1 and keys is not None and keys.may_be_read(self._config) and self._declares(route[-1])
+
+    def makes(self, section: str) -> bool:
+        """Whether a program of the repository hands DeepSpeed an optimizer or a scheduler."""
+        from cfglint_train.mutations.client_optimizers import client_optimizer, client_scheduler
+
+        return self._index().once(client_scheduler if section == "scheduler" else client_optimizer)
+
+    def _index(self) -> RepositoryIndex:
+        return self._scripts.repositories.index(self._config.document.path)
 
     def _declares(self, key: str) -> bool:
         """Whether a class or a parser of the repository declares a setting."""
         from cfglint_train.mutations.declared import Declarations
 
-        return self._repositories.index(self._document.path).once(Declarations).has(key)
+        return self._index().once(Declarations).has(key)
 
-    def _is_marked(self, route: Route, found: Filled) -> bool:
+    def _is_marked(self, route: Route) -> bool:
         """Whether the value holds a text that is replaced."""
-        text = self._text(route) if found.marks else ""
-        return any(mark in text for mark in found.marks)
+        text = self._text(route) if self.filled.marks else ""
+        return any(mark in text for mark in self.filled.marks)
 
     def _is_replaced(self, route: Route) -> bool:
         """Whether a script replaces just the text of the value, be it in a file that it is given."""
         from cfglint_train.mutations.replaced_texts import ReplacedTexts
 
         text = self._text(route)
-        return text != "" and self._repositories.index(self._document.path).once(ReplacedTexts).has(text)
+        return text != "" and self._index().once(ReplacedTexts).has(text)
 
     def _text(self, route: Route) -> str:
         """The text of a value; of a collection, that of a mark which YAML takes for one (`[[LR]]`, `{lr}`)."""
-        node = self._document.node(route)
+        node = self._config.document.node(route)
         if isinstance(node, Scalar):
             return node.text
-        text = "" if node is None or node.span.end - node.span.start > _LONGEST else self._document.text(node.span)
+        text = (
+            "" if node is None or node.span.end - node.span.start > _LONGEST else self._config.document.text(node.span)
+        )
         return text if _MARK.fullmatch(text) else ""
 
 

@@ -57,9 +57,9 @@ def _each(run: Run) -> Iterator[Assumption]:
     yield from _length(run)
     yield from _evaluation_length(run)
     yield from _files(run)
-    if run.main.doubt is not None:
-        note = f"the installed {run.framework.title} behaves like its releases, but {run.main.doubt}"
-        yield Assumption(FORK, str(run.main.doubt), note)
+    if run.main.evidence.fork is not None:
+        note = f"the installed {run.framework.title} behaves like its releases, but {run.main.evidence.fork}"
+        yield Assumption(FORK, str(run.main.evidence.fork), note)
     for field, value in run.reading:
         if value.origin.kind == "assumed" and field not in _RANKS:
             yield Assumption(field, value.value, value.origin.note, _OTHERS.get(field, ()))

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
 
 from cfglint_train.documents.document import Document, Route
+from cfglint_train.forks.evidence import collect_evidence
 from cfglint_train.forks.forks import Forks
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.evidence import ConfigEvidence
 from cfglint_train.frameworks.framework import Reference
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import handed_to, listed
+from cfglint_train.frameworks.registry import listed
 from cfglint_train.hardware.catalogue import hardware_from
 from cfglint_train.launches.consumers import given_programs
 from cfglint_train.launches.launch_scripts import LaunchScripts
-from cfglint_train.mutations.assigned_arguments import AssignedArguments
-from cfglint_train.mutations.command_options import CommandOptions
 from cfglint_train.mutations.section_files import with_sections
 from cfglint_train.mutations.templates import Template
 from cfglint_train.plan.names import Field
@@ -233,26 +232,24 @@ class Workspace:
         return self.statements.command_line.cache_dir, self.settings_for(path).cache_dir
 
     def _settle(self, config: Config, stated: ReleaseStatements) -> None:
-        """Find the vocabulary that counts for a configuration, and who handles its settings before the framework."""
-        if not self.upstream:
-            self.forks.settle(config, stated.pins, self.scripts)
-            config.copied = lambda package: self.forks.used(handed_to(package), config.document.path, stated.pins)
-        config.commands = partial(self.scripts.commands, config)
-        if config.document.syntax == "shell":
-            options = CommandOptions(config.document, config.root, self.sources, self.repositories)
-            config.filled = options.handles
-        elif config.document.syntax in ("yaml", "json"):
-            place = config.document.path, config.root
+        """State the evidence about a configuration: the launches that start it, the vocabulary that counts, and who
+        handles its settings before its framework does.
+        """
+        document, place = config.document, (config.document.path, config.root)
+        found = ConfigEvidence(self.scripts.commands(config))
+        if document.syntax == "shell":
+            from cfglint_train.mutations.command_options import CommandOptions
+
+            found = found._replace(mutations=CommandOptions(document, config.root, self.scripts))
+        elif document.syntax in ("yaml", "json"):
             if place not in self._templates:
-                keys = frameworks.load(config.framework).keys
-                is_read = partial(keys.may_be_read, config) if keys is not None else bool
-                given = partial(self.scripts.handed_to, config.document.path)
-                assigned = AssignedArguments(given, self.sources, self.repositories)
-                self._templates[place] = Template(config.document, config.root, self.repositories, is_read, assigned)
-            config.filled = self._templates[place].handles
+                self._templates[place] = Template(config, self.scripts)
+            found = found._replace(mutations=self._templates[place])
             if config.role == "main":
-                handed = partial(self.scripts.handed, config.document.path)
-                config.programs = partial(given_programs, handed, self.documents, self.repositories)
+                found = found._replace(programs=given_programs(document.path, self.scripts))
+        config.evidence = found
+        if not self.upstream:
+            config.evidence = collect_evidence(config, stated.pins, self.forks, self.scripts)
 
     def run(self, main: Config) -> Run:
         """The run of a main configuration. Raises FactError where a stated fact is invalid."""

@@ -57,7 +57,7 @@ def check(config: Config) -> Iterator[Report]:
     """At most one report for the framework's release, and one for that of transformers."""
     framework = frameworks.load(config.framework)
     keys = framework.keys
-    if keys is None or config.vocabulary is not None or config.doubt is not None or keys.outdated(config) is not None:
+    if keys is None or not config.evidence.is_upstream or keys.outdated(config) is not None:
         return
     known = keys.vocabulary
     if _is_told(config, config.framework):

@@ -110,7 +110,7 @@ def _unreadable(run: Run) -> Iterator[Report]:
     checkpoint = run.plan.checkpoint
     if dict(run.plan.launch.environment or ()).get(_VARIABLE, "").lower() in ("1", "y", "yes", "true"):
         return
-    copy = run.main.vocabulary
+    copy = run.main.evidence.vocabulary
     if copy is not None and copy.code.passes("load_state_dict", "load", "weights_only") == frozenset((False,)):
         return
     severity: Severity

@@ -38,6 +38,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
 
@@ -77,7 +78,7 @@ def _is_another(config: Config, entry: Entry) -> bool:
     if config.document.syntax != "shell":
         return False
     spelled = config.document.text(entry.key.span).strip().lstrip("-").replace("-", "_")
-    return spelled != entry.name and config.filled((spelled,), "named")
+    return spelled != entry.name and mutations_of(config).is_own((spelled,))
 
 
 def _differ(document: Document, entries: tuple[Entry, ...]) -> bool:
@@ -90,11 +91,11 @@ def _outcome(config: Config, differ: bool) -> tuple[str, Severity, tuple[Ground,
     if refused is None:
         return _LAST, "warning" if differ else "info", ()
     loader = document.dialect.name if isinstance(document, YamlDocument) else load(config.framework).title
-    if refused.agreed and config.doubt is None:
+    if refused.agreed and config.evidence.fork is None:
         return f"{loader} refuses the file", "error", refused.grounds
     framework, grounds = load(config.framework), refused.grounds
-    if config.doubt is not None:
-        grounds = (Ground("fork", str(config.doubt), "assumed", f"upstream's loader: {config.doubt}"),)
+    if config.evidence.fork is not None:
+        grounds = (Ground("fork", str(config.evidence.fork), "assumed", f"upstream's loader: {config.evidence.fork}"),)
     if not framework.refuses_duplicates:
         return f"{loader} refuses the file", "warning", grounds
     outcome = f"since {framework.title} {framework.refuses_duplicates} {loader} refuses the file, before {_LAST}"

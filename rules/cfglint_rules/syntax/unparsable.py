@@ -56,8 +56,8 @@ def check(config: Config) -> Iterator[Report]:
         return
     first = refused[-1]
     grounds: tuple[Ground, ...] = ()
-    if config.doubt is not None:
-        grounds = (Ground("fork", str(config.doubt), "assumed", f"upstream's loader: {config.doubt}"),)
+    if config.evidence.fork is not None:
+        grounds = (Ground("fork", str(config.evidence.fork), "assumed", f"upstream's loader: {config.evidence.fork}"),)
     certain = len(refused) == len(found) and not grounds
     yield Report(
         f"{first.loader} refuses the file: {first.message}",

@@ -114,9 +114,11 @@ def window_of(config: Config, package: str | None = None) -> Window:
     A copy of the framework in the repository is one: its vocabulary is the same at every release.
     """
     own = frameworks.load(config.framework).listed.package
-    if config.vocabulary is not None and package in (None, own):
+    if config.evidence.vocabulary is not None and package in (None, own):
         release = target(config).release
-        return Window(own, (release,), release, stated=False, why=(f"the copy in {config.vocabulary.folder}/",))
+        return Window(
+            own, (release,), release, stated=False, why=(f"the copy in {config.evidence.vocabulary.folder}/",)
+        )
     return config.releases.window(package or own)
 
 

@@ -25,6 +25,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.lens import Config, Lookup
 from cfglint_train.frameworks.registry import listed
+from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.certainty import Ground, unappended
 
 if TYPE_CHECKING:
@@ -111,10 +112,11 @@ def _is_filled(row: Row, settings: Settings) -> bool:
     """Whether a script changes one of the settings before the framework sees them: then nothing is known of it. What
     is refused late, the program that parses them may have changed, too.
     """
-    filled = settings.config.filled
+    mutations = mutations_of(settings.config)
+    homes = (settings.home(name) for name in _named(row))
     return any(
-        filled(settings.home(name), "changed") or ("late" in row and filled(settings.home(name), "assigned"))
-        for name in _named(row)
+        mutations.is_set(home) or ("late" in row and bool(home) and mutations.is_assigned(str(home[0])))
+        for home in homes
     )
 
 
@@ -122,7 +124,7 @@ def _lacks_only_unknown(row: Row, settings: Settings) -> bool:
     """Whether all that is missing are settings that a copy of the framework does not have, as it does without them, or
     may give by settings of its own.
     """
-    if settings.config.vocabulary is None:
+    if settings.config.evidence.vocabulary is None:
         return False
     missing = [name for name in _named(row) if settings.value(name) is MISSING]
     return bool(missing) and (all(map(settings.unheard_of, missing)) or _is_given_otherwise(missing, settings.config))
@@ -132,7 +134,7 @@ def _is_spared(row: Row, settings: Settings) -> bool:
     """Whether a condition in the code of a copy of the framework names the very word that a clause holds for as one of
     the others: it makes an exception of it.
     """
-    copy = settings.config.vocabulary
+    copy = settings.config.evidence.vocabulary
     if copy is None:
         return False
     words = set(_words_tested(row, settings))
@@ -183,7 +185,9 @@ def _reached(clause: Clause, config: Config) -> Reach | None:
         own = window_of(config)
         if own.outdated and clause.severity == "error":  # what older ones refuse is not known
             return Reach("info", grounds=grounds(own, agreed=False))
-        return _ALL if config.doubt is None else Reach("info")  # a fork may have another way to give what is missing
+        return (
+            _ALL if config.evidence.fork is None else Reach("info")
+        )  # a fork may have another way to give what is missing
     if clause.package is not None and clause.package not in config.releases.known:
         if clause.since is None or clause.before is not None:
             return None  # it may be a later one
@@ -201,7 +205,7 @@ def _reached(clause: Clause, config: Config) -> Reach | None:
     ))  # fmt: skip
     if outside:
         return Reach("info", f" ({when})", grounds(window, agreed=False))
-    forked = config.doubt is not None and clause.since is not None  # it may come from an older release
+    forked = config.evidence.fork is not None and clause.since is not None  # it may come from an older release
     if window.earlier and clause.since is not None:
         return Reach("info" if forked or window.outdated else "error", f" ({when})", grounds(window, agreed=False))
     return Reach("info" if forked else "error", "", grounds(window, agreed=True))
@@ -213,7 +217,7 @@ def _of_copy(clause: Clause, reach: Reach, row: Row, settings: Settings) -> Reac
     that the clause tests, it does what upstream does.
     """
     name = own(settings.config)
-    copy = settings.config.vocabulary
+    copy = settings.config.evidence.vocabulary
     if not name or copy is None:
         return reach
     refuses = clause.severity == "error"

@@ -10,13 +10,13 @@ from cfglint_rules.vocabulary.unknown import unknown
 from cfglint_rules.vocabulary.wrong_type import unfit_words
 from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.wording import some
-from cfglint_train.frameworks.doubt import Doubt
+from cfglint_train.frameworks.evidence import Evidence
 from cfglint_train.frameworks.lens import Config
 
 
-def folded(config: Config, doubt: Doubt) -> Iterator[Report]:
+def folded(config: Config, doubt: Evidence) -> Iterator[Report]:
     """One report for all the keys and words that upstream does not take; none where it takes them all."""
-    foreign = (one for one in _foreign(config) if str(one.route[-1]).lstrip("-") not in doubt.declared)
+    foreign = (one for one in _foreign(config) if not doubt.is_about(str(one.route[-1])))
     found = sorted(foreign, key=lambda sighting: sighting.place.span.start)
     if not found:
         return

@@ -16,6 +16,7 @@ from cfglint_train.foundation.typed import Any, Literal
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.keys import Launched
 from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.origin import Place
 
 Kind = Literal["unknown", "gone", "unset", "taken"]
@@ -49,7 +50,7 @@ def given(config: Config, kind: Kind) -> Iterator[Given]:
 
 def _given(config: Config) -> tuple[Given, ...]:
     keys = frameworks.keys_of(config)
-    if keys is None or not config.launched or config.doubt is not None or is_older(config):
+    if keys is None or not config.launched or config.evidence.fork is not None or is_older(config):
         return ()
     judged: dict[Route, Given | None] = {}
     """By the settings alone: several launches give the same ones."""
@@ -59,7 +60,8 @@ def _given(config: Config) -> tuple[Given, ...]:
         if place is None:
             continue
         if route not in judged:
-            at = keys.launched(config, route)
+            is_own = any(map(mutations_of(config).is_own, {route[:1], route}))
+            at = None if is_own else keys.launched(config, route)
             judged[route] = None if at is None else _judged(config, route, at, place)
         one = judged[route]
         if one is not None:

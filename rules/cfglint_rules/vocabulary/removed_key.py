@@ -60,6 +60,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.keys_in_use import Use
 from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
 from cfglint_train.plan.releases import Best
@@ -89,7 +90,7 @@ def check(config: Config) -> Iterator[Report]:
     """One report for keys that no release takes together, one per key that is lost, one for those out of date; none
     where a fork may be in use.
     """
-    if config.doubt is not None:
+    if config.evidence.fork is not None:
         return
     for one in given(config, "gone"):
         yield _launched(config, one)
@@ -133,7 +134,7 @@ def _launched(config: Config, one: Given) -> Report:
 
 def refused(config: Config) -> Iterator[str]:
     """The keys that stop the framework."""
-    for gone in _gone(config) if config.doubt is None else ():
+    for gone in _gone(config) if config.evidence.fork is None else ():
         if gone.outcome.effects == {REFUSED}:
             yield f"{target(config).name} has no `{gone.sighting.name}`"
 
@@ -177,7 +178,7 @@ def _find(config: Config) -> tuple[_Gone, ...]:
             keys is not None and status.kind == "not yet" and keys.may_be_another(fact, config, target(config).release)
         ):
             continue
-        if not config.filled(sighting.route, "read"):
+        if not mutations_of(config).is_own(sighting.route):
             found.append(_Gone(sighting, status, fate(sighting)))
     return tuple(found)
 

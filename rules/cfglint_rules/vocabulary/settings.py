@@ -20,6 +20,7 @@ from cfglint_train.documents.document import MISSING, Route, Unknown
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
@@ -76,10 +77,10 @@ class Settings:
         if name == "@overridden":
             return [spelled(route) for route in self.config.overrides]
         if name == "@trained":
-            return _may_train(self.config.commands())
+            return _may_train(self.config.evidence.commands)
         if name in _CLIENTS:
-            made_by = (_CLIENTS[name],)
-            return (self.run is None or self.run.main is self.config) and self.config.filled(made_by, "supplanted")
+            is_main = self.run is None or self.run.main is self.config
+            return is_main and mutations_of(self.config).makes(_CLIENTS[name])
         if name.startswith("@"):
             return Unknown("the run") if self.run is None else _told(self.run, name)
         if self._given is not None and not name.startswith("-") and name.partition(".")[0] not in self._given:
@@ -108,7 +109,7 @@ class Settings:
 
     def unheard_of(self, name: str) -> bool:
         """Whether the copy of the framework that is in use has no setting of that name."""
-        known = self.config.vocabulary
+        known = self.config.evidence.vocabulary
         if known is None or name.startswith("@"):
             return False
         fact = known.fact(self.home(name), target(self.config).release, context(self.config))

@@ -17,6 +17,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.origin import Place
 
 REFUSED: Final = "error"
@@ -81,7 +82,7 @@ def keys_of(config: Config) -> Keys | None:
 
 def is_older(config: Config) -> bool:
     """Whether the framework is older than its vocabulary, and no copy of it in the repository is read instead."""
-    return config.vocabulary is None and config.framework in config.releases.older
+    return config.evidence.vocabulary is None and config.framework in config.releases.older
 
 
 def vocabulary(config: Config) -> Vocabulary | None:
@@ -98,8 +99,8 @@ def target(config: Config) -> Target:
 def _target(config: Config) -> Target:
     keys = _checked(config)
     title, package = keys.listed.title, keys.listed.package
-    if config.vocabulary is not None:
-        return Target(f"{title} in {config.vocabulary.folder}/", keys.release(config))
+    if config.evidence.vocabulary is not None:
+        return Target(f"{title} in {config.evidence.vocabulary.folder}/", keys.release(config))
     if config.releases.stated(package):
         return Target(title, config.releases.known[package].version)
     return Target(title, keys.release(config))
@@ -154,17 +155,17 @@ def own(config: Config) -> str:
 
 def _own(config: Config) -> str:
     keys = keys_of(config)
-    if keys is None or config.vocabulary is None:
+    if keys is None or config.evidence.vocabulary is None:
         return ""
     here = context(config)
-    names = config.vocabulary.names((), target(config).release, here)
+    names = config.evidence.vocabulary.names((), target(config).release, here)
     upstream = (keys.vocabulary.fact((name,), keys.vocabulary.newest, here) for name in names)
     return next((name for name, fact in zip(names, upstream, strict=True) if fact is None), "")
 
 
 def _added(config: Config) -> tuple[str, ...]:
     keys = keys_of(config)
-    if keys is None or config.vocabulary is None:
+    if keys is None or config.evidence.vocabulary is None:
         return ()
     release, here = keys.vocabulary.releases[-1], context(config)
     return tuple(
@@ -180,7 +181,7 @@ def _unusual(config: Config) -> tuple[Sighting, ...]:
             sighting
             for sighting in survey(config)
             if ((status := sighting.status) is None or status.kind != "present" or status.effect is not None)
-            and not config.filled(sighting.route, "named" if status is None else "read")
+            and not mutations_of(config).is_own(sighting.route)
         ]
     )
 

@@ -95,8 +95,8 @@ def check(config: Config) -> Iterator[Report]:
     """One report per unknown key; one in all where a fork may be in use, but for a program of the repository's own: its
     options are read where it declares them.
     """
-    if config.doubt is not None and config.doubt.kind != "program":
-        yield from folded(config, config.doubt)
+    if config.evidence.fork is not None and config.evidence.fork.kind != "program":
+        yield from folded(config, config.evidence.fork)
         return
     found = list(unknown(config))
     refused, idle = refusals_of(config, found), idle_blocks(config, found)
@@ -144,7 +144,7 @@ def meant(config: Config) -> Iterator[tuple[Sighting, Route, tuple[Change, ...]]
     """The misspelt keys with what they are meant to be, and how that is written: those that a safe fix renames."""
     from cfglint_rules.vocabulary.proposals import proposals
 
-    for sighting in islice(unknown(config), MOST_MEANT) if config.doubt is None else ():
+    for sighting in islice(unknown(config), MOST_MEANT) if config.evidence.fork is None else ():
         found = [] if _is_idle(sighting) else proposals(sighting)
         fix = _fix(sighting, found[0]) if found else None
         if fix is not None and fix.applicability == "safe" and FINE not in fate(sighting).effects:
@@ -155,7 +155,7 @@ def nearest(config: Config) -> Iterator[tuple[Sighting, Route]]:
     """The unknown keys, each with the key that is nearest to it, sure or not."""
     from cfglint_rules.vocabulary.proposals import proposals
 
-    for sighting in islice(unknown(config), MOST_MEANT) if config.doubt is None else ():
+    for sighting in islice(unknown(config), MOST_MEANT) if config.evidence.fork is None else ():
         found = [] if _is_idle(sighting) or FINE in fate(sighting).effects else proposals(sighting)
         if found:
             yield sighting, found[0].route
@@ -163,7 +163,7 @@ def nearest(config: Config) -> Iterator[tuple[Sighting, Route]]:
 
 def refused(config: Config) -> Iterator[str]:
     """The unknown keys that stop the framework."""
-    for sighting in unknown(config) if config.doubt is None else ():
+    for sighting in unknown(config) if config.evidence.fork is None else ():
         if outcome(sighting) == REFUSED:
             yield f"{target(config).title} has no `{sighting.name}`"
 

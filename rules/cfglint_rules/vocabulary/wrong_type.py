@@ -65,6 +65,7 @@ from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.certainty import Ground
 
 RULE: Final = Rule(
@@ -120,7 +121,7 @@ def unfit_words(config: Config) -> Iterator[Sighting]:
 
 def _may_be_forks(sighting: Sighting, schema: Schema) -> bool:
     """Return whether a fork may have added the word; it changes no types."""
-    doubt, value = sighting.config.doubt, sighting.value
+    doubt, value = sighting.config.evidence.fork, sighting.value
     return doubt is not None and isinstance(value, str) and bool(members(schema))
 
 
@@ -151,11 +152,11 @@ def _unfit(config: Config) -> Iterator[tuple[Sighting, Schema]]:
             continue  # a line that is cut, which SYN007 says
         if not _fits_one(config, schemas, value):
             # What is left empty in a file that a script names is a blank of a form.
-            blank = value is None and config.filled((), "read")
+            blank = value is None and mutations_of(config).is_own(())
             known = _REGISTRY in (schemas[0] or {}) and _is_registered_later(sighting)
             known = known or _is_compared(sighting)
             blank = blank or _is_marked(sighting) or _is_named_for(sighting, schemas[0] or {})
-            if not blank and not known and not config.filled(sighting.route, "changed"):
+            if not blank and not known and not mutations_of(config).is_set(sighting.route):
                 yield sighting, schemas[0] or {}
         elif fact.name in keys.handed_on and not _is_handed_on(words := _words(keys, fact), value):
             yield sighting, {"enum": words, _BY_TRAINER: True}
@@ -179,7 +180,7 @@ def _is_named_for(sighting: Sighting, schema: Schema) -> bool:
 
 def _is_compared(sighting: Sighting) -> bool:
     """Whether the code of a copy compares the setting with the word, which no declaration has and nothing refuses."""
-    copy, value, key = sighting.config.vocabulary, sighting.value, sighting.route[-1]
+    copy, value, key = sighting.config.evidence.vocabulary, sighting.value, sighting.route[-1]
     if copy is None or not isinstance(value, str) or not isinstance(key, str) or _stops(sighting):
         return False
     return copy.code.asks((key, value), stops=False)
@@ -276,7 +277,7 @@ def _report(sighting: Sighting, schema: Schema) -> Report:
     releases = _across(sighting, schema, effect)
     if not releases.agreed:
         outcome += f" since {target(sighting.config).title} {releases.runs[-1][1][0]}"
-    registered = _REGISTRY in schema and not releases.window.stated and sighting.config.vocabulary is None
+    registered = _REGISTRY in schema and not releases.window.stated and sighting.config.evidence.vocabulary is None
     if _REGISTRY in schema and releases.agreed:
         first, title = _registering(sighting), target(sighting.config).title
         outcome = (

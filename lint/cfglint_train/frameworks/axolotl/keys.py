@@ -9,7 +9,7 @@ from cfglint_schemas.status import Context, is_loaded
 from cfglint_train.documents.document import Append, Change, Delete, Document, Route, Set
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.frameworks.axolotl.settings import CCE_PLUGIN, LIGER_PLUGIN, is_sharegpt
-from cfglint_train.frameworks.doubt import Doubt
+from cfglint_train.frameworks.evidence import Trace
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
 from cfglint_train.frameworks.keys import Keys, Launched, Rewrite
 from cfglint_train.frameworks.lens import Config
@@ -77,7 +77,7 @@ class AxolotlKeys(Keys):
 
     def launched(self, config: Config, route: Route) -> Launched | None:
         """An option beside the file, where axolotl's own commands alone start it."""
-        started = config.commands()
+        started = config.evidence.commands
         if not started or any(_COMMAND.match(one) is None for one in started):
             return None
         return Launched(None, route, there=0)
@@ -86,7 +86,7 @@ class AxolotlKeys(Keys):
         """`axolotl train` refuses it by itself or by its launcher (0.6.0 to 0.21.0 `cli/main.py`), where its module
         lays it over the file (`fire`).
         """
-        return "error" if all(one.startswith("axolotl ") for one in config.commands()) else effect
+        return "error" if all(one.startswith("axolotl ") for one in config.evidence.commands) else effect
 
     def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
         """`axolotl train` has no second file: up to 0.10 click refuses it, and later the launcher does, which takes it
@@ -104,12 +104,12 @@ class AxolotlKeys(Keys):
             return "error" if value else "dropped"
         return effect
 
-    def doubts(self, config: Config) -> Iterator[Doubt]:
+    def traces(self, config: Config) -> Iterator[tuple[str, Trace]]:
         """Return the plugins below axolotl's own package, of a folder and a name that no release has there."""
         listed = [name for name in self.context(config).plugins or () if name.startswith("axolotl.")]
         known = {part for name in self.vocabulary.plugins() for part in name.split(".")}
         foreign = (name for name in listed if not {name.split(".")[-1], *name.split(".")[2:3]} & known)
-        yield from (Doubt("plugin", name) for name in foreign)
+        yield from (("plugin", Trace(name, "", config.where("plugins"), "config", None)) for name in foreign)
 
     def is_earlier(self, document: Document, root: Route) -> bool:
         """0.5.0 refuses data sets of the type sharegpt (utils/config/models/input/v0_4_1/__init__.py)."""

@@ -107,7 +107,12 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
         name for one that no option has (0.7.1 to 0.9.2 `hparams/parser.py`, _parse_args and read_args).
         """
         places = [one.origin.place for _, one in config.launched if one.origin.place is not None]
-        if not places or config.vocabulary is not None or not _reads_file(config) or not _refuses_words(config):
+        if (
+            not places
+            or config.evidence.vocabulary is not None
+            or not _reads_file(config)
+            or not _refuses_words(config)
+        ):
             return None
         release = config.releases.window("llamafactory").releases[-1]
         return Outdated(
@@ -128,7 +133,7 @@ _MERGES_SINCE: Final = "0.9.3"
 
 def _reads_file(config: Config) -> bool:
     """Whether programs of LLaMA-Factory alone are given the file."""
-    started = config.commands()
+    started = config.evidence.commands
     return bool(started) and all(of_program(one.partition(" ")[0]) is not None for one in started)
 
 

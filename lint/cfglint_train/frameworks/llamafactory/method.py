@@ -116,7 +116,7 @@ _METHODS: Final = {"hqq": "hqq", "eetq": "eetq"}
 
 def _bitsandbytes(config: Config) -> Any:
     """The word for bitsandbytes, which is the default: another one up to 0.9.2 (hparams/model_args.py)."""
-    copy = config.vocabulary
+    copy = config.evidence.vocabulary
     fact = None if copy is None else copy.fact(("quantization_method",), config.release)
     if fact is not None:
         return fact.schema().get("default")

@@ -21,15 +21,11 @@ class OLMoKeys(Keys):
 
     def may_be_read(self, config: Config) -> bool:
         """Where the program that scripts start is a file, which may be one of the repository."""
-        return any(one.partition(" ")[0].endswith(".py") for one in config.commands())
+        return any(one.partition(" ")[0].endswith(".py") for one in config.evidence.commands)
 
     def launched(self, config: Config, route: Route) -> Launched | None:
-        """A word behind the file, which OmegaConf merges with the same classes (0.2.5 to 0.6.0 `config.py`, load); not
-        where a program of the repository may take it, or have a class of its own around it.
-        """
-        started = config.commands()
+        """A word behind the file, which OmegaConf merges with the same classes (0.2.5 to 0.6.0 `config.py`, load)."""
+        started = config.evidence.commands
         if not started or not all(of_program(one.partition(" ")[0]) is not None for one in started):
-            return None
-        if any(config.filled(part, "read") for part in {route[:1], route}):
             return None
         return Launched(self.context(config).entry, route, there=0)

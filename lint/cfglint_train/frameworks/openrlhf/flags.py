@@ -204,7 +204,7 @@ def _told(config: Config) -> Usage:
     if invocation is None or entry is None or not isinstance(document, ShellDocument):
         raise ValueError(f"no invocation of OpenRLHF at {config.root}")
     stated = None if config.releases.assumed("openrlhf") else config.release
-    return _usage(invocation, entry, stated, config.vocabulary)
+    return _usage(invocation, entry, stated, config.evidence.vocabulary)
 
 
 @lru_cache(maxsize=256)
@@ -261,14 +261,14 @@ def is_ray(config: Config) -> bool:
 def fact_of(config: Config, flag: str) -> Fact | None:
     """What is known of a flag of an invocation's parser: that of the repository's copy, else upstream's."""
     told = usage(config)
-    if config.vocabulary is None:
+    if config.evidence.vocabulary is None:
         return facts_of(told.entry, flag)
-    return config.vocabulary.fact((flag,), NEWEST, Context(entry=told.parser))
+    return config.evidence.vocabulary.fact((flag,), NEWEST, Context(entry=told.parser))
 
 
 def _has(config: Config, flag: str) -> bool:
     """Whether an invocation's parser has a flag."""
-    if config.vocabulary is None:
+    if config.evidence.vocabulary is None:
         return _had(usage(config), flag)
     fact = fact_of(config, flag)
     return fact is not None and bool(fact.spans)
@@ -415,7 +415,7 @@ def default_of(config: Config, names: tuple[str, ...]) -> Any:
     told = usage(config)
     name = name_at(config, names)
     fact = None if name is None else fact_of(config, name)
-    if name is None and config.vocabulary is not None:
+    if name is None and config.evidence.vocabulary is not None:
         fact = next((facts_of(told.entry, one) for one in names if _had(told, one)), None)
     if fact is None or told.open:
         return MISSING

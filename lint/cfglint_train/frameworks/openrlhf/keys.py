@@ -11,7 +11,7 @@ from cfglint_train.documents.document import MISSING, Document, Entry, Route, Sp
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import release_key
-from cfglint_train.frameworks.doubt import Doubt
+from cfglint_train.frameworks.evidence import Trace
 from cfglint_train.frameworks.keys import Keys, Outdated
 from cfglint_train.frameworks.keys_in_use import Refused, Told, Use, refuses
 from cfglint_train.frameworks.lens import Config
@@ -63,11 +63,11 @@ class OpenRLHFKeys(Keys):
         program = _program(config)
         return module_of(program) if is_own(program) else None
 
-    def doubts(self, config: Config) -> Iterator[Doubt]:
+    def traces(self, config: Config) -> Iterator[tuple[str, Trace]]:
         """Return a program that is called after an entry point, and is none."""
         program = _program(config)
         if not (is_own(program) and entry_of(program) == module_of(program)):
-            yield Doubt("entry", program)
+            yield "entry", Trace(program, "", config.where(), "config")
 
     def release(self, config: Config) -> str:
         """Flags determine their own release."""
@@ -132,7 +132,7 @@ class OpenRLHFKeys(Keys):
 
     def outdated(self, config: Config) -> Outdated | None:
         """An entry point that the stated release does not have, or flags that only older releases take together."""
-        if config.vocabulary is not None:
+        if config.evidence.vocabulary is not None:
             return None
         told = usage(config)
         stated = config.releases.stated("openrlhf")

@@ -158,7 +158,7 @@ class TrlKeys(ArgumentKeys):
 
     def outdated(self, config: Config) -> Outdated | None:
         """A command that the stated release of TRL does not have yet."""
-        if config.vocabulary is not None or not config.releases.stated("trl"):
+        if config.evidence.vocabulary is not None or not config.releases.stated("trl"):
             return None
         started = [one.removeprefix("trl ") for one in ways(config) if COMMAND.match(one)]
         since = max((COMMANDS[one] for one in started if one in COMMANDS), key=release_key, default="")
@@ -181,7 +181,7 @@ class TrlKeys(ArgumentKeys):
 
     def launched(self, config: Config, route: Route) -> Launched | None:
         """An option beside a recipe, where TRL's own commands and scripts alone start it."""
-        started = config.commands()
+        started = config.evidence.commands
         if config.document.syntax == "python" or not started or len(ways(config)) < len(started):
             return None
         return Launched(context_of(config).entry, route, there=0)
@@ -194,7 +194,7 @@ class TrlKeys(ArgumentKeys):
         """As an option that no class has, where it is no option's value."""
         if config.document.syntax == "python":
             return super().refuses_blank(config, given, index)
-        if config.document.syntax == "yaml" and len(ways(config)) < len(config.commands()):
+        if config.document.syntax == "yaml" and len(ways(config)) < len(config.evidence.commands):
             return False
         from cfglint_train.frameworks.hf_trainer.options import parser
 

@@ -83,7 +83,7 @@ def _read_resuming(config: Config) -> Iterator[Triple]:
         if ways(config) or config.document.syntax == "shell":
             yield "checkpoint.resume_latest", False, granted(config, (name,))
             return
-        if not config.commands():
+        if not config.evidence.commands:
             yield "checkpoint.resume_latest", None, config.origin(name)
             return
     if isinstance(given, bool):

@@ -24,7 +24,7 @@ def lacks(config: Config, name: str) -> bool:
 def _parsers(config: Config) -> tuple[Fields, ...]:
     """What the parsers take to which a recipe is given; none where that of one is not known, or a copy of TRL's."""
     found = []
-    for program, option in config.programs() if config.vocabulary is None else ():
+    for program, option in config.evidence.programs if config.evidence.vocabulary is None else ():
         fields = _of_recipe(program) if option == "--config" else None
         if fields is None:
             return ()

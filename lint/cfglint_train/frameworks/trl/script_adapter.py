@@ -11,7 +11,6 @@ from cfglint_train.documents.document import Change, Entry, Rename
 from cfglint_train.documents.python.syntax import callee
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.doubt import Doubt
 from cfglint_train.frameworks.keys import Arguments, Handed
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.script_names import ADAPTER, LORA
@@ -37,9 +36,10 @@ def handed(config: Config) -> Iterator[Handed]:
     made = node.parts[ADAPTER].entry if isinstance(node, Record) and ADAPTER in node.parts else None
     if made is None or not isinstance(made.value, Record) or made.value.call is None:
         return
-    copy, adapter = config.copied(_PEFT), made.value
-    if isinstance(copy, Doubt):
+    evidence, adapter = config.evidence.copies.get(_PEFT), made.value
+    if evidence is not None and evidence.fork is not None:
         return
+    copy = None if evidence is None else evidence.vocabulary
     known, folder = copy or load(_PEFT), copy.folder if copy is not None else ""
     assumed = config.document.assumed((*config.root, ADAPTER))
     for entry in _keywords(adapter):

@@ -25,7 +25,7 @@ def untaken(config: Config, name: str) -> str:
         fact = known.fact((name,), release, Context(entry=node.entry))
         title = f"transformers {release}"
     else:
-        fact = (config.vocabulary or load("trl")).fact((name,), config.release, context_of(config))
+        fact = (config.evidence.vocabulary or load("trl")).fact((name,), config.release, context_of(config))
         title = f"TRL {config.release}"
     if fact is not None and fact.status().kind == PRESENT and not fact.definition.endswith(_OTHER_CLASSES):
         return ""

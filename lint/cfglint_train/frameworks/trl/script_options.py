@@ -85,7 +85,7 @@ def parsed_by(config: Config) -> Fields | None:
 
 def _parsed_by(config: Config) -> Fields | None:
     document = config.document
-    if not isinstance(document, PythonScript) or config.vocabulary is not None or config.doubt is not None:
+    if not isinstance(document, PythonScript) or not config.evidence.is_upstream:
         return None
     return None if config.releases.older else fields_of_parser(document)
 

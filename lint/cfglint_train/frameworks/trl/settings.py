@@ -49,7 +49,7 @@ _OWN_SCRIPT: Final = re.compile(r"(?:.*/)?trl/(?:commands/)?scripts/\w+\.py|trl\
 
 def ways(config: Config) -> list[str]:
     """The commands and scripts of TRL that start a recipe."""
-    return [one for one in config.commands() if COMMAND.match(one) or _OWN_SCRIPT.match(one)]
+    return [one for one in config.evidence.commands if COMMAND.match(one) or _OWN_SCRIPT.match(one)]
 
 
 def starts_launcher(config: Config, release: str) -> bool:
@@ -75,7 +75,7 @@ def trainer_of(config: Config) -> str | None:
 def _trainer(config: Config) -> str | None:
     if config.document.syntax == "python":
         return by_keys(config.document, config.root)
-    started = {match[1] for match in map(_SCRIPT.search, config.commands()) if match is not None}
+    started = {match[1] for match in map(_SCRIPT.search, config.evidence.commands) if match is not None}
     if started:
         return started.pop() if len(started) == 1 else None
     return by_keys(config.document, config.root)
@@ -141,7 +141,7 @@ def default_of(config: Config, name: str) -> Any:
         if isinstance(node, Settings) and node.plain:
             plain = load("transformers").fact((name,), config.release, Context(entry=node.entry))
             return plain.schema().get("default") if plain is not None and plain.status().kind == PRESENT else None
-    known = config.vocabulary or load("trl")
+    known = config.evidence.vocabulary or load("trl")
     transformers = config.releases.get("transformers")
     context = context_of(config)
     if transformers is not None:
@@ -161,7 +161,7 @@ def default_of(config: Config, name: str) -> Any:
 
 def is_setting(config: Config, name: str) -> bool:
     """Whether the run's trainer has a setting at the release."""
-    fact = (config.vocabulary or load("trl")).fact((name,), config.release, context_of(config))
+    fact = (config.evidence.vocabulary or load("trl")).fact((name,), config.release, context_of(config))
     return fact is not None and fact.status().kind == PRESENT
 
 
