@@ -709,7 +709,7 @@ CATALOGUE: Final = (
         ),
         writes=("checkpoint.checkpointer", "parallel.wrapping"),
     ),
-    Rule("REL002", "newest-refuses", "info", module="releases.newest_refuses", scope="config"),
+    Rule("REL002", "newest-refuses", "warning", module="releases.newest_refuses", scope="config"),
     Rule("REL003", "pins-exclude-each-other", "warning", module="releases.pins_exclude"),
     Rule(
         "REL004",

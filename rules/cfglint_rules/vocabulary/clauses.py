@@ -181,8 +181,8 @@ def _reached(clause: Clause, config: Config) -> Reach | None:
     """The releases in question among the clause's own; None where the one that counts is not among them."""
     if clause.since is None and clause.before is None:
         own = window_of(config)
-        if own.outdated and clause.severity == "error":  # what older ones refuse is not known
-            return Reach("info", grounds=grounds(own, agreed=False))
+        if own.before:  # an older one may take it
+            return Reach("warning", grounds=grounds(own, agreed=False))
         return _ALL if config.doubt is None else Reach("info")  # a fork may have another way to give what is missing
     if clause.package is not None and clause.package not in config.releases.known:
         if clause.since is None or clause.before is not None:
@@ -199,12 +199,9 @@ def _reached(clause: Clause, config: Config) -> Reach | None:
         *((f"since {clause.package or target(config).title} {clause.since}",) if clause.since is not None else ()),
         *((f"before {clause.package or target(config).title} {clause.before}",) if clause.before is not None else ()),
     ))  # fmt: skip
-    if outside:
-        return Reach("info", f" ({when})", grounds(window, agreed=False))
-    forked = config.doubt is not None and clause.since is not None  # it may come from an older release
-    if window.earlier and clause.since is not None:
-        return Reach("info" if forked or window.outdated else "error", f" ({when})", grounds(window, agreed=False))
-    return Reach("info" if forked else "error", "", grounds(window, agreed=True))
+    gravest: Severity = "error" if config.doubt is None or clause.since is None else "info"  # of an older release
+    differ = bool(outside) or (window.earlier and clause.since is not None)
+    return Reach(gravest, f" ({when})" if differ else "", grounds(window, agreed=not differ))
 
 
 def _of_copy(clause: Clause, reach: Reach, row: Row, settings: Settings) -> Reach:
