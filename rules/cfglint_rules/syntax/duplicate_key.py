@@ -27,6 +27,7 @@ omegaconf 2.3.0 `_utils.py` (OmegaConfLoader); LLaMA-Factory 0.9.3 and 0.9.4 `hp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
@@ -82,7 +83,10 @@ def _is_another(config: Config, entry: Entry) -> bool:
 
 
 def _differ(document: Document, entries: tuple[Entry, ...]) -> bool:
-    return len({document.text(entry.value.span) for entry in entries}) > 1
+    written = (document.text(entry.value.span) for entry in entries)
+    if document.syntax == "shell":  # `$NAME` and `"${NAME}"` are one expansion
+        written = (re.sub(r"\$\{(\w+)\}", r"$\1", text).strip('"') for text in written)
+    return len(set(written)) > 1
 
 
 def _outcome(config: Config, differ: bool) -> tuple[str, Severity, tuple[Ground, ...]]:
