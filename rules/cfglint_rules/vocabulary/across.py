@@ -126,6 +126,16 @@ def fate(sighting: Sighting) -> Across:
     return across(window_of(sighting.config, deciding(sighting)), lambda release: _effect_at(sighting, release))
 
 
+def fate_of_unknown(sighting: Sighting) -> Across | None:
+    """What becomes of a key that no release has, at the candidates that show it; None where the one that counts shows
+    nothing. A section whose keys are not known at a release does.
+    """
+    found = fate(sighting)
+    if found.counting == FINE:
+        return None
+    return found._replace(runs=tuple(run for run in found.runs if run[0] != FINE))
+
+
 def fact_at(sighting: Sighting, release: str, route: Route | None = None) -> Fact | None:
     """What is known of a key, or of another one, at a release of the package that decides about the key."""
     config, known, package = sighting.config, vocabulary(sighting.config), deciding(sighting)
