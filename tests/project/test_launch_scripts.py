@@ -103,7 +103,8 @@ HANDS = {
         (1, 4),
         "",
     ),
-    "nobody": ({"scripts/train.sh": TAKES}, (2, 4), "scripts/train.sh:3"),
+    "nobody": ({"train.sh": TAKES}, (2, 4), "train.sh:3"),
+    "nobody, in a folder beside": ({"scripts/train.sh": TAKES}, (None, None), ""),
     "nobody, of two that agree": ({"a.sh": TAKES, "b.sh": TAKES + "sleep 1\n"}, (2, 4), "a.sh:3"),
     "nobody, of two that differ": (
         {"a.sh": TAKES, "b.sh": TAKES.replace("-nnodes 2", "-nnodes 4")},

@@ -87,13 +87,16 @@ def windows(draw: st.DrawFn) -> tuple[str, dict[str, object], tuple[str, ...], t
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(windows())
-def test_a_window_is_as_mild_as_its_mildest_release(tmp_path, drawn):
+def test_a_window_is_as_grave_as_its_newest_release_and_an_error_only_where_all_refuse(tmp_path, drawn):
     framework, keys, wide, narrow = drawn
     under = severities(config_at(framework, keys, wide, tmp_path))
     alone = [severities(config_at(framework, keys, (release,), tmp_path)) for release in wide]
-    for key, severity in under.items():
-        assert rank(severity) <= min(rank(each.get(key)) for each in alone)
-    # Releases that come on top never make a finding graver.
+    for key in {*under, *alone[-1]}:
+        least, newest = min(rank(each.get(key)) for each in alone), rank(alone[-1].get(key))
+        assert rank(under.get(key)) <= newest
+        assert rank(under.get(key)) >= min(newest, 1)
+        assert least == 2 or rank(under.get(key)) < 2
+    # Older releases that come on top never make a finding graver.
     before = severities(config_at(framework, keys, narrow, tmp_path))
     assert all(rank(severity) <= rank(before.get(key)) for key, severity in under.items())
 

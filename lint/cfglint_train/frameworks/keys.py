@@ -48,6 +48,8 @@ class Words(Frozen):
     dated: Mapping[str, str] = {}
     """A name that later releases take as well, but that upstream's examples lost before the oldest known one -> the
     last release whose examples have it."""
+    former_values: Mapping[str, tuple[str, ...]] = {}
+    """A setting -> the values that only releases before the oldest known one took."""
     forks: Mapping[str, str] = {}
     """A name that no release has -> the distribution of the fork that has it."""
     idle: Mapping[str, tuple[str, ...]] = {}
@@ -71,6 +73,8 @@ class Outdated(Frozen):
     place: Place
     severity: Literal["error", "warning", "info"]
     help: str | None = None
+    grounds: tuple[Ground, ...] = ()
+    """What it rests on."""
 
 
 class Arguments(Frozen):
@@ -284,6 +288,10 @@ class Keys:
     def is_earlier(self, document: Document, root: Route) -> bool:
         """Whether a configuration gives a value to what only releases before the oldest known one took."""
         return self._gives(document, root, self.words.earlier)
+
+    def is_outdated(self, document: Document, root: Route) -> bool:
+        """Whether every known release refuses a configuration for what an earlier one took."""
+        return False
 
     def may_be_former(self, route: Route) -> bool:
         """Whether a release before the oldest known one may have a setting."""

@@ -168,14 +168,14 @@ class LaunchScripts:
             yield from self._read(scripts_naming(repository, path), path)
 
     def _taking(self, main: Config) -> Iterator[Start]:
-        """The places in the nearest scripts that start a program of the framework with a file that they are handed."""
+        """The places in scripts that start a program of the framework with a file that they are handed: in those of the
+        configuration's folder, or of the nearest one above.
+        """
         framework, path = frameworks.load(main.framework), main.document.path
-        scripts = self._with_arguments(framework.listed, path)
-        if not scripts:
-            return
         own = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
-        distances = {script: distance(own, os.path.dirname(script)) for script in scripts}
-        nearest = tuple(one for one in scripts if distances[one] == min(distances.values()))
+        folders = {one: os.path.dirname(one) for one in self._with_arguments(framework.listed, path)}
+        above = {one: folder for one, folder in folders.items() if f"{own}/".startswith(f"{folder}/")}
+        nearest = tuple(one for one, folder in above.items() if folder == max(above.values(), key=len))
         for document in self._read(nearest, path):
             from cfglint_train.launches.launches import taking
             from cfglint_train.launches.merged_launch import supposed

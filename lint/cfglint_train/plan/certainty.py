@@ -31,6 +31,12 @@ def unappended(where: str) -> Ground:
     return Ground("launch:options", where, "assumed", f"{where} adds no option that changes this")
 
 
+def freshly_installed(package: str, release: str) -> Ground:
+    """Return the ground that a package is at the release which a fresh installation gets."""
+    note = f"{package} {release}, which a fresh installation gets (set `{package}=RELEASE` to be sure)"
+    return Ground(f"release:{package}", release, "assumed", note)
+
+
 class Assumption(Frozen):
     """A fact that no file states, and the other values that it may well have."""
 

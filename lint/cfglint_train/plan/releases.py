@@ -46,7 +46,7 @@ class Window(Frozen):
     """It is stated, or a comment or a setting of the file says, that it is older than the oldest release that cfglint
     knows."""
     outdated: bool = False
-    """A comment or a setting of the file itself is of such a release."""
+    """Whatever runs the file is: every known release refuses it for what such a release took."""
     earlier: bool = False
     """It may also be older than the oldest known release."""
     best: Best | None = None
@@ -71,7 +71,7 @@ class Exclusion(Frozen):
 class Releases:
     """The releases that a run is checked against, by package name in lower case; what is not here is unknown."""
 
-    __slots__ = ("_windows", "exclusions", "known", "older", "ranges", "windows")
+    __slots__ = ("_windows", "exclusions", "fresh", "known", "older", "ranges", "windows")
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class Releases:
         ranges: Mapping[str, Allowed] | None = None,
         windows: Mapping[str, Callable[[], Window]] | None = None,
         older: frozenset[str] = frozenset(),
+        fresh: Mapping[str, str] | None = None,
     ) -> None:
         self.known: dict[str, Release] = dict(known or {})
         self.ranges: dict[str, Allowed] = dict(ranges or {})
@@ -87,6 +88,8 @@ class Releases:
         """How to find the candidates of a package; few configurations have a finding that asks for them."""
         self.older = older
         """Packages that are stated to be older than the oldest known release."""
+        self.fresh: dict[str, str] = dict(fresh or {})
+        """The release that a fresh installation gets, of each package where that one refuses keys in use."""
         self.exclusions: tuple[Exclusion, ...] = ()
         """Pins that cannot be installed together."""
         self._windows: dict[str, Window] = {}
@@ -145,4 +148,4 @@ class Releases:
 
     def with_defaults(self, defaults: Mapping[str, Release]) -> Releases:
         """These releases, completed from others."""
-        return Releases({**defaults, **self.known}, self.ranges, self.windows, self.older)
+        return Releases({**defaults, **self.known}, self.ranges, self.windows, self.older, self.fresh)

@@ -136,7 +136,7 @@ def taking(releases: tuple[str, ...], uses: Iterable[Use]) -> Taken:
     return Taken(releases, Best(releases[most], counts[most], len(live)))
 
 
-def _outdated(framework: Framework, document: Document, root: Route, found: Candidates, left: tuple[str, ...]) -> bool:
+def _is_before(framework: Framework, document: Document, root: Route, found: Candidates, left: tuple[str, ...]) -> bool:
     """Whether a comment or a setting of a file is of a release before the oldest known one.
 
     What only upstream's examples lost counts where no setting is of a later release than the oldest.
@@ -157,11 +157,12 @@ def window(
     package = framework.listed.package
     uses = [] if framework.keys is None else framework.keys.in_use(document, root)
     taken = taking(found.releases, uses)
-    excluded = _excluded(framework, stated)
-    outdated = not excluded and _outdated(framework, document, root, found, taken.releases)
-    before = outdated or (not excluded and stated.is_former(package))
-    earlier = before or (not excluded and _earliest(framework, taken.releases))
-    return _holding(package, taken, chosen, found.why, earlier, before, outdated)
+    if _excluded(framework, stated):
+        return _holding(package, taken, chosen, found.why)
+    before = _is_before(framework, document, root, found, taken.releases) or stated.is_former(package)
+    outdated = before or (framework.keys is not None and framework.keys.is_outdated(document, root))
+    earlier = before or _earliest(framework, taken.releases)
+    return _holding(package, taken, chosen, found.why, before, outdated, earlier)
 
 
 def beside(
@@ -184,7 +185,7 @@ def beside(
     taken = taking(left.releases, keys.in_use(document, root, other) if keys is not None and decides else [])
     if chosen not in taken.releases:
         taken = Taken(left.releases, None)  # what the host installs is known better than what the file was written for
-    return _holding(package, taken, chosen, left.why, own.before, own.before, own.outdated)
+    return _holding(package, taken, chosen, left.why, own.before, own.outdated, own.before)
 
 
 @lru_cache(maxsize=256)
@@ -217,7 +218,13 @@ def _asked(host: str, own: tuple[str, ...]) -> list[Requires]:
 
 
 def _holding(
-    package: str, taken: Taken, chosen: str, why: tuple[str, ...], earlier: bool, before: bool, outdated: bool
+    package: str,
+    taken: Taken,
+    chosen: str,
+    why: tuple[str, ...],
+    before: bool = False,
+    outdated: bool = False,
+    earlier: bool = False,
 ) -> Window:
     releases = taken.releases if chosen in taken.releases else (chosen,)
     return Window(package, releases, chosen, False, why, before, outdated, earlier, taken.best)

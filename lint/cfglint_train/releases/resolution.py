@@ -36,7 +36,7 @@ def releases_of(framework: Framework, document: Document, root: Route, stated: R
     left = None
     if own not in found.known:
         left = candidates.candidates(framework, document, root, stated)
-        found.known[own] = _framework(framework, own, document, root, stated, left)
+        found.known[own] = _framework(framework, own, document, root, stated, left, found.fresh)
     found.known[framework.name] = found.known[own]
     _beside(framework, found, stated)
     other = framework.listed.beside
@@ -76,7 +76,7 @@ def companion(
         release = stated.release(name)
         if release is None:
             left = candidates.candidates(framework, document, root, stated)
-            release = _framework(framework, name, document, root, stated, left)
+            release = _framework(framework, name, document, root, stated, left, found.fresh)
         found.known[name] = release
     _limit(framework, name, found)
     if found.known[name].origin.kind != "user":
@@ -101,8 +101,11 @@ def _framework(
     root: Route,
     stated: ReleaseStatements,
     left: candidates.Candidates,
+    fresh: dict[str, str],
 ) -> Release:
-    """A framework's release where it is not stated, among the candidates that are left."""
+    """A framework's release where it is not stated, among the candidates that are left. `fresh` is told the newest of
+    them where it refuses keys in use.
+    """
     state = f"state {package}=RELEASE"
     if not left.releases:
         allowed = stated.allowed(package)
@@ -119,6 +122,7 @@ def _framework(
         # A development version may be the only one that has them all.
         fitting = found.newest(left.releases) or (None if why else found.newest(keys.vocabulary.releases))
         if fitting is not None:
+            fresh[package] = newest
             note = f"the newest{f' of those that {why} allows' if why else ''} that accepts all of its keys"
             return Release(fitting, Origin("inferred", note=f"{note} ({_listed(found)}; {state})"))
         if taken.best is not None:
@@ -174,5 +178,6 @@ def _keyed_beside(framework: Framework, package: str, found: Releases, document:
         older = [one for one in older if asked.allows(package, one)]
     fitting = told.newest(release for release in older if allowed is None or allowed.constraint.allows(release))
     if fitting is not None:
+        found.fresh[package] = known.version
         note = f"the newest that accepts all of its keys ({_listed(told)}; state {package}=RELEASE)"
         found.known[package] = Release(fitting, Origin("inferred", note=note))

@@ -16,6 +16,7 @@ interval longer than the run there is nothing to resume from: a job that is stop
 
 ## When it does not apply
 Silent for the Trainer of transformers, OLMo and OLMo-core, which end with a checkpoint, and for runs of unknown length.
+An interval of more than ten times the run is a usual way to save at the end only: information.
 A data set with fewer samples than the stated limit is not seen, so that a run that it makes shorter is not reported.
 Silent for fewer than ten steps: a trial, of which nothing need be resumed. With `--ckpt.disable_ds` no checkpoint is
 written at any interval: advice about the weights that `--ckpt.save_hf` exports, else nothing.
@@ -55,6 +56,8 @@ RULE: Final = Rule(
 
 _SHARE: Final = 10
 """The help proposes as many checkpoints as this; a run with fewer steps is a trial."""
+_ON_PURPOSE: Final = 10
+"""An interval of so many times the run is given to save at the end only."""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -72,10 +75,11 @@ def check(run: Run) -> Iterator[Report]:
     lost = "checkpoint is written to resume from"
     if saved.deepspeed_checkpoint is False:
         lost = "weights are exported before the end"
+    wanted = saved.deepspeed_checkpoint is False or saved.interval > _ON_PURPOSE * steps
     yield Report(
         f"`{key}` is {saved.interval:,}, but the run has at most {steps:,} {unit} (`{run.spell(limit)}`): no {lost}",
         run.place("checkpoint.interval"),
-        "info" if saved.deepspeed_checkpoint is False else None,
+        "info" if wanted else None,
         related=(Related(run.place(limit), "limits the run"),) if run.stated(limit) else (),
         help=f"save more often, such as `{key} {steps // _SHARE}`",
     )

@@ -1,13 +1,14 @@
 """REL002 newest-refuses: a configuration that only older releases of its framework accept.
 
 ## What it does
-The release is not stated, and the configuration has keys that the newest one refuses; then it is checked against the
-newest release that accepts them all, and this is reported once per file, with the keys. For LLaMA-Factory the same is
-reported for the newest transformers that it allows, whose training arguments are its keys.
+The release is not stated, and the configuration has keys that the newest one refuses. Then it is checked against the
+newest release that accepts them all, and this is reported once per file, with the keys: a warning where a fresh
+installation gets the release that refuses them, information where the requirements keep to older ones. For
+LLaMA-Factory the same is reported for the newest transformers that it allows, whose training arguments are its keys.
 
 ## Why is this bad?
-The file works on the release that is used today. With the next upgrade the framework stops at these keys, after the job
-has waited for its GPUs.
+The file works on the release that its author used. With a fresh installation, or the next upgrade, the framework stops
+at these keys, after the job has waited for its GPUs.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B
@@ -34,6 +35,7 @@ docs/releases.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
@@ -41,14 +43,16 @@ from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import counted
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.keys_in_use import Told
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.plan.certainty import freshly_installed
 from cfglint_train.plan.origin import Place
 
 RULE: Final = Rule(
     "REL002",
     "newest-refuses",
-    "info",
+    "warning",
     scope="config",
 )
 
@@ -59,33 +63,42 @@ def check(config: Config) -> Iterator[Report]:
     keys = framework.keys
     if keys is None or not config.evidence.is_upstream or keys.outdated(config) is not None:
         return
-    known = keys.vocabulary
-    if _is_told(config, config.framework):
-        found = keys.told(config.document, config.root, known.newest)
-        if found is not None:
-            yield _report(config, config.framework, framework.title, known.newest, found, keys.listed.package)
-    beside = keys.listed.beside
-    if beside is not None and _is_told(config, beside):
-        newest = framework.installed(config.release).get(beside) or known.packages[beside][-1]
-        found = keys.told(config.document, config.root, newest, beside)
-        if found is not None and newest != config.releases.known[beside].version:
-            yield _report(config, beside, beside, newest, found, beside)
+    own, beside = framework.listed.package, keys.listed.beside
+    for package in (own,) if beside is None else (own, beside):
+        fresh = None if _is_checkout(config, framework) else config.releases.fresh.get(package)
+        newest = fresh or _newest(config, framework, package)
+        found = keys.told(config.document, config.root, newest, None if package == own else beside) if newest else None
+        if found is not None and newest != config.releases.known[package].version:
+            yield _report(config, package, framework.title if package == own else package, newest, found, bool(fresh))
 
 
-def _is_told(config: Config, package: str) -> bool:
-    """Whether the keys settled the release (an extra of the repository, too, is no more than a hint)."""
-    release = config.releases.known.get(package)
-    return release is not None and release.origin.kind == "inferred"
+def _is_checkout(config: Config, framework: Framework) -> bool:
+    """Whether a script starts the configuration with a file of the framework's source, which may be at any release."""
+    programs = (one.partition(" ")[0] for one in config.evidence.commands)
+    return any(one.endswith(".py") and re.fullmatch("|".join(framework.listed.entries), one) for one in programs)
 
 
-def _report(config: Config, known_as: str, title: str, newest: str, found: Told, package: str) -> Report:
+def _newest(config: Config, framework: Framework, package: str) -> str:
+    """The newest known release of a package that is not stated; empty where nothing narrows it."""
+    known, keys = config.releases.known.get(package), framework.keys
+    # An extra of the repository, too, is no more than a hint.
+    if known is None or known.origin.kind != "inferred" or keys is None:
+        return ""
+    if package == framework.listed.package:
+        return keys.vocabulary.newest
+    return framework.installed(config.release).get(package) or keys.vocabulary.packages[package][-1]
+
+
+def _report(config: Config, package: str, title: str, newest: str, found: Told, is_fresh: bool) -> Report:
     first, *others = found.refused
     place = Place(config.document, first.entry.key.span)
-    held = config.releases.known[known_as]
+    held = config.releases.known[package]
     more = f"; {counted(len(others), 'more key')}" if others else ""
     return Report(
         f"{title} {newest} refuses this file ({first}{more}); it is checked against {held.version}",
         place,
+        "warning" if is_fresh else "info",
         related=tuple(Related(Place(config.document, other.entry.key.span), f"{other}") for other in others),
         help=f"set `{package}=RELEASE`, or rewrite the file with `cfglint migrate --to {package}={newest}`",
+        grounds=(freshly_installed(package, newest),) if is_fresh else (),
     )

@@ -14,7 +14,8 @@ and DeepSpeed's own loader refuse the file: there it is an error.
     micro_batch_size: 1
 
 ## When it does not apply
-Where the candidate releases differ, it is a warning that names the first one that refuses the file.
+Where the candidate releases differ, it is a warning that names the first one that refuses the file, with the same
+value twice only if the newest refuses it.
 Where the same value stands twice and nothing refuses it, it is information. Options of a script that are given under
 two conditions (an `if` and its `else`) are no duplicates. Nor is an option that only looks like the beginning of
 another one (`--model_name`), where the repository's own program declares it.
@@ -26,6 +27,7 @@ omegaconf 2.3.0 `_utils.py` (OmegaConfLoader); LLaMA-Factory 0.9.3 and 0.9.4 `hp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
@@ -82,7 +84,10 @@ def _is_another(config: Config, entry: Entry) -> bool:
 
 
 def _differ(document: Document, entries: tuple[Entry, ...]) -> bool:
-    return len({document.text(entry.value.span) for entry in entries}) > 1
+    written = (document.text(entry.value.span) for entry in entries)
+    if document.syntax == "shell":  # `$NAME` and `"${NAME}"` are one expansion
+        written = (re.sub(r"\$\{(\w+)\}", r"$\1", text).strip('"') for text in written)
+    return len(set(written)) > 1
 
 
 def _outcome(config: Config, differ: bool) -> tuple[str, Severity, tuple[Ground, ...]]:
@@ -99,7 +104,7 @@ def _outcome(config: Config, differ: bool) -> tuple[str, Severity, tuple[Ground,
     if not framework.refuses_duplicates:
         return f"{loader} refuses the file", "warning", grounds
     outcome = f"since {framework.title} {framework.refuses_duplicates} {loader} refuses the file, before {_LAST}"
-    return outcome, "warning" if differ else "info", grounds
+    return outcome, "warning" if differ or refused.counting == REFUSED else "info", grounds
 
 
 def _refused(config: Config) -> Across | None:

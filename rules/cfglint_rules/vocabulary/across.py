@@ -1,7 +1,7 @@
 """What becomes of something at every candidate release, and how grave that is.
 
-What one of the candidate releases takes is information at most. What all of them refuse is an error, and everything
-between, such as a key that older ones drop and newer ones refuse, a warning that names the releases.
+What all of the candidate releases refuse is an error. Where they differ, the one that counts decides, which a fresh
+installation gets: what it takes is information, what it refuses or ignores a warning that names the releases.
 """
 
 from __future__ import annotations
@@ -57,14 +57,15 @@ class Across(Frozen):
         """The releases that a finding about it rests on."""
         return grounds(self.window, self.agreed and not self.window.before)
 
-    def milder(self, severity: Severity) -> Severity:
-        """What is so grave at one release, by the most tolerant release.
+    @property
+    def counting(self) -> str:
+        """The effect at the release that counts."""
+        chosen = self.window.chosen
+        return next((effect for effect, releases in self.runs if chosen in releases), self.runs[-1][0])
 
-        Of what a file for a release older than all that are known meets there, nothing is known.
-        """
-        if severity != "info" and self.window.outdated and self.effects & {REFUSED}:
-            return "info"
-        if self.effects & {FINE, "mapped"} or (not self.agreed and "nothing" in self.effects):
+    def milder(self, severity: Severity) -> Severity:
+        """What is so grave at the release that counts, by all releases."""
+        if self.counting in (FINE, "mapped"):
             return "info"
         certain = self.effects == {REFUSED} and not self.window.before  # an older one may take it
         return "warning" if severity == "error" and not certain else severity
@@ -125,6 +126,16 @@ def window_of(config: Config, package: str | None = None) -> Window:
 def fate(sighting: Sighting) -> Across:
     """What becomes of a key at every candidate release."""
     return across(window_of(sighting.config, deciding(sighting)), lambda release: _effect_at(sighting, release))
+
+
+def fate_of_unknown(sighting: Sighting) -> Across | None:
+    """What becomes of a key that no release has, at the candidates that show it; None where the one that counts shows
+    nothing. A section whose keys are not known at a release does.
+    """
+    found = fate(sighting)
+    if found.counting == FINE:
+        return None
+    return found._replace(runs=tuple(run for run in found.runs if run[0] != FINE))
 
 
 def fact_at(sighting: Sighting, release: str, route: Route | None = None) -> Fact | None:

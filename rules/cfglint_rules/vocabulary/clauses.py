@@ -183,11 +183,10 @@ def _reached(clause: Clause, config: Config) -> Reach | None:
     """The releases in question among the clause's own; None where the one that counts is not among them."""
     if clause.since is None and clause.before is None:
         own = window_of(config)
-        if own.outdated and clause.severity == "error":  # what older ones refuse is not known
-            return Reach("info", grounds=grounds(own, agreed=False))
-        return (
-            _ALL if config.evidence.fork is None else Reach("info")
-        )  # a fork may have another way to give what is missing
+        if own.before:  # an older one may take it
+            return Reach("warning", grounds=grounds(own, agreed=False))
+        # A fork may have another way to give what is missing.
+        return _ALL if config.evidence.fork is None else Reach("info")
     if clause.package is not None and clause.package not in config.releases.known:
         if clause.since is None or clause.before is not None:
             return None  # it may be a later one
@@ -203,12 +202,10 @@ def _reached(clause: Clause, config: Config) -> Reach | None:
         *((f"since {clause.package or target(config).title} {clause.since}",) if clause.since is not None else ()),
         *((f"before {clause.package or target(config).title} {clause.before}",) if clause.before is not None else ()),
     ))  # fmt: skip
-    if outside:
-        return Reach("info", f" ({when})", grounds(window, agreed=False))
-    forked = config.evidence.fork is not None and clause.since is not None  # it may come from an older release
-    if window.earlier and clause.since is not None:
-        return Reach("info" if forked or window.outdated else "error", f" ({when})", grounds(window, agreed=False))
-    return Reach("info" if forked else "error", "", grounds(window, agreed=True))
+    is_forked = config.evidence.fork is not None and clause.since is not None  # it may come from an older release
+    gravest: Severity = "info" if is_forked else "error"
+    differ = bool(outside) or (window.earlier and clause.since is not None)
+    return Reach(gravest, f" ({when})" if differ else "", grounds(window, agreed=not differ))
 
 
 def _of_copy(clause: Clause, reach: Reach, row: Row, settings: Settings) -> Reach:

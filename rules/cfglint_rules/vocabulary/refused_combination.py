@@ -23,9 +23,9 @@ Safe where the run could not have got anywhere and the fix takes nothing away fr
 that were asked for has to go.
 
 ## When it does not apply
-An entry holds from one release to another. Where only some of the candidate releases are among them, it
-is information that names the first one; where the release may be older than the known ones, a warning. An
-entry that tests a value which is refused by itself (KEY004) is left out: the run does not come that far.
+An entry holds from one release to another. Where the newest candidate release is among them but not all are, or where
+the release may be older than the known ones, it is a warning that names the first one. An entry that tests a value
+which is refused by itself (KEY004) is left out: the run does not come that far.
 
 ## References
 Each entry names its source: `lint/cfglint_train/frameworks/*/refusals.json`.

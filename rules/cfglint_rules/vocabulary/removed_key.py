@@ -5,8 +5,9 @@ Reports keys that were removed or renamed before the target release, and those t
 that made the difference and what becomes of the old name: refused, dropped, or still mapped to the new one. Keys that
 still work, or that one of the releases in question still takes, are listed once per file. Keys that no release takes
 together are reported once, with the release that takes most of them; a warning where the source between two releases
-may take them. An OpenRLHF script without a stated release is
-reported once where newer releases would refuse it. Keywords that only older trainers of TRL took (`tokenizer`,
+may take them. An OpenRLHF script without a stated release is reported once where newer releases would refuse it: a
+warning where a fresh installation gets such a release and all of its flags are in sight. Keywords that only older
+trainers of TRL took (`tokenizer`,
 `max_seq_length`) are reported as well, and keywords of `LoraConfig` that the pinned PEFT does not have yet; so are
 settings behind LLaMA-Factory's file, which it refuses up to 0.9.2.
 
@@ -31,9 +32,10 @@ flag whose meaning is the default now is removed. Deleting a key that has no suc
 way from FSDP1 to FSDP2, which keeps weights and optimizer states in 16 bits where FSDP1 had 32.
 
 ## When it does not apply
-State the release that runs the configuration (`# cfglint: axolotl=0.18.0`); without one every candidate release counts
-(docs/releases.md), and a key that one of them takes is information at most. Keys of transformers in
-LLaMA-Factory's files are checked against every transformers that its releases allow.
+State the release that runs the configuration (`# cfglint: axolotl=0.18.0`). Without one every candidate release counts
+(docs/releases.md): a key that the newest takes is information, and one that only older releases take is a warning, with
+the release that made the difference. Keys of transformers in LLaMA-Factory's files are checked against every
+transformers that its releases allow.
 
 ## References
 docs/schemas.md; axolotl 0.21.0 `utils/schemas/validation.py` (check_fsdp_version); OpenRLHF commit ed62d0e2.
@@ -54,7 +56,7 @@ from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of,
 from cfglint_rules.vocabulary.values import fits, shown
 from cfglint_schemas.status import PRESENT, Context, Status, parts_of
 from cfglint_train.documents.document import MISSING, Change, Delete, Route, Set, Unknown
-from cfglint_train.findings.finding import APPLICABILITIES, Fix, Related, Report, Severity
+from cfglint_train.findings.finding import APPLICABILITIES, SEVERITIES, Fix, Related, Report, Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import load
@@ -100,19 +102,21 @@ def check(config: Config) -> Iterator[Report]:
         return
     outdated = keys.outdated(config)
     if outdated is not None:
-        yield Report(outdated.message, outdated.place, outdated.severity, help=outdated.help)
+        yield Report(outdated.message, outdated.place, outdated.severity, help=outdated.help, grounds=outdated.grounds)
     best = window_of(config).best
     if best is not None:
         yield _torn(config, best)
     dated, refused = [], refusals_of(config, (gone.sighting for gone in _gone(config)))
     for gone in _gone(config):
         report = _report(gone)
-        if report.severity != "info":
+        if gone.outcome.agreed and report.severity != "info":
             yield report
         elif (best is None or gone.outcome.agreed) and dotted(gone.sighting) not in refused:
             dated.append(report)
-    if dated:
-        yield _folded(dated)
+    for severity in SEVERITIES:
+        alike = [report for report in dated if report.severity == severity]
+        if alike:
+            yield _folded(alike)
 
 
 def _launched(config: Config, one: Given) -> Report:
@@ -225,7 +229,7 @@ def _between(one: Use, other: Use, releases: tuple[str, ...]) -> tuple[str, str]
 
 
 def _folded(reports: list[Report]) -> Report:
-    """Keys that are on their way out, as one piece of information."""
+    """Keys of other releases as one finding."""
     first, *others = reports
     if not others:
         return first

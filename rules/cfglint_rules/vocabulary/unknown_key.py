@@ -57,7 +57,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.across import FINE, everywhere, fact_at, fate, window_of
+from cfglint_rules.vocabulary.across import everywhere, fact_at, fate, fate_of_unknown, window_of
 from cfglint_rules.vocabulary.clauses import dotted, idle_blocks, is_inside, refusals_of
 from cfglint_rules.vocabulary.forked import folded
 from cfglint_rules.vocabulary.handed import unknown as handed
@@ -147,7 +147,7 @@ def meant(config: Config) -> Iterator[tuple[Sighting, Route, tuple[Change, ...]]
     for sighting in islice(unknown(config), MOST_MEANT) if config.evidence.fork is None else ():
         found = [] if _is_idle(sighting) else proposals(sighting)
         fix = _fix(sighting, found[0]) if found else None
-        if fix is not None and fix.applicability == "safe" and FINE not in fate(sighting).effects:
+        if fix is not None and fix.applicability == "safe" and fate_of_unknown(sighting) is not None:
             yield sighting, found[0].route, tuple(change for _, changes in fix.keys for change in changes)
 
 
@@ -156,7 +156,7 @@ def nearest(config: Config) -> Iterator[tuple[Sighting, Route]]:
     from cfglint_rules.vocabulary.proposals import proposals
 
     for sighting in islice(unknown(config), MOST_MEANT) if config.evidence.fork is None else ():
-        found = [] if _is_idle(sighting) or FINE in fate(sighting).effects else proposals(sighting)
+        found = [] if _is_idle(sighting) or fate_of_unknown(sighting) is None else proposals(sighting)
         if found:
             yield sighting, found[0].route
 
@@ -169,9 +169,10 @@ def refused(config: Config) -> Iterator[str]:
 
 
 def _report(sighting: Sighting) -> Report | None:
-    config, held, effect, releases = sighting.config, target(sighting.config), outcome(sighting), fate(sighting)
-    if FINE in releases.effects:
-        return None  # a candidate takes it
+    config, held, effect = sighting.config, target(sighting.config), outcome(sighting)
+    releases = fate_of_unknown(sighting)
+    if releases is None:
+        return None
     from cfglint_rules.vocabulary.proposals import proposals  # few files have an unknown key
 
     found = [] if _is_idle(sighting) or _is_of_another_kind(sighting) else proposals(sighting)

@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.across import FINE, Across, across, assumed_setting, deciding, fact_at, window_of
+from cfglint_rules.vocabulary.across import FINE, Across, across, assumed_setting, deciding, fact_at, grounds, window_of
 from cfglint_rules.vocabulary.kinds import is_taken_for_another
 from cfglint_rules.vocabulary.launched import Given, given
 from cfglint_rules.vocabulary.moves import is_taken, moved
@@ -283,8 +283,9 @@ def _report(sighting: Sighting, schema: Schema) -> Report:
         outcome = (
             f"it needs {title} {first}" if first else f"no known release of {title} has it" if registered else outcome
         )
-    certain = stops and _BY_TRAINER not in schema and not registered
-    on = (*releases.grounds, *_doubts(sighting))
+    former = releases.window.earlier and _is_former(sighting)
+    certain = stops and _BY_TRAINER not in schema and not registered and not former
+    on = (*(grounds(releases.window, agreed=False) if former else releases.grounds), *_doubts(sighting))
     wanted = _wanted(sighting, schema)
     bare = value is True and sighting.config.document.syntax == "shell"
     return Report(
@@ -296,6 +297,12 @@ def _report(sighting: Sighting, schema: Schema) -> Report:
         None if fix is None else fix._replace(grounds=on),
         grounds=on,
     )
+
+
+def _is_former(sighting: Sighting) -> bool:
+    """Whether a release before the oldest known one took the value."""
+    keys = keys_of(sighting.config)
+    return keys is not None and sighting.value in keys.words.former_values.get(sighting.name, ())
 
 
 def _doubts(sighting: Sighting) -> tuple[Ground, ...]:

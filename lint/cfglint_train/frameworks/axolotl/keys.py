@@ -111,11 +111,10 @@ class AxolotlKeys(Keys):
         foreign = (name for name in listed if not {name.split(".")[-1], *name.split(".")[2:3]} & known)
         yield from (("plugin", Trace(name, "", config.where("plugins"), "config", None)) for name in foreign)
 
-    def is_earlier(self, document: Document, root: Route) -> bool:
+    def is_outdated(self, document: Document, root: Route) -> bool:
         """0.5.0 refuses data sets of the type sharegpt (utils/config/models/input/v0_4_1/__init__.py)."""
         datasets = document.value((*root, "datasets"))
-        is_older = isinstance(datasets, list) and any(is_sharegpt(item) for item in datasets)
-        return is_older or super().is_earlier(document, root)
+        return isinstance(datasets, list) and any(is_sharegpt(item) for item in datasets)
 
     def may_be_foreign(self, config: Config, release: str) -> bool:
         """Whether the file loads a plugin that the vocabulary does not know."""

@@ -123,7 +123,7 @@ def _is_older(job: Job) -> bool:
     """Whether the framework is older than all releases that are known: none of those had transformers 5."""
     package = listed()[job.main.framework].package
     stated = job.releases.stated("transformers")
-    return not stated and package in job.releases.known and job.releases.window(package).before
+    return not stated and package in job.releases.known and job.releases.window(package).outdated
 
 
 def infer_tensor_parallelism(job: Job) -> None:

@@ -34,6 +34,7 @@ from cfglint_train.frameworks.openrlhf.flags import (
     value_of,
     window,
 )
+from cfglint_train.plan.certainty import freshly_installed
 from cfglint_train.plan.origin import Origin, Place
 from cfglint_train.plan.releases import Release, Releases
 
@@ -144,15 +145,21 @@ class OpenRLHFKeys(Keys):
         bounds = window(config)
         if stated or bounds is None or bounds[1] == self.vocabulary.newest:
             return None
-        lost = [flag for flag in told.given if (fact := facts_of(told.entry, flag)) and fact.status().kind != "present"]
-        gone = not self.vocabulary.has_entry(told.entry, NEWEST)
-        why = f"{NEWEST} has no {told.entry}" if gone else f"{NEWEST} refuses {len(lost)} of its flags"
+        more = told.open or _is_forwarding(config)
+        fresh = None if more else config.releases.fresh.get("openrlhf")
+        newest = fresh or NEWEST
+        about = Context(entry=told.entry)
+        facts = [self.vocabulary.fact((flag,), newest, about) for flag in told.given]
+        lost = [fact for fact in facts if fact is not None and fact.status().kind != "present"]
+        gone = not self.vocabulary.has_entry(told.entry, newest)
+        why = f"{newest} has no {told.entry}" if gone else f"{newest} refuses {len(lost)} of its flags"
         between = bounds[0] if bounds[0] == bounds[1] else f"{bounds[0]} to {bounds[1]}"
         return Outdated(
             f"written for OpenRLHF {between}; {why}",
             _head(config),
-            "info",
-            f"state openrlhf={NEWEST} to have the flags checked and rewritten for it, or openrlhf={bounds[1]}",
+            "info" if fresh is None else "warning",
+            f"state openrlhf={newest} to have the flags checked and rewritten for it, or openrlhf={bounds[1]}",
+            () if fresh is None else (freshly_installed("openrlhf", fresh),),
         )
 
     def _life(self, entry: str) -> tuple[str, str]:
@@ -217,6 +224,12 @@ class OpenRLHFKeys(Keys):
     def shape(self, schema: Mapping[str, Any]) -> str | None:
         """A switch of argparse takes no value."""
         return "no value" if schema.get("type") == "boolean" else None
+
+
+def _is_forwarding(config: Config) -> bool:
+    """Whether the script adds the options of its own command line."""
+    invocation = invocation_of(config.document, config.root)
+    return invocation is not None and invocation.forwards
 
 
 def _newest_names(config: Config) -> dict[str, str]:
