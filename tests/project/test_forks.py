@@ -666,3 +666,24 @@ def test_a_script_in_the_folder_of_a_package_is_the_repositorys_own(tmp_path: Pa
     copied = {f"OpenRLHF/{name}": text for name, text in files.items()}
     copied |= {"OpenRLHF/setup.py": "", "OpenRLHF/examples/scripts/a.sh": own, "b.sh": script("")}
     assert not [one for one in lint(written(tmp_path / "y", **copied)).findings if one.code == "CHK005"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place", "scope"),
+    [
+        (*PATCHES["edit in place"][:2], "setup.sh:2", "in the folder of the configuration or one above it"),
+        (*PATCHES["patch"][:2], "clip.patch:2", "in the folder of the configuration or one above it"),
+        (*EVIDENCE["pip"][:2], "requirements.txt:2", "in the folder of the configuration or one above it"),
+        ("run.sh", "echo start\npython -m lab.train a.yaml\n", "run.sh:2", "a launch of the configuration uses it"),
+    ],
+)
+def test_explain_shows_evidence_with_its_scope_and_place(
+    tmp_path: Path, name: str, text: str, place: str, scope: str
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / name).write_text(text)
+    source = f"{AXOLOTL}novelty_bonus: 1\n"
+    (tmp_path / "a.yaml").write_text(source)
+    line = len(source.splitlines())
+    outcome = cfglint("--explain", f"KEY001:{line}", "a.yaml", cwd=tmp_path)
+    assert f"{scope} ({place})" in " ".join(outcome.out.split()), outcome.out + outcome.err

@@ -30,6 +30,7 @@ class ChangedClass(Frozen):
     """A class of settings that a file changes."""
 
     path: str
+    line: int
     name: str
     declared: frozenset[str]
     """The fields, parameters and texts of the file: what it may add to the class."""
@@ -38,8 +39,8 @@ class ChangedClass(Frozen):
 class _Stores(Frozen):
     """What a file stores in attributes of what it imports."""
 
-    stored: tuple[tuple[tuple[str, ...], str | None], ...]
-    """What it is stored in, in full, and the attribute (None: a computed name)."""
+    stored: tuple[tuple[int, tuple[str, ...], str | None], ...]
+    """The line, what it is stored in, in full, and the attribute (None: a computed name)."""
     declared: frozenset[str]
     """As of a changed class."""
 
@@ -61,8 +62,8 @@ class ChangedClasses:
             if path.startswith(files.copies):
                 continue
             stores = self._stores(path)
-            for name in _changed(stores, packages, classes):
-                return ChangedClass(path, name, stores.declared)
+            for line, name in _changed(stores, packages, classes):
+                return ChangedClass(path, line, name, stores.declared)
         return None
 
     def _stores(self, path: str) -> _Stores:
@@ -70,21 +71,21 @@ class ChangedClasses:
         if path not in self._read:
             nodes = list(ast.walk(tree_of(self._index.once(Followed).text(path))))
             names = imported(nodes)
-            found = ((dotted(owner, names), attribute) for owner, attribute in _stored(nodes))
-            stored = tuple((tuple(owner.split(".")), attribute) for owner, attribute in found if owner)
+            found = ((owner.lineno, dotted(owner, names), attribute) for owner, attribute in _stored(nodes))
+            stored = tuple((line, tuple(owner.split(".")), attribute) for line, owner, attribute in found if owner)
             self._read[path] = _Stores(stored, frozenset(_declared(nodes)) if stored else frozenset())
         return self._read[path]
 
 
-def _changed(stores: _Stores, packages: Collection[str], classes: Collection[str]) -> Iterator[str]:
-    """The classes of some packages that a file changes."""
-    for steps, attribute in stores.stored:
+def _changed(stores: _Stores, packages: Collection[str], classes: Collection[str]) -> Iterator[tuple[int, str]]:
+    """The classes of some packages that a file changes, with the lines."""
+    for line, steps, attribute in stores.stored:
         if steps[0] not in packages:
             continue
         if steps[-1] in classes and (attribute is None or attribute.startswith("__")):
-            yield steps[-1]  # another attribute of a class adds no field to it
+            yield line, steps[-1]  # another attribute of a class adds no field to it
         elif attribute in classes and attribute is not None:
-            yield attribute
+            yield line, attribute
 
 
 def _stored(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str | None]]:

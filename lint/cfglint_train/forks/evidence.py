@@ -185,7 +185,8 @@ def find_classes(one: Subject) -> Found:
     for program in programs:
         found = index.once(ChangedClasses).by(program, one.packages, classes)
         if found is not None:
-            yield Trace(one.shown(found.path), f"`{found.name}`", one.shown(found.path), names=found.declared)
+            place = one.shown(found.path, found.line)
+            yield Trace(one.shown(found.path), f"`{found.name}`", place, names=found.declared)
 
 
 def find_plugins(one: Subject) -> Found:

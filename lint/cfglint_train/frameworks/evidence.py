@@ -55,6 +55,11 @@ class Evidence(Frozen):
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def source(self) -> str:
+        """How it concerns the configuration, with file and line."""
+        return f"{SCOPES[self.scope]} ({self.place})"
+
     def is_about(self, name: str) -> bool:
         """Return whether it concerns an unknown key."""
         return self.names is None or name.lstrip("-").rpartition(".")[2] in self.names

@@ -96,8 +96,7 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
     added = _added(rule, report, main)
     if added is not None:
         severity = "info" if added.strength == "adds" else milder(severity)
-    lowered = () if added is None else (Ground(LOWERED, str(added), "assumed", f"upstream's vocabulary, but {added}"),)
-    vocabulary = (*_vocabulary(rule, main), *lowered, *_conditional(rule, report))
+    vocabulary = (*_vocabulary(rule, main, added), *_conditional(rule, report))
     appended = () if run is None or severity != "error" else _appended(rule, report, run)
     rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run))
     if severity != "info" and not rewritten and not rule.code.startswith("KEY"):  # those ask for it themselves
@@ -175,11 +174,14 @@ def _is_guarded(place: Place) -> bool:
     return isinstance(place.document, PythonScript) and is_guarded(place.document, place.span)
 
 
-def _vocabulary(rule: Rule, main: Config) -> tuple[Ground, ...]:
-    """Upstream's vocabulary, where there is evidence that a fork is in use."""
-    if main.evidence.fork is None or not rule.code.startswith("KEY"):
+def _vocabulary(rule: Rule, main: Config, added: Evidence | None) -> tuple[Ground, ...]:
+    """Upstream's vocabulary, where there is evidence that a fork is in use, or has the keys of a report besides."""
+    fork = main.evidence.fork
+    if added is not None:
+        return (Ground(LOWERED, str(added), "assumed", f"upstream's vocabulary, but {added}", added.source),)
+    if fork is None or not rule.code.startswith("KEY"):
         return ()
-    return (Ground("vocabulary", main.framework, "assumed", f"upstream's vocabulary: {main.evidence.fork}"),)
+    return (Ground("vocabulary", main.framework, "assumed", f"upstream's vocabulary: {fork}", fork.source),)
 
 
 def _added(rule: Rule, report: Report, main: Config) -> Evidence | None:

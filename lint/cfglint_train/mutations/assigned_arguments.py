@@ -19,11 +19,15 @@ _HOLDERS: Final = r"(?<![\w.])\w*(?:arg|cfg|conf|opt|param)\w*"
 
 def programs_of(given: Iterable[tuple[ShellDocument, Invocation]], scripts: LaunchScripts) -> tuple[str, ...]:
     """Return the Python programs of the repository that some invocations start."""
-    from cfglint_train.launches.entries import file_of  # few findings are about what a program may change
+    found = dict[str, None]()
+    for document, one in given:
+        from cfglint_train.launches.entries import file_of  # few files are given to a program
 
-    indexes = ((document, one, scripts.repositories.index(document.path)) for document, one in given)
-    found = (file_of(document, one, scripts.sources, index) for document, one, index in indexes if index.rooted)
-    return tuple(dict.fromkeys(path for path in found if path is not None))
+        index = scripts.repositories.index(document.path)
+        path = file_of(document, one, scripts.sources, index) if index.rooted else None
+        if path is not None:
+            found[path] = None
+    return tuple(found)
 
 
 def is_assigned(name: str, programs: Iterable[str], scripts: LaunchScripts) -> bool:

@@ -20,6 +20,8 @@ class Ground(Frozen):
     grade: Certainty
     note: str = ""
     """Where it comes from, or how to state it."""
+    source: str = ""
+    """Of evidence about the repository: how it concerns the configuration, with file and line."""
 
 
 LOWERED: Final = "lowered"
@@ -47,11 +49,13 @@ class Assumption(Frozen):
     """What is assumed and how to state it, after the word "assumes"."""
     others: tuple[Any, ...] = ()
     """Other admissible values, the two ends; empty where it has too many to try: then every verdict rests on it."""
+    source: str = ""
+    """As of a ground."""
 
     @property
     def ground(self) -> Ground:
         """The fact as a finding carries it."""
-        return Ground(self.fact, self.value, "assumed", self.note)
+        return Ground(self.fact, self.value, "assumed", self.note, self.source)
 
 
 class Corner(Frozen):

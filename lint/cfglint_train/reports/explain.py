@@ -45,7 +45,7 @@ def facts(finding: Finding) -> list[Fact]:
     found = [] if finding.run is None else list(_facts(finding, finding.run))
     known = {one.fact for one in found}
     found += [
-        Fact(ground.fact, "", ground.value, ground.grade, ground.note, "")
+        Fact(ground.fact, "", ground.value, ground.grade, ground.source or ground.note, "")
         for ground in finding.rests_on
         if ground.fact not in known
     ]

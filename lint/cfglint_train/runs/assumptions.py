@@ -57,9 +57,10 @@ def _each(run: Run) -> Iterator[Assumption]:
     yield from _length(run)
     yield from _evaluation_length(run)
     yield from _files(run)
-    if run.main.evidence.fork is not None:
-        note = f"the installed {run.framework.title} behaves like its releases, but {run.main.evidence.fork}"
-        yield Assumption(FORK, str(run.main.evidence.fork), note)
+    fork = run.main.evidence.fork
+    if fork is not None:
+        note = f"the installed {run.framework.title} behaves like its releases, but {fork}"
+        yield Assumption(FORK, str(fork), note, source=fork.source)
     for field, value in run.reading:
         if value.origin.kind == "assumed" and field not in _RANKS:
             yield Assumption(field, value.value, value.origin.note, _OTHERS.get(field, ()))

@@ -99,8 +99,9 @@ def _outcome(config: Config, differ: bool) -> tuple[str, Severity, tuple[Ground,
     if refused.agreed and config.evidence.fork is None:
         return f"{loader} refuses the file", "error", refused.grounds
     framework, grounds = load(config.framework), refused.grounds
-    if config.evidence.fork is not None:
-        grounds = (Ground("fork", str(config.evidence.fork), "assumed", f"upstream's loader: {config.evidence.fork}"),)
+    fork = config.evidence.fork
+    if fork is not None:
+        grounds = (Ground("fork", str(fork), "assumed", f"upstream's loader: {fork}", fork.source),)
     if not framework.refuses_duplicates:
         return f"{loader} refuses the file", "warning", grounds
     outcome = f"since {framework.title} {framework.refuses_duplicates} {loader} refuses the file, before {_LAST}"

@@ -56,8 +56,9 @@ def check(config: Config) -> Iterator[Report]:
         return
     first = refused[-1]
     grounds: tuple[Ground, ...] = ()
-    if config.evidence.fork is not None:
-        grounds = (Ground("fork", str(config.evidence.fork), "assumed", f"upstream's loader: {config.evidence.fork}"),)
+    fork = config.evidence.fork
+    if fork is not None:
+        grounds = (Ground("fork", str(fork), "assumed", f"upstream's loader: {fork}", fork.source),)
     certain = len(refused) == len(found) and not grounds
     yield Report(
         f"{first.loader} refuses the file: {first.message}",

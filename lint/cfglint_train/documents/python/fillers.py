@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from cfglint_train.documents.document import Route
-from cfglint_train.documents.python.layers import Layers, is_new
-from cfglint_train.documents.python.logged import Logged
+from cfglint_train.documents.python.layers import Layers
 from cfglint_train.documents.python.syntax import imported, tree_of
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
@@ -183,7 +182,6 @@ class _Reading:
         self.loads = loads
         self.loaded: dict[str, tuple[Route, ...]] = dict.fromkeys(composed, ((),))
         """Variable -> the routes of the mappings that it holds."""
-        self._logged: Logged | None = None
         self.loaders: set[str] = set()
         """Functions that answer with a loaded mapping."""
         for _ in range(_ROUNDS):
@@ -256,25 +254,12 @@ class _Reading:
         for node in self.nodes:
             for base, above in layers.laid(node):
                 routes = self._routes(base)
-                if routes and self._is_logged(node, base):
-                    break
                 keys = layers.keys(above) if routes else ()
                 laid.update((*route, *key) for route in routes for key in keys or ())
                 open_mappings.update(routes if keys is None else ())
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and not self._constants(node.slice):
                 open_mappings.update(self._routes(node.value))
         return laid, open_mappings
-
-    def _is_logged(self, node: ast.AST, base: ast.expr) -> bool:
-        """Whether what becomes of a mapping by what is laid over it is only logged: the settings of the run are the
-        file's own.
-        """
-        if self._logged is None:
-            self._logged = Logged(self.nodes)
-        if isinstance(node, ast.expr) and is_new(node):
-            return self._logged.only(node)
-        held = self.assigned.get(base.id, []) if isinstance(base, ast.Name) else []
-        return bool(held) and all(map(_is_copy, held)) and self._logged.names(ast.unparse(base))
 
     def _changed(self, node: ast.AST) -> Iterable[Route]:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
@@ -328,11 +313,6 @@ def _answers(function: ast.FunctionDef) -> Iterator[ast.expr]:
     for node in ast.walk(function):
         if isinstance(node, ast.Return) and node.value is not None:
             yield from node.value.elts if isinstance(node.value, ast.Tuple) else (node.value,)
-
-
-def _is_copy(node: ast.expr) -> bool:
-    """Whether an expression makes the same mapping of another one."""
-    return isinstance(node, ast.Call) and _COPIES.fullmatch(ast.unparse(node.func).rpartition(".")[2]) is not None
 
 
 def _string(node: ast.AST) -> str:

@@ -16,9 +16,7 @@ _LAYS: Final = re.compile(r"(?:unsafe_|deep_?|recursive_)?(?:merge|update)(?:_wi
 """
 _ONE_KEY: Final = "OmegaConf.update"
 """Sets one key of a mapping (`OmegaConf.update(config, key, value)`)."""
-_NEW: Final = ("OmegaConf.merge", "OmegaConf.unsafe_merge")
-"""Functions that leave what they are given as it is."""
-SAME: Final = ("create", "copy", "deepcopy", "dict", "DictConfig", "to_container")
+_SAME: Final = ("create", "copy", "deepcopy", "dict", "DictConfig", "to_container")
 """Functions that make the same mapping of another one."""
 _ROUNDS: Final = 3
 """How far names are followed."""
@@ -76,7 +74,7 @@ class Layers:
             return self._together(words)
         if name == "from_dotlist" and len(node.args) == 1 and isinstance(node.args[0], (ast.List, ast.Tuple)):
             return self._together([_dotted(one) for one in node.args[0].elts])
-        if name in SAME and len(node.args) == 1:
+        if name in _SAME and len(node.args) == 1:
             return self.keys(node.args[0], depth)
         return None
 
@@ -96,13 +94,6 @@ class Layers:
                 return None
             found += part
         return tuple(found)
-
-
-def is_new(node: ast.AST) -> bool:
-    """Whether a node that lays mappings over others leaves these as they are and makes a new one."""
-    if isinstance(node, ast.Call):
-        return ast.unparse(node.func) in _NEW
-    return isinstance(node, (ast.Dict, ast.BinOp))
 
 
 def _pairs(layers: list[ast.expr]) -> Iterator[Layer]:
