@@ -232,18 +232,15 @@ def _build() -> str:
     return found.hexdigest()
 
 
-def _declared(copy: Copy, known: Collection[str]) -> Iterator[str]:
-    """The flags in a copy of which not all is there, and the fields of classes that upstream has, too.
-
-    Whether a class that upstream does not have is read at all cannot be determined.
-    """
+def _declared(copy: Copy) -> Iterator[str]:
+    """The flags in a copy of which not all is there, and the fields of its classes."""
     for text in copy.files.values():
         try:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError):
             continue
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and node.name in known:
+            if isinstance(node, ast.ClassDef):
                 fields = (one.target for one in node.body if isinstance(one, ast.AnnAssign))
                 yield from (field.id for field in fields if isinstance(field, ast.Name))
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -262,7 +259,7 @@ def _read(copy: Copy, listed: Listed) -> str:
     try:
         table = reader.read(listed.package, Source(Tree(listed.package, "0", copy.files)))
     except (UndecidedError, TooManyStepsError, SyntaxError, ValueError, RecursionError):
-        raise UnreadTreeError("cannot be read", frozenset(_declared(copy, upstream["$defs"]))) from None
+        raise UnreadTreeError("cannot be read", frozenset(_declared(copy))) from None
     finally:
         if collected:
             gc.enable()
