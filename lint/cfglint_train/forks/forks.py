@@ -132,7 +132,22 @@ class Forks:
     def copy(self, listed: Listed, path: str, used: Collection[str]) -> VendoredVocabulary | Trace | None:
         """Return what the copy takes that a file's run uses, or why that cannot be determined."""
         nearest = self._nearest(listed, path, used)
-        return self.read_copies(listed, nearest, path) if nearest else None
+        if not nearest:
+            return None
+        found = self.read_copies(listed, nearest, path)
+        return None if isinstance(found, Trace) and self._is_aside(listed, nearest[0], path, used) else found
+
+    def _is_aside(self, listed: Listed, root: str, path: str, used: Collection[str]) -> bool:
+        """Whether a copy is no project of its own, and a file's run is not seen to use it: files that cannot be read as
+        one then show only the keys that they declare.
+        """
+        from cfglint_train.forks.vendored import base_of, is_project
+        from cfglint_train.releases.pins.requirement import namesake
+
+        project, own = base_of(root), os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
+        if is_project(project) or namesake(project) == listed.package or {root, project} & {*used}:
+            return False
+        return not f"{own}/".startswith(f"{project}/")
 
     def read_copies(self, listed: Listed, roots: tuple[str, ...], path: str) -> VendoredVocabulary | Trace:
         """Return what some copies take that are one, or why that cannot be determined."""

@@ -232,13 +232,10 @@ def _build() -> str:
     return found.hexdigest()
 
 
-def _declared(copy: Copy, known: Collection[str]) -> Iterator[str]:
-    """The flags in a copy of which not all is there, and the fields of classes that upstream has, too.
-
-    Whether a class that upstream does not have is read at all cannot be determined.
-    """
+def _declared(copy: Copy) -> Iterator[str]:
+    """The flags in a copy of which not all is there, and the fields of its classes."""
     for text in copy.files.values():
-        yield from (name for name, owner in declared(tree_of(text)) if not owner or owner in known)
+        yield from (name for name, _ in declared(tree_of(text)))
 
 
 def _read(copy: Copy, listed: Listed) -> str:
@@ -251,7 +248,7 @@ def _read(copy: Copy, listed: Listed) -> str:
     try:
         table = reader.read(listed.package, Source(Tree(listed.package, "0", copy.files)))
     except (UndecidedError, TooManyStepsError, SyntaxError, ValueError, RecursionError):
-        raise UnreadTreeError("cannot be read", frozenset(_declared(copy, upstream["$defs"]))) from None
+        raise UnreadTreeError("cannot be read", frozenset(_declared(copy))) from None
     finally:
         if collected:
             gc.enable()

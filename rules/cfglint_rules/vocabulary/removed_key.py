@@ -106,9 +106,12 @@ def check(config: Config) -> Iterator[Report]:
     best = window_of(config).best
     if best is not None:
         yield _torn(config, best)
+    fresh = config.once(_refused_freshly)
     dated, refused = [], refusals_of(config, (gone.sighting for gone in _gone(config)))
     for gone in _gone(config):
         report = _report(gone)
+        if not gone.outcome.agreed and gone.sighting.route in fresh:
+            report = report._replace(severity="info")
         if gone.outcome.agreed and report.severity != "info":
             yield report
         elif (best is None or gone.outcome.agreed) and dotted(gone.sighting) not in refused:
@@ -134,6 +137,14 @@ def _launched(config: Config, one: Given) -> Report:
         one.releases.milder("error"),
         grounds=one.releases.grounds,
     )
+
+
+def _refused_freshly(config: Config) -> frozenset[Route]:
+    """The keys that stop what a fresh installation gets: REL002 reports them."""
+    keys, package = keys_of(config), load(config.framework).listed.package
+    newest = config.releases.fresh.get(package)
+    found = None if keys is None or newest is None else keys.told(config.document, config.root, newest)
+    return frozenset(() if found is None else (one.route for one in found.refused))
 
 
 def refused(config: Config) -> Iterator[str]:
