@@ -17,8 +17,6 @@ from cfglint_train.mutations.fillers import Followed
 from cfglint_train.mutations.imported import Imported
 from cfglint_train.repository.index import RepositoryIndex
 
-_ENDINGS: Final = (b"Config", b"Arguments", b"Args")
-_SIGNS: Final = {".py": (b"setattr(", *(name + sign for name in _ENDINGS for sign in (b" =", b"=", b".__")))}
 _CHANGES: Final = re.compile(
     r"\bsetattr\(|\.\w*(?:Config|Arguments|Args)\s*=(?!=)"
     r"|(?:Config|Arguments|Args)\.__\w+__\s*(?:\[[^\]\n]*\]\s*)?=(?!=)"
@@ -50,16 +48,13 @@ class ChangedClasses:
 
     def __init__(self, index: RepositoryIndex) -> None:
         self._index = index
-        self._may_change = {path for path, text in index.texts(_SIGNS) if _CHANGES.search(text)}
         self._read: dict[str, _Stores] = {}
 
     def by(self, program: str, packages: Collection[str], classes: Collection[str]) -> ChangedClass | None:
         """The first change of one of some classes of some packages by what a program imports."""
-        if not self._may_change:
-            return None
         files = self._index.once(Followed)
-        for path in sorted(self._may_change & self._index.once(Imported).by(program)):
-            if path.startswith(files.copies):
+        for path in sorted(self._index.once(Imported).by(program)):
+            if _CHANGES.search(files.text(path)) is None or path.startswith(files.copies):
                 continue
             stores = self._stores(path)
             for line, name in _changed(stores, packages, classes):

@@ -18,13 +18,19 @@ from cfglint_train.foundation.typed import Final
 _MAX_BYTES: Final = 2**28
 _STAT: Final = 40
 """Bytes of an entry before the name of its object."""
+_MODE: Final = 26
+"""Where the mode of an entry has the kind of file, in four bits."""
+_SUBMODULE: Final = 0o16
 _EXTENDED: Final = 0x4000
+_LENGTH: Final = 0xFFF
 
 
 class Tracked(Frozen):
     """Paths from the root of the checkout, as bytes with forward slashes, in order."""
 
     paths: tuple[bytes, ...] = ()
+    submodules: tuple[bytes, ...] = ()
+    """Those of the paths that are checkouts of their own."""
 
     def holds(self, path: str) -> bool:
         """Whether a path, or one below it, is tracked."""
@@ -63,7 +69,8 @@ def tracked(root: str) -> Tracked | None:
         return None
     for hash_size in (20, 32):
         try:
-            return Tracked(tuple(sorted(_paths(source, hash_size))))
+            paths, submodules = _paths(source, hash_size)
+            return Tracked(tuple(sorted(paths)), tuple(submodules))
         except (ValueError, IndexError):
             continue
     return None
@@ -90,30 +97,37 @@ def git_folder(root: str) -> str:
     raise OSError(errno.EACCES, "leads to no folder of git for it", mark)
 
 
-def _paths(source: bytes, hash_size: int) -> list[bytes]:
-    """The paths in an index. Raises ValueError and IndexError where it is none with names of that size."""
+def _paths(source: bytes, hash_size: int) -> tuple[list[bytes], list[bytes]]:
+    """The paths in an index, and those of submodules. Raises ValueError and IndexError where it is none with names of
+    that size.
+    """
     version, count = int.from_bytes(source[4:8], "big"), int.from_bytes(source[8:12], "big")
     if source[:4] != b"DIRC" or version not in (2, 3, 4):
         raise ValueError
     found: list[bytes] = []
+    submodules: list[bytes] = []
     at, last = 12, b""
+    before = _STAT + hash_size
     for _ in range(count):
-        flags_at = at + _STAT + hash_size
-        flags = int.from_bytes(source[flags_at : flags_at + 2], "big")
+        flags_at = at + before
+        flags = source[flags_at] << 8 | source[flags_at + 1]
         start = flags_at + (4 if flags & _EXTENDED else 2)
-        kept = b""
         if version == 4:
             drop, start = _offset(source, start)
-            kept = last[: len(last) - drop]
-        end = source.index(b"\0", start)
-        last = kept + source[start:end]
-        if len(last) != flags & 0xFFF and len(last) < 0xFFF:
+            end = source.index(b"\0", start)
+            last = last[: len(last) - drop] + source[start:end]
+        else:
+            end = source.index(b"\0", start)
+            last = source[start:end]
+        if len(last) != flags & _LENGTH and len(last) < _LENGTH:
             raise ValueError
         found.append(last)
+        if source[at + _MODE] >> 4 == _SUBMODULE:
+            submodules.append(last)
         at = end + 1 if version == 4 else at + (end - at) // 8 * 8 + 8
     if source[at : at + 4] == b"link":  # a split index: most of the paths are in another file
         raise ValueError
-    return found
+    return found, submodules
 
 
 def _offset(source: bytes, at: int) -> tuple[int, int]:

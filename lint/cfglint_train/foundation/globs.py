@@ -58,10 +58,13 @@ def meets(place: Spot, glob: Glob) -> bool:
     return _named(place.names[-1], pattern)
 
 
-def meets_any(place: Spot, globs: tuple[Glob, ...]) -> bool:
+def meets_any(path: str, root: str, globs: tuple[Glob, ...]) -> bool:
     """Whether one of some patterns means exactly this path. Most are plain names, which are looked up at once."""
     names, others = _by_kind(globs)
-    return place.names[-1] in names or any(meets(place, one) for one in others)
+    if os.path.basename(path) in names:
+        return True
+    place = spot(path, root) if others else None
+    return place is not None and any(meets(place, one) for one in others)
 
 
 @lru_cache(maxsize=64)

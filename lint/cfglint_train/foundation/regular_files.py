@@ -11,6 +11,9 @@ from cfglint_train.foundation.typed import Final
 MAX_BYTES: Final = 8 * 2**20
 """The largest configuration that is known (OLMo's data mixes) has 312 kB. What is larger than this is data."""
 
+_NAMES: Final = ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
+_FLAGS: Final = sum(getattr(os, name, 0) for name in _NAMES)
+
 MARKS: Final = (".git", ".hg")
 """What the root of a repository holds. A `.hg` below a `.git` is none: a tree of git can hold one, but no `.git`."""
 
@@ -28,6 +31,21 @@ def read(path: str, cleared: set[str] | None = None) -> bytes:
     """
     stay(path, cleared)
     return read_anywhere(path)
+
+
+def small(path: str, most: int, cleared: set[str]) -> bytes:
+    """The bytes of a regular file by its absolute path; none of one that has more than `most`. Made for many files.
+
+    Raises OSError as `read` does, and for any link. `cleared` as for `read`.
+    """
+    if path[: path.rfind("/")] not in cleared:
+        stay(path, cleared)
+    number = os.open(path, _FLAGS)
+    try:
+        status = os.fstat(number)
+        return os.read(number, status.st_size) if stat.S_ISREG(status.st_mode) and status.st_size <= most else b""
+    finally:
+        os.close(number)
 
 
 def beginning(path: str, size: int) -> bytes:

@@ -13,10 +13,12 @@ _PROJECT: Final = ("pyproject.toml", "cfglint.toml")
 class Roots:
     """The folders above those that were asked for, each looked at once."""
 
-    __slots__ = ("_above", "_added", "_around", "_held")
+    __slots__ = ("_above", "_added", "_around", "_held", "checked")
 
     def __init__(self) -> None:
         self._added: set[str] = set()
+        self.checked: set[str] = set()
+        """The folders of the files that are checked."""
         self._above: dict[str, tuple[tuple[str, ...], bool]] = {}
         self._around: dict[str, tuple[str, bool]] = {}
         self._held: dict[tuple[str, tuple[str, ...]], bool] = {}

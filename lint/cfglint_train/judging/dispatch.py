@@ -154,6 +154,9 @@ class Lint:
             from cfglint_train.judging.unread import note_budget
 
             note_budget(sorted(ledger.unread), self.options.budget, self.selection, ledger)
+        for root, bound in sorted(ledger.cut):
+            within = (path for path, _ in ledger.checked if self.workspace.repositories.index(path).root == root)
+            self._stop(min(within, default=root), f"what the repository says of it may be incomplete: {bound}")
         for path in ledger.paths():
             self._hear(path, 0)
         found = sorted(ledger.findings(), key=lambda finding: finding.order)
@@ -317,6 +320,7 @@ class Lint:
         """Note the files that could not be read, and keep fixes from being applied where the framework would refuse
         the fixed file, or another fix undoes them.
         """
+        self.ledger.cut.update(self.workspace.repositories.cut())
         if self.workspace.documents.unread:
             from cfglint_train.judging.unread import note_unread
 

@@ -29,6 +29,8 @@ class Ledger:
         self.troubles: list[Trouble] = []
         self.unread: set[str] = set()
         """Files that were not read, or not to their end, when the time of the run was used up."""
+        self.cut: set[tuple[str, str]] = set()
+        """The roots of repositories of which not all was looked at, with the bound that was met."""
         self.skipped: list[Skipped] = []
         self.secrets: set[str] = set()
         self.silencers: dict[str, tuple[Document, tuple[pragmas.Suppression, ...]]] = {}
@@ -110,6 +112,7 @@ class Ledger:
             self._naming.setdefault(path, set()).update(jobs)
         self.troubles += other.troubles
         self.unread |= other.unread
+        self.cut |= other.cut
         self.skipped += other.skipped
         self.secrets |= other.secrets
         self.silencers.update(other.silencers)

@@ -80,7 +80,7 @@ def argued(
         if (framework.name, text) in met:
             continue
         met.add((framework.name, text))
-        if not any(reads(path) for path, _ in index.texts(dict.fromkeys(_ENDINGS, framework.clues["yaml"]))):
+        if not any(map(reads, index.with_one_of(dict.fromkeys(_ENDINGS, framework.clues["yaml"])))):
             yield place, f"the file that {framework.title} is started with (`{text}`) cannot be determined"
 
 

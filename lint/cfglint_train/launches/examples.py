@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from cfglint_train.documents import job_commands, justfiles, makefiles
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.frameworks.registry import PYTHON_STARTS
 from cfglint_train.repository.files import JUSTFILES, is_makefile
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.workflows import is_workflow
@@ -21,16 +20,6 @@ from cfglint_train.repository.workflows import is_workflow
 if TYPE_CHECKING:
     from cfglint_train.documents.python.script import PythonScript
 
-_JOBS: Final = (b"run:", b"command:", b"commands:", b"args:", b"entrypoint:")
-_SIGNS: Final = {
-    ".md": (b"```",),
-    ".mk": (b"\t",),
-    "": (b"\t",),
-    ".py": PYTHON_STARTS,
-    **dict.fromkeys(JUSTFILES, (b"\n ", b"\n\t")),
-    **dict.fromkeys((".yaml", ".yml"), _JOBS),
-}
-_CALLING: Final = dict.fromkeys((".md", ".mk", "", ".sh"), (b"make ",))
 _FENCE: Final = re.compile(r"(?ms)^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$")
 _JOB: Final = "#SBATCH "
 _SHELLS: Final = ("", "bash", "console", "sh", "shell", "zsh")
@@ -55,7 +44,7 @@ def examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
     A Markdown file that shows job scripts is several: what `#SBATCH` asks for is for the commands of its own block.
     """
     found = []
-    for path, text in index.texts(_SIGNS):
+    for path, text in index.texts("commands"):
         if path.endswith(".md"):
             if _STARTS.search(text) is not None:
                 found += [(path, part.encode()) for part in _fenced(text)]
@@ -99,7 +88,7 @@ def described(script: PythonScript) -> bytes:
 
 def _made(index: RepositoryIndex) -> frozenset[str]:
     """The variables that commands of a repository set where they call make."""
-    texts = (text for _, text in index.texts(_CALLING))
+    texts = (text for _, text in index.texts("make"))
     calls = (call[1] for text in texts for call in makefiles.SETS.finditer(text))
     return frozenset(name for call in calls for name in makefiles.SET.findall(call))
 

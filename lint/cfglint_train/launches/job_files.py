@@ -17,9 +17,6 @@ from cfglint_train.hardware import gpus
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.repository.index import RepositoryIndex
 
-_YAML: Final = (b"accelerators:", b"gpu:", b"nvidia.com/gpu")
-_SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {".yaml": _YAML, ".yml": _YAML, ".py": (b"modal",)}
-
 
 class Job(Frozen):
     """A file that asks for GPUs."""
@@ -55,7 +52,7 @@ def _assumed(fact: str, value: str | int, path: str, line: int) -> Value:
 
 def _jobs(index: RepositoryIndex) -> list[Job]:
     found = []
-    for path, text in index.texts(_SIGNS):
+    for path, text in index.texts("jobs"):
         facts = _of_modal(text) if path.endswith(".py") else _of_yaml(text)
         if facts:
             found.append(Job(path, text, facts))

@@ -304,7 +304,7 @@ class LaunchScripts:
             return False
         path, spellings = companion.document.path, (option, f"--{option[2:].replace('_', '-')}")
         repository = self.repositories.index(path)
-        naming = repository.scripts_naming(os.path.basename(path), path)
+        naming = repository.scripts_naming(os.path.basename(path))
         having = {script for word in spellings for script in repository.scripts_naming(word)}
         return not naming or not having.isdisjoint(naming)
 
@@ -315,7 +315,7 @@ class LaunchScripts:
         found: list[Unread] = []
         path = config.document.path
         repository = self.repositories.index(path)
-        if repository.scripts_naming(os.path.basename(path), path):
+        if repository.scripts_naming(os.path.basename(path)):
             from cfglint_train.launches.launches import may_be_unread, unread
 
             # Every script of a repository may name a companion.
@@ -457,7 +457,7 @@ class LaunchScripts:
     def _naming(self, path: str) -> tuple[ShellDocument, ...]:
         """The scripts that name a file."""
         if path not in self._found:
-            scripts = self.repositories.index(path).scripts_naming(os.path.basename(path), path)
+            scripts = self.repositories.index(path).scripts_naming(os.path.basename(path))
             self._found[path] = tuple(self._read(scripts, path)) if scripts else ()
         return self._found[path]
 
@@ -495,10 +495,6 @@ def _programs(invocations: Iterable[Invocation]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-_ENDINGS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
-_ARGUMENTS: Final = (b"$1", b"${1", b"$@", b"${@", b"$*", b"$2", b"${2")
-
-
 def _with_arguments(index: RepositoryIndex) -> list[tuple[str, bytes]]:
     """The shell scripts of a repository that use what they are handed."""
-    return [(path, text.encode()) for path, text in index.texts(dict.fromkeys(_ENDINGS, _ARGUMENTS))]
+    return [(path, text.encode()) for path, text in index.texts("arguments")]

@@ -12,8 +12,6 @@ from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import Final
 from cfglint_train.repository.index import RepositoryIndex
 
-_ENDINGS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
-_SIGNS: Final = (b".yaml", b".yml")
 _PATH: Final = re.compile(r"(?m)(?<![\w./${}-])[\w./${}-]{0,200}\$[\w./${}-]{0,200}\.ya?ml\b")
 _VARIABLE: Final = re.compile(r"\$(?:\{\w+\}|\w+)")
 _NAMED: Final = re.compile(r"\$\{?(\w+)\}?")
@@ -51,7 +49,7 @@ def given(document: ShellDocument, path: str, index: RepositoryIndex) -> Iterato
 def _patterns(index: RepositoryIndex) -> list[tuple[str, tuple[re.Pattern[str], ...]]]:
     """The scripts of a repository that name files by variables, each with the patterns of their paths."""
     found = []
-    for path, text in index.texts(dict.fromkeys(_ENDINGS, _SIGNS)):
+    for path, text in index.texts("variables"):
         named = dict.fromkeys(_PATH.findall(re.sub(r"(?m)^\s*#.*$", "", text))[:_MOST])
         patterns = tuple(pattern for one in named if (pattern := _pattern(one)) is not None)
         if patterns:

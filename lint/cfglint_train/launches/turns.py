@@ -17,7 +17,6 @@ from cfglint_train.repository.index import RepositoryIndex
 MAX_WORDS: Final = 200
 """Words of one loop that are looked at, and what they make of one use of its variable."""
 
-_ENDINGS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 _HEAD: Final = re.compile(r"(?m)^[ \t]*for[ \t]+(\w+)[ \t]+in[ \t]+([^;\n]+)")
 _LISTED: Final = re.compile(r"\$\([ \t]*ls(?:[ \t]+-\w+)*[ \t]+([^()|;&]+)\)|`[ \t]*ls(?:[ \t]+-\w+)*[ \t]+([^`|;&]+)`")
 _GIVEN: Final = re.compile(r"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=[\"']?([\w./-]+)[\"']?[ \t]*$")
@@ -43,7 +42,7 @@ def _filled(word: str, given: dict[str, str]) -> str:
 def looping(index: RepositoryIndex) -> list[tuple[str, frozenset[str]]]:
     """The scripts of a repository with loops, and the patterns of the names of files that these go through."""
     found = []
-    for path, text in index.texts(dict.fromkeys(_ENDINGS, (b"for ",))):
+    for path, text in index.texts("loops"):
         names = {
             os.path.basename(pattern)
             for variable, _, words in _heads(text)

@@ -45,7 +45,7 @@ def is_started(path: str, index: RepositoryIndex, read: Callable[[str], ShellDoc
     checked there. `read` gives a script.
     """
     name = os.path.basename(path)
-    for script in index.scripts_naming(name, path):
+    for script in index.scripts_naming(name):
         document = read(script)
         if document is None or any(_may_start(document, one, name) for one in document.invocations):
             return True

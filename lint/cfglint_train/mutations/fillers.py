@@ -48,14 +48,14 @@ def filled(path: str, index: RepositoryIndex) -> Filled:
     name, changed, read = os.path.basename(path), set[Route](), set[Route]()
     keys, marks, open_mappings = set[str](), set[str](), set[Route]()
     ending = os.path.splitext(name)[1].lstrip(".")
-    for script in dict.fromkeys((*index.pythons_naming(name, path), *index.pythons_having(_GLOBS, ending))):
+    for script in dict.fromkeys((*index.pythons_naming(name), *index.pythons_having(_GLOBS, ending))):
         found = index.once(Followed).filler(script)
         if _means([*found.strings], path, index, script):
             handled = found.handled(name)
             changed |= handled.changed
             open_mappings |= handled.open
             read |= {*handled.read, ()}
-    for script in index.scripts_naming(name, path):
+    for script in index.scripts_naming(name):
         from cfglint_train.documents.shell.fillers import Key, edits  # few files are edited by a script
 
         for one in edits(

@@ -60,9 +60,8 @@ class Imported:
         """The file of a module: in a folder, else (empty) of those whose paths end with its name the nearest one."""
         *before, last = module.split("/")
         for tail in (f"{last}.py", f"{last}/__init__.py"):
-            name = tail.rpartition("/")[2]
             whole = "/".join((*before, tail))
-            found = [path for path in self._index.named(name) if path.endswith(f"/{whole}")]
+            found = list(self._index.named(whole))
             if folder:
                 found = [path for path in found if path == f"{folder}/{whole}"]
             if found:

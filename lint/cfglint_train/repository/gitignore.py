@@ -48,9 +48,10 @@ class GitIgnore:
         """Ignored folders that hold tracked files: all else in them is ignored."""
 
     def below(self, folder: str) -> Callable[[str, bool], bool]:
-        """What a walk from a folder asks; in a folder that is itself ignored, nothing is."""
+        """What a walk from a folder asks; in a folder that is itself ignored, and holds nothing tracked, nothing is."""
         full = os.path.abspath(folder)
-        return nothing if full != self._root and self._matched(full, is_folder=True) else self.ignores
+        ignored = full != self._root and self._matched(full, is_folder=True) and not self._is_tracked(full)
+        return nothing if ignored else self.ignores
 
     def ignores(self, path: str, is_folder: bool) -> bool:
         """Whether git ignores a file or folder, and nothing tracked is in it.

@@ -1,7 +1,8 @@
-"""The files of a repository by name, and the scripts that mention a name: one walk, made when something is asked.
+"""The files of a repository by name, and the files that have some words: one list, made when something is asked.
 
-Contents are read only to find which words occur in them. What is excluded by the settings of the root is left out,
-links are not followed, and every count has a bound, so that a lint in a huge repository stays a lint.
+Contents are searched as bytes; what is found is decoded and read by those who ask. What is excluded by the settings of
+the root or ignored by git is left out, links are not followed, and every count has a bound, which the report names
+where it is met, so that a lint in a huge repository stays a lint.
 """
 
 from __future__ import annotations
@@ -9,19 +10,26 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from functools import partial
 
 from cfglint_train.foundation import deadline, regular_files
 from cfglint_train.foundation.roots import Roots
-from cfglint_train.foundation.typed import Any, Final, TypeVar
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TypeVar
 from cfglint_train.repository import files
+from cfglint_train.repository.clues import CLUES, Clues, Question
+from cfglint_train.repository.listing import Listing, listing
 from cfglint_train.repository.texts import Texts
 from cfglint_train.settings.settings import Settings
 
-MAX_ENTRIES: Final = 20_000
-"""Files and folders that the walk looks at, those near the root first."""
-MAX_READ: Final = 32 * 2**20
-"""Bytes of all the scripts of one syntax that are read."""
+if TYPE_CHECKING:
+    from cfglint_train.repository.gitignore import GitIgnore
+
+MAX_READ: Final = 512 * 2**20
+"""Bytes of all the files of a repository that are searched."""
+MAX_TABLE: Final = 64 * 2**20
+"""Bytes of the files of one syntax whose words are put into a table."""
+FEW: Final = 8
+"""Words that are searched as they are: a table of all words takes longer than so many searches."""
 
 # How deep the walk goes where no repository is above a file: its folder, and the folders in that.
 _DEPTH_ALONE: Final = 1
@@ -32,6 +40,12 @@ _PART: Final = re.compile(rb"[A-Za-z0-9_\x80-\xff]+")
 _TESTS: Final = re.compile(r"/tests?/|/(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 """Python files that hold tests, which are no evidence about a run."""
 
+LEAST: Final = 500
+"""Files of a repository of which facts are kept: fewer are read in less time than it takes to look for them."""
+
+_SCRIPT: Final = "script"
+"""The question whether a file without an extension is a shell script."""
+
 Made = TypeVar("Made")
 
 
@@ -39,26 +53,39 @@ class RepositoryIndex:
     """What is below a root. Paths are absolute and in order of their names, with forward slashes."""
 
     def __init__(
-        self, root: str, settings_for: Callable[[str], Settings], texts: Texts, depth: int | None = None
+        self,
+        root: str,
+        settings_for: Callable[[str], Settings],
+        texts: Texts,
+        depth: int | None = None,
+        beside: Iterable[str] = (),
+        cache: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.root = regular_files.tidy(os.path.abspath(root))
         self._settings_for = settings_for
         self._settings: Settings | None = None
         # Folders below the root that are walked, one in the other; None: all.
         self._depth = depth
-        self._entries = 0
-        self._names: dict[str, list[str]] = {}
-        self._holding: dict[str, list[str]] = {}
-        self._visited: set[str] = set()
+        self._beside = frozenset(map(regular_files.tidy, beside))
+        self._cache = cache
+        self._listing: Listing | None = None
+        self._joined = ""
+        self._answers: Mapping[str, list[str]] | None = None
         self._made: dict[Callable[[RepositoryIndex], Any], Any] = {}
         self._texts = texts
-        self._words = {syntax: _Words(texts) for syntax in ("shell", "python")}
+        self._words: dict[str, _Words] = {}
         self._outside: dict[str, bool] = {}
+        self._ignored: GitIgnore | None = None
+        self.cut: list[str] = []
+        """What was met of the bounds."""
 
     def named(self, basename: str) -> tuple[str, ...]:
-        """The files of a name."""
-        self._walk()
-        return tuple(sorted(path for path in self._names.get(basename, ()) if not self._left_out(path)))
+        """The files of a name, or whose paths end with several."""
+        text, end, at, found = self._paths(), f"/{basename}\0", 0, []
+        while (at := text.find(end, at)) >= 0:
+            found.append(text[text.rfind("\0", 0, at) + 1 : at + len(end) - 1])
+            at += len(end) - 1
+        return self._kept(path for path in found if os.path.isfile(path) and not os.path.islink(path))
 
     def by_tail(self, stated: str, beside: str) -> str | None:
         """The file that a path of another machine means; None where there is none, or several could be meant."""
@@ -85,9 +112,9 @@ class RepositoryIndex:
         near = {path: _common(_steps(path), _steps(own)) for path in best}
         return tuple(path for path in best if near[path] == max(near.values()))
 
-    def scripts_naming(self, basename: str, beside: str | None = None) -> tuple[str, ...]:
-        """The shell scripts in which a file name occurs; those in and above the folder of `beside` for certain."""
-        return self._naming("shell", basename, beside)
+    def scripts_naming(self, basename: str) -> tuple[str, ...]:
+        """The shell scripts in which a file name occurs."""
+        return self._naming("shell", basename)
 
     @property
     def rooted(self) -> bool:
@@ -97,35 +124,26 @@ class RepositoryIndex:
     @property
     def has_scripts(self) -> bool:
         """Whether there is a shell script."""
-        self._walk()
-        words = self._words["shell"]
-        return bool(words.waiting or words.found)
+        return bool(self._words_of("shell").paths)
 
-    def pythons_naming(self, basename: str, beside: str | None = None) -> tuple[str, ...]:
-        """The Python files in which a file name occurs; those in and above the folder of `beside` for certain."""
-        return self._naming("python", basename, beside)
+    def pythons_naming(self, basename: str) -> tuple[str, ...]:
+        """The Python files in which a file name occurs."""
+        return self._naming("python", basename)
 
     def pythons_having(self, words: Iterable[str], name: str) -> tuple[str, ...]:
         """The Python files in which one of some words occurs, and a name, be it as an attribute (`config.name`)."""
-        self._walk()
-        python = self._words["python"]
-        found = {path for word in words for path in python.having(word.encode())}
-        for part in _PART.findall(name.encode("utf-8", "surrogatepass")):
-            found &= python.with_part(part)
-        return tuple(sorted(path for path in found if not self._left_out(path)))
+        python, parts = self._words_of("python"), _PART.findall(name.encode("utf-8", "surrogatepass"))
+        found = dict.fromkeys(path for word in words for path in python.having(word.encode()))
+        return self._kept(path for path in found if _has_parts(self._texts.small(path), parts))
 
-    def texts(self, signs: Mapping[str, tuple[bytes, ...]]) -> Iterator[tuple[str, str]]:
-        """The files of some names or endings whose texts have one of its signs, each with its text."""
-        self._walk()
-        kinds = {name: kind for name in self._names for kind in (os.path.splitext(name)[1], name) if kind in signs}
-        size = 0
-        for path, kind in sorted((path, kind) for name, kind in kinds.items() for path in self._names[name]):
-            if self._left_out(path) or size > MAX_READ:
-                continue
-            text = self._texts.small(path)
-            size += len(text)
-            if any(sign in text for sign in signs[kind]):
-                yield path, text.decode("utf-8-sig", "replace")
+    def texts(self, question: Question) -> Iterator[tuple[str, str]]:
+        """The files with a clue to what is asked, each with its text."""
+        for path in self._kept(self._answered()[question]):
+            yield path, self._texts.small(path).decode("utf-8-sig", "replace")
+
+    def with_one_of(self, clues: Clues) -> tuple[str, ...]:
+        """The files of some endings with one of other texts."""
+        return self._kept(self._search({"": clues})[""])
 
     def names(self, path: str, other: str) -> bool:
         """Return whether a file names another one by its path: its folder and its name, or its name at the root."""
@@ -141,108 +159,192 @@ class RepositoryIndex:
 
     def holding(self, *names: str) -> tuple[str, ...]:
         """The folders that hold a folder of one of these names."""
-        self._walk()
-        return tuple(sorted({folder for name in names for folder in self._holding.get(name, ())}))
+        listed, text = self._listed(), self._paths()
+        found = {path for path in listed.folders if path[path.rfind("/") + 1 :] in names}
+        for step in (f"/{name}/" for name in names):
+            if step in text:
+                found |= {path[: at.end() - 1] for path in listed.files for at in re.finditer(re.escape(step), path)}
+        there = (path for path in found if os.path.isdir(path) and not os.path.islink(path))
+        return tuple(sorted({os.path.dirname(path) for path in self._kept(there)}))
 
-    def _naming(self, syntax: str, basename: str, beside: str | None) -> tuple[str, ...]:
+    def _naming(self, syntax: str, basename: str) -> tuple[str, ...]:
         words = _WORD.findall(os.fsencode(basename))
-        if not words:
-            return ()
-        self._walk()
-        folder = self.root if beside is None else regular_files.tidy(os.path.dirname(os.path.abspath(beside)))
-        while folder not in self._visited and folder.startswith(self.root):  # beyond the bound of the walk
-            self._list(folder, MAX_ENTRIES)
-            folder = os.path.dirname(folder)
-        found = self._words[syntax].having(words[-1])
-        return tuple(sorted(path for path in found if not self._left_out(path)))
+        return self._kept(self._words_of(syntax).having(words[-1])) if words else ()
+
+    def _kept(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """The paths that the settings do not exclude and git does not ignore, in order."""
+        return tuple(sorted(path for path in paths if not self._left_out(path)))
 
     def _left_out(self, path: str) -> bool:
-        if self._settings is None:
-            self._settings = self._settings_for(os.path.join(self.root, "x"))
         known = self._outside.get(path)
         if known is None:
-            known = self._outside[path] = self._settings.passed_over(path)
+            known = self._outside[path] = self._excluded(path) or (path in self._listed().new and self._ignores(path))
         return known
 
-    def _walk(self) -> None:
-        """List the folders, one level after the other."""
-        level = [] if self._visited else [self.root]
-        depth = 0
-        while level:
-            further: list[str] = []
-            for folder in level:
-                further += self._list(folder, MAX_ENTRIES - self._entries)
-            level = sorted(further) if self._depth is None or depth < self._depth else []
-            depth += 1
+    def _excluded(self, path: str) -> bool:
+        if self._settings is None:
+            self._settings = self._settings_for(os.path.join(self.root, "x"))
+        return self._settings.passed_over(path)
 
-    def _list(self, folder: str, most: int) -> list[str]:
-        """Note the files of a folder, of `most` entries; the folders in it that are walked."""
-        if most <= 0:
-            return []
-        self._visited.add(folder)
-        inner: list[str] = []
-        try:
-            with os.scandir(folder) as entries:
-                for entry in islice(entries, most):
-                    self._entries += 1
-                    path = f"{folder.rstrip('/')}/{entry.name}"
-                    if entry.is_file(follow_symlinks=False):
-                        self._names.setdefault(entry.name, []).append(path)
-                        syntax = files.SYNTAXES.get(os.path.splitext(entry.name)[1])
-                        if syntax is None and files.is_plain_script(path):
-                            syntax = "shell"
-                        if syntax in self._words and not (syntax == "python" and _TESTS.search(path)):
-                            self._words[syntax].waiting.append(path)
-                    elif entry.is_dir(follow_symlinks=False) and not self._left_out(path):
-                        inner.append(path)
-                        self._holding.setdefault(entry.name, []).append(folder)
-        except OSError:
-            return []
-        return inner
+    def _ignores(self, path: str) -> bool:
+        """Whether git ignores a new file or folder; where it lies in an ignored folder, a person named that."""
+        if self._ignored is None:
+            from cfglint_train.repository.gitignore import GitIgnore  # in a clean checkout nothing is new
+
+            self._ignored = GitIgnore(self.root)
+        return self._ignored.below(os.path.dirname(path))(path, os.path.isdir(path))
+
+    def _listed(self) -> Listing:
+        if self._listing is None:
+            self._listing = deadline.beside(lambda: listing(self.root, self._depth, self._beside, self._excluded))
+            if self._listing.most:
+                self.cut.append(f"only {self._listing.most:,} files of the repository count")
+        return self._listing
+
+    def _paths(self) -> str:
+        """All paths as one text, with a zero before and behind each."""
+        if not self._joined:
+            self._joined = "\0".join(("", *self._listed().files, ""))
+        return self._joined
+
+    def _answered(self) -> Mapping[str, list[str]]:
+        """The files by the questions to which they have a clue, each file read once for all questions."""
+        if self._answers is None:
+            self._answers = deadline.beside(lambda: self._search({**CLUES, _SCRIPT: {"": (b"#!",)}}, kept=True))
+        return self._answers
+
+    def _search(self, questions: Mapping[str, Clues], kept: bool = False) -> Mapping[str, list[str]]:
+        """The files by the questions to which they have a clue. `kept`: what was found in earlier runs counts."""
+        kinds, found = _by_kind(questions), {question: list[str]() for question in questions}
+        bits = [(1 << number, paths) for number, paths in enumerate(found.values())]
+        asked: dict[str, tuple[tuple[bytes, int], ...]] = {}
+        for path in self._listed().files:
+            signs = kinds.get(path[path.rfind(".") :])
+            if signs is None:
+                name = path[path.rfind("/") + 1 :]
+                signs = kinds.get(name) or ((), kinds.get("", ()))["." not in name[1:]]
+            if signs:
+                asked[path] = signs
+        known = None
+        if kept and len(asked) >= LEAST:
+            from cfglint_train.repository.known_facts import KnownFacts  # most repositories are small
+
+            known = KnownFacts(self._cache(), self.root, repr(questions), list(asked))
+        left = MAX_READ
+        for path, facts in known or dict.fromkeys(asked).items():
+            if facts is None:
+                text = self._texts.small(path)
+                left -= len(text)
+                if left < 0:
+                    self.cut.append(f"only {MAX_READ >> 20} MiB of the repository are searched")
+                    break
+                facts = _facts(text, asked[path])
+                if known is not None:
+                    known.found(facts)
+            if facts:
+                for bit, paths in bits:
+                    if facts & bit:
+                        paths.append(path)
+        if known is not None:
+            known.keep()
+        return found
+
+    def _words_of(self, syntax: str) -> _Words:
+        if syntax not in self._words:
+            endings = tuple(ending for ending, one in files.SYNTAXES.items() if one == syntax)
+            paths = [path for path in self._listed().files if path.endswith(endings)]
+            if syntax == "shell":
+                paths += [path for path in self._answered()[_SCRIPT] if files.is_plain_script(path)]
+            else:
+                paths = [path for path in paths if not _TESTS.search(path)]
+            self._words[syntax] = _Words(paths, self._texts)
+        return self._words[syntax]
 
 
 class _Words:
-    """The words that occur in the files of one syntax, each file read once."""
+    """The words that occur in the files of one syntax: the first few are searched, for more a table is made."""
 
-    __slots__ = ("bytes", "found", "parts", "texts", "waiting")
+    __slots__ = ("_asked", "_found", "_table", "_texts", "paths")
 
-    def __init__(self, texts: Texts) -> None:
-        self.waiting: list[str] = []
-        self.found: dict[bytes, list[str]] = {}
-        self.parts: dict[bytes, frozenset[str]] = {}
-        self.bytes = 0
-        self.texts = texts
+    def __init__(self, paths: list[str], texts: Texts) -> None:
+        self.paths = paths
+        self._texts = texts
+        self._asked = 0
+        self._found: dict[bytes, list[str]] = {}
+        self._table: dict[bytes, list[str]] | None = None
 
     def having(self, word: bytes) -> Iterable[str]:
         """The files in which a word occurs."""
-        if self.waiting:
-            deadline.beside(self._read)  # for all files of the repository, at the first that asks
-        return self.found.get(word, ())
+        if word not in self._found and self._table is None:
+            self._asked += 1
+            if self._asked > FEW:
+                self._table = deadline.beside(self._made)
+        if self._table:
+            return self._table.get(word, ())
+        if word not in self._found:
+            self._found[word] = deadline.beside(lambda: list(self._having(word)))
+        return self._found[word]
 
-    def _read(self) -> None:
-        for path in self.waiting:
-            if self.bytes < MAX_READ:
-                text = self.texts.small(path)
-                self.bytes += len(text)
-                for one in set(_WORD.findall(text)):
-                    self.found.setdefault(one, []).append(path)
-        self.waiting.clear()
+    def _having(self, word: bytes) -> Iterator[str]:
+        left = MAX_READ
+        for path in self.paths:
+            text = self._texts.small(path)
+            left -= len(text)
+            if left < 0:
+                return
+            if word in text and word in _WORD.findall(text):
+                yield path
 
-    def with_part(self, part: bytes) -> frozenset[str]:
-        """The files in which a part of a word occurs (`name` of `config.name`)."""
-        if self.waiting:
-            self.having(part)
-            self.parts.clear()
-        if part not in self.parts:
-            words = [word for word in self.found if part in word and part in _PART.findall(word)]
-            self.parts[part] = frozenset(path for word in words for path in self.found[word])
-        return self.parts[part]
+    def _made(self) -> dict[bytes, list[str]]:
+        """The files of each word; none where the texts are too many."""
+        table: dict[bytes, list[str]] = {}
+        left = MAX_TABLE
+        for path in self.paths:
+            text = self._texts.small(path)
+            left -= len(text)
+            if left < 0:
+                return {}
+            for one in set(_WORD.findall(text)):
+                table.setdefault(one, []).append(path)
+        return table
+
+
+def _by_kind(questions: Mapping[str, Clues]) -> Mapping[str, tuple[tuple[bytes, int], ...]]:
+    """The clues that are searched in files of an ending or a name, each with the bits of the questions it is for."""
+    found: dict[str, dict[bytes, int]] = {}
+    for kind in dict.fromkeys(kind for clues in questions.values() for kind in clues):
+        usual, signs = "" if kind in files.RECIPES else kind, found.setdefault(kind, {})
+        for number, clues in enumerate(questions.values()):
+            for sign in clues.get(kind) or clues.get(usual, ()):
+                signs[sign] = signs.get(sign, 0) | 1 << number
+    return {kind: tuple(signs.items()) for kind, signs in found.items()}
+
+
+def _facts(text: bytes, signs: Iterable[tuple[bytes, int]]) -> int:
+    """The bits of the questions to which a text has a clue."""
+    facts = 0
+    for sign, asking in signs:
+        if asking & facts != asking and sign in text:
+            facts |= asking
+    return facts
+
+
+def _has_parts(text: bytes, parts: list[bytes]) -> bool:
+    """Whether parts of words (`name` of `config.name`) occur in a text."""
+    return all(part in text for part in parts) and set(parts).issubset(_PART.findall(text))
 
 
 class Repositories:
     """The repositories around files, each indexed once."""
 
-    def __init__(self, settings_for: Callable[[str], Settings], roots: Roots, texts: Texts) -> None:
+    def __init__(
+        self,
+        settings_for: Callable[[str], Settings],
+        roots: Roots,
+        texts: Texts,
+        cache: Callable[[str], str | None] = lambda path: None,
+    ) -> None:
+        self._cache = cache
         self._settings_for = settings_for
         self._roots = roots
         self._texts = texts
@@ -252,10 +354,15 @@ class Repositories:
         """The index of the repository that a file is in; without one, of its folder and the folders in that."""
         root, rooted = self._roots.around(path)
         if root not in self._indexes:
-            self._indexes[root] = RepositoryIndex(
-                root, self._settings_for, self._texts, None if rooted else _DEPTH_ALONE
-            )
+            depth = None if rooted else _DEPTH_ALONE
+            beside = {*self._roots.checked, os.path.dirname(os.path.abspath(path))}
+            cache = partial(self._cache, path)
+            self._indexes[root] = RepositoryIndex(root, self._settings_for, self._texts, depth, beside, cache)
         return self._indexes[root]
+
+    def cut(self) -> Iterator[tuple[str, str]]:
+        """The roots of repositories of which not all counts, each with the bound that was met."""
+        return ((root, reason) for root, index in self._indexes.items() for reason in index.cut)
 
 
 def _steps(path: str) -> list[str]:

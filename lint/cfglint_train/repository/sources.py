@@ -59,6 +59,7 @@ class Sources:
                 self.asked.add(self._names.get(os.path.abspath(path), regular_files.tidy(path)))
             for file in self._walked(path, settings_for) if folder else (regular_files.tidy(path),):
                 self._names.setdefault(os.path.abspath(file), file)
+        self.roots.checked.update(map(os.path.dirname, self._names))
         self._found.clear()
         return list(self._names.values())
 

@@ -31,17 +31,24 @@ class Texts:
         return self._at(path if path in self._kept else os.path.abspath(path), path)
 
     def small(self, path: str) -> bytes:
-        """The bytes of a file by its absolute path; none of one that is larger than MAX_SMALL or cannot be read."""
-        try:
-            return self._at(path, path) if path in self._kept or os.path.getsize(path) <= MAX_SMALL else b""
-        except OSError:
-            return b""
+        """The bytes of a file by its absolute path; none of a link, or of what is larger or cannot be read."""
+        text = self._kept.get(path)
+        if text is None:
+            try:
+                text = regular_files.small(path, MAX_SMALL, self._cleared)
+            except (OSError, ValueError):
+                return b""
+            self._keep(path, text)
+        return text
 
     def _at(self, full: str, path: str) -> bytes:
         text = self._kept.get(full)
         if text is None:
             text = regular_files.read(path, self._cleared)
-            if len(text) <= MAX_SMALL and self._size < MAX_KEPT:
-                self._kept[full] = text
-                self._size += len(text)
+            self._keep(full, text)
         return text
+
+    def _keep(self, full: str, text: bytes) -> None:
+        if len(text) <= MAX_SMALL and self._size < MAX_KEPT:
+            self._kept[full] = text
+            self._size += len(text)

@@ -60,7 +60,7 @@ class Workspace:
         self.upstream = upstream
         self.sources = Sources(texts or {})
         self.statements = Statements(settings_for, command_line, self.sources.roots)
-        self.repositories = Repositories(settings_for, self.sources.roots, self.sources.disk)
+        self.repositories = Repositories(settings_for, self.sources.roots, self.sources.disk, self._cache_dir)
         self.forks = Forks(self.sources.roots, self.repositories, self.sources.named, self._cache_dirs)
         self.documents = Documents(self.sources, self.forks.part_of, self._is_replaced)
         self.scripts = LaunchScripts(self.documents, self.repositories)
@@ -226,6 +226,12 @@ class Workspace:
         if not by_files:
             pins = {**found, **{name: one for name, one in pins.items() if one.is_told or name not in found}}
         return ReleaseStatements(stated.facts, pins, stated.named)
+
+    def _cache_dir(self, path: str) -> str | None:
+        """The folder of the cache for what is around a file."""
+        from cfglint_train.foundation.cache import folder_of  # where something is kept
+
+        return folder_of(*self._cache_dirs(path))
 
     def _cache_dirs(self, path: str) -> tuple[str | None, str | None]:
         """The folder of the cache by flags, and by the settings for a path."""

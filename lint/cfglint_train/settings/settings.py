@@ -171,7 +171,7 @@ class Settings(Frozen):
 
     def passed_over(self, path: str) -> bool:
         """Whether a walk leaves out a file or folder, the folders above it having been asked before."""
-        return meets_any(spot(path, self.root), self.exclude)
+        return meets_any(path, self.root, self.exclude)
 
 
 def _speaks_of(glob: Glob, place: Spot) -> bool:

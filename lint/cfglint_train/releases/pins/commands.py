@@ -19,21 +19,11 @@ from cfglint_train.foundation.roots import distance
 from cfglint_train.foundation.typed import Final
 from cfglint_train.releases.pins.readers import Pin, commands_in
 from cfglint_train.releases.pins.search import Settled, united
-from cfglint_train.repository.files import RECIPES
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.workflows import is_workflow
 
 _MOST: Final = 1000
 """Installations of a repository that are looked at."""
-_COMMANDS: Final = (b"install", b"git clone", b"docker", b"uv run", b"uvx")
-_SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
-    **dict.fromkeys((".sh", ".bash", ".slurm", ".sbatch", ".md", ".mk", ".just"), _COMMANDS),
-    **dict.fromkeys(RECIPES, _COMMANDS),
-    **dict.fromkeys((".yaml", ".yml"), (b"install ", b"git clone", b"image:", b"image_id:", b"uv run", b"uvx")),
-    ".ipynb": (b"install", b"git clone"),
-    ".py": (b"pip_install", b"run_commands", b"from_registry"),
-}
-"""Endings of names, or names -> texts one of which a file with an installation contains."""
 _SHOWING: Final = re.compile(r"\.(?:md|ipynb)$|/\.(?:github|gitlab|circleci|azure-pipelines)/|/\.gitlab-ci\.ya?ml$")
 """Files whose commands may be for something else (tests), or of another time."""
 _TRAINS: Final = re.compile(
@@ -66,7 +56,7 @@ def installed(index: RepositoryIndex, path: str, package: str, only_run: bool = 
 
 def _installations(index: RepositoryIndex) -> list[list[Pin]]:
     """The pins of each installation in a repository that has some."""
-    found = (list(group) for path, text in index.texts(_SIGNS) for group in _groups(path, text))
+    found = (list(group) for path, text in index.texts("installations") for group in _groups(path, text))
     return list(islice(filter(None, found), _MOST))
 
 

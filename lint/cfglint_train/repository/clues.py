@@ -1,0 +1,43 @@
+"""The texts one of which a file has that says something about runs: bytes are searched for these before anything of the
+file is decoded or parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cfglint_train.foundation.typed import Final, Literal
+from cfglint_train.frameworks.registry import PYTHON_STARTS
+from cfglint_train.repository.files import JUSTFILES, RECIPES
+
+Clues = Mapping[str, tuple[bytes, ...]]
+"""Endings of names (none: empty), or names, which come first -> texts."""
+Question = Literal["arguments", "commands", "installations", "jobs", "loops", "make", "variables"]
+
+_SHELL: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
+_YAML: Final = (".yaml", ".yml")
+_INSTALL: Final = (b"install", b"git clone", b"docker", b"uv run", b"uvx")
+
+CLUES: Final[Mapping[str, Clues]] = {
+    "arguments": dict.fromkeys(_SHELL, (b"$1", b"${1", b"$@", b"${@", b"$*", b"$2", b"${2")),
+    "commands": {
+        ".md": (b"```",),
+        ".mk": (b"\t",),
+        "": (b"\t",),
+        ".py": PYTHON_STARTS,
+        **dict.fromkeys(JUSTFILES, (b"\n ", b"\n\t")),
+        **dict.fromkeys(_YAML, (b"run:", b"command:", b"commands:", b"args:", b"entrypoint:")),
+    },
+    "installations": {
+        **dict.fromkeys((".sh", ".bash", ".slurm", ".sbatch", ".md", ".mk", ".just"), _INSTALL),
+        **dict.fromkeys(RECIPES, _INSTALL),
+        **dict.fromkeys(_YAML, (b"install ", b"git clone", b"image:", b"image_id:", b"uv run", b"uvx")),
+        ".ipynb": (b"install", b"git clone"),
+        ".py": (b"pip_install", b"run_commands", b"from_registry"),
+    },
+    "jobs": {**dict.fromkeys(_YAML, (b"accelerators:", b"gpu:", b"nvidia.com/gpu")), ".py": (b"modal",)},
+    "loops": dict.fromkeys(_SHELL, (b"for ",)),
+    "make": dict.fromkeys((".md", ".mk", "", ".sh"), (b"make ",)),
+    "variables": dict.fromkeys(_SHELL, (b".yaml", b".yml")),
+}
+"""What is asked of every repository."""

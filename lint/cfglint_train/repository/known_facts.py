@@ -1,0 +1,101 @@
+"""What was found in files before, kept between runs: a large repository has thousands, and few of them change.
+
+A file counts as unchanged while its size, its times and its number on the disk are the same. One that changed just
+before it was read may change again within the same tick of the clock, and is not kept.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from binascii import Error, a2b_base64, b2a_base64
+from collections.abc import Iterator
+from hashlib import sha256
+from stat import S_ISREG
+
+from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.cache import Cache
+from cfglint_train.foundation.typed import Final
+from cfglint_train.version import VERSION
+
+_MOST_CHANGED: Final = 50
+"""Changed files that are read again each time, before what is kept is written anew."""
+_TICK: Final = 2_000_000_000
+"""Nanoseconds, as on the coarsest file system."""
+
+_Row = tuple[int, int, int, int, int]
+"""The state of a file (when its contents and its entry changed, size, number), and the facts; zeros: not known."""
+_NO_ROW: Final = (0, 0, 0, 0, 0)
+
+
+class KnownFacts:
+    """The facts about some files of a repository, each a number; `meaning` tells what the numbers mean."""
+
+    def __init__(self, folder: str | None, root: str, meaning: str, paths: list[str]) -> None:
+        self._cache = Cache("repositories", folder)
+        self._name = sha256(f"{VERSION}\0{root}\0{meaning}".encode("utf-8", "surrogatepass")).hexdigest()
+        self._paths = paths
+        self._latest = time.time_ns() - _TICK
+        self._rows: list[_Row] = []
+        self._found = 0
+
+    def __iter__(self) -> Iterator[tuple[str, int | None]]:
+        """Each file with its facts, None where they are not known and to be found; 0 where it is no regular file."""
+        rows, lstat = self._rows, os.lstat
+        kept, self._is_same = self._read()
+        for path, row in zip(self._paths, kept, strict=True):
+            try:
+                status = lstat(path)
+            except (OSError, ValueError):
+                rows.append(_NO_ROW)
+                yield path, 0
+                continue
+            changed, entered, size, number, facts = row
+            if (
+                changed == status.st_mtime_ns
+                and size == status.st_size
+                and entered == status.st_ctime_ns
+                and number == status.st_ino
+            ):
+                rows.append(row)
+                yield path, facts
+                continue
+            state = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+            is_old = min(state) >= 0 and max(state[:2]) < self._latest and max(state) < 2**63
+            rows.append((*state, 0) if is_old else _NO_ROW)
+            yield path, None if S_ISREG(status.st_mode) else 0
+
+    def found(self, facts: int) -> None:
+        """Note what was found in the file that was given last."""
+        self._found += 1
+        if self._rows[-1] is not _NO_ROW:
+            self._rows[-1] = (*self._rows[-1][:4], facts)
+
+    def keep(self) -> None:
+        """Keep what is known now, if the files are others than before or many have changed."""
+        if len(self._rows) < len(self._paths) or (self._is_same and self._found <= _MOST_CHANGED):
+            return
+        numbers = array("q", [number for row in self._rows for number in row]).tobytes()
+        parts = ("\0".join(self._paths).encode("utf-8", "surrogatepass"), numbers)
+        text = "\n".join(b2a_base64(part, newline=False).decode() for part in parts)
+        if len(text) <= regular_files.MAX_BYTES:
+            self._cache.put(self._name, text)
+
+    def _read(self) -> tuple[list[_Row], bool]:
+        """Return what is kept about each file, and whether it is about the same files."""
+        nothing = [_NO_ROW] * len(self._paths)
+        try:
+            names, numbers = map(a2b_base64, (self._cache.get(self._name) or "\n").split("\n"))
+            kept = array("q", numbers)
+            rows = list(zip(*(kept[at::5] for at in range(5)), strict=True))
+            text = names.decode("utf-8", "surrogatepass")
+        except (Error, ValueError):
+            return nothing, False
+        paths = self._paths if text == "\0".join(self._paths) else text.split("\0")
+        if len(paths) != len(rows):
+            return nothing, False
+        if paths is self._paths:
+            return rows, True
+        known = dict(zip(paths, rows, strict=True))
+        return [known.get(path, _NO_ROW) for path in self._paths], False
