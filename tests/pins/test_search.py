@@ -83,7 +83,7 @@ def test_pyproject_in_every_dialect(tmp_path: Path) -> None:
     )
     assert told(tmp_path) == {
         "accelerate": ">=1.6,<1.7 (pyproject.toml:16)",
-        "axolotl": "==0.12.2 (pyproject.toml:5)",
+        "axolotl": "==0.12.2 (pyproject.toml:12)",
         "openrlhf": "==0.8.0 (pyproject.toml:17)",
         "peft": ">=0.14 (pyproject.toml:10)",
         "torch": ">=2.4 (pyproject.toml:4)",

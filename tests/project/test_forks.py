@@ -49,7 +49,7 @@ EVIDENCE = {
         "pyproject.toml",
         '[project]\nname = "x"\ndependencies = ["axolotl"]\n[tool.uv.sources]\n'
         'axolotl = { git = "https://github.com/lab/ax", branch = "moe" }\n',
-        "`github.com/lab/ax@moe` is installed (pyproject.toml:3)",
+        "`github.com/lab/ax@moe` is installed (pyproject.toml:5)",
     ),
     "poetry": (
         "pyproject.toml",
@@ -65,7 +65,7 @@ EVIDENCE = {
         "pyproject.toml",
         '[project]\nname = "x"\ndependencies = ["axolotl"]\n[tool.uv.sources]\n'
         'axolotl = { path = "../ax", editable = true }\n',
-        "`../ax` is installed (pyproject.toml:3)",
+        "`../ax` is installed (pyproject.toml:5)",
     ),
     "folder of an image": (
         "Dockerfile",

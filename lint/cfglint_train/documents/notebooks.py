@@ -12,9 +12,11 @@ from cfglint_train.foundation.typed import Any, Final
 MAX_MISSED: Final = 20
 """Lines of code that are not found in the text, which spells them in another way: the others follow each other."""
 _SHELLS: Final = re.compile(r"%%(?:bash|sh|script\s+(?:bash|sh))\b")
+_RUNS: Final = re.compile(r"%%(?:capture|time)\b")
+"""What is done with a cell of Python beside running it."""
 _WRITES: Final = re.compile(r"%%writefile\s+(?:-a\s+)?(\S+)")
 _VARIABLE: Final = re.compile(r"(?<!\$)\{(\w+)\}")
-_COMMAND: Final = re.compile(r"\s*(?:!|%(?:sx|system|run)\b)")
+_COMMAND: Final = re.compile(r"\s*(?:!|%(?:sx|system|run)\b|%(?=(?:conda|mamba|pip|uv)\b))")
 
 
 class Notebook(Frozen):
@@ -38,7 +40,7 @@ def read(text: str) -> Notebook | None:
         into = python
         for number, (place, line) in enumerate(lines):
             if not number and line.startswith("%%"):
-                into = commands if _SHELLS.match(line) else []
+                into = commands if _SHELLS.match(line) else python if _RUNS.match(line) else []
                 written = _WRITES.match(line)
                 _put(commands, place, f"cat > {written[1]}" if written is not None else "")
             elif into is python and _COMMAND.match(line):
@@ -48,7 +50,7 @@ def read(text: str) -> Notebook | None:
                 _put(python, place, "" if line.lstrip().startswith(("%", "?")) else line)
             elif into is commands:
                 _put(commands, place, line)
-                shell = lines[0][1].startswith("%%")
+                shell = _SHELLS.match(lines[0][1])
                 into = commands if shell or line.rstrip().endswith("\\") else python
     return Notebook("\n".join(python) + "\n", "\n".join(commands) + "\n")
 

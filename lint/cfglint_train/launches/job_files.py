@@ -115,7 +115,7 @@ def _of_modal(text: str) -> dict[str, tuple[str | int, int]]:
     """The GPUs of the functions that train, where these are the same for all of them."""
     if "gpu=" not in text:
         return {}
-    from cfglint_train.launches.modal_functions import asked
+    from cfglint_train.releases.pins.modal import asked
 
     found: dict[tuple[tuple[str, str | int], ...], int] = {}
     for words, line in asked(text):

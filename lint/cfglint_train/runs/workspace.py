@@ -95,7 +95,7 @@ class Workspace:
             document = self.documents.document(path)
             self._configs[path] = [] if document is None else self._recognise(document)
             if path in self.documents.starting or path in self.documents.launching:
-                from cfglint_train.launches.unread_starts import note_starts
+                from cfglint_train.launches.unread import note_starts
 
                 index = self.repositories.index(path)
                 note_starts(path, self._configs[path], self.documents, self.scripts, index, self._reads)
@@ -105,7 +105,7 @@ class Workspace:
         """Whether a run of a role that cannot be read is named at its program."""
         if role not in ("program", "handed"):
             return role == "unread"
-        from cfglint_train.launches.unread_programs import is_named
+        from cfglint_train.launches.unread import is_named
 
         return is_named(role, path, self.repositories.index(path), framework, self.scripts)
 

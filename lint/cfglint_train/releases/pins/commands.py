@@ -9,12 +9,12 @@ starts a training, or has that in its name.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
+from cfglint_train.documents.notebooks import read
 from cfglint_train.foundation.roots import distance
 from cfglint_train.foundation.typed import Final
 from cfglint_train.releases.pins.readers import Pin, commands_in
@@ -63,11 +63,12 @@ def _installations(index: RepositoryIndex) -> list[list[Pin]]:
 def _groups(path: str, text: str) -> Iterator[Iterable[Pin]]:
     """The pins of a file, those of one installation together."""
     if path.endswith(".py"):
-        from cfglint_train.releases.pins.modal_images import images
+        from cfglint_train.releases.pins.modal import images
 
         yield from images(path, text)
     elif path.endswith(".ipynb"):
-        yield commands_in(path, _cells(text))
+        notebook = read(text)
+        yield commands_in(path, notebook.commands if notebook is not None else "")
     else:
         plain = text if path.endswith(".md") else re.sub(r"(?m)^\s*#.*$", "", text)
         if is_workflow(path) and "train" not in os.path.basename(path) and not _TRAINS.search(plain):
@@ -75,16 +76,3 @@ def _groups(path: str, text: str) -> Iterator[Iterable[Pin]]:
         if path.endswith((".yaml", ".yml")):
             plain = _IMAGE.sub(r"\1docker run\2", plain)
         yield commands_in(path, plain)
-
-
-def _cells(text: str) -> str:
-    """The commands of a notebook (`!pip install`, `%pip install`), on the lines of its JSON on which they stand."""
-    lines = []
-    for line in text.splitlines():
-        match = re.fullmatch(r"\s*(\"(?:[^\"\\]|\\.)*\"),?\s*", line)
-        try:
-            cell = json.loads(match[1]) if match is not None else ""
-        except ValueError:
-            cell = ""
-        lines.append(cell.strip("\n").replace("\n", " ; ").lstrip("!% ") if cell.lstrip()[:1] in ("!", "%") else "")
-    return "\n".join(lines)

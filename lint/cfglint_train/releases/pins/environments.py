@@ -73,8 +73,8 @@ def pipfile_lock(text: str) -> Iterator[Found]:
     except (ValueError, RecursionError):
         return
     for group in ("default", "develop"):
-        for name, stated in _table(content, group).items():
-            yield from _stated(text, name, stated, group != "default", requirement.of_poetry)
+        for name, value in table_of(content, group).items():
+            yield from stated(text, name, value, group != "default")
 
 
 def manifest(text: str) -> Iterator[Found]:
@@ -85,43 +85,53 @@ def manifest(text: str) -> Iterator[Found]:
         whole = toml.loads(text)
     except (ValueError, RecursionError):
         return
-    content = _table(_table(whole, "tool"), "pixi") or whole
-    features = _table(content, "feature").values()
-    of_linux = [_table(_table(content, "target"), name) for name in ("linux", _HERE[0])]
+    content = table_of(table_of(whole, "tool"), "pixi") or whole
+    features = table_of(content, "feature").values()
+    of_linux = [table_of(table_of(content, "target"), name) for name in ("linux", _HERE[0])]
     for optional, table in (
         *((False, one) for one in (content, *of_linux)),
         *((True, one) for one in features if isinstance(one, dict)),
     ):
-        for name, stated in _table(table, "dependencies").items():
-            yield from _stated(text, name, stated, optional, _of_conda)
+        for name, value in table_of(table, "dependencies").items():
+            yield from stated(text, name, value, optional, _of_conda)
         for group in ("pypi-dependencies", "packages"):
-            for name, stated in _table(table, group).items():
-                yield from _stated(text, name, stated, optional, requirement.of_poetry)
-    for name, stated in _table(content, "dev-packages").items():
-        yield from _stated(text, name, stated, True, requirement.of_poetry)
+            for name, value in table_of(table, group).items():
+                yield from stated(text, name, value, optional)
+    for name, value in table_of(content, "dev-packages").items():
+        yield from stated(text, name, value, True)
 
 
 def _of_conda(name: str, version: str) -> Requirement | None:
     return requirement.of_conda(f"{name} {version}" if version[:1].isdigit() else f"{name}{version}")
 
 
-def _stated(
-    text: str, name: str, stated: Any, optional: bool, read: Callable[[str, str], Requirement | None]
+def stated(
+    text: str,
+    name: str,
+    value: Any,
+    optional: bool,
+    read: Callable[[str, str], Requirement | None] = requirement.of_poetry,
 ) -> Iterator[Found]:
-    """A package by its version, or by a table with that or with a repository."""
-    table = stated if isinstance(stated, dict) else {"version": stated}
-    package, version, git = requirement.known(name), table.get("version"), table.get("git")
-    if package is None or (isinstance(marker := table.get("markers"), str) and not requirement.holds_on_linux(marker)):
+    """A package by its version, or by a table with that, with a repository, an address or a path."""
+    given = value if isinstance(value, dict) else {"version": value}
+    table = {word: one for word, one in given.items() if isinstance(one, str)}
+    package = requirement.known(name)
+    if package is None or not requirement.holds_on_linux(table.get("markers", "")):
         return
-    found = None
-    if isinstance(git, str):
-        revision = next((table[word] for word in ("tag", "rev", "ref", "branch") if word in table), "")
-        found = requirement.of_address(f"git+{git.removesuffix('.git')}{revision and f'@{revision}'}", package)
-    elif isinstance(version, str):
-        found = read(name, version)
-    if found is not None:
-        at = re.search(rf"(?m)^[ \t]*\"?{re.escape(name)}\"?[ \t]*[:=]", text)
-        yield Found(found, 1 if at is None else text.count("\n", 0, at.start()) + 1, optional)
+    at = re.search(rf"(?m)^[ \t]*\"?{re.escape(name)}\"?[ \t]*[:=]", text)
+    line = 1 if at is None else text.count("\n", 0, at.start()) + 1
+    revision = next((table[word] for word in ("tag", "rev", "ref", "branch") if word in table), "")
+    for word, one in table.items():
+        found = None
+        if word == "path":
+            found = requirement.of_path(one if "/" in one else f"./{one}", package)
+        elif word in ("url", "git"):
+            address = one if word == "url" else requirement.git_address(one, revision)
+            found = requirement.of_address(address, package)
+        elif word == "version" and "git" not in table:
+            found = read(name, one)
+        if found is not None:
+            yield Found(found, line, optional or given.get("optional") is True)
 
 
 def setup_cfg(text: str) -> Iterator[Found]:
@@ -140,6 +150,7 @@ def setup_cfg(text: str) -> Iterator[Found]:
             yield Found(found, number, optional)
 
 
-def _table(content: Any, name: str) -> Mapping[str, Any]:
+def table_of(content: Any, name: str) -> Mapping[str, Any]:
+    """A table of another one; an empty one where it has none of the name."""
     found = content.get(name) if isinstance(content, dict) else None
     return found if isinstance(found, dict) else {}

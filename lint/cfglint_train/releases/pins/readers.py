@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from cfglint_train.foundation.frozen import Frozen
@@ -13,6 +13,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Constraint, public
 from cfglint_train.frameworks.registry import packages, spellings
 from cfglint_train.releases.pins import environments, requirement
+from cfglint_train.releases.pins.environments import table_of
 from cfglint_train.releases.pins.requirement import PACKAGES, Requirement
 
 COPIED: Final = -1
@@ -56,9 +57,10 @@ def read(path: str, load: Read) -> Iterator[Pin]:
     if name == "pyproject.toml":
         yield from _pyproject(path, text)
         if "[tool.pixi." in text:
-            yield from _environment(path, text, environments.manifest, REQUIRED)
+            yield from _of_environment(path, environments.manifest(text), REQUIRED)
     elif name in _ENVIRONMENTS:
-        yield from _environment(path, text, *_ENVIRONMENTS[name])
+        reader, weight = _ENVIRONMENTS[name]
+        yield from _of_environment(path, reader(text), weight)
     elif name == "setup.py":
         from cfglint_train.releases.pins.setup_py import asked
 
@@ -86,10 +88,8 @@ _ENVIRONMENTS: Final[Mapping[str, tuple[Callable[[str], Iterator[environments.Fo
 }
 
 
-def _environment(
-    path: str, text: str, reader: Callable[[str], Iterator[environments.Found]], weight: int
-) -> Iterator[Pin]:
-    for one in reader(text):
+def _of_environment(path: str, found: Iterable[environments.Found], weight: int) -> Iterator[Pin]:
+    for one in found:
         yield from _pinned(one.requirement, path, one.line, OPTIONAL if one.optional else weight)
 
 
@@ -198,7 +198,7 @@ def _locked(package: str, release: str, git: re.Match[str] | None) -> Requiremen
         revision = asked.partition("=")[2]
     else:
         url, revision = git["url"], git["at"]
-    found = requirement.of_address(_pip_address(url, revision), package)
+    found = requirement.of_address(requirement.git_address(url, revision), package)
     return locked if found is None or found.constraint.comparisons else found
 
 
@@ -220,7 +220,7 @@ def _pyproject(path: str, text: str) -> Iterator[Pin]:
         table = toml.loads(text)
     except (ValueError, RecursionError):
         return
-    project, tool = _table(table, "project"), _table(table, "tool")
+    project, tool = table_of(table, "project"), table_of(table, "tool")
     name, version = project.get("name"), project.get("version")
     own = requirement.known(name) if isinstance(name, str) else None
     if own is not None and isinstance(version, str):
@@ -228,61 +228,26 @@ def _pyproject(path: str, text: str) -> Iterator[Pin]:
         yield from _pinned(requirement.of_pip(f"{name}=={version}"), path, _line(text, version), LOCKED)
     for weight, found in (
         (REQUIRED, project.get("dependencies")),
-        *((OPTIONAL, extra) for extra in _table(project, "optional-dependencies").values()),
-        *((OPTIONAL, group) for group in _table(table, "dependency-groups").values()),
-        (REQUIRED, _table(tool, "uv").get("constraint-dependencies")),
-        (REQUIRED, _table(tool, "uv").get("override-dependencies")),
-        (OPTIONAL, _table(tool, "uv").get("dev-dependencies")),
-        *((OPTIONAL, group) for group in _table(_table(tool, "pdm"), "dev-dependencies").values()),
+        *((OPTIONAL, extra) for extra in table_of(project, "optional-dependencies").values()),
+        *((OPTIONAL, group) for group in table_of(table, "dependency-groups").values()),
+        (REQUIRED, table_of(tool, "uv").get("constraint-dependencies")),
+        (REQUIRED, table_of(tool, "uv").get("override-dependencies")),
+        (OPTIONAL, table_of(tool, "uv").get("dev-dependencies")),
+        *((OPTIONAL, group) for group in table_of(table_of(tool, "pdm"), "dev-dependencies").values()),
     ):
         for one in found if isinstance(found, list) else ():
             if isinstance(one, str):
                 yield from _pinned(requirement.of_pip(one), path, _line(text, one), weight)
-    for source, stated in _table(_table(tool, "uv"), "sources").items():
-        yield from _tagged(path, text, source, stated, REQUIRED)
-    poetry = _table(tool, "poetry")
-    yield from _poetry(path, text, _table(poetry, "dependencies"), REQUIRED)
-    for group in _table(poetry, "group").values():
-        if isinstance(group, dict):
-            yield from _poetry(path, text, _table(group, "dependencies"), OPTIONAL)
+    poetry = table_of(tool, "poetry")
+    yield from _stated(path, text, table_of(table_of(tool, "uv"), "sources"), REQUIRED)
+    yield from _stated(path, text, table_of(poetry, "dependencies"), REQUIRED)
+    for group in table_of(poetry, "group").values():
+        yield from _stated(path, text, table_of(group, "dependencies"), OPTIONAL)
 
 
-def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = table.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _poetry(path: str, text: str, table: Mapping[str, Any], weight: int) -> Iterator[Pin]:
-    for name, stated in table.items():
-        line = _line(text, name)
-        version = stated.get("version") if isinstance(stated, dict) else stated
-        if isinstance(version, str):
-            optional = isinstance(stated, dict) and stated.get("optional") is True
-            yield from _pinned(requirement.of_poetry(name, version), path, line, OPTIONAL if optional else weight)
-        else:
-            yield from _tagged(path, text, name, stated, weight)
-
-
-def _tagged(path: str, text: str, name: str, stated: Any, weight: int) -> Iterator[Pin]:
-    """`{ git = "https://github.com/...", tag = "v0.12.2" }`."""
-    package = requirement.known(name)
-    if package is None or not isinstance(stated, dict):
-        return
-    if isinstance(stated.get("path"), str):
-        path_of = stated["path"] if "/" in stated["path"] else f"./{stated['path']}"
-        yield from _pinned(requirement.of_path(path_of, package), path, _line(text, name), weight)
-    if isinstance(stated.get("url"), str):
-        yield from _pinned(requirement.of_address(stated["url"], package), path, _line(text, name), weight)
-    revision = stated.get("tag", stated.get("rev", stated.get("branch", "")))
-    if isinstance(revision, str) and isinstance(stated.get("git"), str):
-        found = requirement.of_address(_pip_address(stated["git"], revision), package)
-        yield from _pinned(found, path, _line(text, name), weight)
-
-
-def _pip_address(url: str, revision: str) -> str:
-    """A repository and a revision (empty: its default branch) as pip writes them."""
-    plain = url if "://" in url else f"ssh://{url.replace(':', '/', 1)}"
-    return f"git+{plain.removesuffix('.git')}{revision and f'@{revision}'}"
+def _stated(path: str, text: str, table: Mapping[str, Any], weight: int) -> Iterator[Pin]:
+    found = (one for name, value in table.items() for one in environments.stated(text, name, value, False))
+    yield from _of_environment(path, found, weight)
 
 
 def _line(text: str, part: str) -> int:
@@ -390,7 +355,9 @@ def _run(line: str, on_disk: bool, folder: str = "") -> Iterator[Requirement]:
         tag = re.search(r"(?:-b|--branch)[ =]+(\S+)", command[1])
         address = re.search(r"(?:https?://|git@)\S+", command[1])
         if address is not None:
-            found = requirement.of_address(_pip_address(address[0].rstrip("/"), "" if tag is None else tag[1]))
+            found = requirement.of_address(
+                requirement.git_address(address[0].rstrip("/"), "" if tag is None else tag[1])
+            )
             if found is not None:
                 yield found
 
@@ -447,7 +414,7 @@ def forks_in(path: str, text: str) -> Iterator[Pin]:
     found = list(islice(commands_in(path, text), _MOST_COMMANDS))
     for number, line in enumerate(text.splitlines(), 1):
         for name, ref in _trees(line) if len(line) <= requirement.LONGEST and "github.com" in line else ():
-            one = requirement.of_address(_pip_address(f"https://github.com/{name}", ref))
+            one = requirement.of_address(requirement.git_address(f"https://github.com/{name}", ref))
             found += _pinned(one, path, number, REQUIRED)
     yield from sorted((pin for pin in found if pin.fork or pin.unreleased), key=lambda pin: pin.line)
 
@@ -478,7 +445,7 @@ def commands_in(path: str, text: str) -> Iterator[Pin]:
         if clone is not None and (address := re.search(r"https?://\S+", clone[1])) is not None:
             cloned, at = address[0].rstrip("/"), number
         if checkout is not None and cloned and number - at <= _NEAR:
-            found.append(requirement.of_address(_pip_address(cloned, checkout[1])))
+            found.append(requirement.of_address(requirement.git_address(cloned, checkout[1])))
         for one in found:
             yield from _pinned(one, path, number, REQUIRED)
 

@@ -260,3 +260,9 @@ def _may_hold(test: str) -> bool:
         return True
     name, operator, value = (match[1], match[2], match[3]) if match[1] else (match[6], match[5], match[4])
     return name not in _HERE or (_HERE[name] == value) == (operator == "==")
+
+
+def git_address(url: str, revision: str) -> str:
+    """A repository and a revision (empty: its default branch) as pip writes them."""
+    plain = url if "://" in url else f"ssh://{url.replace(':', '/', 1)}"
+    return f"git+{plain.removesuffix('.git')}{revision and f'@{revision}'}"
