@@ -1,16 +1,23 @@
 """Wall time of one lint of a large repository: launch scripts in nested folders, configurations that they start.
 
     python benchmarks/repository.py [--scripts N] [--configs N] [--runs N]
+    python benchmarks/repository.py --mixed N...
 
 Prints the median seconds for the whole repository and for one configuration in it. Every configuration is started by
 several scripts that agree in what is sharded and disagree in the number of GPUs; a tenth of the scripts train on their
 own. The bars are 3 s for 2,000 scripts and 500 configurations on two cores.
+
+`--mixed` builds checkouts of N files of all kinds instead, one of them a configuration, and prints the processor time
+of its lint as a multiple of yamllint's: without what earlier runs kept, and with it. The bars are 2 for 5,000 files,
+and 4 for 50,000.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -101,13 +108,67 @@ def seconds(root: Path, target: str, runs: int) -> float:
     return statistics.median(taken[1:])
 
 
+def mixed(root: Path, number: int) -> str:
+    """Write a checkout of some files; return the path of its configuration."""
+    chance = random.Random(number)
+    kinds = random.Random(number).choices(tuple(_KINDS), tuple(one[0] for one in _KINDS.values()), k=number)
+    for at, ending in enumerate(kinds):
+        lines = "".join(_KINDS[ending][1].format(*chance.choices(_WORDS, k=4)) for _ in range(chance.randrange(5, 90)))
+        put(root / f"part_{at // 400}/module_{at // 13}/file_{at}{ending}", _KINDS[ending][2] + lines)
+    put(root / "configs/run.yaml", CONFIG.format(number=1, size=0.5))
+    put(root / "scripts/train.sh", "#!/bin/bash\nllamafactory-cli train configs/run.yaml\n")
+    put(root / "requirements.txt", "llamafactory==0.9.3\n")
+    for command in (["init", "-q"], ["add", "-A"]):
+        subprocess.run(["git", *command], cwd=root, check=True)
+    return "configs/run.yaml"
+
+
+_WORDS = tuple(f"{word}{number}" for word in ("model", "data", "loss", "step", "rank") for number in range(500))
+_KINDS = {
+    ".py": (45, "    {0} = {1}.{2}('{3}')\n", "import os\n\n\ndef run():\n"),
+    ".yaml": (15, "{0}: [{1}, {2}]\n", ""),
+    ".md": (12, "{0} {1} {2} {3}\n", "# Notes\n\n"),
+    ".txt": (10, "{0} {1} {2} {3}\n", ""),
+    ".json": (10, "", "[]\n"),
+    ".sh": (8, "echo {0} {1}\n", "#!/bin/bash\n"),
+}
+"""Endings -> how many of a hundred files have them, a line with four words, and the head."""
+
+
+def multiples(root: Path, target: str, runs: int) -> tuple[float, float]:
+    """The processor time of a lint as a multiple of yamllint's, without a cache and with one."""
+    cache = str(root.with_suffix(".cache"))
+    commands = (["yamllint"], ["cfglint_train", "--no-cache"], ["cfglint_train", "--cache-dir", cache])
+    usual, without, kept = (processor_time([*command, target], root, runs) for command in commands)
+    return without / usual, kept / usual
+
+
+def processor_time(module: list[str], root: Path, runs: int) -> float:
+    """The median processor time of a module; a first run is not counted."""
+    taken = []
+    for _ in range(runs + 1):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", *module], cwd=root, stdout=subprocess.DEVNULL, check=False)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return statistics.median(taken[1:])
+
+
 def main() -> None:
     """Build the repository and print the times."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--scripts", type=int, default=2000)
     parser.add_argument("--configs", type=int, default=500)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--mixed", type=int, nargs="+", metavar="N")
     arguments = parser.parse_args()
+    for number in arguments.mixed or ():
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder) / "checkout"
+            without, kept = multiples(root, mixed(root, number), arguments.runs)
+            print(f"{number:6} files: {without:4.1f} times yamllint's processor time, {kept:4.1f} with the cache")
+    if arguments.mixed:
+        return
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         build(root, arguments.scripts, arguments.configs)

@@ -18,7 +18,10 @@ _SHELL: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 _YAML: Final = (".yaml", ".yml")
 _INSTALL: Final = (b"install", b"git clone", b"docker", b"uv run", b"uvx")
 
+WORDS: Final = (b".yaml", b".yml", b".json", b"glob")
+"""Parts of most words that are searched in scripts."""
 CLUES: Final[Mapping[str, Clues]] = {
+    **{word.decode(): dict.fromkeys((*_SHELL, "", ".py"), (word,)) for word in WORDS},
     "arguments": dict.fromkeys(_SHELL, (b"$1", b"${1", b"$@", b"${@", b"$*", b"$2", b"${2")),
     "commands": {
         ".md": (b"```",),

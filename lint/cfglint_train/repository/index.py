@@ -16,7 +16,7 @@ from cfglint_train.foundation import deadline, regular_files
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TypeVar
 from cfglint_train.repository import files
-from cfglint_train.repository.clues import CLUES, Clues, Question
+from cfglint_train.repository.clues import CLUES, WORDS, Clues, Question
 from cfglint_train.repository.listing import Listing, listing
 from cfglint_train.repository.texts import Texts
 from cfglint_train.settings.settings import Settings
@@ -257,17 +257,19 @@ class RepositoryIndex:
                 paths += [path for path in self._answered()[_SCRIPT] if files.is_plain_script(path)]
             else:
                 paths = [path for path in paths if not _TESTS.search(path)]
-            self._words[syntax] = _Words(paths, self._texts)
+            self._words[syntax] = _Words(paths, self._texts, self._answered())
         return self._words[syntax]
 
 
 class _Words:
     """The words that occur in the files of one syntax: the first few are searched, for more a table is made."""
 
-    __slots__ = ("_asked", "_found", "_table", "_texts", "paths")
+    __slots__ = ("_asked", "_found", "_table", "_texts", "_with", "paths")
 
-    def __init__(self, paths: list[str], texts: Texts) -> None:
+    def __init__(self, paths: list[str], texts: Texts, answers: Mapping[str, list[str]]) -> None:
         self.paths = paths
+        own = frozenset(paths)
+        self._with = {part: [path for path in answers[part.decode()] if path in own] for part in WORDS}
         self._texts = texts
         self._asked = 0
         self._found: dict[bytes, list[str]] = {}
@@ -287,7 +289,7 @@ class _Words:
 
     def _having(self, word: bytes) -> Iterator[str]:
         left = MAX_READ
-        for path in self.paths:
+        for path in next((paths for part, paths in self._with.items() if part in word), self.paths):
             text = self._texts.small(path)
             left -= len(text)
             if left < 0:
