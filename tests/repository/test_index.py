@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.repository import index, known_facts, listing, texts
 from cfglint_train.repository.index import Repositories, RepositoryIndex
-from cfglint_train.repository.texts import Texts
+from cfglint_train.repository.texts import MAX_SMALL, Texts
 from cfglint_train.settings.settings import Settings
 from tests.support.command import cfglint
 
@@ -180,6 +180,13 @@ def test_what_is_large_is_not_read(here, monkeypatch):
     assert found.scripts_naming("run.yaml") == ()
     assert list(found.texts("loops")) == []
     assert found.cut == ["only 0 MiB of the repository are searched"]
+
+
+def test_what_is_large_is_whole_for_those_who_read_it(here):
+    texts, path = Texts(), here / "large.yaml"
+    path.write_bytes(b"x" * (MAX_SMALL + 1))
+    assert texts.small(str(path)) == b""
+    assert texts.read(str(path)) == path.read_bytes()
 
 
 def test_a_folder_that_cannot_be_read_is_none(here):

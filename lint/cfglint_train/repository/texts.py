@@ -38,7 +38,8 @@ class Texts:
                 text = regular_files.small(path, MAX_SMALL, self._cleared)
             except (OSError, ValueError):
                 return b""
-            self._keep(path, text)
+            if text:  # nothing is known of a file that is larger
+                self._keep(path, text)
         return text
 
     def _at(self, full: str, path: str) -> bytes:
