@@ -645,14 +645,17 @@ def test_a_file_that_may_not_be_read_is_2_and_does_not_stop_the_rest(here, monke
 
     (here / "secret.yaml").write_text(TWICE)
     (here / "config.yaml").write_text(TWICE)
-    real = regular_files.read
 
-    def read(path, *cleared):
-        if os.path.basename(path) == "secret.yaml":
-            raise PermissionError(13, "Permission denied", path)
-        return real(path, *cleared)
+    def denied(real):
+        def read(path, *more):
+            if os.path.basename(path) == "secret.yaml":
+                raise PermissionError(13, "Permission denied", path)
+            return real(path, *more)
 
-    monkeypatch.setattr(regular_files, "read", read)
+        return read
+
+    for name in ("read", "small"):
+        monkeypatch.setattr(regular_files, name, denied(getattr(regular_files, name)))
     outcome = cfglint(*SMALL, "--output-format", "concise", cwd=here)
     assert outcome.code == 2
     assert outcome.lines[:2] == [

@@ -113,7 +113,7 @@ def test_a_section_that_the_script_leaves_unset(tmp_path):
     assert "but train.py leaves `train_module.ac_config` unset: it is refused" in message
     assert findings(folder, olmo_core="2.4.0") == []
     [(_, severity, _, message)] = findings(folder)
-    assert severity == "info"
+    assert severity == "warning"
     assert message.endswith("it is refused since 2.5.0, accepted before")
 
 

@@ -395,7 +395,7 @@ def test_one_module_starts_programs_and_one_function_git() -> None:
 
     shipped = found("lint", "rules", "schemas")
     assert [name for name, path in shipped.items() if any(starts(path))] == ["lint/cfglint_train/front/programs.py"]
-    with_others = {**shipped, **found("tools", "docs", "benchmarks")}
+    with_others = {**shipped, **found("tools", "docs")}
     assert [name for name, path in with_others.items() if names_git(path)] == ["lint/cfglint_train/front/git.py"]
     assert not any(re.search(r"\bgit\b", line) for step in STEPS.values() for line in step["run"].splitlines())
 

@@ -1,7 +1,8 @@
 """Whether a configuration's framework is upstream's: the kinds of evidence, one row each, and what they come to.
 
-A row has the function that finds the evidence, the scopes in which it counts with its strength there, and what is said
-of it. The first that replaces upstream's vocabulary settles the matter. String literals, docstrings and tests are none.
+A row has the function that finds the evidence, the scopes in which it counts with its strength there, and the sentence
+in which a report shows it. The first that replaces upstream's vocabulary settles the matter. String literals, docstrings
+and tests are none.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class LaunchScripts:
         folders = {one: os.path.dirname(one) for one in self._with_arguments(framework.listed, path)}
         above = {one: folder for one, folder in folders.items() if f"{own}/".startswith(f"{folder}/")}
         nearest = tuple(one for one, folder in above.items() if folder == max(above.values(), key=len))
-        for document in self._read(nearest, path):
+        for document in self._read(nearest, path) if nearest else ():
             from cfglint_train.launches.launches import taking
             from cfglint_train.launches.merged_launch import supposed
 

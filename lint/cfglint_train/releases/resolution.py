@@ -103,7 +103,7 @@ def _framework(
     left: candidates.Candidates,
     fresh: dict[str, str],
 ) -> Release:
-    """A framework's release where it is not stated, among the candidates that are left. `fresh` is told the newest of
+    """A framework's release where it is not stated, among the candidates that are left. `fresh` gets the newest of
     them where it refuses keys in use.
     """
     state = f"state {package}=RELEASE"

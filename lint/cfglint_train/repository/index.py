@@ -187,7 +187,7 @@ class RepositoryIndex:
         return self._settings.passed_over(path)
 
     def _ignores(self, path: str) -> bool:
-        """Whether git ignores a new file or folder; where it lies in an ignored folder, a person named that."""
+        """Whether git ignores a new file or folder. A person named it if the folder around it is ignored."""
         if self._ignored is None:
             from cfglint_train.repository.gitignore import GitIgnore  # in a clean checkout nothing is new
 

@@ -30,7 +30,7 @@ _NO_ROW: Final = (0, 0, 0, 0, 0)
 
 
 class KnownFacts:
-    """The facts about some files of a repository, each a number; `meaning` tells what the numbers mean."""
+    """The facts about some files of a repository, each a number; `meaning` states what the numbers mean."""
 
     def __init__(self, folder: str | None, root: str, meaning: str, paths: list[str]) -> None:
         self._cache = Cache("repositories", folder)
