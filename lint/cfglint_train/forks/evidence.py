@@ -1,8 +1,8 @@
 """Whether a configuration's framework is upstream's: the kinds of evidence, one row each, and what they come to.
 
-A row has the function that finds the evidence, the scopes in which it counts with its strength there, and the sentence
-in which a report shows it. The first that replaces upstream's vocabulary settles the matter. Texts, docstrings and tests
-are no evidence.
+A row has the function that finds the evidence, the scopes in which it counts with its strength there, and its sentence
+in a report. The first that replaces upstream's vocabulary settles the matter. Texts, docstrings and tests are no
+evidence.
 """
 
 from __future__ import annotations
