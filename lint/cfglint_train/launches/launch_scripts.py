@@ -34,6 +34,8 @@ MAX_BESIDE: Final = 500
 _ASSIGNED: Final = re.compile(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+(?:/[\w.-]+)*)")
 """`name=FILE`; what is in front of the last variable of a path may be any folder."""
 _MODULE: Final = r"\w+(?:\.\w+)+"
+_GIVEN: Final = (".yaml", ".yml", ".json")
+"""Endings of the files that a program is given to configure it."""
 
 
 class LaunchScripts:
@@ -468,6 +470,22 @@ class LaunchScripts:
             document = self._launcher(self.sources.named(script, beside))
             if isinstance(document, ShellDocument):
                 yield document
+
+    def started_by(self, path: str) -> Iterator[str]:
+        """Return the programs of the repository that a script starts, and the files that it gives to programs."""
+        from cfglint_train.documents.shell.folders import folder_of
+        from cfglint_train.launches.entries import file_of
+
+        index = self.repositories.index(path)
+        for document in self._read((path,), path):
+            for one in document.invocations:
+                words = (word.text.rpartition("=")[2] for word in one.words)
+                given = (os.path.join(folder_of(document, one), word) for word in words if word.endswith(_GIVEN))
+                found = (
+                    file_of(document, one, self.sources, index),
+                    *(self.sources.find(word, path) for word in given),
+                )
+                yield from (file for file in found if file is not None)
 
     def program(self, path: str) -> Document | None:
         """A Python program that a configuration is given to, whether or not it holds one itself."""

@@ -73,6 +73,11 @@ def walk(folder: str, settings_for: Callable[[str], Settings], ignored: Callable
         waiting += [path for path in kept if not (settings.respect_gitignore and ignored(path, True))]
 
 
+def is_shell_script(path: str) -> bool:
+    """Return whether a file is a shell script, by its name or its first line."""
+    return SYNTAXES.get(os.path.splitext(path)[1]) == "shell" or (os.path.isfile(path) and is_plain_script(path))
+
+
 def is_plain_script(path: str) -> bool:
     """Whether a regular file whose name has no extension is a shell script, by its first line (`#!/bin/bash`)."""
     name = os.path.basename(path)

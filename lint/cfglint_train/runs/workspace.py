@@ -26,6 +26,7 @@ from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.releases.resolution import companion, releases_of
 from cfglint_train.releases.statements import ReleaseStatements
+from cfglint_train.repository import files
 from cfglint_train.repository.documents import Documents
 from cfglint_train.repository.index import Repositories
 from cfglint_train.repository.sources import Sources
@@ -80,8 +81,12 @@ class Workspace:
         return after
 
     def collect(self, paths: Iterable[str], force_exclude: bool = False) -> list[str]:
-        """The files that the arguments mean, each once."""
-        collected = self.sources.collect(paths, self.settings_for, force_exclude)
+        """Return the files that the arguments mean, each once: of a script that is named, also what it starts."""
+        named = list(paths)
+        collected = self.sources.collect(named, self.settings_for, force_exclude)
+        started = [file for path in named if files.is_shell_script(path) for file in self.scripts.started_by(path)]
+        if started:
+            collected = self.sources.collect(started, self.settings_for, force_exclude=True)
         for folder in self.sources.ignoring_in_part():
             from cfglint_train.repository.gitignore import MOST_PATTERNS
 
