@@ -69,4 +69,4 @@ def test_what_a_release_installs_is_what_its_requirements_say(path):
         assert all(
             Constraint.of(stated[package]).allows(one) for package, one in installed.items() if package in stated
         )
-        assert {package for package, text in stated.items() if text.startswith(("==", "<="))} <= installed.keys()
+        assert {package for package, text in stated.items() if Constraint.of(text).exact} <= installed.keys()

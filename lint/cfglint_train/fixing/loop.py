@@ -141,10 +141,11 @@ class _Fixer:
         asked = [pair for pair in asked if _name(pair[0]) not in self._harmful]
         asked.sort(key=lambda pair: _of_text(pair[1]))
         waiting = False
-        tried: set[str] = set()
+        changed: set[str] = set()
+        alone: set[str] = set()
         for finding, fix in asked:
-            is_suspect = _name(finding) in self._suspects
-            if is_suspect and tried & _files(finding):
+            is_suspect, around = _name(finding) in self._suspects, _files(finding)
+            if around & (changed if is_suspect else alone):
                 continue
             keys = _touches(finding, fix)
             early = finding.run is not None and bool(finding.run.parts.meant)
@@ -167,8 +168,8 @@ class _Fixer:
                 self.applied.append(Applied(finding.path, finding.code, fix.message, frozenset(written)))
                 self.settled.append(finding)
                 touched |= keys | made.touched
-                if is_suspect:
-                    tried |= _files(finding)
+                changed |= around
+                alone |= around if is_suspect else set()
         return workspace, waiting
 
     def did_harm(self, before: Result, after: Result) -> bool:
@@ -180,9 +181,8 @@ class _Fixer:
         brought = list(_brought(before, after, self.settled, self.wanted))
         for worse in brought:
             near = [one for one in self.settled if _files(worse) & _files(one)] or self.settled
-            alone = [one for one in near if _name(one) in self._suspects]
-            if len(near) == 1 or alone:
-                for one in alone or near:
+            if len(near) == 1 or self._suspects.issuperset(map(_name, near)):
+                for one in near:
                     self._refuse(one, f"it would bring {worse.code}: {worse.message}")
                     self._harmful.add(_name(one))
             else:

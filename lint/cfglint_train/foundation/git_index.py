@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from bisect import bisect_left
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
-_MAX_BYTES: Final = 2**28
+_MAX_BYTES: Final = 2**26
+"""Of an index, and of all its paths: half a million files of a hundred bytes."""
+_MAX_PATH: Final = 4096
+_LEADS_OUT: Final = re.compile(rb"(?:^|/)(?:\.{0,2}|\.git)(?:/|$)")
+"""What git has in no index: an empty step, `.`, `..` and `.git`."""
 _STAT: Final = 40
 """Bytes of an entry before the name of its object."""
 _MODE: Final = 26
@@ -60,9 +65,9 @@ def tracked(root: str) -> Tracked | None:
     except OSError:
         return None
     try:
-        if os.path.getsize(path) > _MAX_BYTES:
+        source = regular_files.beginning(path, _MAX_BYTES + 1)
+        if len(source) > _MAX_BYTES:
             return None
-        source = regular_files.read(path)
     except FileNotFoundError:
         return Tracked()  # before the first `git add`
     except OSError:
@@ -97,16 +102,16 @@ def git_folder(root: str) -> str:
     raise OSError(errno.EACCES, "leads to no folder of git for it", mark)
 
 
-def _paths(source: bytes, hash_size: int) -> tuple[list[bytes], list[bytes]]:
-    """The paths in an index, and those of submodules. Raises ValueError and IndexError where it is none with names of
-    that size.
+def _paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]]:
+    """Return the paths in an index, and those of submodules. Raise ValueError or IndexError where it is none with names
+    of that size, or has a path that git adds to none: one that leads out, or is too long for any system.
     """
     version, count = int.from_bytes(source[4:8], "big"), int.from_bytes(source[8:12], "big")
     if source[:4] != b"DIRC" or version not in (2, 3, 4):
         raise ValueError
-    found: list[bytes] = []
+    found: set[bytes] = set()
     submodules: list[bytes] = []
-    at, last = 12, b""
+    at, last, left = 12, b"", _MAX_BYTES
     before = _STAT + hash_size
     for _ in range(count):
         flags_at = at + before
@@ -121,7 +126,10 @@ def _paths(source: bytes, hash_size: int) -> tuple[list[bytes], list[bytes]]:
             last = source[start:end]
         if len(last) != flags & _LENGTH and len(last) < _LENGTH:
             raise ValueError
-        found.append(last)
+        left -= len(last)
+        if left < 0 or len(last) > _MAX_PATH or _LEADS_OUT.search(last):
+            raise ValueError
+        found.add(last)
         if source[at + _MODE] >> 4 == _SUBMODULE:
             submodules.append(last)
         at = end + 1 if version == 4 else at + (end - at) // 8 * 8 + 8

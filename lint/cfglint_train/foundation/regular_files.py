@@ -38,7 +38,7 @@ def small(path: str, most: int, cleared: set[str]) -> bytes:
 
     Raises OSError as `read` does, and for any link. `cleared` as for `read`.
     """
-    if path[: path.rfind("/")] not in cleared:
+    if path[: path.rfind("/")] not in cleared or not hasattr(os, "O_NOFOLLOW"):
         stay(path, cleared)
     number = os.open(path, _FLAGS)
     try:

@@ -10,7 +10,7 @@ from json import loads
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Constraint, release_key
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import listed, vocabulary_of
 
 
 class Requires(Frozen):
@@ -28,9 +28,16 @@ class Requires(Frozen):
 
     @property
     def installed(self) -> dict[str, str]:
-        """Return the release of each package that is pinned, or is the newest by an upper bound that is allowed."""
-        stated = {package: one.exact or one.last for package, one in {**self.extras, **self.needed}.items()}
-        return {package: release for package, release in stated.items() if release is not None}
+        """Return the release of each package that is pinned; of one with a vocabulary, also the newest that is allowed.
+
+        Others (torch, vLLM) are usually there before, at any release of a range.
+        """
+        found: dict[str, str] = {}
+        for package, one in {**self.extras, **self.needed}.items():
+            release = one.exact or (one.last if vocabulary_of(package) is not None else None)
+            if release is not None:
+                found[package] = release
+        return found
 
 
 NOTHING: Final = Requires({}, {})

@@ -45,7 +45,8 @@ class LaunchScripts:
         self.documents = documents
         self.sources = documents.sources
         self.repositories = repositories
-        self._launchers: dict[str | tuple[str, bytes], Document | None] = {}
+        self._launchers: dict[tuple[str, str | bytes], Document | None] = {}
+        """By path and text, or by path and syntax of the file."""
         self._handed: dict[str, tuple[Handed, ...]] = {}
         self._handed_in: dict[tuple[ShellDocument, str], tuple[Given, ...]] = {}
         self._found: dict[str, tuple[ShellDocument, ...]] = {}
@@ -57,7 +58,7 @@ class LaunchScripts:
     def updated(self, documents: Documents, changed: Collection[str]) -> LaunchScripts:
         """The same scripts, of which some have new contents."""
         after = LaunchScripts(documents, self.repositories)
-        after._launchers = {path: document for path, document in self._launchers.items() if path not in changed}
+        after._launchers = {key: document for key, document in self._launchers.items() if key[0] not in changed}
         return after
 
     def starts(self, main: Config) -> list[Start]:
@@ -496,12 +497,13 @@ class LaunchScripts:
         known = self.documents.known(path)
         if known is not None:
             return known
-        if path not in self._launchers:
+        if (path, syntax) not in self._launchers:
             try:
-                self._launchers[path] = files.parse(path, self.sources.read(path), syntax, self.sources.beside(path))
+                document = files.parse(path, self.sources.read(path), syntax, self.sources.beside(path))
             except (DocumentError, OSError):
-                self._launchers[path] = None
-        return self._launchers[path]
+                document = None
+            self._launchers[path, syntax] = document
+        return self._launchers[path, syntax]
 
 
 def _programs(invocations: Iterable[Invocation]) -> tuple[str, ...]:

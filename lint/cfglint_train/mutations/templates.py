@@ -77,9 +77,9 @@ class Template(Mutations):
         return is_assigned(name, self.programs, self._scripts)
 
     def is_own(self, route: Route) -> bool:
-        """Whether a script stores, reads or declares a setting."""
+        """Return whether a script stores or declares a setting, or one reads it that the file is given to."""
         whole = (*self._config.root, *route)
-        if _touches(self.filled, whole) or whole in self.filled.read:
+        if _touches(self.filled, whole) or (not route and whole in self.filled.read):
             return True
         if not route or not isinstance(route[-1], str):
             return False

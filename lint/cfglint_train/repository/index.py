@@ -148,7 +148,7 @@ class RepositoryIndex:
     def names(self, path: str, other: str) -> bool:
         """Return whether a file names another one by its path: its folder and its name, or its name at the root."""
         own = os.path.relpath(os.path.abspath(other), self.root).replace(os.sep, "/")
-        return "/".join(own.split("/")[-2:]).encode() in self._texts.small(path)
+        return os.fsencode("/".join(own.split("/")[-2:])) in self._texts.small(path)
 
     def once(self, work: Callable[[RepositoryIndex], Made]) -> Made:
         """What some work makes of this repository: done when it is first asked for."""
@@ -237,7 +237,7 @@ class RepositoryIndex:
                 left -= len(text)
                 if left < 0:
                     self.cut.append(f"only {MAX_READ >> 20} MiB of the repository are searched")
-                    break
+                    return found
                 facts = _facts(text, asked[path])
                 if known is not None:
                     known.found(facts)
@@ -256,7 +256,7 @@ class RepositoryIndex:
             if syntax == "shell":
                 paths += [path for path in self._answered()[_SCRIPT] if files.is_plain_script(path)]
             else:
-                paths = [path for path in paths if not _TESTS.search(path)]
+                paths = [path for path in paths if not _TESTS.search(path, len(self.root))]
             self._words[syntax] = _Words(paths, self._texts, self._answered())
         return self._words[syntax]
 

@@ -78,9 +78,14 @@ def _tracked(root: str, depth: int = 0) -> list[str] | None:
 
 def _is_out(folder: str, known: dict[str, bool], outside: Callable[[str], bool]) -> bool:
     """Return whether the settings exclude a folder or one above it, up to the root."""
-    if folder not in known:
-        known[folder] = _is_out(folder[: folder.rfind("/")], known, outside) or outside(folder)
-    return known[folder]
+    steps, step = list[str](), folder
+    while step not in known:
+        steps.append(step)
+        step = step[: step.rfind("/")]
+    is_out = known[step]
+    for step in reversed(steps):
+        is_out = known[step] = is_out or outside(step)
+    return is_out
 
 
 def _upwards(folders: Iterable[str], root: str) -> set[str]:

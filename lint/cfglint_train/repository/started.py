@@ -28,5 +28,5 @@ def started(document: ShellDocument, sources: Sources) -> str:
             continue
         if sources.find(os.path.join(folder_of(document, one), file), document.path) is None:
             return f"it starts {framework.title} with `{file}`, which was not found"
-        found = found or f"it starts {framework.title} with `{file}`; check that file"
+        found = found or f"it starts {framework.title} with `{file}`, which is checked"
     return found

@@ -183,10 +183,9 @@ def _reached(clause: Clause, config: Config) -> Reach | None:
     """The releases in question among the clause's own; None where the one that counts is not among them."""
     if clause.since is None and clause.before is None:
         own = window_of(config)
-        if own.before:  # an older one may take it
-            return Reach("warning", grounds=grounds(own, agreed=False))
-        # A fork may have another way to give what is missing.
-        return _ALL if config.evidence.fork is None else Reach("info")
+        if config.evidence.fork is not None:
+            return Reach("info")  # it may have another way to give what is missing
+        return Reach("warning", grounds=grounds(own, agreed=False)) if own.before else _ALL  # an older one may take it
     if clause.package is not None and clause.package not in config.releases.known:
         if clause.since is None or clause.before is not None:
             return None  # it may be a later one
