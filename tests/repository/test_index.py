@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfglint_train.foundation.git_index import tracked
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.repository import index, known_facts, listing, texts
 from cfglint_train.repository.index import Repositories, RepositoryIndex
@@ -36,7 +37,7 @@ def checkout(tmp_path: Path) -> Path:
     root = tmp_path / "checkout"
     put(root, "a/b/run.yaml", "deep/er/go.sh", text="train run.yaml")
     put(root, ".gitignore", text="out/\n*.log.sh\n")
-    git(root, "init", "-q")
+    git(root, "init", "-q", "-b", "master")
     git(root, "add", "-A")
     return root
 
@@ -270,6 +271,37 @@ def test_files_of_submodules_count(checkout, tmp_path):
     git(checkout, "submodule", "add", str(tmp_path / "other"), "parts/other")
     assert naming(checkout) == ["deep/er/go.sh", "parts/other/lib/olmo/go.sh"]
     assert below(checkout, of(checkout).holding("olmo")) == ["parts/other/lib"]
+
+
+@pytest.mark.parametrize(("path", "crafted"), [("aa/run.sh", b"../run.sh"), ("aaaa/run.sh", b".git/run.sh")])
+def test_an_index_that_leads_out_is_none(checkout, path, crafted):
+    """An archive may hold an index that git did not write: git refuses such a path."""
+    put(checkout, path)
+    git(checkout, "add", "-A")
+    assert os.fsencode(path) in tracked(str(checkout)).paths
+    entries = checkout / ".git" / "index"
+    entries.write_bytes(entries.read_bytes().replace(os.fsencode(path), crafted))
+    assert tracked(str(checkout)) is None
+
+
+def test_a_merge_lists_each_path_once(checkout):
+    git(checkout, "commit", "-qm", "1")
+    for branch in ("one", "two"):
+        git(checkout, "checkout", "-q", "-b", branch, "master" if branch == "one" else "HEAD~1")
+        put(checkout, "deep/er/go.sh", text=branch)
+        git(checkout, "commit", "-qam", branch)
+    with pytest.raises(subprocess.CalledProcessError):
+        git(checkout, "merge", "one")
+    assert tracked(str(checkout)).paths.count(b"deep/er/go.sh") == 1
+
+
+def test_folders_may_be_deeper_than_the_stack(checkout):
+    path = "d/" * 1500 + "x.sh"
+    blob = subprocess.run(
+        ["git", "hash-object", "-w", "--stdin"], cwd=checkout, input=b"", capture_output=True, check=True
+    )
+    git(checkout, "update-index", "--add", "--cacheinfo", f"100644,{blob.stdout.decode().strip()},{path}")
+    assert len(listing.listing(str(checkout), None, (), lambda _: False).files) == 4
 
 
 def test_many_words_are_found_as_few_are(here):
