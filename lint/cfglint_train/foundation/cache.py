@@ -1,4 +1,4 @@
-"""Texts that take long to make, kept between runs under the digest of what they are made of.
+"""Texts that take long to make, kept between runs under names that their makers choose: digests of what they are about.
 
 A folder that cannot be written is no trouble, and the oldest texts go where there are too many. What a repository holds
 is written by others: a folder with files that git tracks is no cache.

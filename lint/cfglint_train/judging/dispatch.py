@@ -155,8 +155,10 @@ class Lint:
 
             note_budget(sorted(ledger.unread), self.options.budget, self.selection, ledger)
         for root, bound in sorted(ledger.cut):
+            from cfglint_train.judging.unread import note_bound
+
             within = (path for path, _ in ledger.checked if self.workspace.repositories.index(path).root == root)
-            self._stop(min(within, default=root), f"what the repository says of it may be incomplete: {bound}")
+            note_bound(min(within, default=root), bound, self.selection, ledger)
         for path in ledger.paths():
             self._hear(path, 0)
         found = sorted(ledger.findings(), key=lambda finding: finding.order)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cfglint_rules import registry
 from cfglint_rules.rule import Rule
 from cfglint_train.documents.document import Position
-from cfglint_train.findings.finding import Finding, bounded
+from cfglint_train.findings.finding import Finding, Severity, bounded
 from cfglint_train.foundation.budget import Budget
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import counted
@@ -57,6 +57,13 @@ def note_limit(path: str, message: str, selection: Selection, ledger: Ledger) ->
         _enter(rule, path, START, message, selection, ledger)
 
 
+def note_bound(path: str, bound: str, selection: Selection, ledger: Ledger) -> None:
+    """Enter, at one of its files, that not all of a repository was looked at; what is reported holds all the same."""
+    message = f"what the repository says of it may be incomplete: {bound}"
+    help = "leave data out with `.gitignore` or `extend-exclude`"
+    _report(_RULES["limit"], path, START, message, selection, ledger, help, severity="info")
+
+
 def note_budget(paths: list[str], budget: Budget, selection: Selection, ledger: Ledger) -> None:
     """Enter, once for all of them, the files that were not read before the time of the run was used up."""
     first = ", ".join(f"`{path}`" for path in paths[:_MOST_NAMED])
@@ -82,8 +89,9 @@ def _report(
     ledger: Ledger,
     help: str | None = None,
     said_of: Place | None = None,
+    severity: Severity | None = None,
 ) -> None:
     if rule.code in selection.enabled(path):
-        severity = selection.level(rule, path) or rule.severity
+        severity = selection.level(rule, path) or severity or rule.severity
         end = place if said_of is None else said_of.document.position(said_of.span.end)
         ledger.add([Finding(rule.code, rule.name, severity, message, path, place, end, said_of, help=help)], 0)
