@@ -206,6 +206,13 @@ def test_evidence_of_a_fork_folds_what_upstream_does_not_take(tmp_path: Path, na
     assert len(finding.related) == finding.message.count("`, `") > 0
 
 
+def test_a_submodule_counts_where_no_requirement_installs_a_release_of_upstream(tmp_path: Path) -> None:
+    files = {".gitmodules": EVIDENCE["submodule"][1], "config.yaml": AXOLOTL + "novelty_bonus: 1\n"}
+    for text, severity in (("axolotl==0.9.2\n", "warning"), ("axolotl>=0.9\n", "info"), ("torch==2.6.0\n", "info")):
+        (finding,) = keys(written(tmp_path / text.strip(), **files, **{"requirements.txt": text}))
+        assert finding.severity == severity
+
+
 @pytest.mark.parametrize("name", NO_EVIDENCE)
 def test_what_is_no_evidence_changes_nothing(tmp_path: Path, name: str) -> None:
     path, text = NO_EVIDENCE[name]

@@ -130,11 +130,13 @@ def find_pins(one: Subject) -> Found:
 
 
 def find_submodules(one: Subject) -> Found:
-    """A submodule of the repository that is a fork."""
+    """A submodule of the repository that is a fork, if no requirement installs a release of upstream's."""
     folders, rooted = one.forks.roots.above(os.path.dirname(os.path.abspath(one.path)))
     stated_in = os.path.join(folders[-1], ".gitmodules")
     for module in one.forks.submodules(stated_in) if rooted else ():
-        if module.package in one.packages:
+        settled = one.pins.get(module.package)
+        is_upstream = settled is not None and settled.constraint.exact is not None and not settled.optional
+        if module.package in one.packages and not is_upstream:
             yield Trace(module.repository, place=one.shown(stated_in, module.line), scope="folder")
 
 
