@@ -98,9 +98,9 @@ def test_another_way_of_reading_it_is_as_before(tmp_path: Path, start: str) -> N
     assert "zzzz" not in found_levels
 
 
-def test_what_the_script_declares_or_another_one_reads_is_its_own(tmp_path: Path) -> None:
+def test_what_the_script_declares_is_its_own_and_what_another_one_reads_is_not(tmp_path: Path) -> None:
     (tmp_path / "read.py").write_text("import yaml\nprint(yaml.safe_load(open('dpo.yaml'))['seen'])\n")
-    assert levels(found(tmp_path, "0.28.0", our_key=2, seen=1, env={"A": "1"})) == {}
+    assert levels(found(tmp_path, "0.28.0", our_key=2, seen=1, env={"A": "1"})) == {"seen": "error"}
 
 
 @pytest.mark.parametrize(("release", "level"), [("0.24.0", ["error"]), ("0.18.2", ["warning"]), ("0.13.0", [])])

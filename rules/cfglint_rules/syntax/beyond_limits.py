@@ -20,7 +20,7 @@ Where `max-cpu-seconds` limits the CPU time of the whole run, the files that wer
 the first of them.
 
 Where not all files of a repository count for its configurations (500,000 that git tracks, 50,000 without git's list, or
-512 MiB to search), information at one of them says so.
+512 MiB to search), information at one of them names the bound.
 
 An alias inside its own anchor is beyond every limit. Only files that contain a framework's own keys are reported.
 
