@@ -34,8 +34,6 @@ MAX_BESIDE: Final = 500
 _ASSIGNED: Final = re.compile(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+(?:/[\w.-]+)*)")
 """`name=FILE`; what is in front of the last variable of a path may be any folder."""
 _MODULE: Final = r"\w+(?:\.\w+)+"
-_GIVEN: Final = (".yaml", ".yml", ".json")
-"""Endings of the files that a program is given to configure it."""
 
 
 class LaunchScripts:
@@ -481,7 +479,11 @@ class LaunchScripts:
         for document in self._read((path,), path):
             for one in document.invocations:
                 words = (word.text.rpartition("=")[2] for word in one.words)
-                given = (os.path.join(folder_of(document, one), word) for word in words if word.endswith(_GIVEN))
+                given = (
+                    os.path.join(folder_of(document, one), word)
+                    for word in words
+                    if word.endswith(files.CONFIGURATIONS)
+                )
                 found = (
                     file_of(document, one, self.sources, index),
                     *(self.sources.find(word, path) for word in given),

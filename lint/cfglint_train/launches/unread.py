@@ -132,7 +132,6 @@ _YAML: Final = re.compile(r"\.ya?ml$")
 """What a program that is not known is given as settings: JSON may as well be data."""
 _TRAINS: Final = re.compile(r"(?<!s)(?:train|tune|sft|dpo|grpo)(?!_?data)")
 """In the name of a program that trains, and does not make the data for it."""
-_ENDINGS: Final = (".yaml", ".yml", ".json")
 _LAUNCHERS: Final = ("accelerate launch", "deepspeed", "torchrun")
 _INTO: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-])"
 """Bash writes to the file that follows."""
@@ -188,7 +187,7 @@ def argued(
         if (framework.name, text) in met:
             continue
         met.add((framework.name, text))
-        if not any(map(reads, index.with_one_of(dict.fromkeys(_ENDINGS, framework.clues["yaml"])))):
+        if not any(map(reads, index.with_one_of(dict.fromkeys(files.CONFIGURATIONS, framework.clues["yaml"])))):
             yield place, f"the file that {framework.title} is started with (`{text}`) cannot be determined"
 
 

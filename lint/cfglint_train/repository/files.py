@@ -19,6 +19,8 @@ SYNTAXES: Final[Mapping[str, str]] = {
     ".mk": "recipes",
 }  # fmt: skip
 
+CONFIGURATIONS: Final = (".yaml", ".yml", ".json")
+"""Endings of the files that a program is given to configure it."""
 MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile")
 JUSTFILES: Final = ("justfile", "Justfile", ".justfile")
 RECIPES: Final = (*MAKEFILES, *JUSTFILES)
