@@ -309,7 +309,7 @@ def _copy(one: Subject) -> VendoredVocabulary | Trace | None:
         name = renamed_copy_of(file, index, one.listed)
         if name is not None:
             return one.forks.renamed_copy(one.listed, *name, one.path)
-    used = [*one.forks.installed(one.listed, one.path, one.pins), *map(os.path.dirname, one.programs())]
+    used = [*one.forks.installed(one.listed, one.pins), *map(os.path.dirname, one.programs())]
     for document, launch in one.launches:
         if _MAY_MOVE.search(document.source):
             from cfglint_train.forks.checkouts import folders, inside

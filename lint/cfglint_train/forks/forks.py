@@ -65,7 +65,7 @@ class Forks:
         """The statements about releases around a file, and by the nearest copy of its framework: what is held in the
         repository is what runs, whatever its requirement files ask for.
         """
-        used = self.installed(listed, path, said.pins)
+        used = self.installed(listed, said.pins)
         nearest = () if listed.package in said.facts else self._nearest(listed, path, used)
         if not nearest:
             return said
@@ -124,7 +124,7 @@ class Forks:
         distances = {root: distance(own, root) for root in near}
         return tuple(root for root in near if distances[root] == min(distances.values()))
 
-    def installed(self, listed: Listed, path: str, pins: Mapping[str, Settled]) -> tuple[str, ...]:
+    def installed(self, listed: Listed, pins: Mapping[str, Settled]) -> tuple[str, ...]:
         """Return the folder that a requirement installs a framework from."""
         fork = pins[listed.package].fork if listed.package in pins else None
         return () if fork is None else (os.path.normpath(os.path.join(os.path.dirname(fork.path), fork.fork)),)

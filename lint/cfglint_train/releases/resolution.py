@@ -38,7 +38,7 @@ def releases_of(framework: Framework, document: Document, root: Route, stated: R
         left = candidates.candidates(framework, document, root, stated)
         found.known[own] = _framework(framework, own, document, root, stated, left, found.fresh)
     found.known[framework.name] = found.known[own]
-    _beside(framework, found, stated)
+    _beside(framework, found)
     other = framework.listed.beside
     if other is not None:
         _keyed_beside(framework, other, found, document, root)
@@ -141,7 +141,7 @@ def _listed(found: Told) -> str:
     return f"{found.refused[0]}{more}" if found.refused else "its program was removed"
 
 
-def _beside(framework: Framework, found: Releases, stated: ReleaseStatements) -> None:
+def _beside(framework: Framework, found: Releases) -> None:
     """Packages that the framework's release installs with itself, and those of which a range is allowed."""
     title = f"{framework.title} {found.known[framework.name].version}"
     release = found.known[framework.name].version
