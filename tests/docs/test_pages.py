@@ -31,7 +31,7 @@ PAGES = ("rule_pages", "failure_page", "framework_pages", "settings_page", "comm
 @pytest.fixture(scope="module")
 def build() -> Iterator[dict[str, ModuleType]]:
     """The modules beside the pages, as mkdocs imports them."""
-    names = ("markdown_text", "run", "front_page", *PAGES)
+    names = ("markdown_text", "run", "front_page", "fit_page", *PAGES)
     sys.path.insert(0, str(DOCS / "build"))
     try:
         yield {name: importlib.import_module(name) for name in names}
@@ -129,6 +129,13 @@ def test_the_readme_has_the_generated_parts(build):
     assert page.filled(README) == README, "run python docs/build/front_page.py"
     assert {name for _, name, _ in page._PART.findall(README)} == page.parts().keys()
     assert page.CATCHES in (DOCS / "index.md").read_text()
+
+
+def test_the_page_of_fit_lists_every_change(build):
+    page = build["fit_page"]
+    assert page.COSTS in (DOCS / "fit.md").read_text()
+    for row in page.moves.table()["moves"]:
+        assert f"| {row['name']} (`{row['field']}`) |" in page.costs()
 
 
 def test_the_search_finds_the_rule_of_memory_by_its_usual_word(generated):

@@ -57,7 +57,7 @@ def chosen(counter: str, grade: str, single: bool) -> list[Comparison]:
 )
 def test_exact_rows(counter: str, single: bool, rows: int, median: float, p90: float) -> None:
     """The project's bars are 3 % allocated and 6 % reserved in the median of groups; 12 % for nine rows of ten, which
-    the reserved counter does not meet (docs/memory-model.md says which rows).
+    the reserved counter does not meet (docs/memory/accuracy.md says which rows).
     """
     found = summary(chosen(counter, "exact", single))
     assert found is not None
@@ -190,7 +190,7 @@ def test_components() -> None:
     assert all(row.smaller is None for row in rows)
     *exact, worst = sorted(abs(row.error or 0) for row in rows)
     assert exact[-1] < 0.005
-    assert worst < 0.07  # xtuner's chunks, as a CPU traces them: docs/memory-model.md
+    assert worst < 0.07  # xtuner's chunks, as a CPU traces them: docs/memory/accuracy.md
 
 
 def test_a_unit_that_is_open_is_read_in_both_ways() -> None:
@@ -492,7 +492,7 @@ def test_measured_rows_of_the_first_layers() -> None:
 def test_documentation_states_the_report() -> None:
     """The memory model's page has the table that the command prints, the README figures of it."""
     root = Path(__file__).parents[2]
-    page = (root / "docs" / "memory-model.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "memory" / "accuracy.md").read_text(encoding="utf-8")
     told = list(report.markdown([*ROWS, *report.measured()]))
     start = page.index("<!-- cfglint calibrate report --format markdown -->")
     tables = page[start : page.index("<!-- end -->")].splitlines()[2:]
