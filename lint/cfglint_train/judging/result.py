@@ -5,9 +5,9 @@ from __future__ import annotations
 from cfglint_train.documents.document import DocumentError, Position
 from cfglint_train.findings.finding import Finding, bounded
 from cfglint_train.foundation.errors import crash
-from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.frozen import Frozen, dataclass
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
-from cfglint_train.repository.documents import Skipped
+from cfglint_train.repository.documents import SkippedFile
 from cfglint_train.runs.run import Run
 from cfglint_train.settings.cluster_facts import FactError
 
@@ -29,7 +29,8 @@ class Trouble(Frozen):
     """It concerns the whole run, not only the file at which it is reported."""
 
 
-class Checked(Frozen):
+@dataclass(frozen=True, slots=True, order=True)
+class CheckedFile:
     """A file that is a configuration: its framework and what it is to a run (main, companion, launcher)."""
 
     path: str
@@ -41,7 +42,8 @@ NOT_CHECKED: Final = "CHK001"
 """The rule that reports a run whose memory could not be checked."""
 
 
-class Unsupported(Frozen):
+@dataclass(frozen=True, slots=True)
+class UnsupportedFiles:
     """Files that look like those of a tool that cfglint does not support."""
 
     framework: str
@@ -51,10 +53,10 @@ class Unsupported(Frozen):
 class Result(Frozen):
     """What a lint found."""
 
-    files: tuple[Checked, ...]
+    files: tuple[CheckedFile, ...]
     findings: tuple[Finding, ...]
     troubles: tuple[Trouble, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
     runs: tuple[Run, ...]
     """Empty where they were assembled in other processes."""
     secrets: frozenset[str] = frozenset()
@@ -79,13 +81,13 @@ class Result(Frozen):
         return tuple([finding for finding in self.findings if finding.code == NOT_CHECKED])
 
     @property
-    def unsupported(self) -> tuple[Unsupported, ...]:
+    def unsupported(self) -> tuple[UnsupportedFiles, ...]:
         """The skipped files that look like a tool's, by tool, in order of the names."""
         found: dict[str, list[str]] = {}
         for one in self.skipped:
             if one.looks_like:
                 found.setdefault(one.looks_like, []).append(one.path)
-        return tuple(Unsupported(name, tuple(sorted(paths))) for name, paths in sorted(found.items()))
+        return tuple(UnsupportedFiles(name, tuple(sorted(paths))) for name, paths in sorted(found.items()))
 
 
 def trouble_of(path: str, error: Exception) -> Trouble:
