@@ -6,9 +6,9 @@ from cfglint_rules.registry import RULES
 from cfglint_train.documents.document import DocumentError, Position
 from cfglint_train.findings.finding import Finding, bounded
 from cfglint_train.foundation.errors import crash
-from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.frozen import Frozen, dataclass
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
-from cfglint_train.repository.documents import Skipped
+from cfglint_train.repository.documents import SkippedFile
 from cfglint_train.runs.run import Run
 from cfglint_train.settings.cluster_facts import FactError
 
@@ -30,7 +30,8 @@ class Trouble(Frozen):
     """It concerns the whole run, not only the file at which it is reported."""
 
 
-class Checked(Frozen):
+@dataclass(frozen=True, slots=True, order=True)
+class CheckedFile:
     """A file that is a configuration: its framework and what it is to a run (main, companion, launcher)."""
 
     path: str
@@ -38,7 +39,8 @@ class Checked(Frozen):
     role: str
 
 
-class Unsupported(Frozen):
+@dataclass(frozen=True, slots=True)
+class UnsupportedFiles:
     """Files that look like those of a tool that cfglint does not support."""
 
     framework: str
@@ -48,10 +50,10 @@ class Unsupported(Frozen):
 class Result(Frozen):
     """What a lint found."""
 
-    files: tuple[Checked, ...]
+    files: tuple[CheckedFile, ...]
     findings: tuple[Finding, ...]
     troubles: tuple[Trouble, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
     runs: tuple[Run, ...]
     """Empty where they were assembled in other processes."""
     secrets: frozenset[str] = frozenset()
@@ -76,13 +78,13 @@ class Result(Frozen):
         return tuple([finding for finding in self.findings if RULES[finding.code].unchecked == "memory"])
 
     @property
-    def unsupported(self) -> tuple[Unsupported, ...]:
+    def unsupported(self) -> tuple[UnsupportedFiles, ...]:
         """The skipped files that look like a tool's, by tool, in order of the names."""
         found: dict[str, list[str]] = {}
         for one in self.skipped:
             if one.looks_like:
                 found.setdefault(one.looks_like, []).append(one.path)
-        return tuple(Unsupported(name, tuple(sorted(paths))) for name, paths in sorted(found.items()))
+        return tuple(UnsupportedFiles(name, tuple(sorted(paths))) for name, paths in sorted(found.items()))
 
 
 def trouble_of(path: str, error: Exception) -> Trouble:

@@ -15,7 +15,7 @@ from cfglint_train.judging.ledger import Ledger
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
 from cfglint_train.plan.origin import Place
-from cfglint_train.repository.documents import START, Cause, Documents, Skipped
+from cfglint_train.repository.documents import START, Cause, Documents, SkippedFile
 
 _REMEDIES: Final[Mapping[Cause, str]] = {
     "absent": "commit the file, or check it where it is: `cfglint FILE`",
@@ -44,7 +44,7 @@ def note_limit(path: str, message: str, selection: Selection, ledger: Ledger) ->
     """Enter a file that was not checked to its end: what was found of it is kept. Per-path ignores also apply here."""
     rule = registry.OF_ENGINE["limit"]
     if selection.ignores(rule, path):
-        ledger.skipped.append(Skipped(path, f"{message} ({rule.code} is ignored here)"))
+        ledger.skipped.append(SkippedFile(path, f"{message} ({rule.code} is ignored here)"))
     else:
         _enter(rule, path, START, message, selection, ledger)
 
