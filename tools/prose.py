@@ -27,7 +27,7 @@ _BLOCKS: Final = re.compile(r"^(`{3,}).*?^\1|<!--.*?-->|^\|.*?$|^#.*?$|^( {4}|\t
 _ITEM: Final = re.compile(r"\n\s*\n|\n\s*(?:[-*]|\d+\.)\s")
 _LINK: Final = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _CODE: Final = re.compile(r"`[^`]*`")
-_SENTENCE: Final = re.compile(r"(?<=[.!?])[)\"*]*\s+(?=[A-Z0-9`\"(*])")
+_SENTENCE: Final = re.compile(r"(?<=[.!?])(?<![.][.])[)\"*]*\s+")
 
 
 class Figures(NamedTuple):
