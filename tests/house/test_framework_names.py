@@ -102,7 +102,7 @@ def test_a_comparison_is_found() -> None:
 
 GUIDE = ROOT / "docs" / "contributing" / "framework.md"
 # Of axolotl and LLaMA-Factory, TRL is a section or a package.
-OWN = {"trl", "hf_scripts", "hf_trainer", "axolotl", "llamafactory"}
+OWN = {"trl", "trainer_script", "hf_scripts", "hf_trainer", "axolotl", "llamafactory"}
 
 
 def test_the_guide_gives_a_reason_for_every_file_outside_its_folder_that_names_trl():
