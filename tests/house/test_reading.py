@@ -17,7 +17,7 @@ OWN_DATA = {
     "lint/cfglint_train/frameworks/registry.py", "lint/cfglint_train/frameworks/requires.py",
     "lint/cfglint_train/hardware/gpus.py", "lint/cfglint_train/memory/calibration/__init__.py",
     "lint/cfglint_train/models/blocks.py", "lint/cfglint_train/models/lookup.py",
-    "lint/cfglint_train/models/model_types.py", "lint/cfglint_train/models/modules.py",
+    "lint/cfglint_train/models/modules.py",
     "lint/cfglint_train/models/olmo_core.py", "lint/cfglint_train/repository/lookalikes.py",
     "lint/cfglint_train/launches/bundled_files.py", "lint/cfglint_train/forks/vendored.py",
     "lint/cfglint_train/reports/html/page.py", "rules/cfglint_rules/registry.py",
