@@ -41,7 +41,7 @@ def installed(name: str) -> str:
     return name.partition("/")[2]
 
 
-UNSHIPPED = re.compile(r"lint/cfglint_train/evidence/data/|fixtures/cases/[^/]+/(fixed/|expected\.txt$)")
+UNSHIPPED = re.compile(r"lint/cfglint_train/calibration/data/|fixtures/cases/[^/]+/(fixed/|expected\.txt$)")
 """Measurements, and what tests expect of the cases: part of the repository, not of the wheel."""
 
 CATALOGUE = "cfglint_rules/catalogue.json"

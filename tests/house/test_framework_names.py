@@ -30,7 +30,7 @@ COMPARISONS = {
     "rules/cfglint_rules/releases/olmo_checkpointer.py": 1,
 }
 # Other tools' estimates are called like the frameworks that they come with.
-TABLES = {"lint/cfglint_train/evidence/peers.py"}
+TABLES = {"lint/cfglint_train/calibration/peers.py"}
 
 
 def imported(tree: ast.Module) -> Iterator[str]:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfglint_train.evidence import report
-from cfglint_train.evidence.rows import KINDS, evidence, filed
+from cfglint_train.calibration import report
+from cfglint_train.calibration.rows import KINDS, evidence, filed
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory.budget import verdict
 from cfglint_train.memory.calibration import table

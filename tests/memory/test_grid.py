@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.evidence.traced import architecture_of, plan_of
+from cfglint_train.calibration.traced import architecture_of, plan_of
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.read import read
 from tests.memory.moments import moments

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.evidence.traced import architecture_of, plan_of
+from cfglint_train.calibration.traced import architecture_of, plan_of
 from cfglint_train.memory.activations import stack
 from cfglint_train.memory.layers.families import FAMILIES, LEAVES, runs_traced_code
 from cfglint_train.memory.layers.kinds import Kind

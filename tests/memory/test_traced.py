@@ -1,4 +1,4 @@
-"""The estimate against steps of the real model code on fake tensors (`evidence/data/traced.jsonl`)."""
+"""The estimate against steps of the real model code on fake tensors (`calibration/data/traced.jsonl`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.evidence.rows import evidence
-from cfglint_train.evidence.traced import architecture_of, plan_of
+from cfglint_train.calibration.rows import evidence
+from cfglint_train.calibration.traced import architecture_of, plan_of
 from cfglint_train.memory.activations import activations
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.logits import head
@@ -101,7 +101,7 @@ def test_every_traced_family_has_rows() -> None:
         "kimi_k2",
         "glm4_moe_lite",
     }
-    own = {name: family for name, family in FAMILIES.items() if ":" not in name}  # others: evidence/foreign.py
+    own = {name: family for name, family in FAMILIES.items() if ":" not in name}  # others: calibration/foreign.py
     claimed = {name for name, family in own.items() if family.traced} - same_code - {"gpt_oss"}
     assert claimed <= families | beside
     assert not families & {name for name, family in own.items() if not family.traced}

@@ -61,7 +61,7 @@ COMPILED_AUTOCAST: Final = Loss(6, 2, 8)
 COMPILED_HEADS: Final[dict[str, Loss]] = {"compiled": Loss(1, 1, 2), "compiled_shifted": Loss(2, 2, 4)}
 NOTHING: Final = Loss(0, 0, 0)
 OTHER_LOSSES: Final[dict[str, Loss]] = {}
-"""Losses of other code, by the name that a plan gives them (`evidence/foreign.py`)."""
+"""Losses of other code, by the name that a plan gives them (`calibration/foreign.py`)."""
 
 _UPCAST_CHUNKS: Final = 8
 

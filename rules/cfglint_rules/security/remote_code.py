@@ -35,7 +35,7 @@ from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
-from cfglint_train.models.model_types import first_release
+from cfglint_train.models.lookup import first_release
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 

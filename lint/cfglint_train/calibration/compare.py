@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from cfglint_train.evidence import components, foreign, measurements
-from cfglint_train.evidence.rows import Row, Unreadable
-from cfglint_train.evidence.subject import Subject, UnmappedError, subject
-from cfglint_train.evidence.traced import plan_of
+from cfglint_train.calibration import components, foreign, measurements
+from cfglint_train.calibration.rows import Row, Unreadable
+from cfglint_train.calibration.subject import Subject, UnmappedError, subject
+from cfglint_train.calibration.traced import plan_of
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final

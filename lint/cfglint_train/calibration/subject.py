@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cfglint_train.evidence.rows import Row
-from cfglint_train.evidence.traced import architecture_of
+from cfglint_train.calibration.rows import Row
+from cfglint_train.calibration.traced import architecture_of
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.neighbours import Neighbour
