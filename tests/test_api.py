@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from argparse import SUPPRESS
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -94,15 +94,15 @@ def test_records_have_every_field_of_the_reports():
     phase = next(phase for phase in run["phases"] if phase["gpu"] is not None)
     finding = next(finding for finding in document["findings"] if finding["fix"] and finding["fix"]["edits"])
     for record, value in (
-        (records.Finding, finding),
-        (records.Fix, finding["fix"]),
-        (records.Edit, finding["fix"]["edits"][0]),
-        (records.CheckedFile, document["files"][0]),
-        (records.RunEstimate, run),
-        (records.Model, run["model"]),
-        (records.Phase, phase),
-        (records.Budget, phase["gpu"]),
-        (records.Component, phase["gpu"]["components"][0]),
+        (api.Finding, finding),
+        (api.Fix, finding["fix"]),
+        (api.Edit, finding["fix"]["edits"][0]),
+        (api.CheckedFile, document["files"][0]),
+        (api.RunEstimate, run),
+        (api.Model, run["model"]),
+        (api.Phase, phase),
+        (api.Budget, phase["gpu"]),
+        (api.Component, phase["gpu"]["components"][0]),
     ):
         assert [field.name for field in fields(record)] == list(value), record
 
@@ -275,7 +275,16 @@ def test_every_name_of_the_api_is_there():
         assert getattr(api, name) is not None
     with pytest.raises(AttributeError):
         _ = api.nothing
-    assert set(api._RECORDS) == {name for name, one in vars(records).items() if hasattr(one, "__dataclass_fields__")}
+    assert {name for name, one in vars(records).items() if hasattr(one, "__dataclass_fields__")} < set(api.__all__)
+
+
+def test_records_are_data_classes_to_their_users():
+    one = api.Edit("a.yaml", 1, 2, 1, 4, "x")
+    assert is_dataclass(one)
+    assert replace(one, content="y") == api.Edit("a.yaml", 1, 2, 1, 4, "y")
+    assert asdict(api.Fix("safe", "m", (one,)))["edits"] == (asdict(one),)
+    with pytest.raises(AttributeError):
+        one.content = "y"
 
 
 def test_the_documented_examples_run(capsys):

@@ -23,7 +23,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from cfglint_train import api
 from cfglint_train.documents.document import Document, Edit, Position, Span
 from cfglint_train.findings.finding import SEVERITIES, FileEdit, Finding, Related, Remedy
-from cfglint_train.judging.result import Checked, Result, Trouble
+from cfglint_train.judging.result import CheckedFile, Result, Trouble
 from cfglint_train.plan.origin import Place
 from cfglint_train.reports import fixes, formats, markdown, places
 from cfglint_train.reports.line_hash import line_hashes
@@ -633,7 +633,7 @@ def test_nothing_found_is_told_in_every_format(tmp_path, form):
 
 def test_what_could_not_be_read_is_in_every_format():
     trouble = Trouble("x.yaml", "the lens fell", Position(3, 1), "MEM001", ours=True)
-    result = Result((Checked("x.yaml", "axolotl", "main"),), (), (trouble,), (), (), frozenset())
+    result = Result((CheckedFile("x.yaml", "axolotl", "main"),), (), (trouble,), (), (), frozenset())
     for form in FORMATS:
         assert "the lens fell" in printed(result, form), form
 

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from cfglint_train.documents.document import Document, Edit, Position, Span
 from cfglint_train.findings.finding import SEVERITIES, FileEdit, Finding, Related, Remedy
-from cfglint_train.judging.result import Checked, Result, Trouble
+from cfglint_train.judging.result import CheckedFile, Result, Trouble
 from cfglint_train.plan.origin import Place
 from cfglint_train.reports import escape, github, text
 from cfglint_train.reports.style import Style
@@ -361,7 +361,7 @@ def test_the_summary_counts():
     remedy = Remedy("safe", "x", (FileEdit("x", Edit(Span(0, 0), ""), Position(1, 1), Position(1, 1)),))
     unsafe = remedy._replace(applicability="unsafe")
     found = [finding()._replace(fix=remedy), finding(severity="warning")._replace(fix=unsafe), finding(severity="info")]
-    files = (Checked("a", "axolotl", "main"), Checked("b", "axolotl", "main"))
+    files = (CheckedFile("a", "axolotl", "main"), CheckedFile("b", "axolotl", "main"))
     shown = list(text.summary(result_of(*found)._replace(files=files)))
     assert shown == [
         "Found 1 error, 1 warning, 1 info in 2 files.",

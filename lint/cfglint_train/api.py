@@ -10,7 +10,7 @@ The command line is made of these functions and adds nothing but argv, colours a
 imports or downloads what it reads, and only `accept`, and `fix`, `fit` and `ignore` with `write=True`, write.
 
 What is stable: `Options`, the functions, the exceptions, and the records that `findings`, `files`, `errors`,
-`skipped`, `runs`, `applied` and `refused` hold (`cfglint_train.records`; they mirror the JSON reports). The `raw`
+`skipped`, `runs`, `applied` and `refused` hold (they are what the JSON reports print). The `raw`
 attributes are the engine's own objects, for reports; they change with it.
 """
 
@@ -32,12 +32,10 @@ if TYPE_CHECKING:
     from typing import Self
 
     from cfglint_train.fitting.ladder import Goal, Ladder, Most
-    from cfglint_train.fixing.loop import Fixed
-    from cfglint_train.judging.result import Result
+    from cfglint_train.fixing.loop import Applied, Fixed, Refused
+    from cfglint_train.judging.result import CheckedFile, Result, UnsupportedFiles
     from cfglint_train.records import (
-        Applied,
         Budget,
-        CheckedFile,
         Component,
         Edit,
         Failure,
@@ -48,24 +46,15 @@ if TYPE_CHECKING:
         Model,
         NotChecked,
         Phase,
-        Refused,
         RelatedPlace,
         Room,
         RunEstimate,
         RunFit,
         Rung,
-        SkippedFile,
         Solution,
-        UnsupportedFiles,
     )
+    from cfglint_train.repository.documents import SkippedFile
     from cfglint_train.runs.run import Run
-
-# The records are dataclasses in a module of their own: a lint that only prints a report does not import it.
-_RECORDS = (
-    "Applied", "Budget", "CheckedFile", "Component", "Edit", "Failure", "Finding", "Fix", "Ground", "Holding", "Model",
-    "NotChecked", "Phase", "Refused", "RelatedPlace", "Room", "RunEstimate", "RunFit", "Rung", "SkippedFile",
-    "Solution", "UnsupportedFiles",
-)  # fmt: skip
 
 __all__ = [
     "DEFAULTS", "Applied", "Budget", "CheckedFile", "Component", "Edit", "EstimateResult", "FactError", "Failure",
@@ -76,11 +65,18 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name in _RECORDS:
-        from cfglint_train import records
+_HOMES = {
+    "Applied": "fixing.loop", "CheckedFile": "judging.result", "Refused": "fixing.loop",
+    "SkippedFile": "repository.documents", "UnsupportedFiles": "judging.result",
+}  # fmt: skip
+"""The modules of the records that are not in `records`; a lint that only prints a report imports none for the API."""
 
-        return getattr(records, name)
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from importlib import import_module
+
+        return getattr(import_module(f"cfglint_train.{_HOMES.get(name, 'records')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -127,44 +123,44 @@ class LintResult(_Result):
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What the rules say, ordered by path, place and code."""
-        from cfglint_train import records
+        from cfglint_train.reports import json
 
-        return records.findings(self.raw)
+        return tuple(json.findings(self.raw))
 
     @cached_property
     def files(self) -> tuple[CheckedFile, ...]:
         """The configurations that were checked."""
-        from cfglint_train import records
+        from cfglint_train.reports import json
 
-        return records.files(self.raw)
+        return tuple(json.files(self.raw))
 
     @cached_property
     def not_checked(self) -> tuple[NotChecked, ...]:
         """The runs whose memory could not be checked, each with the setting that is missing and the remedy."""
-        from cfglint_train import records
+        from cfglint_train.reports import json
 
-        return records.not_checked(self.raw)
+        return tuple(json.not_checked(self.raw))
 
     @cached_property
     def unsupported(self) -> tuple[UnsupportedFiles, ...]:
         """Files that look like those of tools that are not supported, by tool."""
-        from cfglint_train import records
+        from cfglint_train.reports import json
 
-        return records.unsupported(self.raw)
+        return tuple(json.unsupported(self.raw))
 
     @cached_property
     def errors(self) -> tuple[Failure, ...]:
         """What kept cfglint from its work: files that cannot be read, facts without sense, rules that crashed."""
-        from cfglint_train import records
+        from cfglint_train.reports import json
 
-        return records.failures(self.raw)
+        return tuple(json.failures(self.raw))
 
     @cached_property
     def skipped(self) -> tuple[SkippedFile, ...]:
         """Files that are no configurations, each with the reason."""
-        from cfglint_train import records
+        from cfglint_train.reports import json
 
-        return records.skipped(self.raw)
+        return tuple(json.skipped(self.raw))
 
 
 class FixResult(_Result):
@@ -192,16 +188,16 @@ class FixResult(_Result):
     @cached_property
     def applied(self) -> tuple[Applied, ...]:
         """The fixes that were made, in order."""
-        from cfglint_train import records
+        from cfglint_train.reports import json
 
-        return records.applied(self.raw)
+        return tuple(json.applied(self.raw))
 
     @cached_property
     def refused(self) -> tuple[Refused, ...]:
         """The fixes that could not be made, each with the reason."""
-        from cfglint_train import records
+        from cfglint_train.reports import json
 
-        return records.refused(self.raw)
+        return tuple(json.refused(self.raw))
 
     @cached_property
     def lint(self) -> LintResult:
@@ -229,23 +225,23 @@ class EstimateResult(_Result):
     @cached_property
     def runs(self) -> tuple[RunEstimate, ...]:
         """One estimate per run."""
-        from cfglint_train import records
+        from cfglint_train.reports import estimate
 
-        return records.run_estimates(self.raw.runs)
+        return tuple(map(estimate.estimate_of, self.raw.runs))
 
     @cached_property
     def errors(self) -> tuple[Failure, ...]:
         """What could not be read."""
-        from cfglint_train import records
+        from cfglint_train.reports import json
 
-        return records.failures(self.raw)
+        return tuple(json.failures(self.raw))
 
     @cached_property
     def skipped(self) -> tuple[SkippedFile, ...]:
         """Files that hold no run, each with the reason."""
-        from cfglint_train import records
+        from cfglint_train.reports import json
 
-        return records.skipped(self.raw)
+        return tuple(json.skipped(self.raw))
 
 
 class FitResult(_Result):
@@ -264,9 +260,9 @@ class FitResult(_Result):
     @cached_property
     def runs(self) -> tuple[RunFit, ...]:
         """One record per run."""
-        from cfglint_train import records
+        from cfglint_train.reports import fit
 
-        return records.run_fits(self.ladders)
+        return tuple(map(fit.fit_of, self.ladders))
 
     @cached_property
     def needs_change(self) -> bool:
@@ -286,9 +282,9 @@ class FitResult(_Result):
     @cached_property
     def refused(self) -> tuple[Refused, ...]:
         """The changes that could not be made, each with the reason."""
-        from cfglint_train import records
+        from cfglint_train.reports import json
 
-        return () if self.fixed is None else records.refused(self.fixed)
+        return () if self.fixed is None else tuple(json.refused(self.fixed))
 
     def diff(self) -> tuple[str, ...]:
         """Unified diffs of all files, safe to print."""

@@ -1,25 +1,21 @@
-"""What the Python API hands out: plain, typed, frozen values that no later release takes away.
+"""The records of the JSON reports, which the Python API returns: plain, typed, frozen values.
 
-They mirror the JSON reports field by field, and are made from them, so that one place decides what is shown and what is
-masked. Only the API imports this module: `dataclasses` takes longer to import than a file takes to lint.
+The reports make them, mask the credentials in their texts, and print them field by field. No later release removes a
+field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from collections.abc import Mapping
 
-from cfglint_train.findings.finding import Applicability, Severity
-from cfglint_train.fitting.ladder import Ladder
-from cfglint_train.fixing.loop import Fixed
-from cfglint_train.foundation.redact import redaction
-from cfglint_train.judging.result import Result
-from cfglint_train.memory.budget import Resource, Verdict
-from cfglint_train.plan.certainty import Certainty
-from cfglint_train.reports import estimate, fit, json
-from cfglint_train.reports.escape import plain
-from cfglint_train.runs.run import Run
+from cfglint_train.foundation.frozen import dataclass
+from cfglint_train.foundation.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cfglint_train.findings.finding import Applicability, Severity
+    from cfglint_train.fitting.moves import Basis
+    from cfglint_train.memory.budget import Resource, Verdict
+    from cfglint_train.plan.certainty import Certainty
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +87,6 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedFile:
-    """A configuration: its framework and what it is to a run."""
-
-    path: str
-    framework: str
-    role: Literal["main", "companion"]
-
-
-@dataclass(frozen=True, slots=True)
 class Failure:
     """Something that kept cfglint from its work; `rule` is the code of the rule that crashed."""
 
@@ -108,41 +95,6 @@ class Failure:
     column: int | None
     rule: str | None
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedFile:
-    """A file that is no configuration, and why."""
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class UnsupportedFiles:
-    """Files that look like those of a tool that cfglint does not support."""
-
-    framework: str
-    paths: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """A fix that was made, and the files that it changed."""
-
-    path: str
-    code: str
-    message: str
-    files: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A fix that could not be made, and why."""
-
-    path: str
-    code: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +203,7 @@ class Rung:
     """The highest expected peak there with it."""
     slowdown: float
     """The factor on the time of a step."""
-    basis: Literal["measured", "derived", "rough"]
+    basis: Basis
     """How well the slowdown is known."""
     source: str
     gives_up: str
@@ -267,15 +219,15 @@ class Solution:
 
     applicability: Applicability
     settings: tuple[str, ...]
+    files: tuple[str, ...]
+    """The paths of the files that it changes, companions among them; none where it cannot be written."""
     expected: int
     low: int
     high: int
     verdict: Verdict
     slowdown: float
-    elsewhere: tuple[Room, ...] = ()
+    elsewhere: tuple[Room, ...]
     """The host and the disk afterwards, where they lack room before."""
-    files: tuple[str, ...] = ()
-    """The paths of the files that it changes, companions among them; none where it cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,82 +269,3 @@ class RunFit:
     largest: int | None
     """The largest value of the size that was asked for; 0 where not even 1 fits."""
     assumptions: tuple[str, ...]
-
-
-def findings(result: Result) -> tuple[Finding, ...]:
-    """Return the findings of a lint."""
-    return _records(Finding, json.document(result)["findings"])
-
-
-def files(result: Result) -> tuple[CheckedFile, ...]:
-    """Return the configurations of a lint."""
-    return _records(CheckedFile, json.document(result)["files"])
-
-
-def failures(result: Result) -> tuple[Failure, ...]:
-    """Return what kept a lint from its work."""
-    return _records(Failure, json.document(result)["errors"])
-
-
-def not_checked(result: Result) -> tuple[NotChecked, ...]:
-    """Return the runs of a lint whose memory could not be checked."""
-    return _records(NotChecked, json.document(result)["not_checked"])
-
-
-def unsupported(result: Result) -> tuple[UnsupportedFiles, ...]:
-    """Return the files of a lint that look like those of tools that are not supported, by tool."""
-    return _records(UnsupportedFiles, json.document(result)["unsupported"])
-
-
-def skipped(result: Result) -> tuple[SkippedFile, ...]:
-    """Return the files that a lint left out."""
-    return tuple(SkippedFile(plain(one.path), plain(one.reason)) for one in result.skipped)
-
-
-def applied(fixed: Fixed) -> tuple[Applied, ...]:
-    """Return the fixes that were made."""
-    redact = redaction(fixed.result.secrets)
-    return tuple(
-        Applied(plain(one.path), one.code, plain(redact(one.message)), tuple(map(plain, sorted(one.files))))
-        for one in fixed.applied
-    )
-
-
-def refused(fixed: Fixed) -> tuple[Refused, ...]:
-    """Return the fixes that could not be made."""
-    redact = redaction(fixed.result.secrets)
-    return tuple(Refused(plain(one.path), one.code, plain(redact(one.reason))) for one in fixed.refused)
-
-
-def run_estimates(runs: Iterable[Run]) -> tuple[RunEstimate, ...]:
-    """Return the budgets of runs."""
-    return _records(RunEstimate, estimate.document(list(runs))["runs"])
-
-
-def run_fits(ladders: tuple[Ladder, ...]) -> tuple[RunFit, ...]:
-    """Return the ladders of runs."""
-    return _records(RunFit, fit.document(ladders)["runs"])
-
-
-_Record = TypeVar("_Record")
-
-# The records inside of records, by the fields that hold one or a list of them.
-_INSIDE: Final[Mapping[str, type]] = {
-    "components": Component, "disk": Budget, "edits": Edit, "elsewhere": Room, "fix": Fix, "gpu": Budget,
-    "holding": Holding, "host": Budget, "model": Model, "not_checked": NotChecked, "phases": Phase,
-    "related": RelatedPlace, "rests_on": Ground, "rungs": Rung, "solution": Solution,
-}  # fmt: skip
-
-
-def _records(kind: type[_Record], values: Iterable[Mapping[str, Any]]) -> tuple[_Record, ...]:
-    """Return the records of a list in a JSON report."""
-    return tuple(kind(**{name: _converted(name, one) for name, one in value.items()}) for value in values)
-
-
-def _converted(field: str, value: Any) -> Any:
-    """Return a value of a JSON report as its record has it."""
-    if isinstance(value, list):
-        return tuple(_converted(field, one) for one in value)
-    if isinstance(value, dict) and field in _INSIDE:
-        return _records(_INSIDE[field], [value])[0]
-    return value

@@ -27,6 +27,8 @@ def _rules() -> Iterator[tuple[str, Rule]]:
 
 
 RULES: Final = dict(_rules())
+OF_ENGINE: Final = {rule.reported_by_engine: rule for rule in RULES.values() if rule.reported_by_engine is not None}
+"""The rules under which the engine itself reports, by what it reports."""
 
 
 def find(name_or_code: str) -> Rule | None:

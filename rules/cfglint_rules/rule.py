@@ -12,6 +12,8 @@ from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.names import Field
 
 Scope = Literal["file", "config", "run"]
+Occasion = Literal["file", "syntax", "limit", "absent", "run", "pragma", "suppression", "secret"]
+"""What the engine reports without a rule's `check`: the causes of files that are not read, and what comments say."""
 
 
 class Rule(Frozen):
@@ -40,6 +42,16 @@ class Rule(Frozen):
     """The plan fields that its fixes change."""
     estimates: tuple[Resource, ...] = ()
     """What it judges the estimate of."""
+    rests_on_vocabulary: bool = False
+    """It judges keys: a fork may have others, a condition may leave an option out, a script may guard it."""
+    rests_on_release: bool = False
+    """It judges by a release: its help is where that is pinned, unless it has a better one."""
+    depends_on_unseen_flags: bool = False
+    """It compares numbers of one launch: options that the launch adds out of sight may replace them."""
+    reported_by_engine: Occasion | None = None
+    """What the engine itself reports under its code."""
+    unchecked: Literal["memory", "host", "keys", "run"] | None = None
+    """It finds nothing wrong, and says that this was not checked. `require-checked` keeps it on."""
     since: str = "0.1.0"
 
     def may_report(self, plan: Plan) -> bool:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from cfglint_train.documents.document import Document, Edit, Position, Span
 from cfglint_train.findings.finding import SEVERITIES, FileEdit, Finding, Related, Remedy
-from cfglint_train.judging.result import Checked, Result, Trouble
+from cfglint_train.judging.result import CheckedFile, Result, Trouble
 from cfglint_train.plan.certainty import CERTAINTIES, Ground
 from cfglint_train.plan.origin import Place
 from cfglint_train.reports.formats import reporter
 from cfglint_train.reports.style import PLAIN, Style
-from cfglint_train.repository.documents import Skipped
+from cfglint_train.repository.documents import SkippedFile
 from tests.support.configs import AXOLOTL, BROKEN, CONTRADICTED, DEEPSPEED, REMOTE_CODE, TWICE
 
 HOSTILE = [
@@ -119,11 +119,11 @@ TROUBLES = st.builds(Trouble, NAMES, TEXTS, st.none() | POSITIONS, st.none() | s
 RESULTS = st.builds(
     Result,
     files=st.lists(
-        st.builds(Checked, NAMES, st.just("axolotl"), st.sampled_from(["main", "companion"])), max_size=2
+        st.builds(CheckedFile, NAMES, st.just("axolotl"), st.sampled_from(["main", "companion"])), max_size=2
     ).map(tuple),
     findings=st.lists(findings(), max_size=4).map(tuple),
     troubles=st.lists(TROUBLES, max_size=2).map(tuple),
-    skipped=st.just((Skipped("x", "y"),)),
+    skipped=st.just((SkippedFile("x", "y"),)),
     runs=st.just(()),
     secrets=st.just(frozenset()),
     digests=st.just(()),

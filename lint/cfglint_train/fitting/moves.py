@@ -16,7 +16,7 @@ from cfglint_train.documents.document import CannotEdit, apply
 from cfglint_train.findings.draft import edited, key_changes
 from cfglint_train.findings.finding import Fix
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.fields import by_field, named
 from cfglint_train.plan.names import Field
@@ -46,6 +46,9 @@ _KINDS: Final = {
 MICRO_BATCH: Final = "micro batch"
 _BUDGET: Final[Field] = "batch.tokens_per_gpu"
 
+Basis = Literal["measured", "derived", "rough"]
+"""How well a slowdown is known."""
+
 
 class Move(Frozen):
     """One change: new values of plan fields, and what it costs."""
@@ -56,8 +59,7 @@ class Move(Frozen):
     slowdown: float
     """The factor on the time of a step."""
     gives_up: str
-    basis: str
-    """How well the slowdown is known: measured, derived, rough."""
+    basis: Basis
     source: str
     edits: int
     """Settings that are written."""

@@ -53,7 +53,7 @@ def add_ignores(paths: list[str], options: LintOptions) -> Fixed:
             workspace = workspace.updated({path: source})
         for finding in findings:
             if finding in silenced:
-                applied.append(Applied(path, finding.code, f"ignored in line {finding.start.line}", frozenset((path,))))
+                applied.append(Applied(path, finding.code, f"ignored in line {finding.start.line}", (path,)))
             else:
                 refused.append(Refused(path, finding.code, _reason(finding, document)))
     result = dispatch.lint(workspace, paths, options) if originals else before

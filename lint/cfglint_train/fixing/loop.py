@@ -10,7 +10,7 @@ from cfglint_rules import registry
 from cfglint_train.documents.document import CannotEdit, Document, DocumentError, Rename, Route
 from cfglint_train.findings import draft
 from cfglint_train.findings.finding import SEVERITIES, Finding, Fix
-from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.frozen import Frozen, dataclass
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging import dispatch
@@ -28,17 +28,19 @@ Prepared = Callable[[Run, Mapping[Field, Any]], Run]
 """The run as it is to be rewritten, of one and the changes that are to be made."""
 
 
-class Applied(Frozen):
+@dataclass(frozen=True, slots=True)
+class Applied:
     """One fix that was made."""
 
     path: str
     code: str
     message: str
-    files: frozenset[str]
+    files: tuple[str, ...]
     """The files that it changed."""
 
 
-class Refused(Frozen):
+@dataclass(frozen=True, slots=True)
+class Refused:
     """One fix that was asked for and not made."""
 
     path: str
@@ -105,7 +107,7 @@ def fix_all(paths: list[str], options: LintOptions, unsafe: bool, sources: Mappi
         workspace = workspace.updated({path: originals[path] for path in back})
         message = f"the fixes of {codes} do not settle (please report it); the file is left as it was"
         troubles = [Trouble(path, message, ours=True) for path in sorted(back)]
-        applied = [one for one in applied if not one.files & back]
+        applied = [one for one in applied if back.isdisjoint(one.files)]
         result = dispatch.lint(workspace, paths, options)
         if result.is_cut_short:
             return unchanged(first or result, result)
@@ -165,7 +167,7 @@ class _Fixer:
                 self.originals.setdefault(path, workspace.sources.read(path))
             if written and not isinstance(made, str) and not made.touched & touched:
                 workspace = workspace.updated(written)
-                self.applied.append(Applied(finding.path, finding.code, fix.message, frozenset(written)))
+                self.applied.append(Applied(finding.path, finding.code, fix.message, tuple(sorted(written))))
                 self.settled.append(finding)
                 touched |= keys | made.touched
                 changed |= around
@@ -272,7 +274,7 @@ def make(
         for changed in written:
             originals.setdefault(changed, workspace.sources.read(changed))
         workspace = workspace.updated(written)
-        applied.append(Applied(path, code, fix.message, frozenset(written)))
+        applied.append(Applied(path, code, fix.message, tuple(sorted(written))))
     current = workspace.sources.texts
     sources = {path: current[path] for path in originals if current[path] != originals[path]}
     result = dispatch.lint(workspace, paths, options)
@@ -298,7 +300,7 @@ def _state(workspace: Workspace) -> int:
 def together(paths: Collection[str], applied: Iterable[Applied]) -> frozenset[str]:
     """These files, and all that some fix changed together with one of them."""
     found = frozenset(paths)
-    groups = [one.files for one in applied]
+    groups = [frozenset(one.files) for one in applied]
     while True:
         grown = found.union(*(group for group in groups if group & found))
         if grown == found:

@@ -73,7 +73,7 @@ def after_writing(fixed: Fixed, failures: list[Unwritten], paths: list[str], opt
     if not failures:
         return fixed
     left = {failure.path for failure in failures}
-    applied = tuple(one for one in fixed.applied if not one.files & left)
+    applied = tuple(one for one in fixed.applied if left.isdisjoint(one.files))
     sources = {path: source for path, source in fixed.sources.items() if path not in left}
     result = dispatch.lint(dispatch.workspace_for(options), paths, options)
     troubles = (Trouble(failure.path, f"not written: {failure.reason}") for failure in failures)

@@ -3,7 +3,8 @@
 A lint of one file imports 120 kinds of record and makes a few of each. `typing.NamedTuple` compiles every annotation of
 every kind, and `collections.namedtuple` a constructor: together a fifth of the whole command. Here annotations stay
 the strings that they are, and a constructor is compiled once so many records of its kind are made that it pays. To a
-type checker `Frozen` is `typing.NamedTuple`, and at run time it has the same methods.
+type checker `Frozen` is `typing.NamedTuple`, and at run time it has the same methods; `dataclass` makes the same of a
+class that users of the API handle as a data class.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Iterable
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 
-__all__ = ["Frozen"]
+__all__ = ["Frozen", "dataclass"]
 
 if TYPE_CHECKING:
+    from dataclasses import dataclass
     from typing import NamedTuple as Frozen
 else:
     # What `collections.namedtuple` makes its fields of.
@@ -94,3 +96,23 @@ else:
 
     class Frozen(metaclass=_Maker):
         """The base of a record: `class Place(Frozen)` with annotated fields, defaults behind the others."""
+
+    class _DataFields:
+        """The fields by which `dataclasses.replace` and `dataclasses.asdict` handle a record."""
+
+        def __get__(self, record: Any, kind: Any) -> Any:
+            from dataclasses import make_dataclass
+
+            fields = [(name, kind.__annotations__[name]) for name in kind._fields]
+            return make_dataclass(kind.__name__, fields).__dataclass_fields__
+
+    def dataclass(*, frozen: bool, slots: bool, order: bool = False) -> Any:
+        """Make a record of a class: what `dataclasses.dataclass` makes, without the cost of that module's import."""
+        assert frozen
+        assert slots
+
+        def made(kind: type) -> type:
+            body = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__")}
+            return _Maker(kind.__name__, (Frozen,), {**body, "__dataclass_fields__": _DataFields()})
+
+        return made

@@ -22,10 +22,6 @@ from cfglint_train.judging.signing import signed
 from cfglint_train.releases import resolution
 from cfglint_train.runs.run import Run
 
-# Families whose findings rest on a release; what a requirement file states about it is reported beside them.
-_OF_RELEASES: Final = ("KEY", "REL")
-
-
 MAX_FINDINGS: Final = 200
 """Findings of one subject. More is a file that was written for another purpose, or against cfglint."""
 
@@ -66,7 +62,7 @@ def check(subject: Config | Run, selection: Selection) -> Check:
             for report, asked in reports:
                 if len(findings) >= MAX_FINDINGS:
                     return Check(tuple(findings), tuple(troubles), frozenset(secrets), more=True)
-                if report.help is None and rule.code.startswith(_OF_RELEASES):
+                if report.help is None and (rule.rests_on_vocabulary or rule.rests_on_release):
                     beside = (config for config in configs if config.document is report.place.document)
                     report = report._replace(help=resolution.source(next(beside, main)))
                 grading = graded(rule, report, main, asked, checker)

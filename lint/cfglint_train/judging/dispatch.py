@@ -16,7 +16,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.checking import MAX_FINDINGS, check
 from cfglint_train.judging.ledger import Ledger
 from cfglint_train.judging.options import LintOptions
-from cfglint_train.judging.result import Checked, Result, Trouble, trouble_of
+from cfglint_train.judging.result import CheckedFile, Result, Trouble, trouble_of
 from cfglint_train.judging.selection import Selection, settings_resolver
 from cfglint_train.judging.signing import signed
 from cfglint_train.runs.run import Run
@@ -27,8 +27,8 @@ from cfglint_train.settings.error import SettingsError
 if TYPE_CHECKING:
     from cfglint_train.judging.baseline import Baseline, Split
 
-MALFORMED_PRAGMA: Final = registry.RULES["SYN006"]
-SECRETS: Final = registry.RULES["SEC002"]
+MALFORMED_PRAGMA: Final = registry.OF_ENGINE["pragma"]
+SECRETS: Final = registry.OF_ENGINE["secret"]
 
 # Fewer files are not worth a process: copying one and reading its answer takes as long as some dozen of them.
 FILES_PER_JOB: Final = 32
@@ -247,7 +247,7 @@ class Lint:
                 key = (config.document.path, config.root)
                 if key not in self.ledger.named:
                     self.ledger.named.add(key)
-                    checked = Checked(config.document.path, config.framework, config.role)
+                    checked = CheckedFile(config.document.path, config.framework, config.role)
                     self.ledger.checked.setdefault((checked.path, checked.framework), checked)
                     self._meet(config.document, turn)
                     self._check(config, turn)

@@ -25,7 +25,6 @@ from cfglint_train.runs.run import Run
 from cfglint_train.runs.workspace import Workspace
 
 _EDITED: tuple[str, ...] = ("yaml", "json")
-_COMBINATIONS = registry.RULES["KEY006"]
 
 
 def guarded(findings: Iterable[Finding]) -> list[Finding]:
@@ -165,7 +164,9 @@ def _writers(field: Field) -> tuple[Rule, ...]:
 
 
 def _combinations(run: Run) -> frozenset[str]:
-    return frozenset(registry.module(_COMBINATIONS).stopping(run))
+    from cfglint_rules.vocabulary.refused_combination import stopping
+
+    return frozenset(stopping(run))
 
 
 def _is_asked(fix: Fix | None) -> TypeGuard[Fix]:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from cfglint_train.documents.document import Document
 from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.typed import Any
-from cfglint_train.judging.result import Checked, Trouble
+from cfglint_train.judging.result import CheckedFile, Trouble
 from cfglint_train.judging.sharing import Job, Sighting, changed_by, is_of_one_run, job_of, merged, sparing
-from cfglint_train.repository.documents import Skipped
+from cfglint_train.repository.documents import SkippedFile
 from cfglint_train.runs.not_estimated import trains
 from cfglint_train.runs.run import Run
 from cfglint_train.settings import pragmas
@@ -21,7 +21,7 @@ class Ledger:
     """Findings and what goes with them. A **turn** is the number of the file whose run came first."""
 
     def __init__(self) -> None:
-        self.checked: dict[tuple[str, str], Checked] = {}
+        self.checked: dict[tuple[str, str], CheckedFile] = {}
         self._sightings: dict[_Key, dict[Job, Sighting]] = {}
         """What makes findings one -> the finding of each job."""
         self._naming: dict[str, set[Job]] = {}
@@ -31,7 +31,7 @@ class Ledger:
         """Files that were not read, or not to their end, when the time of the run was used up."""
         self.cut: set[tuple[str, str]] = set()
         """The roots of repositories of which not all was looked at, with the bound that was met."""
-        self.skipped: list[Skipped] = []
+        self.skipped: list[SkippedFile] = []
         self.secrets: set[str] = set()
         self.silencers: dict[str, tuple[Document, tuple[pragmas.Suppression, ...]]] = {}
         """Documents with comments that silence findings."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from cfglint_rules.registry import RULES
 from cfglint_train.documents.document import DocumentError, Position
 from cfglint_train.findings.finding import Finding, bounded
 from cfglint_train.foundation.errors import crash
-from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
-from cfglint_train.repository.documents import Skipped
+from cfglint_train.foundation.frozen import Frozen, dataclass
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any
+from cfglint_train.repository.documents import SkippedFile
 from cfglint_train.runs.run import Run
 from cfglint_train.settings.cluster_facts import FactError
 
@@ -29,7 +30,8 @@ class Trouble(Frozen):
     """It concerns the whole run, not only the file at which it is reported."""
 
 
-class Checked(Frozen):
+@dataclass(frozen=True, slots=True, order=True)
+class CheckedFile:
     """A file that is a configuration: its framework and what it is to a run (main, companion, launcher)."""
 
     path: str
@@ -37,11 +39,8 @@ class Checked(Frozen):
     role: str
 
 
-NOT_CHECKED: Final = "CHK001"
-"""The rule that reports a run whose memory could not be checked."""
-
-
-class Unsupported(Frozen):
+@dataclass(frozen=True, slots=True)
+class UnsupportedFiles:
     """Files that look like those of a tool that cfglint does not support."""
 
     framework: str
@@ -51,10 +50,10 @@ class Unsupported(Frozen):
 class Result(Frozen):
     """What a lint found."""
 
-    files: tuple[Checked, ...]
+    files: tuple[CheckedFile, ...]
     findings: tuple[Finding, ...]
     troubles: tuple[Trouble, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
     runs: tuple[Run, ...]
     """Empty where they were assembled in other processes."""
     secrets: frozenset[str] = frozenset()
@@ -76,16 +75,16 @@ class Result(Frozen):
     @property
     def not_checked(self) -> tuple[Finding, ...]:
         """The findings about runs whose memory could not be checked."""
-        return tuple([finding for finding in self.findings if finding.code == NOT_CHECKED])
+        return tuple([finding for finding in self.findings if RULES[finding.code].unchecked == "memory"])
 
     @property
-    def unsupported(self) -> tuple[Unsupported, ...]:
+    def unsupported(self) -> tuple[UnsupportedFiles, ...]:
         """The skipped files that look like a tool's, by tool, in order of the names."""
         found: dict[str, list[str]] = {}
         for one in self.skipped:
             if one.looks_like:
                 found.setdefault(one.looks_like, []).append(one.path)
-        return tuple(Unsupported(name, tuple(sorted(paths))) for name, paths in sorted(found.items()))
+        return tuple(UnsupportedFiles(name, tuple(sorted(paths))) for name, paths in sorted(found.items()))
 
 
 def trouble_of(path: str, error: Exception) -> Trouble:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_rules import registry
+from cfglint_train import records
 from cfglint_train.findings.verdicts import interval
 from cfglint_train.foundation.sizes import gib, parameters
 from cfglint_train.foundation.typed import Any, Final
@@ -16,10 +17,11 @@ from cfglint_train.memory.reader import MODEL
 from cfglint_train.plan.certainty import Assumption
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
+from cfglint_train.records import Component, Model, NotChecked, RunEstimate
 from cfglint_train.releases.other_releases import RELEASE
 from cfglint_train.reports import answer
 from cfglint_train.reports.escape import leading, plain, printable
-from cfglint_train.reports.json import encoded
+from cfglint_train.reports.json import encoded, values
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.runs.assumptions import assumptions as assumptions_of
 from cfglint_train.runs.assumptions import behind
@@ -258,7 +260,7 @@ def missing(run: Run | Planned) -> Iterator[str]:
 
 def document(runs: Sequence[Run | Planned]) -> dict[str, Any]:
     """The same as plain values; sizes in bytes."""
-    return {"version": VERSION, "runs": [_run(run) for run in runs]}
+    return {"version": VERSION, "runs": [values(estimate_of(run)) for run in runs]}
 
 
 def as_json(runs: Sequence[Run | Planned]) -> Iterator[str]:
@@ -266,60 +268,55 @@ def as_json(runs: Sequence[Run | Planned]) -> Iterator[str]:
     yield encoded(document(runs))
 
 
-def _run(run: Run | Planned) -> dict[str, Any]:
+def estimate_of(run: Run | Planned) -> RunEstimate:
+    """Return the record of a run's estimate."""
     model = run.architecture
-    return {
-        "path": plain(run.main.document.path if isinstance(run, Run) else run.path),
-        "framework": run.framework.name if isinstance(run, Run) else None,
-        "release": run.releases.get(run.framework.name) if isinstance(run, Run) else None,
-        "model": None if model is None else {"id": model.id, "parameters": model.parameters},
-        "nodes": run.plan.launch.nodes,
-        "gpus_per_node": run.plan.launch.gpus_per_node,
-        "gpu": run.hardware.gpu,
-        "phases": [_phase(run, phase) for phase in run.estimate.phases],
-        "missing": list(run.estimate.missing),
-        "not_checked": _not_checked(unchecked(run) if isinstance(run, Run) else None),
-        "assumptions": assumptions(run),
-        "assumed": sorted(assumed_facts(run)),
-        "not_counted": not_counted(run),
-    }
+    return RunEstimate(
+        path=plain(run.main.document.path if isinstance(run, Run) else run.path),
+        framework=run.framework.name if isinstance(run, Run) else None,  # type: ignore[arg-type]  # printed as null
+        release=run.releases.get(run.framework.name) if isinstance(run, Run) else None,
+        model=None if model is None else Model(model.id, model.parameters),
+        nodes=run.plan.launch.nodes,
+        gpus_per_node=run.plan.launch.gpus_per_node,
+        gpu=run.hardware.gpu,
+        phases=tuple([_phase(run, phase) for phase in run.estimate.phases]),
+        missing=tuple(run.estimate.missing),
+        not_checked=_not_checked(unchecked(run) if isinstance(run, Run) else None),
+        assumptions=tuple(assumptions(run)),
+        assumed=tuple(sorted(assumed_facts(run))),
+        not_counted=tuple(not_counted(run)),
+    )
 
 
-def _not_checked(found: Unchecked | None) -> dict[str, Any] | None:
+def _not_checked(found: Unchecked | None) -> NotChecked | None:
     """Where a setting is missing without which no training step can be estimated, and what would settle it."""
     if found is None:
         return None
     path, line = found.place.document.path, found.place.document.position(found.place.span.start).line
-    return {"path": plain(path), "line": line, "message": plain(found.why), "help": plain(found.remedy)}
+    return NotChecked(plain(path), line, plain(found.why), plain(found.remedy))
 
 
-def _phase(run: Run | Planned, phase: Phase) -> dict[str, Any]:
-    return {
-        "name": phase.name,
-        "event": phase.event,
-        **{place: _budget(getattr(phase, place), run.hardware.capacity(place)) for place, _ in _PLACES},
-    }
+def _phase(run: Run | Planned, phase: Phase) -> records.Phase:
+    budgets = (_budget(getattr(phase, place), run.hardware.capacity(place)) for place, _ in _PLACES)
+    return records.Phase(phase.name, phase.event, *budgets)
 
 
-def _budget(budget: Budget | None, capacity: int | None) -> dict[str, Any] | None:
+def _budget(budget: Budget | None, capacity: int | None) -> records.Budget | None:
     if budget is None:
         return None
-    return {
-        "expected": budget.expected,
-        "low": budget.low,
-        "high": budget.high,
-        "capacity": capacity,
-        "verdict": None if capacity is None else verdict(budget, capacity),
-        "rests_on": _rests_on(budget),
-        "components": [
-            {"name": part.name, "bytes": part.bytes, "formula": part.formula, "evidence": list(part.evidence)}
-            for part in budget.components
-        ],
-    }
+    return records.Budget(
+        expected=budget.expected,
+        low=budget.low,
+        high=budget.high,
+        capacity=capacity,
+        verdict=None if capacity is None else verdict(budget, capacity),
+        rests_on=_rests_on(budget),
+        components=tuple([Component(part.name, part.bytes, part.formula, part.evidence) for part in budget.components]),
+    )
 
 
-def _rests_on(budget: Budget) -> list[str]:
+def _rests_on(budget: Budget) -> tuple[str, ...]:
     """The published rows whose residuals bound a GPU's interval; none for a host and a disk."""
     if budget.place != "gpu":
-        return []
-    return list(comparable.residual(budget.subject, table_of_evidence().residuals).evidence)
+        return ()
+    return comparable.residual(budget.subject, table_of_evidence().residuals).evidence

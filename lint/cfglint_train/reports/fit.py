@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cfglint_train import records
 from cfglint_train.findings.verdicts import Judgement, amount
 from cfglint_train.fitting import words
 from cfglint_train.fitting.holding import Holding
@@ -12,10 +13,11 @@ from cfglint_train.fitting.smallest import Solution
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Resource
+from cfglint_train.records import Room, RunFit
 from cfglint_train.releases.other_releases import RELEASE
 from cfglint_train.reports import answer, estimate
 from cfglint_train.reports.escape import plain
-from cfglint_train.reports.json import encoded
+from cfglint_train.reports.json import encoded, values
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.runs.not_estimated import unchecked
 
@@ -137,72 +139,73 @@ def as_json(ladders: Sequence[Ladder]) -> Iterator[str]:
 
 def document(ladders: Sequence[Ladder]) -> dict[str, Any]:
     """The same as plain values; sizes in bytes, slowdowns as factors on the time of a step."""
-    return {"version": VERSION, "runs": [_run(ladder) for ladder in ladders]}
+    return {"version": VERSION, "runs": [values(fit_of(ladder)) for ladder in ladders]}
 
 
-def _run(ladder: Ladder) -> dict[str, Any]:
-    return {
-        "path": plain(ladder.run.main.document.path),
-        "framework": ladder.run.framework.name,
-        **_sizes(ladder.judgement),
-        "elsewhere": [_verdict_record(one) for one in ladder.elsewhere],
-        "rungs": [_rung_record(rung) for rung in ladder.rungs],
-        "solution": None if ladder.solution is None else _solution_record(ladder.solution),
-        "holding": None if ladder.holding is None else _holding_record(ladder.holding),
-        "offload": None if ladder.offload is None else plain(ladder.offload),
-        "largest": ladder.largest,
-        "assumptions": [plain(note) for note in estimate.assumptions(ladder.run)],
-    }
+def fit_of(ladder: Ladder) -> RunFit:
+    """Return the record of a ladder."""
+    gpu = None if ladder.judgement is None else _room(ladder.judgement)
+    return RunFit(
+        path=plain(ladder.run.main.document.path),
+        framework=ladder.run.framework.name,
+        phase=None if gpu is None else gpu.phase,
+        expected=None if gpu is None else gpu.expected,
+        low=None if gpu is None else gpu.low,
+        high=None if gpu is None else gpu.high,
+        capacity=None if gpu is None else gpu.capacity,
+        verdict=None if gpu is None else gpu.verdict,
+        elsewhere=tuple(map(_room, ladder.elsewhere)),
+        rungs=tuple(map(_rung, ladder.rungs)),
+        solution=None if ladder.solution is None else _proposed(ladder.solution),
+        holding=None if ladder.holding is None else _holding(ladder.holding),
+        offload=None if ladder.offload is None else plain(ladder.offload),
+        largest=ladder.largest,
+        assumptions=tuple(map(plain, estimate.assumptions(ladder.run))),
+    )
 
 
-def _verdict_record(judgement: Judgement) -> dict[str, Any]:
-    return {"place": judgement.place, **_sizes(judgement)}
-
-
-def _sizes(judgement: Judgement | None) -> dict[str, Any]:
-    if judgement is None:
-        return dict.fromkeys(("phase", "expected", "low", "high", "capacity", "verdict"))
+def _room(judgement: Judgement) -> Room:
     budget = judgement.budget
-    return {
-        "phase": judgement.phase.name,
-        "expected": budget.expected,
-        "low": budget.low,
-        "high": budget.high,
-        "capacity": judgement.capacity,
-        "verdict": judgement.verdict,
-    }
+    return Room(
+        place=judgement.place,
+        phase=judgement.phase.name,
+        expected=budget.expected,
+        low=budget.low,
+        high=budget.high,
+        capacity=judgement.capacity,
+        verdict=judgement.verdict,
+    )
 
 
-def _rung_record(rung: Rung) -> dict[str, Any]:
-    return {
-        "name": rung.move.name,
-        "settings": [plain(setting) for setting in rung.settings],
-        "place": rung.place,
-        "saved": rung.saved,
-        "after": rung.after,
-        "slowdown": round(rung.move.slowdown, 3),
-        "basis": rung.move.basis,
-        "source": rung.move.source,
-        "gives_up": rung.move.gives_up,
-        "safe": rung.safe,
-        "chosen": rung.chosen,
-    }
+def _rung(rung: Rung) -> records.Rung:
+    return records.Rung(
+        name=rung.move.name,
+        settings=tuple(map(plain, rung.settings)),
+        place=rung.place,
+        saved=rung.saved,
+        after=rung.after,
+        slowdown=round(rung.move.slowdown, 3),
+        basis=rung.move.basis,
+        source=rung.move.source,
+        gives_up=rung.move.gives_up,
+        safe=rung.safe,
+        chosen=rung.chosen,
+    )
 
 
-def _solution_record(solution: Solution) -> dict[str, Any]:
-    return {
-        "applicability": solution.applicability,
-        "settings": [plain(setting) for setting in solution.settings],
-        "files": [plain(path) for path in solution.files],
-        "expected": solution.after.budget.expected,
-        "low": solution.after.budget.low,
-        "high": solution.after.budget.high,
-        "verdict": solution.after.verdict,
-        "slowdown": round(solution.slowdown, 3),
-        "elsewhere": [_verdict_record(after) for _, after in solution.elsewhere],
-    }
+def _proposed(solution: Solution) -> records.Solution:
+    return records.Solution(
+        applicability=solution.applicability,
+        settings=tuple(map(plain, solution.settings)),
+        files=tuple(map(plain, solution.files)),
+        expected=solution.after.budget.expected,
+        low=solution.after.budget.low,
+        high=solution.after.budget.high,
+        verdict=solution.after.verdict,
+        slowdown=round(solution.slowdown, 3),
+        elsewhere=tuple(_room(after) for _, after in solution.elsewhere),
+    )
 
 
-def _holding_record(holding: Holding) -> dict[str, Any]:
-    record: dict[str, Any] = {name: getattr(holding, name) for name in ("need", "nodes", "gpus", "gpu")}
-    return {**record, "settings": list(holding.settings), "beside": dict(holding.beside)}
+def _holding(holding: Holding) -> records.Holding:
+    return records.Holding(holding.need, holding.nodes, holding.gpus, holding.gpu, holding.settings, holding.beside)

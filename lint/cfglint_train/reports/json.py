@@ -6,43 +6,46 @@ import re
 from collections.abc import Iterable, Iterator
 from json import dumps
 
-from cfglint_train.findings.finding import Finding, Remedy
+from cfglint_train.findings.finding import Finding as Signed
+from cfglint_train.findings.finding import Remedy
 from cfglint_train.foundation.redact import Redact, redaction
-from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.judging.result import Checked, Result, Trouble, Unsupported
-from cfglint_train.plan.certainty import Ground
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
+from cfglint_train.judging.result import CheckedFile, Result, UnsupportedFiles
+from cfglint_train.plan import certainty as plan
+from cfglint_train.records import Edit, Failure, Finding, Fix, Ground, NotChecked, RelatedPlace
 from cfglint_train.reports.details import related
 from cfglint_train.reports.escape import plain
 from cfglint_train.reports.fixes import shown
 from cfglint_train.reports.style import PLAIN, Style
+from cfglint_train.repository.documents import SkippedFile
+
+if TYPE_CHECKING:
+    from cfglint_train.fixing.loop import Applied, Fixed, Refused
 
 VERSION: Final = 1
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
     """The whole object, a line for every record."""
-    redact = redaction(result.secrets)
     yield f'{{"version": {VERSION},'
-    yield from array("files", map(_file, result.files), ",")
-    yield from array("findings", (_linked(one, redact, style) for one in result.findings), ",")
-    yield from array("not_checked", (_not_checked(one, redact) for one in result.not_checked), ",")
-    yield from array("unsupported", map(_unsupported, result.unsupported), ",")
-    yield from array("errors", (_error(one, redact) for one in result.troubles), "}")
+    yield from array("files", map(values, files(result)), ",")
+    yield from array("findings", (_linked(one, style) for one in findings(result)), ",")
+    yield from array("not_checked", map(values, not_checked(result)), ",")
+    yield from array("unsupported", map(values, unsupported(result)), ",")
+    yield from array("errors", map(values, failures(result)), "}")
 
 
 def lines(result: Result, style: Style = PLAIN) -> Iterator[str]:
     """Every record of the object on a line of its own, its kind in `type`."""
-    redact = redaction(result.secrets)
-    for file in result.files:
-        yield compact({"type": "file", **_file(file)})
-    for finding in result.findings:
-        yield compact({"type": "finding", **_linked(finding, redact, style)})
-    for finding in result.not_checked:
-        yield compact({"type": "not_checked", **_not_checked(finding, redact)})
-    for tool in result.unsupported:
-        yield compact({"type": "unsupported", **_unsupported(tool)})
-    for trouble in result.troubles:
-        yield compact({"type": "error", **_error(trouble, redact)})
+    for kind, records in (
+        ("file", map(values, files(result))),
+        ("finding", (_linked(one, style) for one in findings(result))),
+        ("not_checked", map(values, not_checked(result))),
+        ("unsupported", map(values, unsupported(result))),
+        ("error", map(values, failures(result))),
+    ):
+        for record in records:
+            yield compact({"type": kind, **record})
 
 
 def array(name: str, records: Iterable[Any], end: str) -> Iterator[str]:
@@ -77,106 +80,111 @@ def _disarmed(text: str) -> str:
     return text.replace("\x7f", "\\u007f")
 
 
+def values(value: Any) -> Any:
+    """Return a record as plain values: an object of its fields."""
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None)
+        return list(map(values, value)) if names is None else dict(zip(names, map(values, value)))
+    return value
+
+
 def document(result: Result) -> dict[str, Any]:
     """The report as plain values."""
-    redact = redaction(result.secrets)
     return {
         "version": VERSION,
-        "files": [_file(file) for file in result.files],
-        "findings": [_finding(one, redact) for one in result.findings],
-        "not_checked": [_not_checked(one, redact) for one in result.not_checked],
-        "unsupported": [_unsupported(one) for one in result.unsupported],
-        "errors": [_error(one, redact) for one in result.troubles],
+        "files": list(map(values, files(result))),
+        "findings": list(map(values, findings(result))),
+        "not_checked": list(map(values, not_checked(result))),
+        "unsupported": list(map(values, unsupported(result))),
+        "errors": list(map(values, failures(result))),
     }
 
 
-def _file(file: Checked) -> dict[str, Any]:
-    return {"path": plain(file.path), "framework": file.framework, "role": file.role}
+def files(result: Result) -> Iterator[CheckedFile]:
+    """Yield the configurations of a lint."""
+    return (CheckedFile(plain(one.path), one.framework, one.role) for one in result.files)
 
 
-def _unsupported(tool: Unsupported) -> dict[str, Any]:
-    return {"framework": tool.framework, "paths": [plain(path) for path in tool.paths]}
+def unsupported(result: Result) -> Iterator[UnsupportedFiles]:
+    """Yield the files of a lint that look like those of tools that are not supported, by tool."""
+    return (UnsupportedFiles(one.framework, tuple(map(plain, one.paths))) for one in result.unsupported)
 
 
-def _error(trouble: Trouble, redact: Redact) -> dict[str, Any]:
-    return {
-        "path": plain(trouble.path),
-        "line": trouble.position.line if trouble.position is not None else None,
-        "column": trouble.position.column if trouble.position is not None else None,
-        "rule": trouble.rule,
-        "message": plain(redact(trouble.message)),
-    }
+def skipped(result: Result) -> Iterator[SkippedFile]:
+    """Yield the files that a lint left out."""
+    return (SkippedFile(plain(one.path), plain(one.reason), one.named, one.looks_like) for one in result.skipped)
 
 
-def _not_checked(one: Finding, redact: Redact) -> dict[str, Any]:
-    return {
-        "path": plain(one.path),
-        "line": one.start.line,
-        "message": plain(redact(one.message)),
-        "help": plain(redact(one.help)) if one.help else None,
-    }
+def applied(fixed: Fixed) -> Iterator[Applied]:
+    """Yield the fixes that were made."""
+    redact = redaction(fixed.result.secrets)
+    for one in fixed.applied:
+        yield type(one)(plain(one.path), one.code, plain(redact(one.message)), tuple(map(plain, one.files)))
 
 
-def _linked(one: Finding, redact: Redact, style: Style) -> dict[str, Any]:
+def refused(fixed: Fixed) -> Iterator[Refused]:
+    """Yield the fixes that could not be made."""
+    redact = redaction(fixed.result.secrets)
+    return (type(one)(plain(one.path), one.code, plain(redact(one.reason))) for one in fixed.refused)
+
+
+def failures(result: Result) -> Iterator[Failure]:
+    """Yield what kept a lint from its work."""
+    redact = redaction(result.secrets)
+    for one in result.troubles:
+        line, column = (None, None) if one.position is None else one.position
+        yield Failure(plain(one.path), line, column, one.rule, plain(redact(one.message)))
+
+
+def not_checked(result: Result) -> Iterator[NotChecked]:
+    """Yield the runs of a lint whose memory could not be checked."""
+    redact = redaction(result.secrets)
+    for one in result.not_checked:
+        help_ = plain(redact(one.help)) if one.help else None
+        yield NotChecked(plain(one.path), one.start.line, plain(redact(one.message)), help_)
+
+
+def findings(result: Result) -> Iterator[Finding]:
+    """Yield the findings of a lint."""
+    redact = redaction(result.secrets)
+    return (_finding(one, redact) for one in result.findings)
+
+
+def _finding(one: Signed, redact: Redact) -> Finding:
+    return Finding(
+        code=one.code,
+        name=one.name,
+        severity=one.severity,
+        path=plain(one.path),
+        line=one.start.line,
+        column=one.start.column,
+        end_line=one.end.line,
+        end_column=one.end.column,
+        message=plain(redact(one.message)),
+        help=plain(redact(one.help)) if one.help else None,
+        notes=tuple([plain(redact(note)) for note in one.notes if note]),
+        related=tuple(
+            [RelatedPlace(plain(at.path), *at.start, *at.end, plain(at.message)) for at in related(one, redact)]
+        ),
+        certainty=one.certainty,
+        rests_on=tuple([_ground(ground, redact) for ground in one.rests_on]),
+        fix=None if one.fix is None else _fix(one.fix, redact),
+    )
+
+
+def _linked(finding: Finding, style: Style) -> dict[str, Any]:
     """A finding with the address of its rule's page, where that is stated."""
-    page = style.page(one.code, one.name)
-    return _finding(one, redact) if page is None else {**_finding(one, redact), "url": page}
+    page = style.page(finding.code, finding.name)
+    return values(finding) if page is None else {**values(finding), "url": page}
 
 
-def _finding(one: Finding, redact: Redact) -> dict[str, Any]:
-    return {
-        "code": one.code,
-        "name": one.name,
-        "severity": one.severity,
-        "path": plain(one.path),
-        "line": one.start.line,
-        "column": one.start.column,
-        "end_line": one.end.line,
-        "end_column": one.end.column,
-        "message": plain(redact(one.message)),
-        "help": plain(redact(one.help)) if one.help else None,
-        "notes": [plain(redact(note)) for note in one.notes if note],
-        "related": [
-            {
-                "path": plain(place.path),
-                "line": place.start.line,
-                "column": place.start.column,
-                "end_line": place.end.line,
-                "end_column": place.end.column,
-                "message": plain(place.message),
-            }
-            for place in related(one, redact)
-        ],
-        "certainty": one.certainty,
-        "rests_on": [_ground(ground, redact) for ground in one.rests_on],
-        "fix": None if one.fix is None else _fix(one.fix, redact),
-    }
-
-
-def _ground(ground: Ground, redact: Redact) -> dict[str, Any]:
+def _ground(ground: plan.Ground, redact: Redact) -> Ground:
     value = ground.value
-    return {
-        "fact": plain(ground.fact),
-        "value": value if value is None or isinstance(value, (bool, int, float)) else plain(redact(str(value))),
-        "grade": ground.grade,
-        "note": plain(redact(ground.note)),
-    }
+    shown = value if value is None or isinstance(value, (bool, int, float)) else plain(redact(str(value)))
+    return Ground(plain(ground.fact), shown, ground.grade, plain(redact(ground.note)))
 
 
-def _fix(remedy: Remedy, redact: Redact) -> dict[str, Any]:
+def _fix(remedy: Remedy, redact: Redact) -> Fix:
     fix = shown(remedy, redact)
-    return {
-        "applicability": fix.applicability,
-        "message": plain(fix.message),
-        "edits": [
-            {
-                "path": plain(edit.path),
-                "line": edit.start.line,
-                "column": edit.start.column,
-                "end_line": edit.end.line,
-                "end_column": edit.end.column,
-                "content": plain(edit.edit.text),
-            }
-            for edit in fix.edits
-        ],
-    }
+    edits = [Edit(plain(one.path), *one.start, *one.end, plain(one.edit.text)) for one in fix.edits]
+    return Fix(fix.applicability, plain(fix.message), tuple(edits))

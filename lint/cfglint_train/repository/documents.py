@@ -13,7 +13,7 @@ from json import loads
 from cfglint_train.documents.document import Document, DocumentError, NotText, Position, Span
 from cfglint_train.documents.limits import BeyondLimits
 from cfglint_train.foundation import regular_files
-from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.frozen import Frozen, dataclass
 from cfglint_train.foundation.typed import Final, Literal
 from cfglint_train.foundation.wording import did_you_mean
 from cfglint_train.frameworks import registry
@@ -47,7 +47,8 @@ class UnreadFile(Frozen):
     """The text that it is about, where that was read."""
 
 
-class Skipped(Frozen):
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
     """A file that is no configuration, with the reason (shown by --verbose)."""
 
     path: str
@@ -71,7 +72,7 @@ class Documents:
         self.sources = sources
         self._part_of = part_of
         self._is_replaced = is_replaced
-        self.skipped: list[Skipped] = []
+        self.skipped: list[SkippedFile] = []
         self.unread: list[UnreadFile] = []
         self.candidates: dict[str, list[str]] = {}
         """Path -> the frameworks whose keys occur in the text."""
@@ -133,7 +134,7 @@ class Documents:
         tool = tool or looks_like(path, source)
         if tool and self._part_of(path):
             tool = ""
-        self.skipped.append(Skipped(path, reason, path in self.sources.asked, tool))
+        self.skipped.append(SkippedFile(path, reason, path in self.sources.asked, tool))
 
     def note_run(self, document: Document, span: Span | None, why: str) -> None:
         """Note a run that cannot be read, and what shows it."""
@@ -148,7 +149,7 @@ class Documents:
 
     def ignore(self, path: str, reason: str) -> None:
         """Note a file that no report mentions."""
-        self.skipped.append(Skipped(path, reason))
+        self.skipped.append(SkippedFile(path, reason))
 
     def _open(self, path: str) -> Document | None:
         try:

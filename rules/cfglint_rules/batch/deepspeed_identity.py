@@ -42,6 +42,7 @@ RULE: Final = Rule(
     "error",
     fix="safe",
     reads=("launch.nodes", "launch.gpus_per_node"),
+    depends_on_unseen_flags=True,
 )
 
 

@@ -76,6 +76,7 @@ RULE: Final = Rule(
         "sequence.length",
     ),
     writes=("batch.accumulation", "batch.micro", "rollout.completions", "rollout.samples_per_prompt"),
+    depends_on_unseen_flags=True,
 )
 
 

@@ -42,6 +42,7 @@ RULE: Final = Rule(
     "warning",
     needs={"optimizer.warmup_steps": ()},
     reads=("optimizer.warmup_steps", "optimizer.scheduler", *LENGTH_FIELDS),
+    depends_on_unseen_flags=True,
 )
 
 _TRIAL: Final = 20

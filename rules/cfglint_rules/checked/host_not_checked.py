@@ -41,6 +41,7 @@ RULE: Final = Rule(
     "info",
     reads=("checkpoint.load_path", "checkpoint.resume_latest"),
     estimates=("host",),
+    unchecked="host",
 )
 
 _MOVED: Final = (*OFFLOADED, SLEEPING, SLEEPING_STATES, LOADED_WEIGHTS)

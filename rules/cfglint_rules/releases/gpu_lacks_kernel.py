@@ -46,6 +46,7 @@ RULE: Final = Rule(
     fix="safe",
     reads=("activations.attention", "precision.compute", "sequence.packing"),
     writes=("activations.attention",),
+    rests_on_release=True,
 )
 
 AMPERE: Final = 8.0

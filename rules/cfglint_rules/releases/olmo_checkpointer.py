@@ -66,6 +66,7 @@ RULE: Final = Rule(
         "parallel.wrapping",
     ),
     writes=("checkpoint.checkpointer", "parallel.wrapping"),
+    rests_on_release=True,
 )
 
 _FIELD: Final = "checkpoint.checkpointer"
