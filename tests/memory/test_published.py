@@ -501,15 +501,15 @@ def test_documentation_states_the_report() -> None:
     asked = list(peers.markdown(others))  # of the peers that are installed here
     assert set(asked) <= set(tables[len(told) :])
     fits, oom = outcomes(ROWS, "fits"), outcomes(ROWS, "oom")
-    assert f"of {fits.rows} runs that fitted" in page
     assert fits.does_not_fit == 0
     told_page, readme = (" ".join(text.split()) for text in (page, (root / "README.md").read_text(encoding="utf-8")))
-    assert f"{fits.tight} are *tight*, {fits.probably_does_not_fit} *probably do not fit*" in told_page
-    assert f"of {oom.rows} that did not fit none is said to fit" in told_page
+    grades = f"{fits.tight} are *tight* and {fits.probably_does_not_fit} *probably do not fit*"
+    assert f"reported as *does not fit*: of {fits.rows}, {grades}" in told_page
+    assert f"None of the {oom.rows} that ran out of memory is reported as *fits*" in told_page
     (fitted,) = (line for line in told if line.startswith("| rows that intervals are fitted to |"))
     rows, inside = re.findall(r"\| (\d+)(?= \(| \|)", fitted)
     assert f"without each group of the {rows} published measurements: {inside} of them fall inside" in readme
-    (left_out,) = re.findall(r"where a whole framework is left out of the fit, (\d+) of all (\d+) rows", told_page)
+    (left_out,) = re.findall(r"If a whole framework is left out of the fit, (\d+) of all (\d+) rows", told_page)
     assert left_out[1] == rows
     assert f"Without each framework, {left_out[0]} do." in readme
 
