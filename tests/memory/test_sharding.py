@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cfglint_train.memory.estimate import estimate
+from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.sharding import Pipeline, Slice, in_flight, local
@@ -171,7 +172,7 @@ def test_adapters_of_experts_go_with_their_experts() -> None:
     assert whole.computed == whole.trained == split.trained
     assert split.computed == replicas.trained == whole.trained - routed * 7 // 8
     deferred = parallel(expert=8, defers_reduction=True).with_(adapters)
-    shown = {one.name: one.formula for one in gpu(estimate(deferred, MIXTURE), "backward").components}
+    shown = {one.name: one.formula for one in explain(gpu(estimate(deferred, MIXTURE), "backward"))}
     assert shown["gradients"].startswith(f"{split.computed:,} trained elements x ")
     made = [
         part(gpu(estimate(parallel(expert=ranks).with_(adapters), MIXTURE), "backward"), "backward transients")
