@@ -14,6 +14,7 @@ from cfglint_rules import registry
 from cfglint_rules.memory.fields import CHANGED
 from cfglint_train.plan.fields import FIELDS, Plan
 from cfglint_train.runs.run import Run
+from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import runs_in
 
@@ -26,7 +27,7 @@ def test_the_catalogue_is_what_the_modules_say():
     assert TARGET.read_text(encoding="utf-8") == catalogue(), "python -m tools.rules"
 
 
-@pytest.mark.parametrize("code", registry.RULES)
+@for_each("code", registry.RULES)
 def test_fields_are_fields(code):
     rule = registry.RULES[code]
     assert {*rule.reads, *rule.writes} <= {*FIELDS}
