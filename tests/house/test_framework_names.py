@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from cfglint_train.frameworks.registry import listed
+from tests.support.cases import for_each
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = frozenset(listed())
@@ -74,7 +73,7 @@ def tables(tree: ast.Module) -> Iterator[ast.AST]:
             yield node
 
 
-@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each("path", OUTSIDE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_framework_is_compared_with_or_listed(path: Path) -> None:
     tree, name = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(ROOT).as_posix()
     assert len(list(comparisons(tree))) <= COMPARISONS.get(name, 0)

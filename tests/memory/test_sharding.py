@@ -22,6 +22,7 @@ from cfglint_train.memory.transients import broadcast, head_elements, leftovers
 from cfglint_train.models.architecture import Architecture, Experts, Linear
 from tests.memory.jobs import LLAMA_8B, gpu, llama, part, plan
 from tests.memory.test_engine import PYTHON
+from tests.support.cases import for_each
 
 ORACLES = Path(__file__).parents[1] / "oracles"
 ROWS = [json.loads(line) for line in Path(__file__).with_name("pipelines.jsonl").read_text("utf-8").splitlines()]
@@ -31,7 +32,7 @@ NAMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(map(str, row[:4])))
+@for_each("row", ROWS, ids=lambda row: "-".join(map(str, row[:4])))
 def test_a_stage_holds_what_the_schedule_runs_ahead(row: Any) -> None:
     name, ranks, each, count, held = row
     pipeline = Pipeline(ranks, NAMES[name], count, each)
