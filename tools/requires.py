@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from json import dumps, loads
 from pathlib import Path
 
@@ -85,15 +85,21 @@ def of_wheel(distribution: str, release: str) -> Row | None:
     return row((one for one in stated if "extra ==" not in one), extras)
 
 
-def table(rows: Iterable[tuple[str, Row]], first: str) -> str:
-    """The data file: one row for each release that asks for something else than the release before."""
+def table(rows: Iterable[tuple[str, Row]], first: str, newest: Iterable[tuple[str, Mapping[str, str]]] = ()) -> str:
+    """Return the data file: one row for each release that asks for something else than the release before.
+
+    `newest` are the newest releases of ranges on the day of a release, which are stated by hand.
+    """
     kept: list[str] = []
     last: Row | None = None
     for release, asked in sorted(rows, key=lambda one: release_key(one[0])):
         if release_key(release) >= release_key(first) and asked != last:
             kept.append(dumps([release, *asked], separators=(",", ":")))
             last = asked
-    return f'{{"source":{dumps(SOURCE)},\n"rows":[\n' + ",\n".join(kept) + "\n]}\n"
+    ranges = [dumps(one, separators=(",", ":")) for one in newest]
+    stated = {"rows": kept, **({"newest": ranges} if ranges else {})}
+    blocks = [f'"{name}":[\n' + ",\n".join(lines) + "\n]" for name, lines in stated.items()]
+    return ",\n".join((f'{{"source":{dumps(SOURCE)}', *blocks)) + "}\n"
 
 
 def _git(checkout: Path, *arguments: str) -> str:
@@ -111,7 +117,9 @@ def main(arguments: list[str]) -> None:
         asked = None if release in rows else of_wheel(packages()[framework.package].distributions[0], release)
         if asked is not None:
             rows[release] = asked
-    Path(framework.folder, "requires.json").write_text(table(rows.items(), known[0]), encoding="utf-8")
+    path = Path(framework.folder, "requires.json")
+    newest = loads(path.read_text(encoding="utf-8")).get("newest", ()) if path.exists() else ()
+    path.write_text(table(rows.items(), known[0], newest), encoding="utf-8")
 
 
 if __name__ == "__main__":

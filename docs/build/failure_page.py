@@ -16,11 +16,10 @@ _DATA = Path(__file__).with_name("failure_modes.json")
 
 _HEAD = """# Failures that users met
 
-{covered} of {count} failures from public threads are reported before the run. A code is a rule; a name in code is a
-clause of [KEY005](KEY005.md) or [KEY006](KEY006.md). Each is tested on a configuration of the framework in whose column
-it stands. A dash: the framework has no such setting, or none of its configurations shows the failure. The others stand
-on [What is no rule](../not-rules.md) with the reason why a configuration does not prove them.
-[Failures by framework](../failures.md) has what else is reported.
+cfglint reports {covered} of {count} failures from public threads before the run. A code is a rule; a name in code is a
+clause of [KEY005](KEY005.md) or [KEY006](KEY006.md). A dash: the framework has no such setting, or none of its configs
+shows the failure. Each cell is tested on a config of its framework. [What is not a rule](../not-rules.md) explains the
+others, and [Failures by framework](../failures.md) lists what else is reported.
 
 """
 
@@ -40,6 +39,6 @@ def pages() -> dict[str, str]:
 
 def _cell(mode: dict[str, Any], framework: str) -> str:
     if "reason" in mode:
-        return "[no rule](../not-rules.md)"
+        return "[not a rule](../not-rules.md)"
     names = mode["rules"].get(framework, ())
     return " ".join(f"[{name}]({name}.md)" if name in RULES else f"`{name}`" for name in names) or "-"

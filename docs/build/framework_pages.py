@@ -45,7 +45,7 @@ def sections(path: str) -> str:
     """What the page at a path below docs/ says at its end of fixes; empty for a page of something else."""
     own = [one for one, page in _paged() if page == path]
     shown = [one for one in listed().values() if own and one.package == own[0].package]
-    return "\n".join(_written(one, f"## What fixes write{f': {one.title}' if one not in own else ''}") for one in shown)
+    return "\n".join(_written(one, f"## Every key{f': {one.title}' if one not in own else ''}") for one in shown)
 
 
 def _written(one: Listed, heading: str) -> str:

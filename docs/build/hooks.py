@@ -12,6 +12,7 @@ from typing import Any
 
 import command_page
 import failure_page
+import fit_page
 import framework_pages
 import front_page
 import picture
@@ -67,6 +68,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     markdown = markdown.replace(framework_pages.LIST, framework_pages.listing())
     if front_page.CATCHES in markdown:
         markdown = markdown.replace(front_page.CATCHES, front_page.catches())
+    if fit_page.COSTS in markdown:
+        markdown = markdown.replace(fit_page.COSTS, fit_page.costs())
     if page.file.generated_by is None:
         markdown = f"{markdown}\n\n{framework_pages.sections(page.file.src_uri)}"
     markdown = picture.MERMAID.sub(lambda found: picture.svg(picture.read(found[0])), markdown)

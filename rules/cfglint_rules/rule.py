@@ -12,6 +12,8 @@ from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.names import Field
 
 Scope = Literal["file", "config", "run"]
+Occasion = Literal["file", "syntax", "limit", "absent", "run", "pragma", "suppression", "secret"]
+"""What the engine reports without a rule's `check`: the causes of files that are not read, and what comments say."""
 
 
 class Rule(Frozen):
@@ -22,7 +24,7 @@ class Rule(Frozen):
     severity: Severity
     """The consequence of what it finds; a finding may be milder or graver."""
     module: str = ""
-    """Filled in by the registry."""
+    """Filled in by the registry: `memory.step_exceeds_gpu`."""
     scope: Scope = "run"
     """What `check` receives: a run, or one configuration of one document; the engine itself reports `file` rules."""
     particular: bool = False
@@ -32,18 +34,26 @@ class Rule(Frozen):
     refuses: bool = False
     """Its module has `refused(config)`: why the framework would not start, as far as one file shows."""
     needs: Mapping[Field, tuple[Any, ...]] = {}
-    """The plan fields without whose values it reports nothing; no values: any that is known. Where a run has others,
-    its module is not imported."""
-    reads: tuple[Field, ...] = ()
-    """The plan fields that `check` looks at itself (those of the estimate come on top)."""
+    """The plan fields, with the values that they must have before `check` is called; no values: any that is known.
+    For other runs its module is not imported."""
     writes: tuple[Field, ...] = ()
-    """The plan fields that its fixes change."""
+    """The plan fields that its fixes change, but for fixes that the estimate chooses."""
     estimates: tuple[Resource, ...] = ()
     """What it judges the estimate of."""
+    rests_on_vocabulary: bool = False
+    """It judges keys: a fork may have others, a condition may leave an option out, a script may guard it."""
+    rests_on_release: bool = False
+    """It judges by a release: its help is where that is pinned, unless it has a better one."""
+    depends_on_unseen_flags: bool = False
+    """It compares numbers of one launch: options that the launch adds out of sight may replace them."""
+    reported_by_engine: Occasion | None = None
+    """What the engine itself reports under its code."""
+    unchecked: Literal["memory", "host", "keys", "run"] | None = None
+    """It finds nothing wrong, and says that this was not checked. `require-checked` keeps it on."""
     since: str = "0.1.0"
 
-    def may_report(self, plan: Plan) -> bool:
-        """Whether a plan has what it needs."""
+    def has_needs(self, plan: Plan) -> bool:
+        """Return whether a plan has the values that the rule needs."""
         for field, values in self.needs.items():
             value = plan.get(field)
             if value is None or (values and value not in values):

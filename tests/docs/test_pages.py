@@ -14,8 +14,6 @@ import pytest
 import yaml
 
 from cfglint_rules import registry
-from cfglint_train.documents.document import apply
-from cfglint_train.findings.finding import Fix
 from cfglint_train.frameworks.registry import listed
 from tests.support.guest import installed
 from tests.support.linting import fix, lint, options
@@ -31,7 +29,7 @@ PAGES = ("rule_pages", "failure_page", "framework_pages", "settings_page", "comm
 @pytest.fixture(scope="module")
 def build() -> Iterator[dict[str, ModuleType]]:
     """The modules beside the pages, as mkdocs imports them."""
-    names = ("markdown_text", "run", "front_page", *PAGES)
+    names = ("markdown_text", "run", "front_page", "fit_page", *PAGES)
     sys.path.insert(0, str(DOCS / "build"))
     try:
         yield {name: importlib.import_module(name) for name in names}
@@ -131,6 +129,13 @@ def test_the_readme_has_the_generated_parts(build):
     assert page.CATCHES in (DOCS / "index.md").read_text()
 
 
+def test_the_page_of_fit_lists_every_change(build):
+    page = build["fit_page"]
+    assert page.COSTS in (DOCS / "fit.md").read_text()
+    for row in page.moves.table()["moves"]:
+        assert f"| {row['name']} (`{row['field']}`) |" in page.costs()
+
+
 def test_the_search_finds_the_rule_of_memory_by_its_usual_word(generated):
     words = {path: len(re.findall(r"\boom\b", text, re.IGNORECASE)) for path, text in generated.items()}
     assert words["rules/MEM001.md"] > 0
@@ -210,26 +215,6 @@ def titled(page: str, title: str) -> str:
     text = (DOCS / page).read_text()
     (block,) = re.findall(rf'^```\w+ title="{re.escape(title)}"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL)
     return block
-
-
-def test_the_rule_that_the_page_adds_works(monkeypatch, tmp_path):
-    """The module and the fixture of contributing/rule.md, put together."""
-    page = "contributing/rule.md"
-    module = ModuleType("cfglint_rules.throughput.no_data_workers")
-    exec(compile(titled(page, "rules/cfglint_rules/throughput/no_data_workers.py"), page, "exec"), module.__dict__)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    rule = module.RULE._replace(module="throughput.no_data_workers")
-    monkeypatch.setitem(registry.RULES, rule.code, rule)
-    source = titled(page, "fixtures/rules/PRF900/fires/llamafactory.yaml")
-    (tmp_path / "llamafactory.yaml").write_text(source)
-    only = options(select=[rule.code])
-    (finding,) = lint(tmp_path, only).findings
-    assert (finding.code, finding.start.line) == (rule.code, 7)
-    assert isinstance(finding.intent, Fix)
-    edits = [edit.edit for edit in finding.fix.edits]
-    assert apply(source.encode(), edits).decode() == source.replace("workers: 0", "workers: 4")
-    assert fix(tmp_path, only, unsafe=True).result.findings == ()
-    assert module.__doc__.startswith(f"{rule.code} {rule.name}: ")
 
 
 def test_the_framework_that_the_page_adds_works(tmp_path):

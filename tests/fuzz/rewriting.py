@@ -30,7 +30,7 @@ from cfglint_train.fixing.loop import Fixed
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.front.migrate.goal import goal
 from cfglint_train.front.migrate.rewrite import migrate
-from cfglint_train.judging.result import NOT_CHECKED, Result, Trouble
+from cfglint_train.judging.result import Result, Trouble
 from cfglint_train.settings.settings import Settings
 from tests.support.bash import BASH
 
@@ -125,7 +125,7 @@ def new_certain(before: Iterable[Finding], after: Iterable[Finding]) -> Iterator
     Nothing is new where cfglint now sees what was hidden: by a setting that it did not know, or by a finding that is
     gone and was graver, or as grave and of the same family or of the syntax.
     """
-    if any(one.code == NOT_CHECKED for one in before):
+    if any(one.code == "CHK001" for one in before):
         return
     counts = Counter(one.code for one in before)
     gone = [_weight(one) for one in before if one.code in counts - Counter(one.code for one in after)]

@@ -1,22 +1,13 @@
-"""What people read is in plain English: no phrase of riddles.json in messages, pages, docstrings and comments."""
+"""Plain English in messages, pages, docstrings and comments: no phrase of prose.json, and figures that only improve."""
 
 from __future__ import annotations
 
-import json
 import re
-from functools import cache
-from typing import Any
 
-from tools import messages
+from tools import messages, prose
 
 from tests.support.corpus import REPOSITORY
 from tests.support.prose import Passage, passages
-
-
-@cache
-def table() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((REPOSITORY / "tests/house/riddles.json").read_bytes())
-    return found
 
 
 def pattern(phrase: str) -> re.Pattern[str]:
@@ -25,14 +16,14 @@ def pattern(phrase: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w`/.-])(?:{spaced})(?![\w`(])", re.IGNORECASE)
 
 
-PATTERNS = [(pattern(row["phrase"]), row["instead"]) for row in table()["phrases"]]
+PATTERNS = [(pattern(row["phrase"]), row["instead"]) for row in prose.table()["phrases"]]
 ANY = re.compile("|".join(found.pattern for found, _ in PATTERNS), re.IGNORECASE)
 
 
 def is_excepted(passage: Passage, match: re.Match[str]) -> bool:
     """Whether a row of the table allows the words around a match."""
     around = " ".join(passage.text[max(0, match.start() - 60) : match.end() + 60].split())
-    return any(passage.path == row["path"] and row["text"] in around for row in table()["exceptions"])
+    return any(passage.path == row["path"] and row["text"] in around for row in prose.table()["exceptions"])
 
 
 def riddles() -> list[str]:
@@ -48,11 +39,11 @@ def riddles() -> list[str]:
 
 def test_no_riddles() -> None:
     found = riddles()
-    assert not found, "\n".join(["plain English (tests/house/riddles.json):", *found])
+    assert not found, "\n".join(["plain English (tests/house/prose.json):", *found])
 
 
 def test_exceptions_are_needed_and_have_a_reason() -> None:
-    for row in table()["exceptions"]:
+    for row in prose.table()["exceptions"]:
         assert row["text"] in " ".join((REPOSITORY / row["path"]).read_text(encoding="utf-8").split()), row
         assert row["why"], row
 
@@ -60,3 +51,33 @@ def test_exceptions_are_needed_and_have_a_reason() -> None:
 def test_every_message_is_listed() -> None:
     listed = messages.TARGET.read_text(encoding="utf-8").splitlines()
     assert listed == messages.templates(), "messages changed: run python -m tools.messages, and read the difference"
+
+
+def test_figures_only_improve() -> None:
+    """A page that is new has 15 words per sentence on average and 25 at most."""
+    figures, limits = prose.measure(), prose.table()["limits"]
+    assert figures.imperative >= limits["imperative"], "begin docstrings with a verb: Return ..., Raise ..."
+    assert figures.verbs >= limits["verbs"], "begin the names of functions with a verb: find_launches, is_sharded"
+    assert figures.banned.total() <= limits["banned"], figures.banned
+    for page, (mean, longest) in figures.pages.items():
+        most = limits["pages"].get(page, [15, 25])
+        assert (mean <= most[0], longest <= most[1]) == (True, True), (
+            f"{page}: {mean:.1f} and {longest} words per sentence"
+        )
+
+
+def test_limits_are_of_pages_that_there_are() -> None:
+    there = {path.relative_to(prose.ROOT).as_posix() for path in prose.pages()}
+    assert prose.table()["limits"]["pages"].keys() <= there
+
+
+def test_sentences_are_counted_without_tables_and_code() -> None:
+    page = "# Title\n\nOne `a b c` two. Three [four five](x.md) six!\n\n| a | b c d e |\n\n"
+    page += "```sh\na b c d\n```\n- an item of five words\n"
+    assert list(prose.list_sentences(page)) == ["One code two.", "Three four five six!", "an item of five words"]
+
+
+def test_docstrings_in_the_imperative_begin_with_a_verb() -> None:
+    assert prose.is_imperative("Return the packages.")
+    assert not prose.is_imperative("The packages.")
+    assert not prose.is_imperative("Set of packages.")

@@ -57,7 +57,7 @@ def chosen(counter: str, grade: str, single: bool) -> list[Comparison]:
 )
 def test_exact_rows(counter: str, single: bool, rows: int, median: float, p90: float) -> None:
     """The project's bars are 3 % allocated and 6 % reserved in the median of groups; 12 % for nine rows of ten, which
-    the reserved counter does not meet (docs/memory-model.md says which rows).
+    the reserved counter does not meet (docs/memory/accuracy.md says which rows).
     """
     found = summary(chosen(counter, "exact", single))
     assert found is not None
@@ -190,7 +190,7 @@ def test_components() -> None:
     assert all(row.smaller is None for row in rows)
     *exact, worst = sorted(abs(row.error or 0) for row in rows)
     assert exact[-1] < 0.005
-    assert worst < 0.07  # xtuner's chunks, as a CPU traces them: docs/memory-model.md
+    assert worst < 0.07  # xtuner's chunks, as a CPU traces them: docs/memory/accuracy.md
 
 
 def test_a_unit_that_is_open_is_read_in_both_ways() -> None:
@@ -492,7 +492,7 @@ def test_measured_rows_of_the_first_layers() -> None:
 def test_documentation_states_the_report() -> None:
     """The memory model's page has the table that the command prints, the README figures of it."""
     root = Path(__file__).parents[2]
-    page = (root / "docs" / "memory-model.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "memory" / "accuracy.md").read_text(encoding="utf-8")
     told = list(report.markdown([*ROWS, *report.measured()]))
     start = page.index("<!-- cfglint calibrate report --format markdown -->")
     tables = page[start : page.index("<!-- end -->")].splitlines()[2:]
@@ -501,15 +501,15 @@ def test_documentation_states_the_report() -> None:
     asked = list(peers.markdown(others))  # of the peers that are installed here
     assert set(asked) <= set(tables[len(told) :])
     fits, oom = outcomes(ROWS, "fits"), outcomes(ROWS, "oom")
-    assert f"of {fits.rows} runs that fitted" in page
     assert fits.does_not_fit == 0
     told_page, readme = (" ".join(text.split()) for text in (page, (root / "README.md").read_text(encoding="utf-8")))
-    assert f"{fits.tight} are *tight*, {fits.probably_does_not_fit} *probably do not fit*" in told_page
-    assert f"of {oom.rows} that did not fit none is said to fit" in told_page
+    grades = f"{fits.tight} are *tight* and {fits.probably_does_not_fit} *probably do not fit*"
+    assert f"reported as *does not fit*: of {fits.rows}, {grades}" in told_page
+    assert f"None of the {oom.rows} that ran out of memory is reported as *fits*" in told_page
     (fitted,) = (line for line in told if line.startswith("| rows that intervals are fitted to |"))
     rows, inside = re.findall(r"\| (\d+)(?= \(| \|)", fitted)
     assert f"without each group of the {rows} published measurements: {inside} of them fall inside" in readme
-    (left_out,) = re.findall(r"where a whole framework is left out of the fit, (\d+) of all (\d+) rows", told_page)
+    (left_out,) = re.findall(r"If a whole framework is left out of the fit, (\d+) of all (\d+) rows", told_page)
     assert left_out[1] == rows
     assert f"Without each framework, {left_out[0]} do." in readme
 

@@ -16,6 +16,7 @@ from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
 from tests.memory.moments import moments
 from tests.memory.test_mixers import LINES as BESIDE
+from tests.support.cases import for_each
 
 ROWS = evidence("traced")
 SMALL = [row for row in ROWS if row["architecture"]["hidden"] == 512]
@@ -77,7 +78,7 @@ def test_peak_of_small_shapes() -> None:
     assert max(map(abs, found)) <= 0.03
 
 
-@pytest.mark.parametrize("row", [row for row in SMALL if row["id"].endswith("-plain")], ids=lambda row: row["id"])
+@for_each("row", [row for row in SMALL if row["id"].endswith("-plain")], ids=lambda row: row["id"])
 def test_saved_bytes_of_every_family(row: dict[str, Any]) -> None:
     """What the layers keep, as the difference between the end of the forward pass and the start, loss taken out."""
     setup = setup_of(row)

@@ -234,7 +234,7 @@ def _compared(row: Row, found: Subject, residuals: Mapping[str, Residual]) -> Co
 def _rests_on(budget: Budget, interval: str) -> tuple[str, ...]:
     """The coefficients, residuals and kinds of rows behind a budget whose interval is that of `interval`'s jobs."""
     setup = budget.subject
-    names = {name for part in budget.components for name in part.evidence}
+    names = {name for component, _ in budget.sizes for name in component.evidence}
     names.update((interval, flow_residual(setup, table()).id), of_lengths(setup))
     return tuple(sorted(names))
 

@@ -124,8 +124,6 @@ class Framework(Frozen):
     """Fill the fields that follow from others, in place, once lenses and companions are read."""
     auto: Callable[[Job, Field], Any] = _never_filled
     """The value that this framework fills in for a companion's "auto"; MISSING where it leaves it to the companion."""
-    newest_allowed: Callable[[str], Mapping[str, str]] = lambda _: {}
-    """Package -> the newest release that one of this framework allows, where `requires.json` has only a range."""
     settings: Callable[[Iterable[str]], Mapping[Route, Any]] = dotted
     """`a.b=value` words as the framework reads them, by route. Raises ValueError for other words."""
     trailing: Callable[[Config, list[str]], Mapping[Route, Any]] = lambda _, __: {}
@@ -176,7 +174,7 @@ class Framework(Frozen):
 
     def installed(self, release: str) -> Mapping[str, str]:
         """Return the releases of other packages that a release of this framework brings along, by package."""
-        return {**self.newest_allowed(release), **requires(self.name, release).installed}
+        return requires(self.name, release).installed
 
     @property
     def title(self) -> str:

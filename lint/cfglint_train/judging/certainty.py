@@ -14,6 +14,7 @@ from functools import cache
 from itertools import islice
 
 from cfglint_rules.rule import Rule
+from cfglint_rules.syntax.broken_command import cut_off_note
 from cfglint_train.findings.finding import SEVERITIES, Fix, Report, Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
@@ -72,21 +73,26 @@ class Grading(Frozen):
     help: str | None
     corners: tuple[Corner, ...] = ()
     """What came of asking again."""
+    reads: tuple[Field, ...] = ()
+    """The plan fields that the report and its fix rest on."""
 
 
-def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Check) -> Grading | None:
-    """What a rule's report may say of a run (None: of `main` by itself); None where it may not be said.
+def graded(
+    rule: Rule, report: Report, main: Config, run: Run | None, check: Check, reads: Iterable[Field] = ()
+) -> Grading | None:
+    """Return what a rule's report may say of a run (None: of `main` by itself), or None if it may not be said.
 
-    `check` is the rule.
+    `check` is the rule, `reads` the plan fields that it has read so far.
     """
+    seen = tuple(reads) if report.reads is None else report.reads
     severity = report.severity or rule.severity
-    if rule.code.startswith("KEY") and _is_guarded(report.place):
+    if rule.rests_on_vocabulary and _is_guarded(report.place):
         return None
     found: tuple[Assumption, ...] = ()
     assumed: tuple[Assumption, ...] = ()
     corners: tuple[Corner, ...] = ()
     if run is not None:
-        fields, facts = _asked_for(rule, report, run)
+        fields, facts = _asked_for(rule, report, run, seen)
         found = facts_behind(run, fields, *facts, *_pointed_at(report, run))
         if found and report.minimum in _KNOWN and _assumed(rule, report, run, found, check)[0]:
             return None  # whatever the releases do: to find that, the configuration is read at every candidate
@@ -98,10 +104,10 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
         severity = "info" if added.strength == "adds" else milder(severity)
     vocabulary = (*_vocabulary(rule, main, added), *_conditional(rule, report))
     appended = () if run is None or severity != "error" else _appended(rule, report, run)
-    rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run))
-    if severity != "info" and not rewritten and not rule.code.startswith("KEY"):  # those ask for it themselves
+    rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run, seen))
+    if severity != "info" and not rewritten and not rule.rests_on_vocabulary:  # those ask for it themselves
         rewritten = tuple(_changed(report, (main,) if run is None else run.configs))
-    read = () if run is None or assumed or rewritten else _read(rule, report, run)
+    read = () if run is None or assumed or rewritten else _read(rule, run, seen)
     falling = {one.fact for one in assumed}
     own = (ground for ground in report.grounds if ground.grade != "assumed" or ground.fact not in falling)
     rests_on = (*own, *vocabulary, *(one.ground for one in assumed), *rewritten, *read)
@@ -111,8 +117,6 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
     rests_on = (*rests_on, *appended)
     certainty = worst(tuple(ground.grade for ground in rests_on))
     report = report.remedied()
-    if rule.code.startswith("PRF"):
-        severity = max(severity, "warning", key=SEVERITIES.index)
     told = (ground.note for ground in rests_on if ground.grade == "assumed" and ground.note not in report.message)
     notes = (*report.notes, *dict.fromkeys(f"assumes {note}" for note in told))
     fix = report.fix
@@ -122,29 +126,15 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
         guessed.update(one.fact for one in assumed)
         if fix.measured:  # what it does is the same at every release that the report is at
             guessed.update(one.fact for one in found if not one.fact.startswith(RELEASE))
-        cut = "" if run is None or fix.inert else _cut_off(main)
+        cut = "" if run is None or fix.inert else cut_off_note(main)
         if cut:
-            notes = (*notes, f"{cut} (SYN007), so that the fix goes by a command that lacks options: mend that first")
+            notes = (*notes, cut)
         if cut or guessed - fix.despite:
             fix = fix._replace(applicability="unsafe")
     severity = capped(severity, certainty)
     if rule.estimates and run is not None and _alone(corners, assumed, run) >= GUESSES:
         severity = "info"
-    return Grading(severity, certainty, rests_on, notes, fix, report.help, corners)
-
-
-def _cut_off(main: Config) -> str:
-    """That bash ends a command of a run before all of its options; empty where it ends none."""
-    own = ((main.document, int(main.root[0])),) if main.document.syntax == "shell" else ()
-    for script, number in own or main.starts:
-        from cfglint_train.documents.shell.cuts import cut_off
-        from cfglint_train.documents.shell.script import ShellScript
-
-        assert isinstance(script, ShellScript)
-        first = next(cut_off(script, script.invocations[number]), None)
-        if first is not None:
-            return f"bash cuts off the command before `{first.program}`"
-    return ""
+    return Grading(severity, certainty, rests_on, notes, fix, report.help, corners, (*dict.fromkeys((*seen, *reads)),))
 
 
 def _alone(corners: tuple[Corner, ...], assumed: tuple[Assumption, ...], run: Run) -> int:
@@ -179,14 +169,14 @@ def _vocabulary(rule: Rule, main: Config, added: Evidence | None) -> tuple[Groun
     fork = main.evidence.fork
     if added is not None:
         return (Ground(LOWERED, str(added), "assumed", f"upstream's vocabulary, but {added}", added.source),)
-    if fork is None or not rule.code.startswith("KEY"):
+    if fork is None or not rule.rests_on_vocabulary:
         return ()
     return (Ground("vocabulary", main.framework, "assumed", f"upstream's vocabulary: {fork}", fork.source),)
 
 
 def _added(rule: Rule, report: Report, main: Config) -> Evidence | None:
     """Return the evidence that the framework in use has the keys which a report marks, beside upstream's."""
-    if not main.evidence.lowering or not rule.code.startswith("KEY"):
+    if not main.evidence.lowering or not rule.rests_on_vocabulary:
         return None
     marked = (report.place, *(one.place for one in report.related))
     texts = (place.document.text(place.span) for place in marked)
@@ -202,7 +192,7 @@ def milder(severity: Severity) -> Severity:
 def _conditional(rule: Rule, report: Report) -> tuple[Ground, ...]:
     """The option of a command that a report about keys points at, where a condition decides whether it is given."""
     document = report.place.document
-    if document.syntax != "shell" or not rule.code.startswith("KEY"):
+    if document.syntax != "shell" or not rule.rests_on_vocabulary:
         return ()
     from cfglint_train.documents.shell.script import ShellScript
 
@@ -218,17 +208,17 @@ def _appended(rule: Rule, report: Report, run: Run) -> tuple[Ground, ...]:
     """That a launch gives nothing out of sight, of numbers in it or its file that contradict each other: any of them
     may be another one then.
     """
-    if not rule.code.startswith("BAT") or not run.parts.appended:
+    if not rule.depends_on_unseen_flags or not run.parts.appended:
         return ()
     own = {one.path for one in (run.main.document, *run.parts.scripts)}
     return (unappended(run.parts.appended),) if report.place.document.path in own else ()
 
 
-def _rewritten(rule: Rule, report: Report, run: Run) -> Iterable[Ground]:
+def _rewritten(rule: Rule, report: Report, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:
     """The settings behind an estimate, or that the report names, that a script of the repository changes in their file
     before the run, be it the run's own or a companion.
     """
-    fields = {*report.reads, *(("model.id", *rule.reads, *run.estimate.fields) if rule.estimates else ())}
+    fields = {*(report.reads or ()), *(("model.id", *reads, *run.estimate.fields) if rule.estimates else ())}
     for field in map(named, sorted(fields)):
         origin = run.origin(field)
         if origin is None or origin.kind != "explicit":
@@ -295,12 +285,14 @@ def _assumed(
     return (*untold, *falling), tuple(corners)
 
 
-def _asked_for(rule: Rule, report: Report, run: Run) -> tuple[frozenset[Field], tuple[str, ...]]:
-    """The fields that the rule or its report reads, itself or through the estimate, and the further facts."""
+def _asked_for(
+    rule: Rule, report: Report, run: Run, reads: tuple[Field, ...]
+) -> tuple[frozenset[Field], tuple[str, ...]]:
+    """Return the fields that were read for a report, by its rule or the estimate, and the further facts."""
     if not rule.estimates:
-        return frozenset((*rule.reads, *report.reads, *_sources(run, report.reads))), ()
+        return frozenset((*reads, *_sources(run, report.reads or ()))), ()
     card = (GPU,) if "gpu" in rule.estimates else ()
-    return frozenset((*rule.reads, *run.estimate.fields)), (MODEL, *card)
+    return frozenset((*reads, *run.estimate.fields)), (MODEL, *card)
 
 
 def _pointed_at(report: Report, run: Run) -> Iterable[str]:
@@ -329,9 +321,9 @@ def _same(rule: Rule, report: Report, other: Report) -> bool:
     return SEVERITIES.index(there) <= SEVERITIES.index(severity)
 
 
-def _read(rule: Rule, report: Report, run: Run) -> Iterable[Ground]:
-    """The facts that a certain report rests on: those that its rule reads itself, or it names, and the card."""
-    for field in (*rule.reads, *report.reads):
+def _read(rule: Rule, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:
+    """Yield the facts that a certain report rests on: the fields that were read for it, and the card."""
+    for field in reads:
         origin, value = run.origin(field), run.plan.get(field)
         if origin is not None and value is not None:
             sure = grade(origin)

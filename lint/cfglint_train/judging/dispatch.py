@@ -27,8 +27,8 @@ from cfglint_train.settings.error import SettingsError
 if TYPE_CHECKING:
     from cfglint_train.judging.baseline import Baseline, Split
 
-MALFORMED_PRAGMA: Final = registry.RULES["SYN006"]
-SECRETS: Final = registry.RULES["SEC002"]
+MALFORMED_PRAGMA: Final = registry.OF_ENGINE["pragma"]
+SECRETS: Final = registry.OF_ENGINE["secret"]
 
 # Fewer files are not worth a process: copying one and reading its answer takes as long as some dozen of them.
 FILES_PER_JOB: Final = 32

@@ -25,7 +25,6 @@ from cfglint_train.runs.run import Run
 from cfglint_train.runs.workspace import Workspace
 
 _EDITED: tuple[str, ...] = ("yaml", "json")
-_COMBINATIONS = registry.RULES["KEY006"]
 
 
 def guarded(findings: Iterable[Finding]) -> list[Finding]:
@@ -138,7 +137,7 @@ def _undoing(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]
         f"{rule.code} would ask for the former value of `{before.spell(field)}`"
         for field in fields
         for rule in _writers(field)
-        if rule.may_report(after.plan) and (not rule.particular or not naming(rule.code).isdisjoint(frameworks))
+        if not rule.particular or not naming(rule.code).isdisjoint(frameworks)
         for report in registry.checker(rule)(after)
         if (fix := report.remedied().fix) is not None
         and field in fix.changes
@@ -165,7 +164,9 @@ def _writers(field: Field) -> tuple[Rule, ...]:
 
 
 def _combinations(run: Run) -> frozenset[str]:
-    return frozenset(registry.module(_COMBINATIONS).stopping(run))
+    from cfglint_rules.vocabulary.refused_combination import stopping
+
+    return frozenset(stopping(run))
 
 
 def _is_asked(fix: Fix | None) -> TypeGuard[Fix]:

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cfglint_rules import registry
 from cfglint_train.documents.document import CannotEdit, Route, Set
 from cfglint_train.findings.draft import changes_of
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.lens import Config, Given, Override, spelled
 from cfglint_train.judging.selection import Selection
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 from cfglint_train.runs.run import Meant, Run, assemble
-
-UNKNOWN_KEY: Final = registry.RULES["KEY001"]
 
 
 def as_meant(run: Run, selection: Selection) -> Run:
@@ -39,11 +36,13 @@ def rewritable(run: Run, changes: Mapping[Field, Any], selection: Selection) -> 
     """The run as it is meant, to be rewritten. Raises CannotEdit where a change would add a key beside one that may be
     meant to be it.
     """
+    from cfglint_rules.vocabulary.unknown_key import nearest
+
     meant = as_meant(run, selection)
     for config, change in changes_of(meant, changes):
         route = change.route[len(config.root) :]
         if _is_judged(config, selection) and isinstance(change, Set) and not config.has(*route):
-            for sighting, near in registry.module(UNKNOWN_KEY).nearest(config):
+            for sighting, near in nearest(config):
                 if near == route:
                     name = spelled(route)
                     raise CannotEdit(f"{sighting.name} may be meant to be {name}; rename or remove it first")
@@ -51,16 +50,20 @@ def rewritable(run: Run, changes: Mapping[Field, Any], selection: Selection) -> 
 
 
 def _is_judged(config: Config, selection: Selection) -> bool:
-    return not config.document.stands_in and UNKNOWN_KEY.code in selection.enabled(config.document.path)
+    from cfglint_rules.vocabulary.unknown_key import RULE
+
+    return not config.document.stands_in and RULE.code in selection.enabled(config.document.path)
 
 
 def _read(config: Config, selection: Selection) -> tuple[Config, list[Meant]]:
     """A configuration with the misspelt keys laid over it as what they are meant to be, and their names."""
     if not _is_judged(config, selection):
         return config, []
+    from cfglint_rules.vocabulary.unknown_key import meant
+
     overrides: dict[Route, Override] = {}
     found = []
-    for sighting, route, rename in registry.module(UNKNOWN_KEY).meant(config):
+    for sighting, route, rename in meant(config):
         origin = Origin("explicit", sighting.place, key=sighting.name, framework=config.framework)
         stays = sighting.route[:-1] == route[:-1]
         given = Given(config.document, (*config.root, *sighting.route), misspelt=True) if stays else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from cfglint_rules.registry import RULES
 from cfglint_train.documents.document import DocumentError, Position
 from cfglint_train.findings.finding import Finding, bounded
 from cfglint_train.foundation.errors import crash
 from cfglint_train.foundation.frozen import Frozen, dataclass
-from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.repository.documents import SkippedFile
 from cfglint_train.runs.run import Run
 from cfglint_train.settings.cluster_facts import FactError
@@ -36,10 +37,6 @@ class CheckedFile:
     path: str
     framework: str
     role: str
-
-
-NOT_CHECKED: Final = "CHK001"
-"""The rule that reports a run whose memory could not be checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ class Result(Frozen):
     @property
     def not_checked(self) -> tuple[Finding, ...]:
         """The findings about runs whose memory could not be checked."""
-        return tuple([finding for finding in self.findings if finding.code == NOT_CHECKED])
+        return tuple([finding for finding in self.findings if RULES[finding.code].unchecked == "memory"])
 
     @property
     def unsupported(self) -> tuple[UnsupportedFiles, ...]:

@@ -12,7 +12,7 @@ from cfglint_train.frameworks.registry import naming
 from cfglint_train.judging.options import LintOptions
 from cfglint_train.settings.error import wrong
 from cfglint_train.settings.files import DISK, Files
-from cfglint_train.settings.settings import NOT_CHECKED, Settings, discover, selects
+from cfglint_train.settings.settings import Settings, discover, selects
 
 
 def settings_resolver(fixed: Settings | None, files: Files = DISK) -> Callable[[str], Settings]:
@@ -102,7 +102,7 @@ class Selection:
                 code: rule
                 for code, rule in registry.RULES.items()
                 if selects(off, code, rule.name) < 0
-                and ((required and code.startswith(NOT_CHECKED)) or self._chosen(select, ignore, code, rule.name))
+                and ((required and rule.unchecked) or self._chosen(select, ignore, code, rule.name))
             }
         return self._enabled[key]
 

@@ -13,11 +13,7 @@ from cfglint_train.judging.selection import Selection
 from cfglint_train.judging.signing import signed
 from cfglint_train.settings import pragmas
 
-UNUSED_SUPPRESSION: Final = registry.RULES["SYN005"]
-
-
-_OF_STARTS: Final = ("CHK004", "CHK005")
-"""Rules about runs that are not read: whatever else comments silence there was not looked for."""
+UNUSED_SUPPRESSION: Final = registry.OF_ENGINE["suppression"]
 
 
 def unsuppressed(findings: Collection[Finding], ledger: Ledger, selection: Selection) -> list[Finding]:
@@ -43,7 +39,9 @@ def unsuppressed(findings: Collection[Finding], ledger: Ledger, selection: Selec
 
     checked = {path for path, _ in ledger.checked}
     unclear = {trouble.path for trouble in ledger.troubles} | ledger.unread
-    unclear |= {one.path for one in findings if one.code in _OF_STARTS and one.path not in checked}
+    # Where a run is not read, whatever else comments silence was not looked for.
+    unread = {one.path for one in findings if registry.RULES[one.code].unchecked == "run"}
+    unclear |= unread - checked
     kept = [finding for finding in findings if not is_silenced(finding)]
     ledger.troubles = [one for one in ledger.troubles if (one.path, one.message) not in gone]
     unused = {}

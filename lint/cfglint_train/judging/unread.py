@@ -17,14 +17,6 @@ from cfglint_train.judging.selection import Selection
 from cfglint_train.plan.origin import Place
 from cfglint_train.repository.documents import START, Cause, Documents, SkippedFile
 
-_RULES: Final[Mapping[Cause, Rule]] = {
-    "file": registry.RULES["SYN001"],
-    "syntax": registry.RULES["SYN002"],
-    "limit": registry.RULES["SYN008"],
-    "absent": registry.RULES["CHK004"],
-    "run": registry.RULES["CHK005"],
-}
-
 _REMEDIES: Final[Mapping[Cause, str]] = {
     "absent": "commit the file, or check it where it is: `cfglint FILE`",
     "run": "describe the run in a plan (`cfglint estimate --plan FILE.json`), or measure one step on your own GPU",
@@ -38,7 +30,7 @@ _MOST_NAMED: Final = 3
 def note_unread(documents: Documents, selection: Selection, ledger: Ledger) -> None:
     """Enter the files that could not be read. Per-path ignores of the rule also apply here."""
     for unread in documents.unread:
-        rule = _RULES[unread.cause]
+        rule = registry.OF_ENGINE[unread.cause]
         if selection.ignores(rule, unread.path):
             documents.ignore(unread.path, f"{unread.message} ({rule.code} is ignored here)")
         elif unread.cause in _REMEDIES:
@@ -50,7 +42,7 @@ def note_unread(documents: Documents, selection: Selection, ledger: Ledger) -> N
 
 def note_limit(path: str, message: str, selection: Selection, ledger: Ledger) -> None:
     """Enter a file that was not checked to its end: what was found of it is kept. Per-path ignores also apply here."""
-    rule = _RULES["limit"]
+    rule = registry.OF_ENGINE["limit"]
     if selection.ignores(rule, path):
         ledger.skipped.append(SkippedFile(path, f"{message} ({rule.code} is ignored here)"))
     else:
@@ -61,7 +53,7 @@ def note_bound(path: str, bound: str, selection: Selection, ledger: Ledger) -> N
     """Enter, at one of its files, that not all of a repository was looked at; what is reported holds all the same."""
     message = f"what the repository says of it may be incomplete: {bound}"
     help = "leave data out with `.gitignore` or `extend-exclude`"
-    _report(_RULES["limit"], path, START, message, selection, ledger, help, severity="info")
+    _report(registry.OF_ENGINE["limit"], path, START, message, selection, ledger, help, severity="info")
 
 
 def note_budget(paths: list[str], budget: Budget, selection: Selection, ledger: Ledger) -> None:
@@ -72,7 +64,7 @@ def note_budget(paths: list[str], budget: Budget, selection: Selection, ledger: 
     message = bounded(f"{files} not fully checked within {limit}: {first}{more}")
     ledger.troubles.append(Trouble(paths[0], message, START, whole=True))
     help = "raise `max-cpu-seconds`, or check fewer files at once"
-    _report(_RULES["limit"], paths[0], START, message, selection, ledger, help)
+    _report(registry.OF_ENGINE["limit"], paths[0], START, message, selection, ledger, help)
 
 
 def _enter(rule: Rule, path: str, place: Position, message: str, selection: Selection, ledger: Ledger) -> None:

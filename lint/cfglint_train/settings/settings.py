@@ -41,9 +41,6 @@ FAIL_ON: Final[tuple[FailOn, ...]] = ("error", "warning", "info", "never")
 BASELINE: Final = "cfglint-baseline.json"
 """The file of accepted findings, unless a person names another."""
 
-NOT_CHECKED: Final = "CHK"
-"""The family of the rules that say what could not be checked."""
-
 DEFAULT_EXCLUDE: Final = tuple(Glob(name, "") for name in (
     ".git", ".hg", ".svn", ".venv", "venv", "__pycache__", "node_modules", "site-packages", ".tox", ".nox",
     ".mypy_cache", ".ruff_cache", ".pytest_cache", "build", "dist", "wandb", "mlruns",

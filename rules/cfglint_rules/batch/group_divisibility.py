@@ -58,24 +58,8 @@ RULE: Final = Rule(
     "error",
     particular=True,
     fix="unsafe",
-    reads=(
-        "batch.accumulation",
-        "batch.global_",
-        "batch.global_tokens",
-        "batch.micro",
-        "batch.micro_tokens",
-        "batch.tokens_per_gpu",
-        "model.roles",
-        "parallel.context",
-        "parallel.tensor",
-        "launch.nodes",
-        "launch.gpus_per_node",
-        "rollout.batch",
-        "rollout.completions",
-        "rollout.samples_per_prompt",
-        "sequence.length",
-    ),
     writes=("batch.accumulation", "batch.micro", "rollout.completions", "rollout.samples_per_prompt"),
+    depends_on_unseen_flags=True,
 )
 
 

@@ -39,7 +39,7 @@ RULE: Final = Rule(
     "BAT004",
     "learning-rate-out-of-scale",
     "warning",
-    reads=("optimizer.learning_rate", "optimizer.name", "method.stage", "method.tuning", "model.from_scratch"),
+    depends_on_unseen_flags=True,
 )
 
 _LIMITS: Final[Mapping[str, float]] = {"full": 1e-3, "freeze": 1e-3, "lora": 1e-2}

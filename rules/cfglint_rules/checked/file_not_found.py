@@ -34,4 +34,6 @@ RULE: Final = Rule(
     "file-not-found",
     "info",
     scope="file",
+    reported_by_engine="absent",
+    unchecked="run",
 )

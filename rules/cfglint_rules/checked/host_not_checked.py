@@ -39,8 +39,8 @@ RULE: Final = Rule(
     "CHK002",
     "host-not-checked",
     "info",
-    reads=("checkpoint.load_path", "checkpoint.resume_latest"),
     estimates=("host",),
+    unchecked="host",
 )
 
 _MOVED: Final = (*OFFLOADED, SLEEPING, SLEEPING_STATES, LOADED_WEIGHTS)

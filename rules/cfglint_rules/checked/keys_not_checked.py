@@ -37,6 +37,7 @@ RULE: Final = Rule(
     "keys-not-checked",
     "info",
     scope="config",
+    unchecked="keys",
 )
 
 

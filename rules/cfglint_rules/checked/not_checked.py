@@ -36,6 +36,7 @@ RULE: Final = Rule(
     "CHK001",
     "not-checked",
     "info",
+    unchecked="memory",
 )
 
 

@@ -40,4 +40,6 @@ RULE: Final = Rule(
     "run-not-read",
     "info",
     scope="file",
+    reported_by_engine="run",
+    unchecked="run",
 )

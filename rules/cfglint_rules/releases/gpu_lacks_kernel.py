@@ -44,8 +44,8 @@ RULE: Final = Rule(
     "gpu-lacks-kernel",
     "error",
     fix="safe",
-    reads=("activations.attention", "precision.compute", "sequence.packing"),
     writes=("activations.attention",),
+    rests_on_release=True,
 )
 
 AMPERE: Final = 8.0

@@ -54,6 +54,7 @@ RULE: Final = Rule(
     "newest-refuses",
     "warning",
     scope="config",
+    rests_on_release=True,
 )
 
 

@@ -37,6 +37,7 @@ RULE: Final = Rule(
     "REL003",
     "pins-exclude-each-other",
     "warning",
+    rests_on_release=True,
 )
 
 

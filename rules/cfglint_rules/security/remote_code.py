@@ -45,7 +45,6 @@ RULE: Final = Rule(
     "info",
     fix="unsafe",
     needs={"model.trust_remote_code": (True,)},
-    reads=("model.trust_remote_code", "model.revision", "method.lora_kernels"),
     writes=("model.trust_remote_code", "method.lora_kernels"),
 )
 
@@ -56,7 +55,7 @@ _FOLLOWING: Final[tuple[Field, ...]] = ("method.lora_kernels",)
 
 def check(run: Run) -> Iterator[Report]:
     """One report where remote code is trusted without a pinned revision."""
-    if run.plan.model.trust_remote_code is not True or _is_pinned(run) or not run.stated(_FIELD):
+    if _is_pinned(run) or not run.stated(_FIELD):
         return
     model = run.architecture
     known = None if model is None or model.remote_code else first_release(model.outer_type)

@@ -50,6 +50,7 @@ RULE: Final = Rule(
     "secret-in-configuration",
     "error",
     scope="config",
+    reported_by_engine="secret",
 )
 
 # A key of that kind anywhere in the text; without it no mapping is walked.

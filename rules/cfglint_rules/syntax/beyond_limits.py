@@ -47,4 +47,5 @@ RULE: Final = Rule(
     "beyond-limits",
     "error",
     scope="file",
+    reported_by_engine="limit",
 )

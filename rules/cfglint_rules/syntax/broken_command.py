@@ -68,3 +68,18 @@ def check(config: Config) -> Iterable[Report]:
     from cfglint_rules.syntax.cut_commands import reports
 
     return reports(config)
+
+
+def cut_off_note(config: Config) -> str:
+    """Return a note if bash ends a command of a run before all of its options, else an empty text."""
+    own = ((config.document, int(config.root[0])),) if config.document.syntax == "shell" else ()
+    for script, number in own or config.starts:
+        from cfglint_train.documents.shell.cuts import cut_off
+        from cfglint_train.documents.shell.script import ShellScript
+
+        assert isinstance(script, ShellScript)
+        first = next(cut_off(script, script.invocations[number]), None)
+        if first is not None:
+            where = f"bash cuts off the command before `{first.program}` ({RULE.code})"
+            return f"{where}, so that the fix goes by a command that lacks options: mend that first"
+    return ""

@@ -34,6 +34,7 @@ RULE: Final = Rule(
     "malformed-pragma",
     "warning",
     scope="file",
+    reported_by_engine="pragma",
 )
 
 

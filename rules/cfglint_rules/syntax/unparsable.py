@@ -41,6 +41,7 @@ RULE: Final = Rule(
     "unparsable",
     "error",
     scope="config",
+    reported_by_engine="syntax",
 )
 
 

@@ -25,4 +25,5 @@ RULE: Final = Rule(
     "unreadable-file",
     "error",
     scope="file",
+    reported_by_engine="file",
 )

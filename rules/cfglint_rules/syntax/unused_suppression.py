@@ -35,6 +35,7 @@ RULE: Final = Rule(
     "warning",
     scope="file",
     fix="safe",
+    reported_by_engine="suppression",
 )
 
 

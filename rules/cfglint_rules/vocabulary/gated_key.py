@@ -52,6 +52,7 @@ RULE: Final = Rule(
     "warning",
     scope="config",
     fix="safe",
+    rests_on_vocabulary=True,
 )
 
 

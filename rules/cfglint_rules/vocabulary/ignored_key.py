@@ -51,6 +51,7 @@ RULE: Final = Rule(
     "ignored-key",
     "info",
     fix="unsafe",
+    rests_on_vocabulary=True,
 )
 
 

@@ -56,6 +56,7 @@ RULE: Final = Rule(
     "error",
     fix="safe",
     refuses=True,
+    rests_on_vocabulary=True,
 )
 
 

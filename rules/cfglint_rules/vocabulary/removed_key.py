@@ -74,6 +74,7 @@ RULE: Final = Rule(
     scope="config",
     fix="safe",
     refuses=True,
+    rests_on_vocabulary=True,
 )
 
 _LISTED: Final = 3

@@ -84,6 +84,7 @@ RULE: Final = Rule(
     scope="config",
     fix="safe",
     refuses=True,
+    rests_on_vocabulary=True,
 )
 
 

@@ -75,6 +75,7 @@ RULE: Final = Rule(
     scope="config",
     fix="safe",
     refuses=True,
+    rests_on_vocabulary=True,
 )
 
 _BY_TRAINER: Final = "x-trainer"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.axolotl.infer import infer
 from cfglint_train.frameworks.axolotl.keys import AxolotlKeys
 from cfglint_train.frameworks.axolotl.lenses import LENSES
@@ -20,10 +19,6 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.loaders import PYDANTIC
 
 NEWEST: Final = "0.21.0"
-
-
-# The newest releases of the ranges in `requires.json`.
-_NEWEST_ALLOWED: Final = Since((("", {}), ("0.17.0", {"deepspeed": "0.18.9"}), ("0.20.0", {"deepspeed": "0.19.8"})))
 
 
 def _trailing(config: Config, words: list[str]) -> dict[Route, Any]:
@@ -53,7 +48,6 @@ FRAMEWORK: Final = Framework(
     references=references,
     infer=infer,
     auto=fill_auto,
-    newest_allowed=_NEWEST_ALLOWED.at,
     trailing=_trailing,
     keys_of=AxolotlKeys,
     runs_trainer=True,

@@ -70,23 +70,26 @@ def _read_eval(config: Config) -> Iterator[Triple]:
     enabled = data and (by_steps is not None or strategy not in (None, "no", False))
     yield "eval.enabled", enabled, origin
     yield "eval.strategy", ("steps" if by_steps else strategy or "no") if data else "no", origin
-    steps = read_integer(config, "eval_steps")
-    if steps:
-        yield "eval.interval", steps, config.origin("eval_steps")
 
 
 _EVAL: Final = Custom(
     {
         "eval.enabled": names("val_set_size", "test_datasets"),
         "eval.strategy": names("eval_strategy", "evaluation_strategy", "evals_per_epoch"),
-        "eval.interval": names("eval_steps"),
     },
     _read_eval,
 )
 
 
+_LOADED: Final[Mapping[Field, str]] = {
+    "data.workers": "dataloader_num_workers",
+    "data.pin_memory": "dataloader_pin_memory",
+    "data.prefetch": "dataloader_prefetch_factor",
+}
+
+
 def _read_loader(config: Config) -> Iterator[Triple]:
-    keys = ("dataloader_num_workers", "dataloader_pin_memory", "dataloader_prefetch_factor")
+    keys = tuple(_LOADED.values())
     if all(config.get(key) is None for key in keys) and not before(config, "0.12.0"):
         # default_dataloader_opts: one worker per GPU of the node, 256 batches each.
         yield "data.pin_memory", True, granted(config, keys[1:2])
@@ -99,14 +102,15 @@ def _read_loader(config: Config) -> Iterator[Triple]:
         yield "data.prefetch", read_integer(config, keys[2]), config.origin(keys[2])
 
 
-_LOADER: Final = Custom(
-    {
-        "data.workers": names("dataloader_num_workers"),
-        "data.pin_memory": names("dataloader_pin_memory"),
-        "data.prefetch": names("dataloader_prefetch_factor"),
-    },
-    _read_loader,
-)
+def _write_loader(config: Config, changes: Changes) -> list[Change]:
+    if all(config.get(key) is None for key in _LOADED.values()) and not before(config, "0.12.0"):
+        raise CannotEdit("axolotl chooses workers and prefetching together if neither is set")
+    for field in changes:
+        refuse_override(config, (_LOADED[field],))
+    return [Set((*config.root, _LOADED[field]), value) for field, value in changes.items()]
+
+
+_LOADER: Final = Custom({field: names(key) for field, key in _LOADED.items()}, _read_loader, _write_loader)
 
 
 _GENERATED: Final[Mapping[Field, str]] = {
@@ -278,6 +282,7 @@ LENSES: Final = (
     Key("checkpoint.resume_latest", names("auto_resume_from_checkpoints"), PYDANTIC.boolean, default=False),
     key(PYDANTIC, "load_best_model_at_end"),
     _EVAL,
+    key(PYDANTIC, "eval_steps", "val_set_size")._replace(applies=lambda config: not config.get("evals_per_epoch")),
     Key("logging.interval", names("logging_steps"), PYDANTIC.integer),
     Key("logging.empty_cache_interval", names("torch_empty_cache_steps", "gc_steps"), PYDANTIC.integer),
     _LOADER,

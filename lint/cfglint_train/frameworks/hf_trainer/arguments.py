@@ -101,6 +101,7 @@ _ROWS: Final[Mapping[str, tuple[Field, str, Any, Any]]] = {
     "num_train_epochs": ("batch.epochs", "number", 3.0, None),
     "save_strategy": ("checkpoint.strategy", "strategy", "steps", None),
     "save_steps": ("checkpoint.interval", "steps", 500, None),
+    "eval_steps": ("eval.interval", "steps", ABSENT, ABSENT),
     "save_total_limit": ("checkpoint.keep", "limit", "all", "all"),
     "save_only_model": ("checkpoint.model_only", "boolean", False, ABSENT),
     "output_dir": ("checkpoint.path", "string", ABSENT, ABSENT),

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.chat_templates import contradicted
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.hf_trainer.arguments import SECTION_FILES
@@ -23,10 +22,6 @@ from cfglint_train.frameworks.llamafactory.lenses import LENSES
 from cfglint_train.frameworks.llamafactory.recognise import prepare, references
 
 NEWEST: Final = "0.9.5"
-
-
-# requirements/deepspeed.txt, where no extra names it.
-NEWEST_ALLOWED: Final = Since((("", {}), ("0.9.5", {"deepspeed": "0.18.4"})))
 
 
 def settings(words: Iterable[str]) -> Mapping[Route, Any]:
@@ -50,7 +45,6 @@ FRAMEWORK: Final = Framework(
     references=references,
     infer=infer,
     auto=fill_auto,
-    newest_allowed=NEWEST_ALLOWED.at,
     settings=settings,
     trailing=_trailing,
     keys_of=LlamaFactoryKeys,

@@ -13,7 +13,7 @@ from cfglint_train.documents.document import CannotEdit, Change, Route, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.codec import Codec, choice
-from cfglint_train.frameworks.hf_trainer.arguments import batch, counting, key, steps
+from cfglint_train.frameworks.hf_trainer.arguments import batch, counting, key
 from cfglint_train.frameworks.hf_trainer.fsdp import FSDP_LENS, wraps_blocks
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
 from cfglint_train.frameworks.key import PLAIN as NESTED
@@ -54,8 +54,6 @@ def _read_eval(config: Config) -> Iterator[Triple]:
     enabled = None if strategy is None else data and (strategy != "no" or on(config, "do_eval"))
     yield "eval.enabled", enabled, origin_of(config, name, "eval_dataset", "val_size")
     yield "eval.strategy", strategy, origin_of(config, name)
-    if config.get("eval_steps") is not None:
-        yield "eval.interval", steps(PLAIN).readable(config.get("eval_steps")), config.origin("eval_steps")
 
 
 def _read_streaming(config: Config) -> Iterator[Triple]:
@@ -96,7 +94,6 @@ _EVALUATION: Final = Custom(
     {
         "eval.enabled": names("eval_dataset", "val_size", "do_eval"),
         "eval.strategy": names("eval_strategy", "evaluation_strategy"),
-        "eval.interval": names("eval_steps"),
     },
     _read_eval,
 )
@@ -204,6 +201,7 @@ LENSES: Final = (
     key(PLAIN, "load_best_model_at_end"),
     _RESUMING,
     _EVALUATION,
+    key(PLAIN, "eval_steps", "eval_strategy"),
     key(PLAIN, "logging_steps", "output_dir"),
     key(PLAIN, "include_num_input_tokens_seen"),
     key(PLAIN, "torch_empty_cache_steps"),

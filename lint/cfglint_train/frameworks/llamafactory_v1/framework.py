@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Framework
-from cfglint_train.frameworks.llamafactory.framework import NEWEST_ALLOWED
 from cfglint_train.frameworks.llamafactory.keys import LlamaFactoryV1Keys
 from cfglint_train.frameworks.llamafactory.recognise import prepare
 from cfglint_train.frameworks.llamafactory_v1.infer import auto, infer
@@ -25,6 +24,5 @@ FRAMEWORK: Final = Framework(
     references=references,
     infer=infer,
     auto=auto,
-    newest_allowed=NEWEST_ALLOWED.at,
     keys_of=LlamaFactoryV1Keys,
 )

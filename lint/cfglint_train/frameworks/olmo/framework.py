@@ -13,7 +13,6 @@ from collections.abc import Iterable
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.dotlist import parse_dotlist
 from cfglint_train.frameworks.framework import Framework, Metrics
 from cfglint_train.frameworks.loaders import OMEGACONF
@@ -23,18 +22,6 @@ from cfglint_train.frameworks.olmo.lenses import LENSES
 from cfglint_train.frameworks.olmo.recognise import prepare
 
 NEWEST: Final = "0.6.0"
-
-
-# The newest releases of the ranges in `requires.json`.
-_NEWEST_ALLOWED: Final = Since(
-    (
-        ("", {}),
-        ("0.2.5", {"torch": "2.2.2"}),
-        ("0.4.0", {"torch": "2.3.1"}),
-        ("0.5.1", {"torch": "2.4.1"}),
-        ("0.6.0", {}),
-    )
-)
 
 
 def parse_overrides(words: Iterable[str]) -> dict[Route, Any]:
@@ -57,7 +44,6 @@ FRAMEWORK: Final = Framework(
     loader=OMEGACONF,
     prepare=prepare,
     infer=infer,
-    newest_allowed=_NEWEST_ALLOWED.at,
     settings=parse_overrides,
     trailing=lambda _, words: parse_overrides(words),
     keys_of=OLMoKeys,

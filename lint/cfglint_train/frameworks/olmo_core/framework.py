@@ -14,7 +14,6 @@ from collections.abc import Iterable
 
 from cfglint_train.documents.document import DocumentError, Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.dotlist import split_key
 from cfglint_train.frameworks.framework import Framework, Metrics
 from cfglint_train.frameworks.lens import Config
@@ -24,10 +23,6 @@ from cfglint_train.frameworks.olmo_core.lenses import LENSES
 from cfglint_train.frameworks.olmo_core.recognise import prepare
 
 NEWEST: Final = "3.0.0"
-
-
-# Requires-Dist of the releases.
-_NEWEST_ALLOWED: Final = Since((("", {}), ("3.0.0", {"torch": "2.13.0"})))
 
 
 def parse_overrides(words: Iterable[str]) -> dict[Route, Any]:
@@ -78,7 +73,6 @@ FRAMEWORK: Final = Framework(
     lenses=LENSES,
     prepare=prepare,
     infer=infer,
-    newest_allowed=_NEWEST_ALLOWED.at,
     settings=parse_overrides,
     trailing=trailing,
     keys_of=OLMoCoreKeys,

@@ -212,6 +212,15 @@ def _read_eval(config: Config) -> Iterator[Triple]:
             yield "eval.interval", steps, origin_of(config, flag.EVAL_STEPS)
 
 
+def _write_eval(config: Config, changes: Changes) -> list[Change]:
+    interval = changes.get("eval.interval")
+    if changes.keys() != {"eval.interval"} or not isinstance(interval, int) or interval < 1:
+        raise CannotEdit("only the steps between two evaluations have a flag of their own")
+    if name_at(config, flag.EVAL_DATA) is not None and value_of(config, flag.EVAL_DATA) is MISSING:
+        raise CannotEdit("the run does not evaluate")
+    return put(config, flag.EVAL_STEPS, str(interval))
+
+
 ACTOR_GROUP: Final[tuple[tuple[Field, Names], ...]] = (
     ("launch.nodes", flag.nodes("actor")),
     ("launch.gpus_per_node", flag.gpus("actor")),
@@ -311,6 +320,7 @@ LENSES: Final[tuple[Lens, ...]] = (
             "eval.interval": keys_of(flag.EVAL_STEPS),
         },
         _read_eval,
+        _write_eval,
     ),
     flag_of("logging.interval", ("--logger.logging_steps", "--logging_steps"), INTEGER),
     flag_of("data.workers", ("--data.dataloader_num_workers", "--dataloader_num_workers"), INTEGER, missing=0),

@@ -127,8 +127,6 @@ def _read_eval(config: Config) -> Iterator[Triple]:
     enabled = None if strategy is None else strategy != "no" and not _never_evaluates(config, strategy)
     yield "eval.enabled", enabled, origin_of(config, name)
     yield "eval.strategy", strategy, origin_of(config, name)
-    if config.get("eval_steps") is not None:
-        yield "eval.interval", steps(HF_ARGPARSER).readable(config.get("eval_steps")), config.origin("eval_steps")
 
 
 def _read_compile(config: Config) -> Iterator[Triple]:
@@ -147,7 +145,6 @@ _EVALUATION: Final = Custom(
     {
         "eval.enabled": names("eval_strategy"),
         "eval.strategy": names("eval_strategy", "evaluation_strategy"),
-        "eval.interval": names("eval_steps"),
     },
     _read_eval,
 )
@@ -218,6 +215,7 @@ LENSES: Final = (
     _argument("load_best_model_at_end"),
     _RESUMING,
     _EVALUATION,
+    argument(HF_ARGPARSER, "eval_steps", "eval_strategy"),
     _argument("logging_steps", "output_dir"),
     argument(HF_ARGPARSER, "include_num_input_tokens_seen"),
     argument(HF_ARGPARSER, "torch_empty_cache_steps"),

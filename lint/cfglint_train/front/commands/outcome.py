@@ -27,9 +27,10 @@ def fails(result: Result, settings: Settings) -> bool:
 
 
 def _fails(finding: Finding, settings: Settings) -> bool:
-    from cfglint_train.settings.settings import FAIL_ON, NOT_CHECKED
+    from cfglint_rules.registry import RULES
+    from cfglint_train.settings.settings import FAIL_ON
 
-    if finding.code.startswith(NOT_CHECKED) and (settings.require_checked or finding.severity == "info"):
+    if RULES[finding.code].unchecked and (settings.require_checked or finding.severity == "info"):
         return settings.require_checked
     if finding.certainty not in ("stated", "followed") and not settings.fail_on_assumed:
         return False
