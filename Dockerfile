@@ -1,7 +1,7 @@
 # cfglint in an image: docker run --rm -v "$PWD:/work:ro" cfglint
 FROM python:3.13-slim AS build
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY lint lint
 COPY rules rules
 COPY schemas schemas

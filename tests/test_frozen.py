@@ -9,6 +9,7 @@ import pytest
 
 from cfglint_train.foundation import frozen
 from cfglint_train.foundation.frozen import Frozen
+from tests.support.cases import for_each
 
 
 class Ours(Frozen):
@@ -66,7 +67,7 @@ def made(request):
     return Ours
 
 
-@pytest.mark.parametrize(("values", "named"), CALLS)
+@for_each(("values", "named"), CALLS)
 def test_the_same_arguments_make_the_same_record(made, values, named):
     ours, theirs = made(*values, **named), Theirs(*values, **named)
     assert ours == theirs
@@ -77,7 +78,7 @@ def test_the_same_arguments_make_the_same_record(made, values, named):
     assert repr(ours) == repr(theirs).replace("Theirs", "Ours")
 
 
-@pytest.mark.parametrize(("values", "named"), WRONG)
+@for_each(("values", "named"), WRONG)
 def test_wrong_arguments_are_refused(made, values, named):
     with pytest.raises(TypeError):
         Theirs(*values, **named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from pre_commit import clientlib
 from tools.bump import bump
 
 import cfglint_train
+from cfglint_rules.catalogue import read
 from cfglint_train.repository import files
 from cfglint_train.version import VERSION
 from tests.support.configs import REMOTE_CODE
@@ -39,8 +41,11 @@ def installed(name: str) -> str:
     return name.partition("/")[2]
 
 
-UNSHIPPED = re.compile(r"lint/cfglint_train/evidence/data/|fixtures/cases/[^/]+/(fixed/|expected\.txt$)")
+UNSHIPPED = re.compile(r"lint/cfglint_train/calibration/data/|fixtures/cases/[^/]+/(fixed/|expected\.txt$)")
 """Measurements, and what tests expect of the cases: part of the repository, not of the wheel."""
+
+CATALOGUE = "cfglint_rules/catalogue.json"
+"""Made by the build hook."""
 
 SHIPPED = [name for name in tree(*ROOTS, CASES) if not UNSHIPPED.match(name)]
 
@@ -78,7 +83,7 @@ def distributions(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.mark.slow
 def test_the_wheel_holds_the_tree_and_nothing_else(distributions):
-    expected = sorted(installed(name) for name in SHIPPED)
+    expected = sorted([CATALOGUE, *(installed(name) for name in SHIPPED)])
     for kind in ("both wheel", "direct wheel"):
         with zipfile.ZipFile(distributions[kind]) as wheel:
             names = wheel.namelist()
@@ -87,6 +92,9 @@ def test_the_wheel_holds_the_tree_and_nothing_else(distributions):
             scripts = wheel.read(f"{information}/entry_points.txt").decode()
             for name in SHIPPED:
                 assert wheel.read(installed(name)) == (REPOSITORY / name).read_bytes()
+            assert json.loads(wheel.read(CATALOGUE)) == json.loads(
+                json.dumps(read(str(REPOSITORY / "rules/cfglint_rules")))
+            )
     assert "cfglint = cfglint_train.front.process:main" in scripts
     assert "cfglint-train = cfglint_train.front.process:main" in scripts
 
@@ -101,7 +109,7 @@ def test_two_builds_make_the_same_wheel(distributions):
 def test_the_sdist_holds_what_a_wheel_is_made_of(distributions):
     with tarfile.open(distributions["sdist"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {*tree(*ROOTS, CASES), "pyproject.toml", "README.md"} <= names
+    assert {*tree(*ROOTS, CASES), "pyproject.toml", "hatch_build.py", "README.md"} <= names
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""Write tests/messages.txt, every message template that a user can see: python -m tools.messages
+"""Write tests/messages.txt, the message templates that a user can see: python -m tools.messages
+
+Those of the rules are not among them: fixtures/rules/CODE/expected.txt has their messages.
 
 The templates are read from the source without running it: the texts that are passed to findings, fixes and errors, all
 other texts of more than two words, and the texts of the JSON tables. `{name}` is a value that is filled in.
@@ -16,7 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "tests" / "messages.txt"
-FOLDERS = ("lint/cfglint_train", "rules/cfglint_rules", "schemas/cfglint_schemas")
+FOLDERS = ("lint/cfglint_train", "schemas/cfglint_schemas")
 TABLES = ("lint/cfglint_train/frameworks", "lint/cfglint_train/fitting", "lint/cfglint_train/memory/calibration")
 
 MESSAGES = frozenset(

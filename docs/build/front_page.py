@@ -31,10 +31,7 @@ def filled(text: str) -> str:
 
 def catches(pages: str = "") -> str:
     """Return what is found by area, and what is known of each framework. `pages`: the folder of the site's pages."""
-    found = [
-        (f"**{FAMILIES[family]}**", summary(rules[0]).rstrip("."), f"`{family}` ({len(rules)})")
-        for family, rules in families()
-    ]
+    found = [(f"**{FAMILIES[family]}**", summary(rules[0]).rstrip("."), f"`{family}`") for family, rules in families()]
     known = [_framework(one, pages) for one in listed().values() if one.package == one.name]
     head = ("framework", "files", "releases", "combinations that it rejects", "settings without effect")
     return f"{table(('area', 'for example', 'rules'), found)}\n{table(head, known)}"

@@ -1,12 +1,14 @@
-"""Find rules by code, name or selector. A rule's module is imported when the rule is first needed: what they state is
-in `catalogue.json`, which `python -m tools.rules` makes of them.
+"""Find rules by code, name or selector. A rule's module is imported when the rule is first needed.
+
+Their metadata is in `catalogue.json`, which is made with the wheel; a checkout has none, and reads it from the modules.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from json import load
 
@@ -15,18 +17,29 @@ from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.settings.settings import selects
 
-
-def _rules() -> Iterator[tuple[str, Rule]]:
-    with open(os.path.join(os.path.dirname(__file__), "catalogue.json"), encoding="utf-8") as file:
-        for stated in load(file):
-            needs = {field: tuple(values) for field, values in stated.pop("needs", {}).items()}
-            fields: dict[str, Any] = {
-                name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()
-            }
-            yield fields["code"], Rule(**fields, needs=needs)
+_FOLDER: Final = os.path.dirname(__file__)
 
 
-RULES: Final = dict(_rules())
+def _metadata() -> list[dict[str, Any]]:
+    path = os.path.join(_FOLDER, "catalogue.json")
+    if not os.path.exists(path):
+        from cfglint_rules.catalogue import read
+
+        return read(_FOLDER)
+    with open(path, encoding="utf-8") as file:
+        found: list[dict[str, Any]] = load(file)
+    return found
+
+
+def _rule(metadata: dict[str, Any]) -> Rule:
+    needs = {field: tuple(values) for field, values in metadata.pop("needs", {}).items()}
+    others: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in metadata.items()
+    }
+    return Rule(**others, needs=needs)
+
+
+RULES: Final = {rule.code: rule for rule in map(_rule, _metadata())}
 OF_ENGINE: Final = {rule.reported_by_engine: rule for rule in RULES.values() if rule.reported_by_engine is not None}
 """The rules under which the engine itself reports, by what it reports."""
 
@@ -82,11 +95,17 @@ def module(rule: Rule) -> Any:
     return import_module(f"cfglint_rules.{rule.module}")
 
 
-_checkers: dict[str, Callable[[Any], Iterator[Report]]] = {}
+_checkers: dict[str, Callable[[Any], Iterable[Report]]] = {}
 
 
-def checker(rule: Rule) -> Callable[[Any], Iterator[Report]]:
-    """The function that checks."""
+def checker(rule: Rule) -> Callable[[Any], Iterable[Report]]:
+    """Return the function that checks a run or a configuration: nothing is reported of a run without what it needs."""
+    return partial(_check, rule)
+
+
+def _check(rule: Rule, subject: Any) -> Iterable[Report]:
+    if rule.needs and not rule.has_needs(subject.plan):
+        return ()
     if rule.code not in _checkers:
         _checkers[rule.code] = module(rule).check
-    return _checkers[rule.code]
+    return _checkers[rule.code](subject)

@@ -24,7 +24,7 @@ class Rule(Frozen):
     severity: Severity
     """The consequence of what it finds; a finding may be milder or graver."""
     module: str = ""
-    """Filled in by the registry."""
+    """Filled in by the registry: `memory.step_exceeds_gpu`."""
     scope: Scope = "run"
     """What `check` receives: a run, or one configuration of one document; the engine itself reports `file` rules."""
     particular: bool = False
@@ -34,12 +34,10 @@ class Rule(Frozen):
     refuses: bool = False
     """Its module has `refused(config)`: why the framework would not start, as far as one file shows."""
     needs: Mapping[Field, tuple[Any, ...]] = {}
-    """The plan fields without whose values it reports nothing; no values: any that is known. Where a run has others,
-    its module is not imported."""
-    reads: tuple[Field, ...] = ()
-    """The plan fields that `check` looks at itself (those of the estimate come on top)."""
+    """The plan fields, with the values that they must have before `check` is called; no values: any that is known.
+    For other runs its module is not imported."""
     writes: tuple[Field, ...] = ()
-    """The plan fields that its fixes change."""
+    """The plan fields that its fixes change, but for fixes that the estimate chooses."""
     estimates: tuple[Resource, ...] = ()
     """What it judges the estimate of."""
     rests_on_vocabulary: bool = False
@@ -54,8 +52,8 @@ class Rule(Frozen):
     """It finds nothing wrong, and says that this was not checked. `require-checked` keeps it on."""
     since: str = "0.1.0"
 
-    def may_report(self, plan: Plan) -> bool:
-        """Whether a plan has what it needs."""
+    def has_needs(self, plan: Plan) -> bool:
+        """Return whether a plan has the values that the rule needs."""
         for field, values in self.needs.items():
             value = plan.get(field)
             if value is None or (values and value not in values):

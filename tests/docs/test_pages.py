@@ -14,8 +14,6 @@ import pytest
 import yaml
 
 from cfglint_rules import registry
-from cfglint_train.documents.document import apply
-from cfglint_train.findings.finding import Fix
 from cfglint_train.frameworks.registry import listed
 from tests.support.guest import installed
 from tests.support.linting import fix, lint, options
@@ -217,26 +215,6 @@ def titled(page: str, title: str) -> str:
     text = (DOCS / page).read_text()
     (block,) = re.findall(rf'^```\w+ title="{re.escape(title)}"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL)
     return block
-
-
-def test_the_rule_that_the_page_adds_works(monkeypatch, tmp_path):
-    """The module and the fixture of contributing/rule.md, put together."""
-    page = "contributing/rule.md"
-    module = ModuleType("cfglint_rules.throughput.no_data_workers")
-    exec(compile(titled(page, "rules/cfglint_rules/throughput/no_data_workers.py"), page, "exec"), module.__dict__)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    rule = module.RULE._replace(module="throughput.no_data_workers")
-    monkeypatch.setitem(registry.RULES, rule.code, rule)
-    source = titled(page, "fixtures/rules/PRF900/fires/llamafactory.yaml")
-    (tmp_path / "llamafactory.yaml").write_text(source)
-    only = options(select=[rule.code])
-    (finding,) = lint(tmp_path, only).findings
-    assert (finding.code, finding.start.line) == (rule.code, 7)
-    assert isinstance(finding.intent, Fix)
-    edits = [edit.edit for edit in finding.fix.edits]
-    assert apply(source.encode(), edits).decode() == source.replace("workers: 0", "workers: 4")
-    assert fix(tmp_path, only, unsafe=True).result.findings == ()
-    assert module.__doc__.startswith(f"{rule.code} {rule.name}: ")
 
 
 def test_the_framework_that_the_page_adds_works(tmp_path):

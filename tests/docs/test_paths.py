@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
+from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 
 PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md"))]
@@ -23,7 +22,7 @@ _ELSEWHERE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("page", [*PAGES, *CI, *CODE], ids=lambda path: str(path.relative_to(REPOSITORY)))
+@for_each("page", [*PAGES, *CI, *CODE], ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_what_is_named_is_there(page):
     for found in _PATH.findall(page.read_text(encoding="utf-8")):
         if not found.startswith(_ELSEWHERE):

@@ -6,8 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
+from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "security.md").read_text(encoding="utf-8")
@@ -25,7 +24,7 @@ def named_in(path: Path) -> list[str]:
     return [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
-@pytest.mark.parametrize("promise", PROMISES)
+@for_each("promise", PROMISES)
 def test_a_promise_is_tested(promise: str) -> None:
     test = PROMISES[promise]
     assert test is not None, "a promise names one test, as `file::test`"

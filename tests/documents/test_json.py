@@ -14,6 +14,7 @@ from cfglint_train.documents.document import Append, CannotEdit, Delete, Documen
 from cfglint_train.documents.json import JsonDocument
 from cfglint_train.documents.writer import same
 from cfglint_train.documents.yaml.document import YamlDocument
+from tests.support.cases import for_each
 from tests.support.corpus import files, needs_corpus
 
 JSON_FILES = files(".json")
@@ -39,7 +40,7 @@ def kinds(source: bytes) -> list[str]:
 
 
 @needs_corpus
-@pytest.mark.parametrize("path", STRICT_FILES, ids=lambda path: path.name)
+@for_each("path", STRICT_FILES, ids=lambda path: path.name)
 def test_reads_what_json_reads(path):
     source = path.read_bytes()
     document = JsonDocument(str(path), source)

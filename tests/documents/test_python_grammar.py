@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import cfglint_train
 from cfglint_train.foundation import python_grammar
 from cfglint_train.foundation.python_grammar import parsed
+from tests.support.cases import for_each
 
 NEWER = [
     'x = f"reading {PATHS["train"]}"',
@@ -45,7 +46,7 @@ NEWEST = [  # libcst does not read these yet
 BEHIND = '\nbehind = make(a=1, b="two")\n'
 
 
-@pytest.mark.parametrize("text", [*NEWER, *NEWEST])
+@for_each("text", [*NEWER, *NEWEST])
 def test_a_newer_construct_is_read(text):
     tree = parsed(text + BEHIND)
     last = tree.body[-1]
@@ -56,12 +57,12 @@ def test_a_newer_construct_is_read(text):
     assert (last.col_offset, last.end_col_offset) == (0, len(BEHIND.strip()))
 
 
-@pytest.mark.parametrize("text", NEWER)
+@for_each("text", NEWER)
 def test_the_grammar_has_it(text):
     libcst.parse_module(text + BEHIND)
 
 
-@pytest.mark.parametrize("text", [*NEWER, *NEWEST])
+@for_each("text", [*NEWER, *NEWEST])
 def test_what_replaces_it_is_as_long(text):
     lowered = python_grammar._Lowering(text + BEHIND).run()
     assert [len(line.encode()) for line in lowered.split("\n")] == [

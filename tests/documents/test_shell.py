@@ -26,6 +26,7 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Setting
 from tests.support import bash
+from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 
 FIXTURES = REPOSITORY / "fixtures" / "openrlhf"
@@ -193,7 +194,7 @@ def test_what_is_written_is_what_bash_reads(container, flags, data):
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("source", "expected"),
     [
         ("X=8\nrun --a $X", "8"),
@@ -263,7 +264,7 @@ def test_a_value_is_known_or_said_to_be_unknown(source, expected):
         assert value == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("command", "chain"),
     [
         ("srun -N 4 --mem 8G torchrun --nnodes 4 -m pkg.train --x 1", ["srun", "torchrun", "pkg.train"]),

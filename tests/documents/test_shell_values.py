@@ -14,6 +14,7 @@ from cfglint_train.documents.document import CannotEdit, Set, Unknown
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.words import Word
 from tests.support import bash
+from tests.support.cases import for_each
 
 
 def read(source: str, files: Mapping[str, str] | None = None) -> ShellDocument:
@@ -36,7 +37,7 @@ def told(document: ShellDocument) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("source", "expected"),
     [
         # defaults

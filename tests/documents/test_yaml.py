@@ -36,6 +36,7 @@ from cfglint_train.documents.limits import BeyondLimits
 from cfglint_train.documents.writer import same
 from cfglint_train.documents.yaml.dialects import omegaconf
 from cfglint_train.documents.yaml.document import YamlDocument
+from tests.support.cases import for_each
 from tests.support.corpus import files, needs_corpus
 
 YAML_FILES = files(".yaml", ".yml")
@@ -90,7 +91,7 @@ def test_reads_what_omegaconf_reads(path):
 
 
 @needs_corpus
-@pytest.mark.parametrize("path", SMALL_FILES, ids=lambda path: path.name)
+@for_each("path", SMALL_FILES, ids=lambda path: path.name)
 def test_every_scalar_stands_where_its_span_says(path):
     document = YamlDocument(str(path), path.read_bytes())
     for scalar in scalars(document.root):
@@ -112,7 +113,7 @@ def test_offsets_are_bytes_also_behind_other_alphabets(mark, newline):
     assert [comment.text for comment in document.comments()] == ["# ключ"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "pyyaml", "omega"),
     [
         ("1e-4", "1e-4", 1e-4),
@@ -260,7 +261,7 @@ def test_edits_touch_nothing_else(change, expected, dress):
     assert edited(before, change) == after
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("source", "changes", "expected"),
     [
         (b"", [Set(("a",), 1)], b"a: 1\n"),
@@ -332,7 +333,7 @@ def routes(node, route=()):
 
 
 @needs_corpus
-@pytest.mark.parametrize("path", SMALL_FILES, ids=lambda path: path.name)
+@for_each("path", SMALL_FILES, ids=lambda path: path.name)
 def test_get_put_writing_the_present_value_changes_nothing(path):
     document = YamlDocument(str(path), path.read_bytes())
     for route in routes(document.root):

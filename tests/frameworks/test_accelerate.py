@@ -15,6 +15,7 @@ from cfglint_train.frameworks.deepspeed import lenses as deepspeed
 from cfglint_train.frameworks.hf_trainer import fsdp
 from cfglint_train.frameworks.lens import Config
 from tests.support import laws
+from tests.support.cases import for_each
 from tests.support.corpus import CORPUS, REPOSITORY, files, needs_corpus
 from tests.support.jobs import job_of, plan_of
 from tests.support.skips import not_applicable
@@ -103,7 +104,7 @@ def test_unquoted_no_is_a_boolean_and_still_means_no():
     assert laws.read(config("distributed_type: NO\nmixed_precision: bf16\n")).get("parallel.strategy") == "none"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stated", "field", "expected"),
     [
         ({}, "parallel.strategy", "fsdp1"),
@@ -152,7 +153,7 @@ def test_ranks_of_a_mesh():
     assert plan.activations.compile is True
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stated", "field", "expected"),
     [
         ({}, "parallel.zero_stage", 2),

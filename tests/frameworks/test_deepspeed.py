@@ -16,6 +16,7 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.deepspeed import lenses as deepspeed
 from cfglint_train.frameworks.lens import Auto, Config
 from tests.support import laws
+from tests.support.cases import for_each
 from tests.support.corpus import CORPUS, REPOSITORY, files, needs_corpus
 from tests.support.jobs import job_of, plan_of
 from tests.support.skips import not_applicable
@@ -46,7 +47,7 @@ FOREIGN_FOLDERS = {"qwen_clip", "ckpt"}
 
 
 @needs_corpus
-@pytest.mark.parametrize("path", UPSTREAM, ids=lambda path: str(path.relative_to(CORPUS)))
+@for_each("path", UPSTREAM, ids=lambda path: str(path.relative_to(CORPUS)))
 def test_recognises_the_corpus(path):
     assert seen(path.read_bytes()) == (path.parent.name not in FOREIGN_FOLDERS)
 
@@ -134,7 +135,7 @@ def test_defaults_change_with_the_release(field, release, expected):
     assert value(source, field, deepspeed=release) is expected or value(source, field, deepspeed=release) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("zero", "field", "expected"),
     [
         ({"stage": "3"}, "parallel.zero_stage", 3),
@@ -172,7 +173,7 @@ def test_zero_values(zero, field, expected):
     assert value({"zero_optimization": zero}, field) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("source", "field", "expected"),
     [
         ({"bf16": {"enabled": True}}, "precision.compute", "bf16"),

@@ -7,6 +7,7 @@ import pytest
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.frameworks.launch_reading import LaunchFacts
 from cfglint_train.frameworks.launchers import launch_of
+from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 
 
@@ -20,7 +21,7 @@ def told(source: str, program: str = "train.py") -> tuple[object, ...]:
     return tuple(None if fact is None else fact.value for fact in (facts.launcher, facts.nodes, facts.gpus_per_node))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("source", "expected"),
     [
         ("torchrun --nnodes 4 --nproc_per_node 8 train.py cfg.yaml", ("torchrun", 4, 8)),

@@ -19,6 +19,7 @@ from cfglint_train.frameworks.llamafactory_v1 import framework as llamafactory_v
 from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Tower
 from tests.support import laws
+from tests.support.cases import for_each
 from tests.support.corpus import CORPUS, REPOSITORY, files, needs_corpus
 from tests.support.jobs import architecture_of, job_of, plan_of
 from tests.support.linting import runs_in
@@ -113,7 +114,7 @@ def test_files_that_train_nothing_are_named(keys, purpose):
 
 
 @needs_corpus
-@pytest.mark.parametrize("path", [*TRAINING, *V1], ids=lambda path: str(path.relative_to(CORPUS)))
+@for_each("path", [*TRAINING, *V1], ids=lambda path: str(path.relative_to(CORPUS)))
 def test_values_are_omegaconfs(path):
     omegaconf = pytest.importorskip("omegaconf")
     expected = omegaconf.OmegaConf.to_container(omegaconf.OmegaConf.load(path))
@@ -123,7 +124,7 @@ def test_values_are_omegaconfs(path):
 # --- defaults --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("field", "release", "expected"),
     [
         ("sequence.length", "0.9.0", 1024),
@@ -172,7 +173,7 @@ def test_pins_are_the_releases_that_are_allowed():
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("keys", "field", "expected"),
     [
         ({"stage": "pt"}, "method.stage", "pretrain"),
@@ -757,7 +758,7 @@ def test_checkpointing_is_switched_on_by_the_key_that_switches_it_off():
     assert after.document.source.decode() == source.replace("true", "false")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("keys", "changes", "reason"),
     [
         ({"stage": "dpo"}, {"activations.fused_loss": "liger", "activations.liger_layers": True}, "pt and sft"),
@@ -810,7 +811,7 @@ def test_v1_leaves_look_alikes_alone(source):
     assert not frameworks.recognise("llamafactory_v1", laws.document_of(source, "yaml"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("keys", "field", "expected"),
     [
         ({}, "method.tuning", "full"),

@@ -20,6 +20,7 @@ from cfglint_train.frameworks.olmo import lenses as olmo
 from cfglint_train.frameworks.olmo.defaults import DEFAULTS
 from cfglint_train.plan.origin import Origin
 from tests.support import laws
+from tests.support.cases import for_each
 from tests.support.corpus import CORPUS, REPOSITORY, files, needs_corpus
 from tests.support.jobs import plan_of
 from tests.support.skips import not_applicable
@@ -118,7 +119,7 @@ def test_values_are_omegaconfs(path):
 # --- defaults --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("field", "release", "expected"),
     [
         ("batch.micro", "0.6.0", 16),
@@ -168,7 +169,7 @@ def test_pins_are_the_releases_that_are_allowed():
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("keys", "field", "expected"),
     [
         ({"precision": "amp_fp16"}, "precision.compute", "fp16"),
@@ -580,7 +581,7 @@ def test_writes_where_people_would_look():
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("keys", "changes", "reason"),
     [
         ({}, {"sequence.length": 256}, "change both together"),

@@ -22,6 +22,7 @@ from cfglint_train.frameworks.olmo_core import lenses as olmo_core
 from cfglint_train.models.find import model_of
 from cfglint_train.plan.origin import Origin
 from tests.support import laws
+from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY, files, needs_corpus
 from tests.support.jobs import plan_of
 from tests.support.linting import lint
@@ -329,7 +330,7 @@ def test_case_4():
 DP = "dp_config=TransformerDataParallelConfig(name=DataParallelType.{}),"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parts", "field", "expected"),
     [
         ({}, "batch.micro", 2),

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from cfglint_rules import registry
-from cfglint_rules.memory.fields import CHANGED
 from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings.draft import draft
 from cfglint_train.findings.finding import Fix
-from cfglint_train.fitting import moves
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, Lens
 from cfglint_train.frameworks.registry import listed
@@ -174,7 +172,7 @@ MEMORY = (
 def needed(name: str) -> set[str]:
     """The fields of a framework that fixes change: those of the rules that apply to it."""
     speaking = [rule for rule in registry.RULES.values() if not rule.particular or rule.code in listed()[name].rules]
-    changed = {field for rule in speaking if rule.writes != CHANGED for field in rule.writes}
+    changed = {field for rule in speaking for field in rule.writes}
     return {*MEMORY, *changed} & fields(name)
 
 
@@ -210,10 +208,6 @@ def has_key(name: str, field: str) -> bool:
 def test_what_fixes_change_is_written_where_there_is_a_setting():
     unwritten = {(name, field) for name in listed() for field in needed(name) & reasons(name).keys()}
     assert {(name, field) for name, field in unwritten if has_key(name, field)} == CANNOT
-
-
-def test_the_rules_of_memory_name_what_moves_change():
-    assert set(CHANGED) == moves.fields()
 
 
 def test_a_refused_fix_gives_the_reason(tmp_path):

@@ -9,10 +9,10 @@ import pytest
 
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.foundation.typed import Any
+from cfglint_train.frameworks.trainer_script.launch import line_of
+from cfglint_train.frameworks.trainer_script.line import FromLine
+from cfglint_train.frameworks.trainer_script.reader import runs
 from cfglint_train.frameworks.trl.recognise import recognise
-from cfglint_train.frameworks.trl.script import runs
-from cfglint_train.frameworks.trl.script_launch import line_of
-from cfglint_train.frameworks.trl.script_line import FromLine
 from tests.support.linting import lint, options, runs_in
 
 MODEL = "Qwen/Qwen2.5-7B"

@@ -10,8 +10,8 @@ from cfglint_train.documents.document import CannotEdit, Delete, Rename, Set, Un
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import Any
-from cfglint_train.frameworks.trl.script import Settings, runs
-from cfglint_train.frameworks.trl.script_launch import given
+from cfglint_train.frameworks.trainer_script.launch import given
+from cfglint_train.frameworks.trainer_script.reader import Settings, runs
 
 IMPORTS = """\
 import argparse

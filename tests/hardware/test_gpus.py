@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cfglint_train.hardware import gpus
 from cfglint_train.hardware.gpus import capacity, find, key, marketed, names
 from cfglint_train.hardware.sizes import SizeError
+from tests.support.cases import for_each
 from tests.support.corpus import SHARED
 
 with open(gpus.DATA, encoding="utf-8") as stream:
@@ -18,7 +19,7 @@ with open(gpus.DATA, encoding="utf-8") as stream:
 MEASUREMENTS = SHARED / "data" / "published_measurements.jsonl"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "name"),
     [
         ("A100-80GB", "A100-80GB"),
@@ -72,7 +73,7 @@ def test_no_two_cards_share_a_key():
             assert owners.setdefault(key(alias), name) == name, alias
 
 
-@pytest.mark.parametrize("name", names())
+@for_each("name", names())
 def test_a_driver_reports_less_than_the_name_says(name):
     gpu = find(name)
     assert gpu is not None

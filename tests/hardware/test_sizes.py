@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfglint_train.hardware.sizes import UNITS, SizeError, parse, parse_stated, parts
+from tests.support.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "size"),
     [
         ("80GB", 80 * 10**9),
@@ -31,7 +32,7 @@ def test_parse(text, size):
     assert parse(text) == size
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text", ["", "GB", "80 gigs", "-1GB", "1e9", "8,0GB", "80GB per card", "0x10", "nan", "inf", "1.2.3GB", "٣GB"]
 )
 def test_no_size(text):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from cfglint_train.foundation.credentials import PLACEHOLDER, is_secret, masked, shortened, spans
 from cfglint_train.reports.escape import plain, printable
 from cfglint_train.settings.settings import FORMATS
+from tests.support.cases import for_each
 from tests.support.command import Outcome, cfglint
 from tests.support.configs import AXOLOTL
 from tests.support.corpus import REPOSITORY, SHARED
@@ -131,7 +132,7 @@ def drawn_once(strategy: st.SearchStrategy[str]) -> str:
 CHOSEN = "Tr0ub4dor-staple"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     [
         "MLFLOW_TRACKING_PASSWORD={}",
@@ -155,7 +156,7 @@ def test_the_value_of_a_key_that_says_what_it_is(line: str) -> None:
     assert masked(line.format(CHOSEN)) == line.format("*" * len(CHOSEN))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "# OpenRLHF at commit 9c2e61f0b7d84a35e1f6720c8d9ab34f51e07d62",
@@ -230,12 +231,12 @@ LEFT = [
 ]
 
 
-@pytest.mark.parametrize("text", LEFT)
+@for_each("text", LEFT)
 def test_words_behind_a_prefix_are_no_credential(text: str) -> None:
     assert list(spans(text)) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "value"),
     [
         ("gcp_secret", "projects/p/secrets/s/versions/1"),

@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from cfglint_train.frameworks.registry import listed
+from tests.support.cases import for_each
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = frozenset(listed())
@@ -30,7 +29,7 @@ COMPARISONS = {
     "rules/cfglint_rules/releases/olmo_checkpointer.py": 1,
 }
 # Other tools' estimates are called like the frameworks that they come with.
-TABLES = {"lint/cfglint_train/evidence/peers.py"}
+TABLES = {"lint/cfglint_train/calibration/peers.py"}
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
@@ -74,7 +73,7 @@ def tables(tree: ast.Module) -> Iterator[ast.AST]:
             yield node
 
 
-@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each("path", OUTSIDE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_framework_is_compared_with_or_listed(path: Path) -> None:
     tree, name = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(ROOT).as_posix()
     assert len(list(comparisons(tree))) <= COMPARISONS.get(name, 0)
@@ -102,7 +101,7 @@ def test_a_comparison_is_found() -> None:
 
 GUIDE = ROOT / "docs" / "contributing" / "framework.md"
 # Of axolotl and LLaMA-Factory, TRL is a section or a package.
-OWN = {"trl", "hf_scripts", "hf_trainer", "axolotl", "llamafactory"}
+OWN = {"trl", "trainer_script", "hf_scripts", "hf_trainer", "axolotl", "llamafactory"}
 
 
 def test_the_guide_gives_a_reason_for_every_file_outside_its_folder_that_names_trl():

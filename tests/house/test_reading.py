@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.corpus import REPOSITORY
 
 OWN_DATA = {
-    "lint/cfglint_train/evidence/measurements.py", "lint/cfglint_train/evidence/rows.py",
+    "lint/cfglint_train/calibration/measurements.py", "lint/cfglint_train/calibration/rows.py",
     "lint/cfglint_train/front/addresses.py", "lint/cfglint_train/front/init/source.py",
     "lint/cfglint_train/fitting/moves.py", "lint/cfglint_train/foundation/credentials.py",
     "lint/cfglint_train/frameworks/chat_templates.py",
@@ -17,10 +17,10 @@ OWN_DATA = {
     "lint/cfglint_train/frameworks/registry.py", "lint/cfglint_train/frameworks/requires.py",
     "lint/cfglint_train/hardware/gpus.py", "lint/cfglint_train/memory/calibration/__init__.py",
     "lint/cfglint_train/models/blocks.py", "lint/cfglint_train/models/lookup.py",
-    "lint/cfglint_train/models/model_types.py", "lint/cfglint_train/models/modules.py",
+    "lint/cfglint_train/models/modules.py",
     "lint/cfglint_train/models/olmo_core.py", "lint/cfglint_train/repository/lookalikes.py",
     "lint/cfglint_train/launches/bundled_files.py", "lint/cfglint_train/forks/vendored.py",
-    "lint/cfglint_train/reports/html/page.py", "rules/cfglint_rules/registry.py",
+    "lint/cfglint_train/reports/html/page.py", "rules/cfglint_rules/catalogue.py", "rules/cfglint_rules/registry.py",
     "rules/cfglint_rules/vocabulary/table.py",
     "schemas/cfglint_schemas/vocabulary.py",
 }  # fmt: skip

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from cfglint_train import api
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.memory.budget import verdict
+from cfglint_train.memory.explanation import explain
 from cfglint_train.reports import html
 from cfglint_train.reports.html import markup, runs
 from cfglint_train.reports.html.grid import tried
@@ -109,12 +110,12 @@ def test_every_number_of_the_estimate_stands_in_the_page(cases, reader):
                 assert (drawn["low"], drawn["high"]) == (budget.low, budget.high)
                 assert sum(size for _, size in drawn["parts"]) == budget.expected
                 named = {components[component]: size for component, size in drawn["parts"]}
-                assert named == {part.name: part.bytes for part in budget.components if part.bytes}
+                assert named == {component.name: size for component, size in budget.sizes if size}
                 for size in (budget.expected, budget.low, budget.high):
                     assert gib(size) in shown
                 seen += 1
             worst = max(phases, key=lambda phase: getattr(phase, place).expected)
-            for part in getattr(worst, place).components:
+            for part in explain(getattr(worst, place)):
                 if part.bytes:
                     assert part.formula in shown
     assert seen > 30

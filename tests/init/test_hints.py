@@ -7,6 +7,7 @@ import pytest
 from cfglint_train.front.init.hints import hints
 from cfglint_train.plan.origin import Origin, Value
 from cfglint_train.settings.cluster_facts import check
+from tests.support.cases import for_each
 
 SLURM = "#!/bin/bash\n{}\nsrun python train.py\n"
 SKY = "resources:\n  {}\nrun: |\n  llamafactory-cli train a.yaml\n"
@@ -18,7 +19,7 @@ def told(text: str, syntax: str) -> list[tuple[str, str]]:
     return [(hint.fact, hint.value) for hint in hints("x", text, syntax)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "expected"),
     [
         ("#SBATCH --gres=gpu:h100:8", [("gpu", "H100-80GB"), ("gpus-per-node", "8")]),

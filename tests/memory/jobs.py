@@ -94,4 +94,4 @@ def gpu(estimate: Estimate, phase: str) -> Budget:
 
 def part(budget: Budget, *names: str) -> int:
     """Bytes of some components."""
-    return sum(component.bytes for component in budget.components if component.name in names)
+    return sum(size for component, size in budget.sizes if component.name in names)

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.api import estimate as estimate_files
-from cfglint_train.memory.budget import Part
-from cfglint_train.memory.component import Component
+from cfglint_train.memory.budget import Budget
 from cfglint_train.memory.components import COMPONENTS
 from cfglint_train.memory.estimate import estimate
-from cfglint_train.memory.formulas import formula, value
+from cfglint_train.memory.explanation import explain, sizes_of
 from tests.memory.generated import budgets, estimates
-from tests.memory.jobs import LLAMA_8B, gpu, zero
+from tests.memory.jobs import LLAMA_8B, zero
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
 from tests.support.linting import runs_of_fixtures
 
@@ -24,82 +23,55 @@ from tests.support.linting import runs_of_fixtures
 OTHER_SENSES = {
     "lint/cfglint_train/reports/estimate.py": {"parameters"},
     "lint/cfglint_train/memory/component.py": {"weights"},  # a slot
+    "lint/cfglint_train/memory/explanation.py": {"parameters"},  # a field
 }
 
 
 def multiplied_out(shown: str) -> float:
-    """The value of shown arithmetic, by another way than `formulas.value`: Python's own, on numbers and signs."""
-    signs = {"x": "*", "/": "/", "+": "+"}
+    """The value of shown arithmetic: Python's own, on numbers and signs."""
+    signs = {"x": "*", "/": "/", "+": "+", "-": "-"}
     tokens = [signs.get(token, token.replace(",", "")) for token in shown.partition(";")[0].split()]
-    kept = [token for token in tokens if token in signs.values() or re.fullmatch(r"\d+(\.\d+)?", token)]
+    kept = [token for token in tokens if token in signs.values() or re.fullmatch(r"-?\d+(\.\d+)?", token)]
     return float(eval(" ".join(kept)))  # numbers and signs only
 
 
-def is_arithmetic(shown: str) -> bool:
-    return re.search(r"\d B\b", shown) is not None
+def check(budget: Budget) -> None:
+    """The computation that is shown has the value that the estimate has, and the text multiplies out to it."""
+    sizes = sizes_of(budget)
+    for part in explain(budget):
+        shown = part.formula
+        assert shown
+        if part.component.kind == "runtime":
+            assert shown == part.component.words
+        else:
+            assert int(sizes[part.component]) == part.bytes, (part.name, shown)
+            assert multiplied_out(shown) == pytest.approx(part.bytes, rel=1e-5, abs=8), (part.name, shown)
 
 
-def check(part: Part) -> None:
-    shown = part.formula
-    assert shown
-    if is_arithmetic(shown):
-        assert multiplied_out(shown) == pytest.approx(part.bytes, rel=1e-5, abs=8), (part.name, shown)
-    else:
-        assert not re.search(r" [x/+] ", shown), (part.name, shown)
-
-
-def test_shown_arithmetic_comes_to_the_bytes():
+def test_shown_arithmetic_is_the_computation():
     for found in estimates(600):
         for budget in budgets(found):
-            for part in budget.components:
-                check(part)
+            check(budget)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", ["fixtures", pytest.param(CORPUS, marks=needs_corpus)])
-def test_shown_arithmetic_of_configurations_comes_to_the_bytes(folder):
+def test_shown_arithmetic_of_configurations_is_the_computation(folder):
     runs = runs_of_fixtures() if folder == "fixtures" else estimate_files(str(folder)).raw.runs
     assert runs
     for run in runs:
         for budget in budgets(run.estimate):
-            for part in budget.components:
-                check(part)
+            check(budget)
 
 
-@pytest.mark.slow
-def test_no_formula_is_idle():
-    """Each formula of each row is what some plan shows."""
-    idle = {(row, template) for row in COMPONENTS for template in row.formulas}
-    for found in estimates(12_000):  # the rarest is met at 11,000
-        for budget in budgets(found):
-            for part in budget.components:
-                if part.bytes:
-                    idle.discard((part.component, shown_formula(part)))
-    assert idle == set()
-
-
-def shown_formula(part: Part) -> str | None:
-    """The first formula of the row that comes to the bytes."""
-    row = part.component
-    for template in row.formulas:
-        alone = Component(row.name, row.kind, row.words, template)
-        if is_arithmetic(formula(alone, part.bytes, part.quantities)):
-            return template
-    return None
-
-
-def test_every_placeholder_has_a_quantity():
-    quantities = gpu(estimate(zero(3, 8), LLAMA_8B), "load").components[0].quantities
-    for row in COMPONENTS:
-        for template in (row.words, *row.formulas):
-            assert "{" not in template.format_map(quantities)
-
-
-def test_arithmetic_that_does_not_come_to_the_bytes_is_not_shown():
-    parts = gpu(estimate(zero(3, 8), LLAMA_8B), "load").components
-    part = next(part for part in parts if is_arithmetic(part.formula))
-    assert value(part.formula) == pytest.approx(part.bytes)
-    assert not is_arithmetic(formula(part.component, part.bytes + 10**6, part.quantities))
+def test_sizes_are_not_cached():
+    """What is explained leaves plain numbers in all that later estimates share."""
+    explained, after = (estimate(zero(3, 8), LLAMA_8B) for _ in range(2))
+    for budget in budgets(explained):
+        check(budget)
+    again = estimate(zero(3, 8), LLAMA_8B)
+    assert again == after
+    assert all(type(size) is int for budget in budgets(again) for _, size in budget.sizes)
 
 
 def test_names_are_unique_at_their_place():
@@ -130,4 +102,4 @@ def test_a_disk_shows_its_copies() -> None:
         phase = estimate(zero(3, 8, checkpoint__gather=True, checkpoint__keep=keep), LLAMA_8B).phase("save")
         assert phase is not None
         assert phase.disk is not None
-        assert all(each.formula.startswith(shown) for each in phase.disk.components)
+        assert all(each.formula.startswith(shown) for each in explain(phase.disk))

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfglint_train.evidence import report
-from cfglint_train.evidence.rows import KINDS, evidence, filed
+from cfglint_train.calibration import report
+from cfglint_train.calibration.rows import KINDS, evidence, filed
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory.budget import verdict
 from cfglint_train.memory.calibration import table
 from cfglint_train.memory.estimate import estimate
+from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.plan.fields import Plan, Role
 from tests.memory.jobs import BASE, GIB, LLAMA_3B, LLAMA_8B, gpu, part, plan, zero
@@ -72,9 +73,9 @@ def test_every_budget_is_in_order(changes: dict[str, Any], family: str) -> None:
         for budget in (phase.gpu, phase.host, phase.disk):
             if budget is None:
                 continue
-            assert all(component.bytes >= 0 for component in budget.components)
-            assert all(component.formula for component in budget.components)
-            assert budget.expected == sum(component.bytes for component in budget.components)
+            parts = explain(budget)
+            assert all(part.bytes >= 0 and part.formula for part in parts)
+            assert budget.expected == sum(part.bytes for part in parts)
             assert budget.low <= budget.expected <= budget.high
             assert budget.allocated <= budget.reserved <= budget.expected
             assert budget.more <= found.fields
@@ -344,7 +345,7 @@ def test_evidence_exists() -> None:
     found = estimate(zero(2, 8, checkpoint__strategy="steps", batch__eval_micro=1), LLAMA_8B)
     for phase in found.phases:
         for budget in (phase.gpu, phase.host, phase.disk):
-            for component in budget.components if budget else ():
+            for component, _ in budget.sizes if budget else ():
                 assert set(component.evidence) <= named, component.name
 
 

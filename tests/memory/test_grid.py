@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.evidence.traced import architecture_of, plan_of
+from cfglint_train.calibration.traced import architecture_of, plan_of
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.read import read
 from tests.memory.moments import moments
 from tests.memory.test_oracle import missing
+from tests.support.cases import for_each
 
 HERE = Path(__file__).parent
 HEAD, *LINES = map(json.loads, (HERE / "grid.jsonl").read_text(encoding="utf-8").splitlines())
@@ -72,7 +73,7 @@ def test_mean() -> None:
     assert sum(found) / len(found) <= 0.0005
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: line["family"])
+@for_each("line", LINES, ids=lambda line: line["family"])
 def test_peaks_of_a_family(line: dict[str, Any]) -> None:
     """Within 1 %, and every phase within 7 %: what a phase that does not decide holds is known less well."""
     for mode, error in errors(line).items():

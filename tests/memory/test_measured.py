@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from cfglint_train.evidence import measurements
-from cfglint_train.evidence.compare import compare
-from cfglint_train.evidence.measurements import as_published, records
-from cfglint_train.evidence.rows import evidence, filed
-from cfglint_train.evidence.subject import subject
+from cfglint_train.calibration import measurements
+from cfglint_train.calibration.compare import compare
+from cfglint_train.calibration.measurements import as_published, records
+from cfglint_train.calibration.rows import evidence, filed
+from cfglint_train.calibration.subject import subject
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.budget import Budget
 from cfglint_train.memory.estimate import estimate

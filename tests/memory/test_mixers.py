@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.evidence.traced import architecture_of, plan_of
+from cfglint_train.calibration.traced import architecture_of, plan_of
 from cfglint_train.memory.activations import stack
 from cfglint_train.memory.layers.families import FAMILIES, LEAVES, runs_traced_code
 from cfglint_train.memory.layers.kinds import Kind
@@ -24,6 +24,7 @@ from cfglint_train.models.recurrent import recurrent
 from tests.memory.moments import moments
 from tests.memory.test_grid import HEAD
 from tests.memory.test_oracle import ORACLES, missing
+from tests.support.cases import for_each
 
 LINES = [
     json.loads(line) for line in (Path(__file__).parent / "hybrids.jsonl").read_text(encoding="utf-8").splitlines()[1:]
@@ -47,7 +48,7 @@ CASES = [(line, mode) for line in LINES for mode in line["peaks"] if held(line, 
 HYBRIDS = [name for name in lookup.ids() if lookup.find(name).recurrent is not None]
 
 
-@pytest.mark.parametrize(("line", "mode"), CASES, ids=lambda value: value if isinstance(value, str) else value["name"])
+@for_each(("line", "mode"), CASES, ids=lambda case: f"{case[0]['name']}-{case[1]}")
 def test_the_peak_of_a_step(line: dict[str, Any], mode: str) -> None:
     assert abs(error(line, mode)) <= 0.01
 
@@ -107,7 +108,7 @@ def test_the_traces_are_there() -> None:
     assert len(CASES) >= 245
 
 
-@pytest.mark.parametrize("name", HYBRIDS)
+@for_each("name", HYBRIDS)
 def test_every_layer_of_the_catalogue_is_one_of_a_run(name: str) -> None:
     shape = lookup.find(name)
     for trained in (True, False):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.evidence.rows import evidence
+from cfglint_train.calibration.rows import evidence
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.memory.budget import Budget
 from cfglint_train.memory.estimate import estimate

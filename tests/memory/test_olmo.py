@@ -7,6 +7,7 @@ import pytest
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.components import GATHERED_OPTIMIZER, HOST_METADATA, STAGED_WEIGHTS
 from cfglint_train.memory.estimate import estimate
+from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.read import read
 from cfglint_train.memory.save import save
 from cfglint_train.plan.fields import Plan
@@ -157,7 +158,7 @@ def test_disk_holds_both_kinds_of_checkpoints(changes: dict[Any, Any], copies: i
     assert phase is not None
     assert phase.disk is not None
     assert phase.disk.expected == copies * 12 * SEVEN.parameters
-    assert f"{copies} checkpoint" in phase.disk.components[0].formula
+    assert f"{copies} checkpoint" in explain(phase.disk)[0].formula
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture, Linear
 from tests.memory.jobs import LLAMA_8B, plan
 from tests.memory.test_engine import PYTHON
+from tests.support.cases import for_each
 
 PROGRAM = Path(__file__).parents[1] / "oracles" / "optimizer_states.py"
 ROWS = [json.loads(line) for line in Path(__file__).with_name("optimizers.jsonl").read_text("utf-8").splitlines()]
@@ -79,7 +80,7 @@ def test_the_packages_were_all_there() -> None:
     assert set(RULES) - ours == {"adam", "adopt", "lamb", "lars", "lomo", "adalomo", "badam"}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=identifier)
+@for_each("row", ROWS, ids=identifier)
 def test_states_are_what_the_package_keeps(row: dict[str, Any]) -> None:
     setup = job(row)
     assert setup.optimizer is not None
@@ -87,7 +88,7 @@ def test_states_are_what_the_package_keeps(row: dict[str, Any]) -> None:
     assert setup.trained * setup.optimizer + tables == pytest.approx(row["state"], rel=0.003, abs=300)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row["name"] not in BITS], ids=identifier)
+@for_each("row", [row for row in ROWS if row["name"] not in BITS], ids=identifier)
 def test_one_call_makes_what_the_package_makes(row: dict[str, Any]) -> None:
     """What the loop over tensors leaves of the one before is not counted: the largest matrix of a layer at most."""
     setup = job(row)

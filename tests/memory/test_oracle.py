@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.evidence.rows import evidence
+from cfglint_train.calibration.rows import evidence
 
 ORACLES = Path(__file__).parents[1] / "oracles"
 SAMPLE = (

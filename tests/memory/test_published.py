@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfglint_train.evidence import foreign, measurements, peers, report
-from cfglint_train.evidence.compare import PEAK, Comparison, compare
-from cfglint_train.evidence.fit import counts, fitted, rows_of
-from cfglint_train.evidence.report import outcomes, summary
-from cfglint_train.evidence.rows import FOLDER, Row, Unreadable, parse, read
-from cfglint_train.evidence.subject import COUNTERS, UnmappedError, shape_of, subject
-from cfglint_train.evidence.traced import plan_of
+from cfglint_train.calibration import foreign, measurements, peers, report
+from cfglint_train.calibration.compare import PEAK, Comparison, compare
+from cfglint_train.calibration.fit import counts, fitted, rows_of
+from cfglint_train.calibration.report import outcomes, summary
+from cfglint_train.calibration.rows import FOLDER, Row, Unreadable, parse, read
+from cfglint_train.calibration.subject import COUNTERS, UnmappedError, shape_of, subject
+from cfglint_train.calibration.traced import plan_of
 from cfglint_train.front.cli import main
 from cfglint_train.memory import transients
 from cfglint_train.memory.calibration import table

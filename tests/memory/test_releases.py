@@ -1,4 +1,4 @@
-"""What releases of frameworks decide where a published row's source is silent (`evidence/data/README.md`)."""
+"""What releases of frameworks decide where a published row's source is silent (`calibration/data/README.md`)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.evidence import peers, report
-from cfglint_train.evidence.compare import Comparison, compare
-from cfglint_train.evidence.rows import Row, read
-from cfglint_train.evidence.subject import Subject, subject
-from cfglint_train.evidence.traced import plan_of
+from cfglint_train.calibration import peers, report
+from cfglint_train.calibration.compare import Comparison, compare
+from cfglint_train.calibration.rows import Row, read
+from cfglint_train.calibration.subject import Subject, subject
+from cfglint_train.calibration.traced import plan_of
 from cfglint_train.memory.read import read as read_setup
 from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture

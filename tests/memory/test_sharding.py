@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cfglint_train.memory.estimate import estimate
+from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.sharding import Pipeline, Slice, in_flight, local
@@ -21,6 +22,7 @@ from cfglint_train.memory.transients import broadcast, head_elements, leftovers
 from cfglint_train.models.architecture import Architecture, Experts, Linear
 from tests.memory.jobs import LLAMA_8B, gpu, llama, part, plan
 from tests.memory.test_engine import PYTHON
+from tests.support.cases import for_each
 
 ORACLES = Path(__file__).parents[1] / "oracles"
 ROWS = [json.loads(line) for line in Path(__file__).with_name("pipelines.jsonl").read_text("utf-8").splitlines()]
@@ -30,7 +32,7 @@ NAMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(map(str, row[:4])))
+@for_each("row", ROWS, ids=lambda row: "-".join(map(str, row[:4])))
 def test_a_stage_holds_what_the_schedule_runs_ahead(row: Any) -> None:
     name, ranks, each, count, held = row
     pipeline = Pipeline(ranks, NAMES[name], count, each)
@@ -171,7 +173,7 @@ def test_adapters_of_experts_go_with_their_experts() -> None:
     assert whole.computed == whole.trained == split.trained
     assert split.computed == replicas.trained == whole.trained - routed * 7 // 8
     deferred = parallel(expert=8, defers_reduction=True).with_(adapters)
-    shown = {one.name: one.formula for one in gpu(estimate(deferred, MIXTURE), "backward").components}
+    shown = {one.name: one.formula for one in explain(gpu(estimate(deferred, MIXTURE), "backward"))}
     assert shown["gradients"].startswith(f"{split.computed:,} trained elements x ")
     made = [
         part(gpu(estimate(parallel(expert=ranks).with_(adapters), MIXTURE), "backward"), "backward transients")

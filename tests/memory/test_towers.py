@@ -22,6 +22,7 @@ from cfglint_train.models.architecture import Tower
 from cfglint_train.models.towers import KINDS, vision
 from cfglint_train.plan.fields import Plan
 from tests.memory.test_oracle import missing
+from tests.support.cases import for_each
 
 HERE = Path(__file__).parent
 HEAD, *LINES = map(json.loads, (HERE / "towers.jsonl").read_text(encoding="utf-8").splitlines())
@@ -47,7 +48,7 @@ def estimated(kind: str, mode: str) -> tuple[Seen, float]:
     return found, float(SIZES["hidden"] * weight * SIZES["patches"])
 
 
-@pytest.mark.parametrize(("kind", "mode", "traced"), CASES, ids=lambda value: str(value)[:20])
+@for_each(("kind", "mode", "traced"), CASES, ids=lambda value: str(value)[:20])
 def test_blocks(kind: str, mode: str, traced: list[int]) -> None:
     """What is kept within 0.1 %, but for the output, which the traced program's own variable holds."""
     found, width = estimated(kind, mode)

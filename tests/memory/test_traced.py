@@ -1,4 +1,4 @@
-"""The estimate against steps of the real model code on fake tensors (`evidence/data/traced.jsonl`)."""
+"""The estimate against steps of the real model code on fake tensors (`calibration/data/traced.jsonl`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.evidence.rows import evidence
-from cfglint_train.evidence.traced import architecture_of, plan_of
+from cfglint_train.calibration.rows import evidence
+from cfglint_train.calibration.traced import architecture_of, plan_of
 from cfglint_train.memory.activations import activations
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.logits import head
@@ -16,6 +16,7 @@ from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
 from tests.memory.moments import moments
 from tests.memory.test_mixers import LINES as BESIDE
+from tests.support.cases import for_each
 
 ROWS = evidence("traced")
 SMALL = [row for row in ROWS if row["architecture"]["hidden"] == 512]
@@ -77,7 +78,7 @@ def test_peak_of_small_shapes() -> None:
     assert max(map(abs, found)) <= 0.03
 
 
-@pytest.mark.parametrize("row", [row for row in SMALL if row["id"].endswith("-plain")], ids=lambda row: row["id"])
+@for_each("row", [row for row in SMALL if row["id"].endswith("-plain")], ids=lambda row: row["id"])
 def test_saved_bytes_of_every_family(row: dict[str, Any]) -> None:
     """What the layers keep, as the difference between the end of the forward pass and the start, loss taken out."""
     setup = setup_of(row)
@@ -101,7 +102,7 @@ def test_every_traced_family_has_rows() -> None:
         "kimi_k2",
         "glm4_moe_lite",
     }
-    own = {name: family for name, family in FAMILIES.items() if ":" not in name}  # others: evidence/foreign.py
+    own = {name: family for name, family in FAMILIES.items() if ":" not in name}  # others: calibration/foreign.py
     claimed = {name for name, family in own.items() if family.traced} - same_code - {"gpt_oss"}
     assert claimed <= families | beside
     assert not families & {name for name, family in own.items() if not family.traced}

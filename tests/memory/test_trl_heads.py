@@ -13,6 +13,7 @@ import pytest
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory import logits
 from cfglint_train.memory.estimate import estimate
+from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
 from tests.memory.jobs import LLAMA_3B, plan
@@ -86,5 +87,5 @@ def test_the_formula_counts_tokens_with_logits() -> None:
         LLAMA_3B,
     )
     budgets = [phase.gpu for phase in found.phases if phase.gpu is not None]
-    shown = [part.formula for budget in budgets for part in budget.components if part.name == "logits and loss"]
+    shown = [part.formula for budget in budgets for part in explain(budget) if part.name == "logits and loss"]
     assert any("4,096 tokens x vocabulary" in text for text in shown)

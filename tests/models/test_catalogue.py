@@ -16,6 +16,7 @@ from cfglint_train.memory.layers.families import FAMILIES as LAYERS
 from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.models.families import FAMILIES
+from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY, SHARED, files, needs_corpus
 
 FOLDER = Path(lookup.FOLDER)
@@ -60,7 +61,7 @@ def test_an_ambiguous_name_stops_the_generator(other):
         index({"x": {"a/model-7b": {}, "c/other": {"aliases": [other]}}})
 
 
-@pytest.mark.parametrize("model", ENTRIES)
+@for_each("model", ENTRIES)
 def test_ids_and_aliases_resolve_as_listed(model):
     for name in (model, *ENTRIES[model].get("aliases", ())):
         for spelling in (name, name.lower(), f"/{name}/"):
@@ -133,7 +134,7 @@ def test_a_variant_has_a_formula_of_its_own():
     assert LAYERS[model.formula] != LAYERS[model.model_type]
 
 
-@pytest.mark.parametrize("name", UNRESOLVED)
+@for_each("name", UNRESOLVED)
 def test_the_unresolved_are_unknown_and_say_why(name):
     assert lookup.find(name) is None
     assert len(UNRESOLVED[name]) > 20
@@ -164,7 +165,7 @@ def test_files_stay_small():
 # --- the records -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", ENTRIES)
+@for_each("model", ENTRIES)
 def test_a_record_is_consistent(model):
     record, entry = RECORDS[model], ENTRIES[model]
     assert record.source
@@ -193,12 +194,12 @@ def test_a_record_is_consistent(model):
     assert record.active_parameters is None or 0 < record.active_parameters < record.parameters
 
 
-@pytest.mark.parametrize("model", [model for model, entry in ENTRIES.items() if "published_parameters" in entry])
+@for_each("model", [model for model, entry in ENTRIES.items() if "published_parameters" in entry])
 def test_published_counts_are_met(model):
     assert RECORDS[model].parameters == ENTRIES[model]["published_parameters"]["count"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "parameters"),
     [
         # as their publishers state them
@@ -257,7 +258,7 @@ def test_a_repositorys_own_code_makes_linear_layers_of_its_experts():
     assert sum(linear.elements for linear in model.linears) < model.parameters
 
 
-@pytest.mark.parametrize("path", [*FOLDER.glob("*.json"), *BUILD.rglob("*.json")], ids=lambda path: path.name)
+@for_each("path", [*FOLDER.glob("*.json"), *BUILD.rglob("*.json")], ids=lambda path: path.name)
 def test_data_name_no_place_of_a_machine(path):
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"/(home|root|work|tmp|mnt|Users)/|[A-Z]:\\\\", text.replace("/path/to/", ""))
@@ -316,7 +317,7 @@ def test_axolotl_base_models_are_covered():
     assert len(known) / len(names) >= 0.95
 
 
-@pytest.mark.parametrize("name", OPENRLHF)
+@for_each("name", OPENRLHF)
 def test_openrlhf_models_are_covered(name):
     assert lookup.find(name) is not None
 
@@ -337,7 +338,7 @@ def sized() -> list[tuple[str, float]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "size"), sized())
+@for_each(("name", "size"), sized())
 def test_a_name_with_a_size_has_about_that_size(name, size):
     # names leave out the embeddings now and then (OLMo-2-1B has 1.48 billion)
     assert 0.62 * size < lookup.find(name).parameters < 1.35 * size + 0.7e9

@@ -16,6 +16,7 @@ from cfglint_train.models.families import FAMILIES
 from cfglint_train.models.hf_config import dtype, from_config, quantization
 from cfglint_train.models.lookup import _read
 from tests.models.test_catalogue import ENTRIES, RECORDS
+from tests.support.cases import for_each
 from tests.support.skips import not_applicable
 
 COUNTS = ("parameters", "tensors", "largest_tensor", "layer_parameters", "expert_parameters", "tied")
@@ -186,7 +187,7 @@ OUTSIDE = ("facebook/opt-350m", "stabilityai/stablelm-2-12b")
 CLOSED = [m for m in PLAIN if ENTRIES[m]["config"]["model_type"] in FAMILIES and m not in OUTSIDE]
 
 
-@pytest.mark.parametrize("model", CLOSED)
+@for_each("model", CLOSED)
 def test_the_published_configuration_gives_the_catalogue_entry(model):
     read, known = from_config(ENTRIES[model]["config"], model), RECORDS[model]
     assert read is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tools import model_types
 
-from cfglint_train.models.model_types import first_release
+from cfglint_train.models.lookup import first_release
 
 SOURCE = """\
 CONFIG_MAPPING_NAMES = OrderedDict([("other", "OtherConfig")])

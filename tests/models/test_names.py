@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from cfglint_train.models import lookup
 from cfglint_train.models.names import component, parse
+from tests.support.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "key"),
     [
         ("meta-llama/Llama-3.2-1B-Instruct", "llama-3.2-1b"),

@@ -9,6 +9,7 @@ import pytest
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.models.olmo_core import HARMLESS, SHAPING, from_preset, presets
+from tests.support.cases import for_each
 from tests.support.corpus import SHARED
 from tests.support.skips import not_applicable
 
@@ -17,7 +18,7 @@ OPEN = [name for name, preset in presets().items() if "family" not in preset]
 RECORDED = SHARED / "data" / "olmo_core_presets.json"
 
 
-@pytest.mark.parametrize("name", CLOSED)
+@for_each("name", CLOSED)
 def test_closed_forms_give_the_recorded_counts(name):
     found, preset = from_preset(name), presets()[name]
     assert found is not None
@@ -27,7 +28,7 @@ def test_closed_forms_give_the_recorded_counts(name):
         assert found.active_parameters == preset["active"]
 
 
-@pytest.mark.parametrize("name", [*OPEN, "no_such_preset", ""])
+@for_each("name", [*OPEN, "no_such_preset", ""])
 def test_presets_without_a_formula_are_unknown(name):
     assert from_preset(name) is None
 

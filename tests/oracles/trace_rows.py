@@ -1,4 +1,4 @@
-"""The steps that are traced for `lint/cfglint_train/evidence/data/traced.jsonl`, and the program that traces them.
+"""The steps that are traced for `lint/cfglint_train/calibration/data/traced.jsonl`, and the program that traces them.
 
 python tests/oracles/trace_rows.py [ID ...]  (all rows by default; needs what `step_trace.py` needs). Rows that are not
 traced anew stay as they are, so that a run over some ids leaves the others alone.
@@ -16,7 +16,7 @@ from cfglint_train.models.attentions import attention, sparse_layers
 from cfglint_train.models.dimensions import SHARED_WIDTH
 from cfglint_train.models.hf_config import variant
 
-TRACED = Path(__file__).parents[2] / "lint" / "cfglint_train" / "evidence" / "data" / "traced.jsonl"
+TRACED = Path(__file__).parents[2] / "lint" / "cfglint_train" / "calibration" / "data" / "traced.jsonl"
 
 
 class Row(NamedTuple):

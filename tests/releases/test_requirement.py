@@ -18,6 +18,7 @@ from cfglint_train.releases.pins.requirement import (
     of_pip,
     of_poetry,
 )
+from tests.support.cases import for_each
 
 
 def shown(found: requirement.Requirement | None) -> str | None:
@@ -26,7 +27,7 @@ def shown(found: requirement.Requirement | None) -> str | None:
     return f"{found.package} from {found.fork}" if found.fork else f"{found.package}{found.constraint}"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         ("torch==2.6.0", "torch==2.6.0"),
@@ -79,7 +80,7 @@ def test_wheel_on_disk() -> None:
     assert shown(of_path("./wheels/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl")) == "torch==2.6.0"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "text", "expected"),
     [
         ("torch", "^2.4", "torch>=2.4,<3"),

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
-
 from cfglint_train import api
 from cfglint_train.repository.lookalikes import looks_like
+from tests.support.cases import for_each
 from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, LIMITED
 from tests.support.corpus import REPOSITORY
@@ -64,7 +63,7 @@ SAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "tool"), SAMPLES)
+@for_each(("name", "text", "tool"), SAMPLES)
 def test_each_tool_is_known_by_its_words(name, text, tool):
     assert looks_like(name, text.encode()) == tool
 

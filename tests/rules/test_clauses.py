@@ -17,6 +17,7 @@ from cfglint_train import frameworks
 from cfglint_train.documents.document import MISSING
 from cfglint_train.frameworks.registry import listed
 from cfglint_train.plan.fields import named
+from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 
 FOLDER = Path(frameworks.__path__[0])
@@ -88,7 +89,7 @@ def test_the_documentation_shows_a_clause_that_is_there():
         assert json.loads(text) in content(REPOSITORY / name)["clauses"]
 
 
-@pytest.mark.parametrize("change", [
+@for_each("change", [
     {"name": None}, {"source": "axolotl"}, {"sevrity": "info"}, {"severity": "fatal"}, {"when": {}},
     {"when": {"a": "enabled"}}, {"when": {"a": {}}}, {"when": {"a": {"abov": 1}}}, {"when": {"a": {"in": []}}},
     {"when": {"a": {"more-than": "b"}}}, {"also": "some.module"}, {"package": "torch"},
@@ -161,7 +162,7 @@ def test_nearly_all_clauses_are_data_alone():
     assert len(coded) <= 15
 
 
-@pytest.mark.parametrize(("test", "good", "bad"), [
+@for_each(("test", "good", "bad"), [
     ("known", [MISSING, None, 1], []),
     ("on", [True, 1, "a", [1]], [MISSING, None, False, 0, "", "No", "false", [], {}]),
     ("off", [MISSING, None, False, 0, "", []], [True, 1, "false"]),

@@ -12,6 +12,7 @@ import pytest
 from cfglint_rules import registry
 from cfglint_rules.vocabulary.table import table
 from cfglint_train.frameworks.registry import listed
+from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY, SHARED
 from tests.support.linting import copied, lint
 from tests.support.skips import NO_DATA
@@ -52,7 +53,7 @@ def test_every_listed_failure_has_a_row():
     assert list(map(int, rows)) == [mode["number"] for mode in MODES]
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode["number"])
+@for_each("mode", MODES, ids=lambda mode: mode["number"])
 def test_a_failure_has_rules_or_its_reason_stands_on_the_page(mode):
     assert ("rules" in mode) != ("reason" in mode)
     assert set(mode.get("rules", {})) <= set(listed())

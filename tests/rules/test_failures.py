@@ -9,6 +9,7 @@ import pytest
 from cfglint_rules import registry
 from cfglint_rules.vocabulary.table import table
 from cfglint_train.frameworks.registry import listed
+from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "failures.md").read_text(encoding="utf-8")
@@ -28,7 +29,7 @@ def test_the_tables_have_every_bullet_of_both_kinds():
     assert len(failures) == len(set(failures)) == 35
 
 
-@pytest.mark.parametrize(("framework", "cell"), CELLS)
+@for_each(("framework", "cell"), CELLS)
 def test_what_a_cell_names_exists(framework, cell):
     name = NAMES.get(framework, framework.lower().replace("-", "_"))
     clauses = {row["name"] for kind in ("refusals", "idle") for row in table(name, kind).rows}

@@ -18,6 +18,7 @@ import pytest
 
 from cfglint_rules import registry
 from cfglint_train.findings.finding import SEVERITIES
+from tests.support.cases import for_each
 from tests.support.linting import NEEDED, contents, copied, fix, lint, options
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "rules"
@@ -34,7 +35,7 @@ def told(result, code: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("code", CODES)
+@for_each("code", CODES)
 def test_every_rule_has_fixtures(code):
     assert (FOLDER / code / "fires").is_dir()
     assert (FOLDER / code / "silent").is_dir()
@@ -105,7 +106,7 @@ def test_fix_writes_exactly_the_fixed_files_and_nothing_twice(code, repository):
     assert new == []
 
 
-@pytest.mark.parametrize("code", CODES)
+@for_each("code", CODES)
 def test_documentation_has_its_sections(code):
     rule = registry.RULES[code]
     text = registry.module(rule).__doc__

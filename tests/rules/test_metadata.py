@@ -1,97 +1,36 @@
-"""What a rule says of itself holds: the catalogue is generated from it, and it reads and writes the fields it names."""
+"""What a rule states of itself holds, and what it reads of a plan is recorded while it reads it."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from types import CodeType
-from typing import Any
 
 import pytest
-from tools.rules import TARGET, catalogue
 
 from cfglint_rules import registry
-from cfglint_rules.memory.fields import CHANGED
-from cfglint_train.plan.fields import FIELDS, Plan
+from cfglint_train.fitting import moves
+from cfglint_train.plan.fields import FIELDS
+from cfglint_train.plan.names import Field
+from cfglint_train.runs.recorded_run import RecordedRun
 from cfglint_train.runs.run import Run
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import runs_in
+from tests.support.linting import lint, options, runs_in
 
 FIXTURES = REPOSITORY / "fixtures" / "rules"
-CHECKED = [rule for rule in registry.RULES.values() if rule.scope == "run" and not rule.code.startswith(("KEY", "HSE"))]
+CHECKED = [
+    rule
+    for rule in registry.RULES.values()
+    if rule.scope == "run" and not rule.rests_on_vocabulary and rule.code != "HSE001"
+]
 """The fields that KEY rules read are in their tables, those of house rules in the settings."""
 
 
-def test_the_catalogue_is_what_the_modules_say():
-    assert TARGET.read_text(encoding="utf-8") == catalogue(), "python -m tools.rules"
-
-
-@pytest.mark.parametrize("code", registry.RULES)
-def test_fields_are_fields(code):
-    rule = registry.RULES[code]
-    assert {*rule.reads, *rule.writes} <= {*FIELDS}
-    assert rule.needs.keys() <= {*rule.reads}
-    assert bool(rule.writes) <= (rule.fix is not None)
-    assert registry.module(rule).RULE._replace(module=rule.module) == rule
-    assert hasattr(registry.module(rule), "refused") == rule.refuses
-
-
-class Recorder:
-    """A group of plan fields that notes which of them a rule's own module looks at."""
-
-    def __init__(self, group: Any, name: str, seen: set[str]) -> None:
-        self._group, self._name, self._seen = group, name, seen
-
-    def __getattr__(self, field: str) -> Any:
-        if by_a_rule(sys._getframe(1).f_code):
-            self._seen.add(f"{self._name}.{field}")
-        return getattr(self._group, field)
-
-
-def by_a_rule(code: CodeType) -> bool:
-    """Whether a rule looks, or what it asks how long the run is and how often it saves."""
-    asked = code.co_filename.endswith("/plan/length.py") or code.co_name == "most_saves"
-    return asked or "/cfglint_rules/" in code.co_filename
-
-
-class RecordedPlan:
-    """A plan whose groups note what is looked at."""
-
-    def __init__(self, plan: Plan, seen: set[str]) -> None:
-        self._plan, self._seen = plan, seen
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._plan, name)
-        if name in Plan._fields:
-            return Recorder(found, name, self._seen)
-        if name == "data_parallel" and by_a_rule(sys._getframe(1).f_code):
-            self._seen |= RANKS
-        return found
-
-    def get(self, field: str) -> Any:
-        if by_a_rule(sys._getframe(1).f_code):
-            self._seen.add(field)
-        return self._plan.get(field)
-
-
-RANKS = {"launch.nodes", "launch.gpus_per_node"}
-
-
-def watched(run: Run, seen: set[str]) -> Run:
-    """The run, noting what a rule asks of it."""
-    run.estimate  # noqa: B018 (made before the plan is watched)
-    run.parts = run.parts._replace(refusals=None)  # what that reads is KEY006's
-    origin, stated = run.origin, run.stated
-
-    def asked(field: str, answer: Any) -> Any:
-        if by_a_rule(sys._getframe(2).f_code):
-            seen.add(field)
-        return answer(field)
-
-    run.plan = RecordedPlan(run.plan, seen)  # type: ignore[assignment]
-    run.origin = lambda field: asked(field, origin)  # type: ignore[method-assign]
-    run.stated = lambda field: asked(field, stated)  # type: ignore[method-assign]
-    return run
+def test_the_metadata_is_what_the_modules_state():
+    for rule in registry.RULES.values():
+        module = registry.module(rule)
+        assert module.RULE._replace(module=rule.module) == rule
+        assert {*rule.needs, *rule.writes} <= {*FIELDS}
+        assert bool(rule.writes) <= (rule.fix is not None)
+        assert hasattr(module, "refused") == rule.refuses
 
 
 def fixture_runs(code: str) -> Iterator[Run]:
@@ -101,16 +40,38 @@ def fixture_runs(code: str) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("rule", CHECKED, ids=lambda rule: rule.code)
-def test_a_rule_reads_and_writes_the_fields_that_it_names(rule):
-    seen: set[str] = set()
-    written: set[str] = set()
-    for run in fixture_runs(rule.code):
-        for report in registry.module(rule).check(watched(run, seen)):
-            fix = report.remedied().fix
-            written |= set(fix.changes if fix is not None else ())
-    assert seen == set(rule.reads)
-    if rule.writes == CHANGED:  # whatever makes a run fit
-        assert written
-        assert written <= set(rule.writes)
+def test_a_rule_writes_the_fields_that_it_names(rule):
+    fixes = (
+        fix for run in fixture_runs(rule.code) for report in registry.checker(rule)(run)
+        if (fix := report.remedied().fix) is not None
+    )  # fmt: skip
+    written = {field for fix in fixes for field in fix.changes}
+    if rule.fix is not None and not rule.writes and written:  # whatever makes a run fit
+        assert written <= moves.fields()
     else:
         assert written == set(rule.writes)
+
+
+def test_a_finding_names_the_fields_that_were_read_for_it():
+    found = lint(FIXTURES / "CKP006" / "fires", options(select=["CKP006"])).findings
+    assert found
+    for finding in found:
+        assert {"checkpoint.model_only", "parallel.strategy"} <= set(finding.reads)
+        assert "sequence.length" not in finding.reads
+
+
+def test_every_way_to_read_a_field_is_recorded():
+    run = next(fixture_runs("PRF009"))
+    seen: dict[Field, None] = {}
+    watched = RecordedRun(run, seen)
+    assert watched.plan.get("method.stage") == run.plan.get("method.stage")
+    assert watched.plan.sequence.length == run.plan.sequence.length
+    assert watched.plan.world == run.plan.world
+    assert watched.origin("batch.micro") == run.origin("batch.micro")
+    assert watched.stated("batch.epochs") == run.stated("batch.epochs")
+    assert list(seen) == [
+        "method.stage", "sequence.length", "launch.nodes", "launch.gpus_per_node", "batch.micro", "batch.epochs",
+    ]  # fmt: skip
+    assert watched.plan.with_({"batch.micro": 3}) == run.plan.with_({"batch.micro": 3})
+    assert watched.estimate is run.estimate
+    assert len(seen) == 6

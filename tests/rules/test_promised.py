@@ -12,9 +12,10 @@ from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings.draft import rewrite
 from cfglint_train.findings.verdicts import EVALUATION, ROLLOUT, STEP, judge
 from cfglint_train.foundation.sizes import gib
-from tests.rules.test_metadata import FIXTURES
+from tests.support.corpus import REPOSITORY
 from tests.support.linting import copied, runs_in
 
+FIXTURES = REPOSITORY / "fixtures" / "rules"
 RULES = [rule for rule in registry.RULES.values() if rule.code.startswith("MEM") and rule.fix is not None]
 _PROMISE = re.compile(r" -> ([\d.,]+ [KMG]iB)[,)]")
 
@@ -23,7 +24,7 @@ _PROMISE = re.compile(r" -> ([\d.,]+ [KMG]iB)[,)]")
 def test_what_a_fix_promises_is_estimated_of_the_fixed_files(rule, tmp_path: Path):
     folder, kept = FIXTURES / rule.code / "fires", 0
     for number, run in enumerate(runs_in(folder)):
-        for report in registry.module(rule).check(run):
+        for report in registry.checker(rule)(run):
             fix = report.remedied().fix
             promise = None if fix is None else _PROMISE.search(fix.message)
             if fix is None or promise is None:

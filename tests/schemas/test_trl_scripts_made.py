@@ -15,9 +15,9 @@ import pytest
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Unknown
 from cfglint_train.documents.python.document import PythonDocument
-from cfglint_train.frameworks.trl.script import Settings, runs
-from cfglint_train.frameworks.trl.script_launch import given
-from cfglint_train.frameworks.trl.script_names import LORA, LORA_DEFAULTS
+from cfglint_train.frameworks.trainer_script.launch import given
+from cfglint_train.frameworks.trainer_script.names import LORA, LORA_DEFAULTS
+from cfglint_train.frameworks.trainer_script.reader import Settings, runs
 from tests.support.corpus import REPOSITORY
 from tests.support.releases import source
 

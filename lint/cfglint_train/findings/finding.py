@@ -74,8 +74,8 @@ class Report(Frozen):
     """The lowest grade of facts on which it is worth saying."""
     grounds: tuple[Ground, ...] = ()
     """What it rests on beside the fields that its rule reads: releases, a vocabulary."""
-    reads: tuple[Field, ...] = ()
-    """The plan fields that it rests on beside those that its rule reads: where data names them."""
+    reads: tuple[Field, ...] | None = None
+    """The plan fields that it rests on, where data names them; None: those that its rule has read by then."""
     claim: str | None = None
     """What it says, for comparison where facts are otherwise; None: its message. Any number beyond a limit
     exceeds it."""
@@ -149,6 +149,8 @@ class Finding(Frozen):
     certainty: Certainty = "stated"
     """The lowest grade among the facts of `rests_on`."""
     rests_on: tuple[Ground, ...] = ()
+    reads: tuple[Field, ...] = ()
+    """The plan fields that it and its fix were made from, but for those of the estimate."""
     corners: tuple[Corner, ...] = ()
     """Other values of assumed facts, and whether it holds there."""
     runs: int = 1

@@ -325,7 +325,7 @@ def _touches(finding: Finding, fix: Fix) -> set[tuple[str, str]]:
 
 def _reads(finding: Finding) -> set[tuple[str, str]]:
     """The plan fields from which a rule makes its fix."""
-    return {(_home(finding), field) for field in registry.RULES[finding.code].reads}
+    return {(_home(finding), field) for field in finding.reads}
 
 
 def _waits(finding: Finding, fix: Fix, others: Iterable[tuple[Finding, Fix]]) -> bool:

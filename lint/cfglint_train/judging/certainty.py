@@ -73,13 +73,18 @@ class Grading(Frozen):
     help: str | None
     corners: tuple[Corner, ...] = ()
     """What came of asking again."""
+    reads: tuple[Field, ...] = ()
+    """The plan fields that the report and its fix rest on."""
 
 
-def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Check) -> Grading | None:
-    """What a rule's report may say of a run (None: of `main` by itself); None where it may not be said.
+def graded(
+    rule: Rule, report: Report, main: Config, run: Run | None, check: Check, reads: Iterable[Field] = ()
+) -> Grading | None:
+    """Return what a rule's report may say of a run (None: of `main` by itself), or None if it may not be said.
 
-    `check` is the rule.
+    `check` is the rule, `reads` the plan fields that it has read so far.
     """
+    seen = tuple(reads) if report.reads is None else report.reads
     severity = report.severity or rule.severity
     if rule.rests_on_vocabulary and _is_guarded(report.place):
         return None
@@ -87,7 +92,7 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
     assumed: tuple[Assumption, ...] = ()
     corners: tuple[Corner, ...] = ()
     if run is not None:
-        fields, facts = _asked_for(rule, report, run)
+        fields, facts = _asked_for(rule, report, run, seen)
         found = facts_behind(run, fields, *facts, *_pointed_at(report, run))
         if found and report.minimum in _KNOWN and _assumed(rule, report, run, found, check)[0]:
             return None  # whatever the releases do: to find that, the configuration is read at every candidate
@@ -99,10 +104,10 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
         severity = "info" if added.strength == "adds" else milder(severity)
     vocabulary = (*_vocabulary(rule, main, added), *_conditional(rule, report))
     appended = () if run is None or severity != "error" else _appended(rule, report, run)
-    rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run))
+    rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run, seen))
     if severity != "info" and not rewritten and not rule.rests_on_vocabulary:  # those ask for it themselves
         rewritten = tuple(_changed(report, (main,) if run is None else run.configs))
-    read = () if run is None or assumed or rewritten else _read(rule, report, run)
+    read = () if run is None or assumed or rewritten else _read(rule, run, seen)
     falling = {one.fact for one in assumed}
     own = (ground for ground in report.grounds if ground.grade != "assumed" or ground.fact not in falling)
     rests_on = (*own, *vocabulary, *(one.ground for one in assumed), *rewritten, *read)
@@ -129,7 +134,7 @@ def graded(rule: Rule, report: Report, main: Config, run: Run | None, check: Che
     severity = capped(severity, certainty)
     if rule.estimates and run is not None and _alone(corners, assumed, run) >= GUESSES:
         severity = "info"
-    return Grading(severity, certainty, rests_on, notes, fix, report.help, corners)
+    return Grading(severity, certainty, rests_on, notes, fix, report.help, corners, (*dict.fromkeys((*seen, *reads)),))
 
 
 def _alone(corners: tuple[Corner, ...], assumed: tuple[Assumption, ...], run: Run) -> int:
@@ -209,11 +214,11 @@ def _appended(rule: Rule, report: Report, run: Run) -> tuple[Ground, ...]:
     return (unappended(run.parts.appended),) if report.place.document.path in own else ()
 
 
-def _rewritten(rule: Rule, report: Report, run: Run) -> Iterable[Ground]:
+def _rewritten(rule: Rule, report: Report, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:
     """The settings behind an estimate, or that the report names, that a script of the repository changes in their file
     before the run, be it the run's own or a companion.
     """
-    fields = {*report.reads, *(("model.id", *rule.reads, *run.estimate.fields) if rule.estimates else ())}
+    fields = {*(report.reads or ()), *(("model.id", *reads, *run.estimate.fields) if rule.estimates else ())}
     for field in map(named, sorted(fields)):
         origin = run.origin(field)
         if origin is None or origin.kind != "explicit":
@@ -280,12 +285,14 @@ def _assumed(
     return (*untold, *falling), tuple(corners)
 
 
-def _asked_for(rule: Rule, report: Report, run: Run) -> tuple[frozenset[Field], tuple[str, ...]]:
-    """The fields that the rule or its report reads, itself or through the estimate, and the further facts."""
+def _asked_for(
+    rule: Rule, report: Report, run: Run, reads: tuple[Field, ...]
+) -> tuple[frozenset[Field], tuple[str, ...]]:
+    """Return the fields that were read for a report, by its rule or the estimate, and the further facts."""
     if not rule.estimates:
-        return frozenset((*rule.reads, *report.reads, *_sources(run, report.reads))), ()
+        return frozenset((*reads, *_sources(run, report.reads or ()))), ()
     card = (GPU,) if "gpu" in rule.estimates else ()
-    return frozenset((*rule.reads, *run.estimate.fields)), (MODEL, *card)
+    return frozenset((*reads, *run.estimate.fields)), (MODEL, *card)
 
 
 def _pointed_at(report: Report, run: Run) -> Iterable[str]:
@@ -314,9 +321,9 @@ def _same(rule: Rule, report: Report, other: Report) -> bool:
     return SEVERITIES.index(there) <= SEVERITIES.index(severity)
 
 
-def _read(rule: Rule, report: Report, run: Run) -> Iterable[Ground]:
-    """The facts that a certain report rests on: those that its rule reads itself, or it names, and the card."""
-    for field in (*rule.reads, *report.reads):
+def _read(rule: Rule, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:
+    """Yield the facts that a certain report rests on: the fields that were read for it, and the card."""
+    for field in reads:
         origin, value = run.origin(field), run.plan.get(field)
         if origin is not None and value is not None:
             sure = grade(origin)

@@ -5,22 +5,29 @@ What a verdict rests on is found by checking the same run with another fact: `ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from cfglint_rules import registry
+from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Finding, Report
 from cfglint_train.foundation.errors import crash
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.judging.certainty import Check as Checker
 from cfglint_train.judging.certainty import graded
 from cfglint_train.judging.meaning import as_meant
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
 from cfglint_train.judging.signing import signed
+from cfglint_train.plan.names import Field
 from cfglint_train.releases import resolution
+from cfglint_train.runs.recorded_run import RecordedRun
 from cfglint_train.runs.run import Run
+
+_Report = tuple[Report, Run | None, Mapping[Field, None]]
+"""A report with the run that it is about and the plan fields that its rule has read."""
 
 MAX_FINDINGS: Final = 200
 """Findings of one subject. More is a file that was written for another purpose, or against cfglint."""
@@ -52,20 +59,17 @@ def check(subject: Config | Run, selection: Selection) -> Check:
             judged = run
             if run is not None and rule.estimates:
                 judged = run.meant = run.meant or as_meant(run, selection)
-            if judged is not None and not rule.may_report(judged.plan):
-                continue
             checker = registry.checker(rule)
-            found = islice(checker(subject), MAX_FINDINGS + 1)
-            reports: Iterable[tuple[Report, Run | None]] = ((report, run) for report in found)
+            reports = _reports(rule, checker, main, run)
             if judged is not None and judged is not run:
-                reports = _of_meant(reports, judged, checker)
-            for report, asked in reports:
+                reports = _of_meant(rule, checker, main, reports, judged)
+            for report, asked, reads in islice(reports, MAX_FINDINGS + 1):
                 if len(findings) >= MAX_FINDINGS:
                     return Check(tuple(findings), tuple(troubles), frozenset(secrets), more=True)
                 if report.help is None and (rule.rests_on_vocabulary or rule.rests_on_release):
                     beside = (config for config in configs if config.document is report.place.document)
                     report = report._replace(help=resolution.source(next(beside, main)))
-                grading = graded(rule, report, main, asked, checker)
+                grading = graded(rule, report, main, asked, checker, reads)
                 finding = None if grading is None else signed(rule, report, selection, asked, grading)
                 if finding is None:
                     continue
@@ -77,13 +81,20 @@ def check(subject: Config | Run, selection: Selection) -> Check:
     return Check(tuple(findings), tuple(troubles), frozenset(secrets))
 
 
-def _of_meant(
-    reports: Iterable[tuple[Report, Run | None]], meant: Run, checker: Callable[[Any], Iterable[Report]]
-) -> list[tuple[Report, Run | None]]:
-    """What a rule says of a run with misspelt keys: of the run that is meant, where that is not the same."""
-    same = {report.message for report, _ in reports}
+def _reports(rule: Rule, checker: Checker, main: Config, run: Run | None) -> Iterator[_Report]:
+    """Yield what a rule says of a run (None: of `main` by itself), with the plan fields that it has read by then.
+
+    What a report of the vocabulary rests on is among its grounds: its rule tests many clauses with other fields.
+    """
+    reads: dict[Field, None] = dict.fromkeys(rule.needs)
+    subject: Config | Run = main if run is None else run if rule.rests_on_vocabulary else RecordedRun(run, reads)
+    for report in checker(subject):
+        yield report, run, reads
+
+
+def _of_meant(rule: Rule, checker: Checker, main: Config, reports: Iterable[_Report], meant: Run) -> Iterator[_Report]:
+    """Yield what a rule says of a run with misspelt keys: of the run that is meant, where that is not the same."""
+    same = {report.message for report, *_ in reports}
     notes = tuple(one.words for one in meant.parts.meant)
-    return [
-        (report if report.message in same else report._replace(notes=(*report.notes, *notes)), meant)
-        for report in checker(meant)
-    ]
+    for report, run, reads in _reports(rule, checker, main, meant):
+        yield report if report.message in same else report._replace(notes=(*report.notes, *notes)), run, reads

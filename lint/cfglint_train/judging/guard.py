@@ -137,7 +137,7 @@ def _undoing(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]
         f"{rule.code} would ask for the former value of `{before.spell(field)}`"
         for field in fields
         for rule in _writers(field)
-        if rule.may_report(after.plan) and (not rule.particular or not naming(rule.code).isdisjoint(frameworks))
+        if not rule.particular or not naming(rule.code).isdisjoint(frameworks)
         for report in registry.checker(rule)(after)
         if (fix := report.remedied().fix) is not None
         and field in fix.changes

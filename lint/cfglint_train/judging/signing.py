@@ -41,6 +41,7 @@ def signed(
         certainty=grading.certainty,
         rests_on=grading.rests_on,
         corners=grading.corners,
+        reads=grading.reads,
         intent=_weighed(rule, grading.fix, selection.settings_for(document.path)),
         run=run,
     )

@@ -12,6 +12,7 @@ from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.passed import passed
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.size import BYTES, counted, named
 from cfglint_train.memory.tape import Cost, peak
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.choices import FSDP
@@ -103,13 +104,13 @@ def activations(setup: Setup) -> Activations | None:
         return None
     tokens = setup.tokens
     width = setup.architecture.hidden * setup.architecture.streams
-    checkpoint = float(tokens * width * setup.residual) / setup.sequence_split
+    checkpoint = tokens * width * setup.residual / setup.sequence_split
     # Sequence parallelism splits what norms keep.
     elsewhere = 0.0
     if setup.sequence_split > 1:
         from cfglint_train.memory.sharding import norms_bytes
 
-        elsewhere = norms_bytes(setup.architecture, setup.mode) * (1 - 1 / setup.sequence_split)
+        elsewhere = named(norms_bytes(setup.architecture, setup.mode) * (1 - 1 / setup.sequence_split), BYTES)
     runs = costs.kinds
     frozen = setup.architecture.layers - setup.trained_layers
     # Per run: bytes that one layer keeps, its weight copies, its peaks, its weight gradients.
@@ -118,7 +119,7 @@ def activations(setup: Setup) -> Activations | None:
     start = 0
     for cost, count in runs:
         first = start if start > frozen else frozen
-        end = start + count
+        end = start + counted(count, "layers", tokens)
         start = end
         if first >= end:
             continue
@@ -146,7 +147,7 @@ def activations(setup: Setup) -> Activations | None:
         else:
             copies, top = cost.copies, peak(cost.backward, tokens) + cost.saved_input * tokens
             kept = (cost.saved - elsewhere) * tokens
-        gradients = cost.weight_gradients
+        gradients = counted(cost.weight_gradients, "B of weight gradients", tokens)
         rows.append((first, end, kept, copies, top, gradients, running))
         kept_total += (end - first) * kept
         copies_total += (end - first) * copies
@@ -158,7 +159,7 @@ def activations(setup: Setup) -> Activations | None:
     along = passed(setup)
     leaf += along.kept
     if checkpointed and setup.offload_activations:
-        leaf += checkpoint * min(setup.layers, _ON_THE_WAY)
+        leaf += checkpoint * counted(min(setup.layers, _ON_THE_WAY), "layers on their way", tokens)
     tower = _tower(setup)
     if tower is not None:
         leaf += tower.kept
@@ -232,7 +233,7 @@ def _embedded(setup: Setup) -> float:
     family = FAMILIES[setup.architecture.formula]
     if not setup.adapters or setup.checkpointing == "none":
         return 0.0
-    width = float(setup.tokens * setup.architecture.hidden)
+    width = setup.tokens * setup.architecture.hidden
     if setup.architecture.streams > 1:  # the layers' inputs are made of it
         return width * setup.mode.weight
     if setup.residual != setup.mode.weight:

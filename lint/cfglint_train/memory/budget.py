@@ -9,39 +9,12 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Literal
 from cfglint_train.memory.component import Component
 
 if TYPE_CHECKING:
-    from cfglint_train.memory.quantities import Quantities  # imported where formulas are shown: most runs show none
     from cfglint_train.memory.reader import Missing
     from cfglint_train.memory.setup import Setup
     from cfglint_train.plan.fields import Plan
     from cfglint_train.plan.names import Field
 
 Resource = Literal["gpu", "host", "disk"]
-
-
-class Part(Frozen):
-    """One component of a budget with its bytes."""
-
-    component: Component
-    bytes: int
-    quantities: Quantities
-    """What the formula's names stand for."""
-
-    @property
-    def name(self) -> str:
-        """The component's name."""
-        return self.component.name
-
-    @property
-    def evidence(self) -> tuple[str, ...]:
-        """Ids of coefficients and kinds of evidence rows that the component rests on."""
-        return self.component.evidence
-
-    @property
-    def formula(self) -> str:
-        """How the bytes come about: a product with its values, or words."""
-        from cfglint_train.memory.formulas import formula
-
-        return formula(self.component, self.bytes, self.quantities)
 
 
 class Budget(Frozen):
@@ -65,24 +38,17 @@ class Budget(Frozen):
     cached: int = 0
     """Blocks that torch may hold beyond what the step needs, because none fits a later length; it gives them back
     before an allocation fails, so `expected` leaves them out."""
+    phase: str = ""
+    """The phase that it was computed for."""
     basis: tuple[Setup, Plan, int | None] | None = None
-    """What the components' formulas take their values from: setup, plan, and the GPU's capacity where it is known. Of a
-    phase between steps setup and plan have no batch."""
+    """What it was computed from: setup, plan, and the GPU's capacity where it is known. Of a phase between steps setup
+    and plan have no batch."""
 
     @property
     def subject(self) -> Setup:
         """The setup that the budget is of."""
         assert self.basis is not None
         return self.basis[0]
-
-    @property
-    def components(self) -> tuple[Part, ...]:
-        """The components with their formulas, made on demand: most estimates are only compared."""
-        from cfglint_train.memory.quantities import Quantities
-
-        assert self.basis is not None
-        quantities = Quantities(*self.basis)
-        return tuple(Part(component, size, quantities) for component, size in self.sizes)
 
     @property
     def expected(self) -> int:

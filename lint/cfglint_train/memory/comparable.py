@@ -1,7 +1,7 @@
 """Which measured jobs a job can be compared with: how it is spread, and what it trains.
 
-The interval of an estimate rests on the residuals of such jobs (`evidence/fit.py`). Where fewer than three set-ups of a
-kind were measured, those of the wider kind count: one GPU or several, then all.
+The interval of an estimate rests on the residuals of such jobs (`calibration/fit.py`). Where fewer than three set-ups
+of a kind were measured, those of the wider kind count: one GPU or several, then all.
 """
 
 from __future__ import annotations

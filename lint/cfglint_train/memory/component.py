@@ -16,17 +16,14 @@ class Component:
     """One row. Rows are compared by identity, because every part of an estimate looks one up."""
 
     __slots__ = (
-        "coefficient", "counter", "evidence", "flows", "formulas", "kind", "name", "passes", "spread", "state",
-        "weights", "words",
+        "coefficient", "counter", "evidence", "flows", "kind", "name", "passes", "spread", "state", "weights", "words",
     )  # fmt: skip
 
     name: str
     """Unique at its place (GPU, host or disk)."""
     kind: Kind
     words: str
-    """How the bytes come about, in words; may hold placeholders, and no arithmetic."""
-    formulas: tuple[str, ...]
-    """How they come about, as sums of products with placeholders for numbers."""
+    """What the computation of the bytes does not say; all that is shown of bytes that are a coefficient."""
     evidence: tuple[str, ...]
     """Ids of coefficients and kinds of evidence rows."""
     flows: bool
@@ -47,8 +44,8 @@ class Component:
         self,
         name: str,
         kind: Kind,
-        words: str,
-        *formulas: str,
+        words: str = "",
+        *,
         evidence: tuple[str, ...] = ("derived-states",),
         flows: bool = False,
         passes: bool = False,
@@ -58,7 +55,7 @@ class Component:
         spread: bool = False,
         coefficient: str = "staged",
     ) -> None:
-        self.name, self.kind, self.words, self.formulas, self.evidence = name, kind, words, formulas, evidence
+        self.name, self.kind, self.words, self.evidence = name, kind, words, evidence
         self.flows, self.passes, self.counter = flows, passes, counter
         self.state, self.weights, self.spread, self.coefficient = state, weights, spread, coefficient
 

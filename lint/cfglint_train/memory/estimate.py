@@ -6,13 +6,12 @@ bounds put every part at the edge of what the calibration's rows allow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory import host, reserve, rollout
-from cfglint_train.memory.activations import Activations, activations
 from cfglint_train.memory.budget import Estimate, Phase
 from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.component import Component
@@ -54,6 +53,7 @@ from cfglint_train.memory.reader import MODEL, Reader
 from cfglint_train.memory.resume import resume
 from cfglint_train.memory.save import save
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.size import CHECKPOINTS, counted
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan
 
@@ -99,7 +99,7 @@ def _groups(
     plan: Plan, architecture: Architecture, hardware: Hardware | None, unreadable: frozenset[Field]
 ) -> Iterator[Phase]:
     """The highest moment of each model that has GPUs of its own."""
-    from cfglint_train.memory.groups import groups, scored_tokens
+    from cfglint_train.memory.groups import groups
 
     for role, own, model in groups(plan, architecture):
         given, reader = read_with_job(own, model, unreadable=unreadable)
@@ -112,21 +112,33 @@ def _groups(
             if worst is not None:
                 yield Phase(role.name, f"{worst.name}, {worst.event}", worst.gpu)
             continue
-        flow, tokens = activations(setup), scored_tokens(reader)
-        if flow is not None and tokens is not None:
-            frame = Frame(setup, own, margins_of(job, hardware, None))
-            parts = {**job.lasting, **_scoring(frame, flow, tokens)}
-            yield Phase(role.name, "a micro batch is scored", frame.gpu(parts, ROLLOUT_FIELDS, steady=False))
+        phase = _scored(Frame(setup, reader, margins_of(job, hardware, None)))
+        if phase is not None:
+            yield phase._replace(name=role.name)
 
 
 _OF_A_STEP: Final = ("forward", "backward", "optimizer step")
+SCORED: Final = "scored"
 
 
-def _scoring(frame: Frame, flow: Activations, tokens: int) -> dict[Component, float]:
-    """What a pass without gradients makes of so many tokens: a layer's tensors, then logits and log-probabilities."""
-    from cfglint_train.memory.groups import SCORING_BYTES
+def _scored(frame: Frame) -> Phase | None:
+    """Return the pass of a model that only scores."""
+    parts = _scoring(frame)
+    if parts is None:
+        return None
+    budget = frame.gpu(SCORED, {**frame.job.lasting, **parts}, ROLLOUT_FIELDS, steady=False)
+    return Phase(SCORED, "a micro batch is scored", budget)
 
-    setup = frame.setup
+
+def _scoring(frame: Frame) -> dict[Component, float] | None:
+    """Return what a pass without gradients makes: a layer's tensors, then logits and log-probabilities."""
+    from cfglint_train.memory.groups import SCORING_BYTES, scored_tokens
+
+    setup, flow = frame.setup, frame.flow
+    known = None if flow is None else scored_tokens(frame.reader)
+    if flow is None or known is None:
+        return None
+    tokens = counted(known, "tokens", setup.trained)
     words = 0.0 if setup.scores else tokens * setup.architecture.vocab * SCORING_BYTES
     layer = flow.stack.inference(tokens)
     return {GATHERED: frame.job.gathered[0], **({LOGITS: words} if words > layer else {FORWARD: layer})}
@@ -161,22 +173,35 @@ def of_setup(
     like it were from their estimates, where that is not what the table says. `job`: the setup's, where nothing was
     changed.
     """
+    frame = Frame(setup, reader, margins_of(job or Job(setup, reader.plan), hardware, compared))
     missing = list(reader.missing)
-    known = margins_of(job or Job(setup, reader.plan), hardware, compared)
-    frame = Frame(setup, reader.plan, known)
-    flow = activations(setup)
-    if flow is None:
+    if frame.flow is None:
         missing.append(MODEL)
-    load, further = _between_steps(known)
-    phases = (load, *_step(frame, flow), _eval(frame, flow), *further, _rollout(frame, reader, flow, missing))
+    load, further = _between_steps(frame.known)
+    phases = (load, *_step(frame), _eval(frame), *further, _rollout(frame, missing))
     found = tuple([phase for phase in phases if phase is not None])
     return Estimate(found, tuple(dict.fromkeys(missing)), reader.fields, tuple(reader.assumed))
+
+
+def phases_of(frame: Frame, name: str) -> Iterable[Phase | None]:
+    """Return the phases that are computed together with the named one."""
+    if name in _OF_A_STEP:
+        return _step(frame)
+    computed = {
+        "load": _load,
+        "eval": _eval,
+        "save": _save,
+        "resume": _resume,
+        "rollout": lambda frame: _rollout(frame, []),
+        SCORED: _scored,
+    }
+    return (computed[name](frame),)
 
 
 def _between_steps(known: Margins) -> tuple[Phase, list[Phase]]:
     """Loading, and saving and resuming, which no batch changes."""
     if known.between is None:
-        frame = Frame(known.job.setup, known.job.plan, known)
+        frame = Frame(known.job.setup, Reader(known.job.plan), known)
         further = (_save(frame), _resume(frame))
         known.between = _load(frame), [phase for phase in further if phase is not None]
     return known.between
@@ -215,12 +240,12 @@ def _load(frame: Frame) -> Phase:
             parts, event = flat, "DeepSpeed flattens the weights"
     if known.ahead:
         parts, event = {**parts, FROZEN: setup.frozen_bytes + known.ahead}, "16-bit weights wait to be quantised"
-    budget = frame.gpu(parts, LOAD_FIELDS if known.whole or known.ahead else NO_FIELDS, steady=False)
+    budget = frame.gpu("load", parts, LOAD_FIELDS if known.whole or known.ahead else NO_FIELDS, steady=False)
     if known.ahead:  # how far the threads run ahead depends on the disk
         low, high, reserved, least = budget.spans
         budget = budget._replace(low=int(budget.low - known.ahead), spans=(low - known.ahead, high, reserved, least))
     staged = host.loading(setup, frame.plan)
-    return Phase("load", event, budget, None if staged is None else frame.host(staged, LOAD_FIELDS))
+    return Phase("load", event, budget, None if staged is None else frame.host("load", staged, LOAD_FIELDS))
 
 
 def _flattened(frame: Frame) -> float:
@@ -238,9 +263,9 @@ def _flattened(frame: Frame) -> float:
 _BYTES: Final = itemgetter(0)
 
 
-def _step(frame: Frame, flow: Activations | None) -> list[Phase]:
+def _step(frame: Frame) -> list[Phase]:
     """Forward pass, backward pass and optimizer step, each with its highest event."""
-    setup = frame.setup
+    setup, flow = frame.setup, frame.flow
     moments: dict[str, list[Sized]] = {name: [] for name in _OF_A_STEP}
     end = head(setup)
     others = loss = 0.0
@@ -275,15 +300,15 @@ def _step(frame: Frame, flow: Activations | None) -> list[Phase]:
     for name, found in moments.items():
         if not found:
             continue
-        on_host = frame.host(on_the_host, HOST_FIELDS) if name == "optimizer step" else None
+        on_host = frame.host(name, on_the_host, HOST_FIELDS) if name == "optimizer step" else None
         best = max(found, key=_BYTES)
-        phases.append(Phase(name, best[3], frame.step(shared, found, best), on_host))
+        phases.append(Phase(name, best[3], frame.step(name, shared, found, best), on_host))
     return phases
 
 
-def _eval(frame: Frame, flow: Activations | None) -> Phase | None:
+def _eval(frame: Frame) -> Phase | None:
     """Evaluation between steps, or behind them: no gradients, nothing is kept, but the logits are whole."""
-    setup, plan = frame.setup, frame.plan
+    setup, plan, flow = frame.setup, frame.plan, frame.flow
     if setup.evaluation_tokens is None or flow is None:
         return None
     if not plan.eval.enabled and (plan.eval.enabled is False or plan.eval.strategy == "no"):
@@ -300,7 +325,7 @@ def _eval(frame: Frame, flow: Activations | None) -> Phase | None:
     }
     if setup.zero_stage == 3:
         parts[GRADIENTS] = frame.job.held.accumulated
-    return Phase("eval", "the loss of an evaluation batch", frame.gpu(parts, EVAL_FIELDS))
+    return Phase("eval", "the loss of an evaluation batch", frame.gpu("eval", parts, EVAL_FIELDS))
 
 
 def _save(frame: Frame) -> Phase | None:
@@ -318,13 +343,14 @@ def _save(frame: Frame) -> Phase | None:
     for component, size in found.gpu.items():
         parts[component] = parts.get(component, 0.0) + size
     on_host = {**host.offloaded(setup), WORKERS: host.workers(setup, plan), **found.host}
-    on_disk = {component: size * found.copies for component, size in found.disk.items()}
+    copies = counted(found.copies, CHECKPOINTS, setup.trained)
+    on_disk = {component: copies * size for component, size in found.disk.items()}
     return Phase(
         "save",
         found.event,
-        frame.gpu(parts, SAVE_FIELDS),
-        frame.host(on_host, SAVE_HOST_FIELDS),
-        frame.disk(on_disk),
+        frame.gpu("save", parts, SAVE_FIELDS),
+        frame.host("save", on_host, SAVE_HOST_FIELDS),
+        frame.disk("save", on_disk),
     )
 
 
@@ -334,10 +360,10 @@ def _resume(frame: Frame) -> Phase | None:
     if found is None:
         return None
     parts = {**host.offloaded(frame.setup), **found.host}
-    return Phase("resume", found.event, None, frame.host(parts, RESUME_FIELDS))
+    return Phase("resume", found.event, None, frame.host("resume", parts, RESUME_FIELDS))
 
 
-def _rollout(frame: Frame, reader: Reader, flow: Activations | None, missing: list[Missing]) -> Phase | None:
+def _rollout(frame: Frame, missing: list[Missing]) -> Phase | None:
     """Generation on the GPUs of the training job, or the passes that score what was generated."""
     plan = frame.plan
     if plan.rollout.engine in (None, "none") and not plan.model.roles:
@@ -357,12 +383,9 @@ def _rollout(frame: Frame, reader: Reader, flow: Activations | None, missing: li
     found = []
     if size or gathered:
         parts = {**held, ENGINE: size or 0.0, GATHERED: gathered}
-        found.append(Phase("rollout", "generation", frame.gpu(parts, ROLLOUT_FIELDS, steady=False)))
-    if plan.model.roles and flow is not None:
-        from cfglint_train.memory.groups import scored_tokens
-
-        tokens = scored_tokens(reader)
-        if tokens is not None:
-            parts = {**held, **_scoring(frame, flow, tokens), ENGINE: _resident(frame)}
-            found.append(Phase("rollout", "a micro batch is scored", frame.gpu(parts, ROLLOUT_FIELDS, steady=False)))
+        found.append(Phase("rollout", "generation", frame.gpu("rollout", parts, ROLLOUT_FIELDS, steady=False)))
+    scored = _scoring(frame) if plan.model.roles else None
+    if scored is not None:
+        budget = frame.gpu("rollout", {**held, **scored, ENGINE: _resident(frame)}, ROLLOUT_FIELDS, steady=False)
+        found.append(Phase("rollout", "a micro batch is scored", budget))
     return max(found, key=lambda phase: phase.gpu.expected if phase.gpu is not None else 0, default=None)

@@ -28,7 +28,15 @@ from cfglint_train.memory.components import (
     WEIGHT_COPIES,
 )
 from cfglint_train.memory.job import Job
-from cfglint_train.memory.logits import NOTHING, Head, is_one_graph, returns_at_once, sums_in_place, sums_in_product
+from cfglint_train.memory.logits import (
+    NOTHING,
+    Head,
+    is_one_graph,
+    returns_at_once,
+    scored_tokens,
+    sums_in_place,
+    sums_in_product,
+)
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.states import whole_fp32_gradients
 from cfglint_train.memory.tape import peak
@@ -44,11 +52,11 @@ def mask_bytes(setup: Setup) -> float:
     """Attention masks of the whole model: 16-bit numbers for eager and compiled attention, booleans for sdpa."""
     if setup.compiled_loss and setup.mode.attention == "efficient":
         element = 2 if setup.mode.weight == 2 or setup.mode.autocast else 4
-        return float(setup.tokens * setup.length * element * mask_kinds(setup))
+        return setup.tokens * setup.length * element * mask_kinds(setup)
     if not setup.mode.sequence or setup.mode.attention == "math":  # whose mask is the operation's own
         return 0.0
     element = setup.residual if setup.mode.attention == "eager" else 1
-    return float(setup.tokens * setup.mode.sequence * element * mask_kinds(setup))
+    return setup.tokens * setup.mode.sequence * element * mask_kinds(setup)
 
 
 def mask_kinds(setup: Setup) -> int:
@@ -101,7 +109,7 @@ def _loss(step: _Step, flow: Activations, end: Head) -> Iterator[Event]:
     yield "forward", "the loss", {**parts, LOGITS: end.forward + end.fixed_forward}
     if setup.passing_logits and setup.ends:
         name = "unused logits" if setup.scores else "logits beside the loss's"
-        passing = float(tokens * setup.scored * setup.architecture.vocab * setup.passing_logits)
+        passing = scored_tokens(setup) * setup.architecture.vocab * setup.passing_logits
         further = {**parts, LOGITS: passing}
         if setup.checkpointing != "none" and not setup.scores:  # the policy's forward pass has ended (dpo-1b-ac)
             further[WEIGHT_COPIES] = copies
@@ -200,7 +208,7 @@ def _end(step: _Step) -> Event:
     at_once = job.accumulates and returns_at_once(setup)
     whole = setup.trained * setup.gradient if unreduced or at_once else 0.0
     if setup.updates == "within" and setup.head_trained:  # the embedding comes last
-        whole = head_gradient = job.head_elements * float(setup.mode.weight)
+        whole = head_gradient = job.head_elements * setup.mode.weight
         tied = max(0.0, tied - head_gradient) + job.updating_head
     gradients = job.base[GRADIENTS] + (0.0 if job.defers else job.made) + whole
     parts = {**job.base, **step.waiting, GRADIENTS: gradients, BUCKETS: job.bucket, BACKWARD: tied}

@@ -11,6 +11,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory import comparable, reserve, transients
+from cfglint_train.memory.activations import activations
 from cfglint_train.memory.budget import Budget, Phase
 from cfglint_train.memory.calibration import Residual, Table, table
 from cfglint_train.memory.component import Component
@@ -18,8 +19,8 @@ from cfglint_train.memory.components import ENGINE, GRADIENTS, LOGITS, PAGED, RE
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import runs_traced_code
 from cfglint_train.memory.phase_fields import DISK_FIELDS, NO_FIELDS
+from cfglint_train.memory.reader import Reader
 from cfglint_train.memory.setup import Setup
-from cfglint_train.plan.fields import Plan
 
 if TYPE_CHECKING:
     from cfglint_train.plan.names import Field
@@ -118,13 +119,17 @@ def margins_of(job: Job, hardware: Hardware | None, compared: Residual | None) -
 class Frame:
     """What the phases of one estimate share."""
 
-    def __init__(self, setup: Setup, plan: Plan, known: Margins) -> None:
-        self.setup, self.plan = setup, plan
+    def __init__(self, setup: Setup, reader: Reader, known: Margins) -> None:
+        plan = reader.plan
+        self.setup, self.reader, self.plan = setup, reader, plan
         self.known, self.job = known, known.job
+        self.flow = activations(setup)
         self.basis = (setup, plan, known.capacity)
         self.lengths = None if setup.records == 0 else reserve.lengths(setup.records)
 
-    def gpu(self, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS, steady: bool = True) -> Budget:
+    def gpu(
+        self, phase: str, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS, steady: bool = True
+    ) -> Budget:
         """The budget of one moment outside of steps. `steady`: what exists all the time comes on top of `parts`."""
         known = self.known
         found, lasting, flowing, passing = weighed(parts)
@@ -135,9 +140,9 @@ class Frame:
             found, lasting, flowing = held + found, lasting + lasts, flowing + flows
         low, high = known.edges(lasting, flowing, paged)
         spare = known.gaps.between(passing)
-        return self._budget(found, fields, paged, (low, high, high), spare, (0.0, 0.0))
+        return self._budget(phase, found, fields, paged, (low, high, high), spare, (0.0, 0.0))
 
-    def step(self, step: Step, moments: list[Sized], best: Sized) -> Budget:
+    def step(self, phase: str, step: Step, moments: list[Sized], best: Sized) -> Budget:
         """The budget of the forward or backward pass or the update, `best` of whose `moments` has most bytes. Another
         may be less certain, or have less in the pools of other streams: each bound is the highest of all.
         """
@@ -191,6 +196,7 @@ class Frame:
             rest = lasts + known.leftovers + known.elsewhere - (lasting + lasts + flowing + flows + spare + pools)
             kept, kept_high = max(kept, rest), max(kept_high, rest + known.pinned)
         return self._budget(
+            phase,
             held + found,
             NO_FIELDS,
             known.paged,
@@ -202,6 +208,7 @@ class Frame:
 
     def _budget(
         self,
+        phase: str,
         found: tuple[tuple[Component, int], ...],
         fields: frozenset[Field],
         paged: float,
@@ -222,9 +229,9 @@ class Frame:
         spans = (low - known.context_low, high - managed, reserved - managed + kept[1], spare[0] + pools)
         sizes = (*found, *known.around, (RESERVE, int(spare[1] + pools)))
         top = int(known.around_high + reserved)
-        return Budget("gpu", sizes, int(low), top, fields, spans, int(kept[0]), self.basis)
+        return Budget("gpu", sizes, int(low), top, fields, spans, int(kept[0]), phase, self.basis)
 
-    def host(self, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS) -> Budget:
+    def host(self, phase: str, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS) -> Budget:
         """A budget of one node."""
         coefficients = table().coefficients
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
@@ -233,13 +240,13 @@ class Frame:
             _, least, expected, most, _, _ = coefficients[component.coefficient]
             low += size * least / expected
             high += size * most / expected
-        return Budget("host", sizes, int(low), int(high), fields, basis=self.basis)
+        return Budget("host", sizes, int(low), int(high), fields, phase=phase, basis=self.basis)
 
-    def disk(self, parts: dict[Component, float]) -> Budget:
+    def disk(self, phase: str, parts: dict[Component, float]) -> Budget:
         """A budget of the job's checkpoints: arithmetic."""
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
         total = sum([size for _, size in sizes])
-        return Budget("disk", sizes, total, total, DISK_FIELDS, basis=self.basis)
+        return Budget("disk", sizes, total, total, DISK_FIELDS, phase=phase, basis=self.basis)
 
 
 _PARTLY: Final = frozenset(("selective", "fine_grained", "budget", "every_n"))

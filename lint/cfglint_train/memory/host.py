@@ -19,29 +19,31 @@ from cfglint_train.memory.components import (
     OFFLOADED_PARAMETERS,
 )
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.size import counted, named
 from cfglint_train.memory.states import secondary
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Plan
 
 
-def pinned(size: float) -> int:
-    """A pinned block of `size` bytes as the allocator makes it."""
-    return 0 if size <= 0 else 1 << (max(1, int(size)) - 1).bit_length()
+def pinned(size: float) -> float:
+    """Return the bytes of a pinned block for `size` bytes."""
+    block = 0 if size <= 0 else 1 << (max(1, int(size)) - 1).bit_length()
+    return counted(block, "B of pinned blocks", size)
 
 
 def blocks(setup: Setup) -> Callable[[float], float]:
     """What a block of some bytes takes of the host: as it is, or pinned."""
-    return pinned if setup.pinned else float
+    return pinned if setup.pinned else lambda size: size
 
 
 def partition(setup: Setup) -> float:
     """Trained elements of a rank."""
-    return float(setup.trained) / max(1, setup.optimizer_shards)
+    return setup.trained / max(1, setup.optimizer_shards)
 
 
 def partition_bytes(setup: Setup) -> float:
     """Bytes of a rank's partition of the weights as ZeRO-3 offloads it."""
-    return (float(setup.trained) * setup.gathered + setup.frozen_sharded) / max(1, setup.optimizer_shards)
+    return (setup.trained * setup.gathered + setup.frozen_sharded) / max(1, setup.optimizer_shards)
 
 
 def sub_groups(setup: Setup, share: float) -> tuple[int, float, float]:
@@ -49,8 +51,8 @@ def sub_groups(setup: Setup, share: float) -> tuple[int, float, float]:
     of the last, smaller one.
     """
     piece = min(setup.sub_group or share, share)
-    whole = int(share / piece) if piece else 0
-    return whole, piece, share - whole * piece
+    whole = counted(int(share / piece) if piece else 0, "sub-groups", share)
+    return whole, piece, named(share - whole * piece, "elements of the last sub-group")
 
 
 def _in_sub_groups(setup: Setup, share: float, block: Callable[[float], float]) -> float:
@@ -106,13 +108,13 @@ def idle_models(setup: Setup) -> float:
     Each tensor's shard is a pinned block of its own (deepspeed 0.19.8 partition_parameters.py, _partition_param).
     """
     shape, shards = setup.architecture, setup.parameter_shards
-    models = [float(other.elements) for other in setup.neighbours if other.offloaded]
+    models = [other.elements for other in setup.neighbours if other.offloaded]
     if setup.offload_reference and setup.reference_bytes:
-        models.append(float(shape.parameters))
+        models.append(shape.parameters)
     if not models:
         return 0.0
     own = sum(item.count * pinned(item.elements / item.count * setup.gathered / shards) for item in shape.linears)
-    each = max(1.0, own / (shape.parameters * setup.gathered / shards))
+    each = named(max(1.0, own / (shape.parameters * setup.gathered / shards)), "for pinned blocks")
     return setup.local * each * sum(models) * setup.gathered / shards
 
 
@@ -125,7 +127,7 @@ def asleep(setup: Setup, plan: Plan) -> float:
     """
     if not plan.rollout.train_sleep or setup.strategy != "zero" or setup.offload_optimizer:
         return 0.0
-    tensors = (setup.master + (setup.optimizer or 0)) / 4
+    tensors = named((setup.master + (setup.optimizer or 0)) / 4, "tensors")
     total = 0.0
     for elements in (setup.trained, *(other.elements for other in setup.neighbours if other.trained)):
         share = elements / setup.optimizer_shards
@@ -150,7 +152,8 @@ def waiting(setup: Setup, plan: Plan) -> float:
         return 0.0
     pixels = 0.0 if tower is None else setup.image_tokens * tower.patches * tower.patch**2 * _PIXEL_BYTES
     batch = setup.tokens * _TOKEN_BYTES + pixels
-    return setup.local * count * (_PREFETCHED if plan.data.prefetch is None else plan.data.prefetch) * batch
+    ahead = _PREFETCHED if plan.data.prefetch is None else plan.data.prefetch
+    return setup.local * count * counted(ahead, "batches", batch) * batch
 
 
 _TOKEN_BYTES: Final = 24
@@ -165,7 +168,7 @@ def checkpointed(setup: Setup) -> float:
         return 0.0
     kept = setup.tokens * setup.architecture.hidden * setup.residual * setup.layers * setup.in_flight
     kept /= setup.sequence_split
-    return float(setup.local * kept)
+    return setup.local * kept
 
 
 def loading(setup: Setup, plan: Plan) -> dict[Component, float] | None:

@@ -104,7 +104,7 @@ class Job:
         parts = {  # None keeps the place of what follows the tokens
             **host.offloaded(setup),
             OFFLOADED_ACTIVATIONS: None,
-            HOST_EXPERTS: setup.host_experts,
+            HOST_EXPERTS: setup.architecture.expert_parameters * setup.host_experts,
             WORKERS: host.workers(setup, plan),
             WAITING: None,
             SLEEPING: rollout.host(setup, plan),
@@ -151,4 +151,4 @@ def _head_gradient(setup: Setup, adds_at_once: bool) -> float:
         # A unit of its own is reduced at once.
         each = 0.0 if leaves_at_once(setup) else setup.accumulated / setup.gradient_shards
         return transients.head_elements(setup) * each
-    return float(transients.head_elements(setup) * setup.mode.weight)
+    return transients.head_elements(setup) * setup.mode.weight

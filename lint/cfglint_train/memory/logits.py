@@ -14,6 +14,7 @@ from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.layers.layer import Layer, residual_bytes
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.size import counted, named
 from cfglint_train.memory.tape import Cost
 from cfglint_train.models.architecture import Architecture
 
@@ -61,7 +62,7 @@ COMPILED_AUTOCAST: Final = Loss(6, 2, 8)
 COMPILED_HEADS: Final[dict[str, Loss]] = {"compiled": Loss(1, 1, 2), "compiled_shifted": Loss(2, 2, 4)}
 NOTHING: Final = Loss(0, 0, 0)
 OTHER_LOSSES: Final[dict[str, Loss]] = {}
-"""Losses of other code, by the name that a plan gives them (`evidence/foreign.py`)."""
+"""Losses of other code, by the name that a plan gives them (`calibration/foreign.py`)."""
 
 _UPCAST_CHUNKS: Final = 8
 
@@ -279,6 +280,8 @@ def _waiting(setup: Setup) -> float:
     return float(zeros + (logits if sums_in_product(setup) else 0))
 
 
+_CHUNK: Final = "tokens of a chunk"
+
 OF_EVALUATION: Final = frozenset(("chunked", *COMPILED_HEADS))
 """Losses that an evaluation has, too, and that make whole logits."""
 _WITHOUT_LOGITS: Final = frozenset(("cce", "tiles", *_RECOMPUTED_LOSSES, *CHUNKED_LOSSES))
@@ -325,9 +328,14 @@ def evaluation_chunk(setup: Setup) -> float:
     if chunked is None:
         return 0.0
     shape = setup.architecture
-    matrix = float(shape.vocab * shape.hidden * setup.mode.weight) if setup.head_trained else 0.0
+    matrix = shape.vocab * shape.hidden * setup.mode.weight if setup.head_trained else 0.0
     each, matrices = at_once(setup, chunked)
     return each * chunk_tokens(setup, chunked) * shape.vocab + matrices * matrix
+
+
+def scored_tokens(setup: Setup) -> float:
+    """Return the tokens of a micro batch that have logits."""
+    return setup.tokens if setup.scored == 1 else named(setup.tokens * setup.scored, "tokens")
 
 
 def _beside(setup: Setup) -> float:
@@ -335,13 +343,13 @@ def _beside(setup: Setup) -> float:
     family = FAMILIES.get(setup.architecture.formula)
     if family is None or not family.quantized_head or not setup.mode.quantized:
         return 0.0
-    return float(setup.mode.dequantized * setup.architecture.vocab * setup.architecture.hidden)
+    return setup.mode.dequantized * setup.architecture.vocab * setup.architecture.hidden
 
 
 def chunk_of(tokens: int, hidden: int, vocab: int) -> int:
-    """Liger's chunk: the power of two at or above tokens / ceil(vocab / hidden)."""
-    parts = -(-vocab // hidden)
-    return 1 << max(0, (-(-tokens // parts) - 1)).bit_length()
+    """Return the tokens of Liger's chunk: the power of two at or above tokens / ceil(vocab / hidden)."""
+    parts = -(-int(vocab) // int(hidden))
+    return counted(1 << max(0, (-(-int(tokens) // parts) - 1)).bit_length(), _CHUNK, tokens)
 
 
 def at_once(setup: Setup, chunked: Chunked) -> tuple[float, int]:
@@ -357,8 +365,8 @@ def at_once(setup: Setup, chunked: Chunked) -> tuple[float, int]:
 def chunk_tokens(setup: Setup, chunked: Chunked) -> int:
     """Tokens of one chunk of a loss that goes from chunk to chunk. torch.chunk makes the last one smaller."""
     if chunked.tokens:
-        return -(-setup.tokens // max(1, setup.tokens // chunked.tokens))
-    return -(-setup.tokens * chunked.sequences // max(chunked.sequences, setup.sequences))
+        return named(-(-setup.tokens // max(1, setup.tokens // chunked.tokens)), _CHUNK)
+    return named(-(-setup.tokens * chunked.sequences // max(chunked.sequences, setup.sequences)), _CHUNK)
 
 
 def sums_in_place(setup: Setup) -> bool:
@@ -386,13 +394,13 @@ def _further_copies(setup: Setup, loss: Loss) -> float:
 
 def _tiled(setup: Setup, cost: Cost) -> Head:
     """The head that makes no logits but those of a tile."""
-    shape, tokens, weight = setup.architecture, setup.tokens * setup.scored, head_weight(setup)
+    shape, tokens, weight = setup.architecture, scored_tokens(setup), head_weight(setup)
     rows, columns = min(tokens, _TILE[0]), min(shape.vocab, _TILE[1])
     cast = weight == 4 and setup.mode.autocast  # a tile of the matrix, too
     tile = (rows + (shape.hidden if cast else 0)) * columns * (2 if weight == 2 or cast else 4)
     inputs = tokens * shape.hidden * (4.0 if setup.residual == 4 else 6.0)
-    matrix = float(shape.vocab * shape.hidden * (4 if weight == 4 else 6)) if setup.head_trained else 0.0
-    kept = float(_TILE_STATISTICS * tokens)
+    matrix = shape.vocab * shape.hidden * (4 if weight == 4 else 6) if setup.head_trained else 0.0
+    kept = _TILE_STATISTICS * tokens
     return Head(cost, NOTHING, tile + kept, kept, tile + kept + inputs, 0, matrix)
 
 
@@ -401,13 +409,14 @@ def _recomputed(setup: Setup, cost: Cost) -> Head:
     cost = cost._replace(fixed_saved=0.0)
     shape, tokens = setup.architecture, setup.tokens
     known = _RECOMPUTED_LOSSES[setup.loss][setup.mode.weight == 4, setup.mode.autocast]
-    words, matrix = min(tokens, _RECOMPUTED) * shape.vocab, shape.vocab * shape.hidden
+    chunk = counted(min(tokens, _RECOMPUTED), _CHUNK, tokens)
+    words, matrix = chunk * shape.vocab, shape.vocab * shape.hidden
 
     def most(moments: Moments) -> tuple[float, float]:
         chunk, whole = max(moments, key=lambda one: one[0] * words + one[1] * matrix)
-        return float(chunk * words), float(whole * matrix)
+        return chunk * words, whole * matrix
 
-    kept = float(tokens * shape.hidden * setup.residual)
+    kept = tokens * shape.hidden * setup.residual
     forward, copies = most(known.forward)
     backward, gradients = most(known.trained if setup.head_trained else known.frozen)
     return Head(cost, NOTHING, forward + kept, kept, backward + 2 * kept, copies, gradients)
@@ -419,7 +428,7 @@ def _liger(setup: Setup, cost: Cost, matrix: float) -> Head:
     is added in place. Autocast casts the transposed fp32 matrix for each chunk anew.
     """
     passing, cast = _liger_chunk(setup, setup.tokens)
-    gradient = float(setup.tokens * setup.architecture.hidden * setup.residual)
+    gradient = setup.tokens * setup.architecture.hidden * setup.residual
     # The head's input is not kept. `cost` has it, as the forward pass does. A second copy of the matrix is cached until
     # that ends.
     cost = cost._replace(fixed_saved=0.0)
@@ -431,9 +440,9 @@ def _liger_chunk(setup: Setup, tokens: int) -> tuple[float, float]:
     """Bytes of the gradient of the input and of the logits of a chunk, and those of a cast of the output matrix."""
     shape = setup.architecture
     element = 2 if setup.mode.autocast else setup.mode.weight
-    words = float(element * min(tokens, chunk_of(tokens, shape.hidden, shape.vocab)) * shape.vocab)
+    words = element * min(tokens, chunk_of(tokens, shape.hidden, shape.vocab)) * shape.vocab
     cast = 2.0 * shape.vocab * shape.hidden if setup.mode.autocast and head_weight(setup) == 4 else 0.0
-    return float(tokens * shape.hidden * setup.residual) + words, cast
+    return tokens * shape.hidden * setup.residual + words, cast
 
 
 def head(setup: Setup) -> Head:
@@ -446,10 +455,10 @@ def head(setup: Setup) -> Head:
         return _tiled(setup, cost)
     if name in _RECOMPUTED_LOSSES:
         return _recomputed(setup, cost)
-    words = tokens * setup.scored * shape.vocab
+    words = scored_tokens(setup) * shape.vocab
     if name in ("liger", "cce", "chunked_logits") or name in CHUNKED_LOSSES:
         # The gradient of the output matrix, where it is trained.
-        matrix = float(shape.vocab * shape.hidden * setup.mode.weight) if setup.head_trained else 0.0
+        matrix = shape.vocab * shape.hidden * setup.mode.weight if setup.head_trained else 0.0
         gradient = tokens * shape.hidden * 2.0
         if name == "liger":
             return _liger(setup, cost, matrix)
@@ -484,7 +493,7 @@ def head(setup: Setup) -> Head:
         backward,
         copies,
         copies,
-        float(shape.vocab * shape.hidden * setup.mode.weight) if loss.pieces > 1 and setup.head_trained else 0.0,
+        shape.vocab * shape.hidden * setup.mode.weight if loss.pieces > 1 and setup.head_trained else 0.0,
         words * (2.0 if setup.mode.autocast or setup.mode.weight == 2 else 4.0),
         words * _waiting(setup),
     )

@@ -292,6 +292,16 @@ def projecting(choice: Choice, shapes: list[Tensors], architecture: Architecture
     return max(sizes, default=0.0)
 
 
+class Scratch(Frozen):
+    """Bytes that one call makes."""
+
+    each: float = 0.0
+    """Per element of all that it updates."""
+    largest: float = 0.0
+    """Per element of the largest tensor."""
+    besides: float = 0.0
+
+
 def temporaries(choice: Choice) -> tuple[float, float]:
     """Bytes that one call makes per element of all it updates, and per element of the largest tensor."""
     rule = choice.rule

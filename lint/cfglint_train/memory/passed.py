@@ -40,7 +40,7 @@ def passed(setup: Setup) -> Passed:
     if not width and (attention is None or not attention.reusing_layers):
         return _NOTHING
     weight, checkpointed = setup.mode.weight, setup.checkpointing != "none"
-    embedding = float(setup.tokens * shape.layers * width)
+    embedding = setup.tokens * shape.layers * width
     # Its norm, the projection's input, and where layers are checkpointed the sum with the projected first embedding,
     # whose parts they hold as arguments; others count the part that they keep. The gradient of one part is as large as
     # the whole.
@@ -50,7 +50,7 @@ def passed(setup: Setup) -> Passed:
     if width and setup.mode.autocast and weight == 4:  # the projection's input and weight
         kept += 2.0 * shape.hidden * (setup.tokens + shape.layers * width)
     elif width and setup.mode.trained and not checkpointed:
-        kept += float(setup.tokens * shape.hidden * weight)
+        kept += setup.tokens * shape.hidden * weight
     kept += embedding * ((8 if setup.mode.trained else 4) + (weight if checkpointed else 0))
     kept += setup.tokens * _adapted(setup)
     returned = embedding * weight
@@ -74,7 +74,7 @@ def _adapted(setup: Setup) -> float:
     mode, hidden = setup.mode, setup.architecture.hidden
     if not mode.rank or not mode.targets & {ALL_LINEAR, "per_layer_model_projection"}:
         return 0.0
-    return float((hidden + mode.rank) * (2 if mode.autocast else mode.adapter))
+    return (hidden + mode.rank) * (2 if mode.autocast else mode.adapter)
 
 
 @lru_cache(maxsize=64)

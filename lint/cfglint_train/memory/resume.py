@@ -62,7 +62,7 @@ def _olmo(setup: Setup, plan: Plan) -> Resume | None:
     """
     if plan.parallel.strategy != "ddp":
         return None
-    found = {LOADED_WEIGHTS: float(setup.local * setup.trained * setup.held)}
+    found: dict[Component, float] = {LOADED_WEIGHTS: setup.local * setup.trained * setup.held}
     if plan.checkpoint.load_optimizer is not False and setup.optimizer is not None:
         found[LOADED_OPTIMIZER] = setup.local * setup.trained * setup.optimizer
     return Resume(found, "every rank reads the whole checkpoint")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cfglint_train.memory.calibration import table
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.size import counted
 from cfglint_train.plan.fields import Plan
 
 
@@ -37,7 +38,8 @@ def residue(setup: Setup, plan: Plan, woken: bool = False) -> float:
     Level 1 of vLLM's sleep moves the weights to the host, level 2 drops them.
     """
     weights = setup.whole.parameters * 2.0 / (plan.rollout.tensor or 1) if woken else 0.0
-    return weights + table().coefficients["sleep-residue"].expected
+    left = table().coefficients["sleep-residue"].expected
+    return weights + counted(left, "B of a sleeping engine", setup.trained)
 
 
 def host(setup: Setup, plan: Plan) -> float:

@@ -28,6 +28,7 @@ from cfglint_train.memory.components import (
 from cfglint_train.memory.kept import copies_of, writes_shards
 from cfglint_train.memory.neighbours import elements_of
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.size import named
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Plan
 
@@ -82,7 +83,7 @@ def beside(setup: Setup, plan: Plan) -> int:
 
 def parts(setup: Setup) -> float:
     """Parts of the whole model under tensor and pipeline parallelism, each as large as this rank's."""
-    return setup.whole.parameters / max(1, setup.architecture.parameters)
+    return named(setup.whole.parameters / max(1, setup.architecture.parameters), "parts")
 
 
 def _own(setup: Setup, plan: Plan) -> Save | None:
@@ -186,7 +187,7 @@ def module_elements(setup: Setup) -> float:
     fused = 0
     if shape.experts is not None and shape.experts.fused:
         fused = 3 * shape.experts.count * shape.hidden * shape.experts.intermediate
-    return float(max(shape.largest_tensor, transients.head_elements(setup), fused))
+    return named(max(shape.largest_tensor, transients.head_elements(setup), fused), "elements of the largest module")
 
 
 def _fsdp(setup: Setup, plan: Plan, model_only: bool, copies: int) -> Save | None:
@@ -223,7 +224,7 @@ def _unsharded(setup: Setup, copies: int) -> Save:
     elements = setup.architecture.parameters
     weights, states = elements * setup.held, elements * (setup.optimizer or 0)
     return Save(
-        {GATHERED: wrapped_elements(setup) * float(_UNIT_BYTES)},
+        {GATHERED: wrapped_elements(setup) * _UNIT_BYTES},
         {GATHERED_WEIGHTS: weights, GATHERED_OPTIMIZER: states},
         {DISK_WEIGHTS: weights, DISK_OPTIMIZER: states},
         "rank 0 gathers an unsharded checkpoint",
@@ -261,7 +262,7 @@ def _olmo(setup: Setup, checkpointer: str, copies: int) -> Save | None:
         if checkpointer == "torch_legacy":
             each = table().coefficients["legacy-metadata"].expected
             host[HOST_METADATA] = local * each * shape.tensors * world
-        return Save({GATHERED: unit * float(_UNIT_BYTES)}, host, disk, "each unit is gathered in fp32", copies)
+        return Save({GATHERED: unit * _UNIT_BYTES}, host, disk, "each unit is gathered in fp32", copies)
     if checkpointer == "olmo_core":
         each = table().coefficients["shard-metadata"].expected
         metadata = world * shape.tensors * (PLAN_BYTES + each * shards)
@@ -269,6 +270,6 @@ def _olmo(setup: Setup, checkpointer: str, copies: int) -> Save | None:
             STAGED_SHARDS: local * shape.parameters * (setup.optimizer or 0) / shards,
             HOST_METADATA: local * metadata,
         }
-        gpu = {METADATA: float(world * shape.tensors * shards * STAGED_BYTES)}
+        gpu: dict[Component, float] = {METADATA: world * shape.tensors * shards * STAGED_BYTES}
         return Save(gpu, host, disk, "every rank gathers every rank's save plan", copies)
     return None

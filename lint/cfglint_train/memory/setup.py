@@ -6,6 +6,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.formats import FrozenWeights
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.neighbours import Neighbour
+from cfglint_train.memory.optimizers import Scratch
 from cfglint_train.models.architecture import Architecture
 
 
@@ -46,12 +47,10 @@ class Setup(Frozen):
     frozen: int
     frozen_weights: FrozenWeights
     """The frozen ones by format."""
-    frozen_bytes: float
-    """Of the whole model, quantised parts included."""
     adapters: int
     """Elements of adapters among the trained ones."""
-    reference_bytes: float
-    """Of a second whole model; 0 without one."""
+    reference: float
+    """Bytes of an element of a second whole model; 0 without one."""
     offload_reference: bool
     """The shards of `reference_bytes` wait on the host."""
     neighbours: tuple[Neighbour, ...]
@@ -71,8 +70,7 @@ class Setup(Frozen):
     """Bytes of optimizer state per trained element; None for an optimizer without a formula."""
     optimizer_scratch: str
     """fused, foreach, single: how the optimizer goes over the tensors."""
-    scratch: tuple[float, float, float]
-    """Bytes that one call makes: per element of all it updates, per element of the largest tensor, and besides."""
+    scratch: Scratch
     updates: str
     """after (the backward pass), within (each weight as its gradient is there), block (one decoder layer at a time)."""
     paged: bool
@@ -148,12 +146,22 @@ class Setup(Frozen):
     approximate: bool
     """Kernels without traced rows run (fused layers or adapters, tiled MLPs, fp8)."""
     host_experts: float
-    """Bytes of routed experts that stay on the host."""
+    """Bytes of an element of routed experts that stay on the host; 0 where they do not."""
     records: float | None
     """The batches that were each the longest so far, as multiples of the longest, itself left out: 0 where all have one
     length; None where lengths differ, in an order that is not known."""
     defers_reduction: bool
     """Micro batches before the last keep whole gradients."""
+
+    @property
+    def frozen_bytes(self) -> float:
+        """Bytes of the frozen weights of the whole model, quantised parts included."""
+        return self.frozen_weights.bytes
+
+    @property
+    def reference_bytes(self) -> float:
+        """Bytes of a second whole model; 0 without one."""
+        return self.architecture.parameters * self.reference
 
     @property
     def frozen_sharded(self) -> float:

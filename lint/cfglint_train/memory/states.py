@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.size import named
 from cfglint_train.plan.choices import FSDP
 
 
@@ -47,7 +48,7 @@ def secondary(setup: Setup) -> float:
 
 def states(setup: Setup) -> States:
     """The steady states of a rank."""
-    trained, scales = float(setup.trained), setup.frozen_weights.scales
+    trained, scales = setup.trained, setup.frozen_weights.scales
     parameters = trained * setup.held / setup.parameter_shards
     frozen = setup.frozen_sharded / setup.parameter_shards
     master = trained * setup.master / setup.optimizer_shards
@@ -57,7 +58,7 @@ def states(setup: Setup) -> States:
     persistent = 0.0
     if setup.zero_stage == 3 and setup.persistence:
         small = min(small_elements(setup), setup.architecture.parameters)
-        persistent = small * setup.gathered * (1 - 1 / setup.parameter_shards)
+        persistent = named(small, "elements that stay whole") * setup.gathered * (1 - 1 / setup.parameter_shards)
     if not setup.offload_parameters:
         persistent += secondary(setup)
     host = 0.0

@@ -10,6 +10,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import GATHERED, GRADIENTS
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.size import counted, named
 from cfglint_train.memory.states import made, whole_fp32_gradients
 from cfglint_train.plan.choices import FSDP
 
@@ -23,6 +24,8 @@ the pool of the main stream."""
 # DeepSpeed's stage 0 flattens gradients in pieces of this many elements to reduce them (engine.py).
 ZERO0_FLATTEN: Final = 500_000_000
 
+_ROOT: Final = "elements outside the layers"
+
 
 def root_elements(setup: Setup) -> float:
     """Elements outside the decoder layers that FSDP gathers as one unit: embedding, head, final norm."""
@@ -32,8 +35,8 @@ def root_elements(setup: Setup) -> float:
     if shape.experts is not None:  # its layers are not of one size
         tower = shape.tower
         beside = 0 if tower is None else tower.parameters + tower.projector_parameters
-        return float(shape.embedding_parameters + shape.hidden + beside)
-    return float(max(0, shape.parameters - shape.layers * unit_elements(setup)))
+        return counted(shape.embedding_parameters + shape.hidden + beside, _ROOT, shape.hidden)
+    return named(max(0, shape.parameters - shape.layers * unit_elements(setup)), _ROOT)
 
 
 def unit_elements(setup: Setup) -> float:
@@ -41,12 +44,14 @@ def unit_elements(setup: Setup) -> float:
     shape = setup.architecture
     if setup.wrapping == TENSORS:
         return layer_tensor(setup)
-    return float(shape.layer_parameters or (shape.parameters - shape.embedding_parameters) / shape.layers)
+    each = shape.layer_parameters or (shape.parameters - shape.embedding_parameters) / shape.layers
+    return named(each, "elements of a layer")
 
 
 def head_elements(setup: Setup) -> int:
     """Elements of the output matrix (and of the embedding)."""
-    return setup.architecture.vocab * setup.architecture.hidden // setup.head_split
+    elements = setup.architecture.vocab * setup.architecture.hidden // setup.head_split
+    return named(elements, "elements of the output matrix")
 
 
 def gathered(setup: Setup) -> tuple[float, float]:
@@ -72,7 +77,8 @@ def zero_gathers(setup: Setup) -> tuple[float, float]:
     """Elements that ZeRO-3 holds whole, and of them those gathered in one piece, which ZeRO++ passes through 8 bits."""
     leaf, total = max(head_elements(setup), leaf_elements(setup)), setup.architecture.parameters
     ahead = min(total, setup.live + setup.prefetch_bucket) if setup.live else 0
-    return max(leaf, ahead), max(leaf, min(total, setup.prefetch_bucket))
+    at_once = max(leaf, min(total, setup.prefetch_bucket))
+    return named(max(leaf, ahead), "elements"), named(at_once, "elements in one piece")
 
 
 def streams(setup: Setup, whole: tuple[float, float]) -> tuple[float, Component | None]:
@@ -160,7 +166,7 @@ def pinned(setup: Setup) -> float:
 def leaf_elements(setup: Setup) -> float:
     """Elements of the largest module that ZeRO-3 gathers at once; a mixture counts as one where it is a leaf."""
     experts = setup.architecture.experts
-    largest = float(setup.architecture.largest_tensor)
+    largest: float = setup.architecture.largest_tensor
     if experts is not None and setup.leaf_modules:
         largest = max(largest, 3.0 * experts.count * setup.architecture.hidden * experts.intermediate)
     return largest
@@ -178,7 +184,7 @@ def reducing(setup: Setup) -> float:
 def bucket(setup: Setup) -> float:
     """Bytes of gradient buckets that live from the first gradient of a backward pass to its end."""
     size = setup.reduce_bucket
-    trained = float(setup.trained)
+    trained = setup.trained
     if (setup.strategy == "zero" and setup.zero_stage == 0) or whole_fp32_gradients(setup):
         return setup.gradient * min(ZERO0_FLATTEN, trained)
     if setup.zero_stage in (1, 2):
@@ -192,7 +198,7 @@ def bucket(setup: Setup) -> float:
 
 def held_bucket(setup: Setup) -> float:
     """Bytes of gradient buckets that are never given back."""
-    trained = float(setup.trained)
+    trained = setup.trained
     if setup.zero_stage == 3:
         return setup.gradient * setup.reduce_bucket
     if setup.strategy == "ddp" and setup.world > 1:
@@ -206,7 +212,7 @@ def step(setup: Setup) -> float:
     torch's foreach AdamW makes one more tensor of the size of all weights it updates, its loop over single tensors two
     of the largest, its fused kernel none; others in `optimizers.RULES`. ZeRO casts and flattens gradients beside that.
     """
-    trained = float(setup.trained)
+    trained = setup.trained
     updated = setup.master or setup.held
     if setup.offload_optimizer or setup.offload_parameters:
         return 0.0
@@ -236,7 +242,7 @@ def step(setup: Setup) -> float:
 def sub_group_elements(setup: Setup) -> float:
     """Elements of a rank that ZeRO-3 updates at once."""
     largest = setup.architecture.largest_tensor / setup.optimizer_shards
-    return min(setup.sub_group or largest, setup.trained / setup.optimizer_shards)
+    return named(min(setup.sub_group or largest, setup.trained / setup.optimizer_shards), "elements of a sub-group")
 
 
 def exchanging(setup: Setup) -> float:
@@ -248,20 +254,20 @@ def exchanging(setup: Setup) -> float:
     if setup.context == 1:
         return 0.0
     shape = setup.architecture
-    return float(setup.tokens * shape.head_dim * (20 * shape.kv_heads + 6 * shape.heads))
+    return setup.tokens * shape.head_dim * (20 * shape.kv_heads + 6 * shape.heads)
 
 
 def layer_tensor(setup: Setup) -> float:
     """Elements of the largest tensor of a decoder layer."""
     sizes = [item.elements / max(1, item.count) for item in setup.architecture.linears if item.part == "decoder"]
-    return max(sizes, default=0.0)
+    return counted(max(sizes, default=0.0), "elements of a layer's largest tensor", setup.architecture.hidden)
 
 
 def updating(setup: Setup, elements: float) -> float:
     """Bytes that updating one tensor makes while the backward pass runs."""
     if setup.updates != "within":
         return 0.0
-    return max(setup.scratch[1] * elements, setup.scratch[2])
+    return max(setup.scratch.largest * elements, setup.scratch.besides)
 
 
 def casts(setup: Setup) -> tuple[float, float] | None:
@@ -281,4 +287,4 @@ def norm(setup: Setup) -> float:
     if setup.adapters or setup.offload_optimizer or whole_fp32_gradients(setup):
         return 0.0
     local = setup.trained / setup.optimizer_shards
-    return 8.0 * min(float(setup.architecture.largest_tensor), local)
+    return min(setup.architecture.largest_tensor, local) * 8.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory import optimizers
-from cfglint_train.memory.optimizers import Choice
+from cfglint_train.memory.optimizers import Choice, Scratch
 from cfglint_train.memory.ranks import Ranks
 from cfglint_train.memory.reader import Reader
 from cfglint_train.memory.targets import targeted
@@ -19,8 +19,7 @@ class Optimizer(Frozen):
     """Bytes per trained element; None for an optimizer without a formula."""
     implementation: str = "fused"
     """fused, foreach, single, custom: how it goes over the tensors."""
-    scratch: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Bytes that one call makes: per element of all it updates, per element of the largest tensor, and besides."""
+    scratch: Scratch = Scratch()
     updates: str = "after"
     """after (the backward pass), within (each weight as its gradient is there), block (one decoder layer at a time)."""
 
@@ -58,7 +57,7 @@ def optimizer_of(
         return Optimizer()
     state, projecting = _states(reader, architecture, choice, trained, tuning)
     updates = "within" if choice.within else "block" if choice.one_layer else "after"
-    return Optimizer(state, choice.scratch, (*optimizers.temporaries(choice), projecting), updates)
+    return Optimizer(state, choice.scratch, Scratch(*optimizers.temporaries(choice), projecting), updates)
 
 
 def _states(

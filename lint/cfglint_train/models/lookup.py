@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
@@ -171,3 +172,15 @@ def _text(file: str) -> str:
         with open(os.path.join(FOLDER, file), encoding="utf-8") as stream:
             text = _texts[file] = stream.read()
     return text
+
+
+def first_release(model_type: str) -> str | None:
+    """Return the first release of transformers with a class for a model type, or None if no listed release has one."""
+    return _first_releases().get(model_type)
+
+
+@cache
+def _first_releases() -> Mapping[str, str]:
+    with open(os.path.join(os.path.dirname(__file__), "model_types.json"), encoding="utf-8") as file:
+        first: Mapping[str, str] = json.load(file)["first"]
+    return first

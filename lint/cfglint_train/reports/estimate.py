@@ -13,6 +13,7 @@ from cfglint_train.frameworks.lens import spelled
 from cfglint_train.memory import comparable
 from cfglint_train.memory.budget import Budget, Phase, verdict
 from cfglint_train.memory.calibration import table as table_of_evidence
+from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.reader import MODEL
 from cfglint_train.plan.certainty import Assumption
 from cfglint_train.plan.fields import named
@@ -166,7 +167,7 @@ def _parts(phases: Sequence[Phase], place: str) -> Iterator[str]:
     """What the highest peak is made of, and where its interval comes from."""
     worst = max(phases, key=lambda phase: getattr(phase, place).expected)
     yield f"    in {worst.title}, {worst.event}:"
-    for part in sorted(getattr(worst, place).components, key=lambda part: -part.bytes):
+    for part in sorted(explain(getattr(worst, place)), key=lambda part: -part.bytes):
         if gib(part.bytes) != _NOTHING:
             yield f"      {part.name:<28}{gib(part.bytes):>10}  {part.formula}"
     if place == "gpu":
@@ -311,7 +312,9 @@ def _budget(budget: Budget | None, capacity: int | None) -> records.Budget | Non
         capacity=capacity,
         verdict=None if capacity is None else verdict(budget, capacity),
         rests_on=_rests_on(budget),
-        components=tuple([Component(part.name, part.bytes, part.formula, part.evidence) for part in budget.components]),
+        components=tuple(
+            [Component(part.name, part.bytes, part.formula, part.component.evidence) for part in explain(budget)]
+        ),
     )
 
 

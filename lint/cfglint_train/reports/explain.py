@@ -55,7 +55,7 @@ def facts(finding: Finding) -> list[Fact]:
 def _facts(finding: Finding, run: Run) -> Iterator[Fact]:
     rule = RULES[finding.code]
     assumed = {one.fact: one.note for one in assumptions(run)}
-    read = {*rule.reads, *(run.estimate.fields if rule.estimates else ())}
+    read = {*finding.reads, *(run.estimate.fields if rule.estimates else ())}
     for field in FIELDS:
         origin, value = run.origin(field), run.plan.get(field)
         if field in read and value is not None and origin is not None:

@@ -48,6 +48,11 @@ def lines(result: Result, style: Style = PLAIN) -> Iterator[str]:
             yield compact({"type": kind, **record})
 
 
+def file_list(result: Result) -> Iterator[str]:
+    """The configurations alone, each on a line of its own."""
+    return listed("[", map(values, files(result)), "]")
+
+
 def array(name: str, records: Iterable[Any], end: str) -> Iterator[str]:
     """An entry of an object whose value is a list: every record on a line of its own, `end` behind the last one."""
     return listed(f'"{name}": [', records, f"]{end}")

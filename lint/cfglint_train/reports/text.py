@@ -316,3 +316,10 @@ def not_checked(result: Result) -> str | None:
         return None
     of = "" if count == result.runs_met else f" of {result.runs_met}"
     return f"Memory was not checked for {count}{of} run{'s' if (result.runs_met if of else count) != 1 else ''}."
+
+
+def files(result: Result) -> Iterator[str]:
+    """Yield a line for each configuration: its path, its framework, its role."""
+    width = max((len(leading(file.path)) for file in result.files), default=0)
+    for file in result.files:
+        yield f"{leading(file.path):<{width}}  {file.framework} {file.role}"

@@ -41,7 +41,6 @@ RULE: Final = Rule(
     "deepspeed-batch-identity",
     "error",
     fix="safe",
-    reads=("launch.nodes", "launch.gpus_per_node"),
     depends_on_unseen_flags=True,
 )
 

@@ -39,7 +39,6 @@ RULE: Final = Rule(
     "BAT004",
     "learning-rate-out-of-scale",
     "warning",
-    reads=("optimizer.learning_rate", "optimizer.name", "method.stage", "method.tuning", "model.from_scratch"),
     depends_on_unseen_flags=True,
 )
 

@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.plan.length import LENGTH_FIELDS, most_steps, stated_by
+from cfglint_train.plan.length import most_steps, stated_by
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
@@ -41,7 +41,6 @@ RULE: Final = Rule(
     "warmup-exceeds-run",
     "warning",
     needs={"optimizer.warmup_steps": ()},
-    reads=("optimizer.warmup_steps", "optimizer.scheduler", *LENGTH_FIELDS),
     depends_on_unseen_flags=True,
 )
 

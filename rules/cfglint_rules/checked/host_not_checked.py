@@ -39,7 +39,6 @@ RULE: Final = Rule(
     "CHK002",
     "host-not-checked",
     "info",
-    reads=("checkpoint.load_path", "checkpoint.resume_latest"),
     estimates=("host",),
     unchecked="host",
 )

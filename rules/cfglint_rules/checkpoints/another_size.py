@@ -42,17 +42,6 @@ RULE: Final = Rule(
     "resumed-at-another-size",
     "error",
     needs={"checkpoint.load_ranks": ()},
-    reads=(
-        "checkpoint.load_checkpointer",
-        "checkpoint.load_ranks",
-        "checkpoint.load_universal",
-        "launch.gpus_per_node",
-        "launch.nodes",
-        "parallel.pipeline",
-        "parallel.strategy",
-        "parallel.tensor",
-        "parallel.zero_stage",
-    ),
 )
 
 _ONE_FILE_PER_RANK: Final = ("torch_legacy", "local")

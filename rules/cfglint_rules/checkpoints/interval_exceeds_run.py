@@ -44,14 +44,6 @@ RULE: Final = Rule(
     "interval-exceeds-run",
     "warning",
     needs={"checkpoint.strategy": ("steps",)},
-    reads=(
-        "checkpoint.deepspeed_checkpoint",
-        "checkpoint.final_path",
-        "checkpoint.hf_export",
-        "checkpoint.interval",
-        "checkpoint.strategy",
-        *_LENGTH,
-    ),
 )
 
 _SHARE: Final = 10
@@ -63,7 +55,7 @@ _ON_PURPOSE: Final = 10
 def check(run: Run) -> Iterator[Report]:
     """One report where no checkpoint is ever written."""
     saved = run.plan.checkpoint
-    if saved.final_path is None or saved.strategy != "steps" or not saved.interval:
+    if saved.final_path is None or not saved.interval:
         return
     steps = most_steps(run.plan)
     if not steps or steps < _SHARE or saved.interval <= steps:

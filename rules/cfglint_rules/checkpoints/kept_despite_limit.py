@@ -40,7 +40,7 @@ from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import DISK_WEIGHTS
 from cfglint_train.memory.kept import limits
-from cfglint_train.plan.length import LENGTH_FIELDS, most_steps
+from cfglint_train.plan.length import most_steps
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
@@ -50,16 +50,6 @@ RULE: Final = Rule(
     "warning",
     fix="unsafe",
     needs={"checkpoint.strategy": ("steps",)},
-    reads=(
-        "checkpoint.deepspeed_checkpoint",
-        "checkpoint.hf_export",
-        "checkpoint.interval",
-        "checkpoint.interval_unsharded",
-        "checkpoint.keep",
-        "checkpoint.keep_unsharded",
-        "checkpoint.strategy",
-        *LENGTH_FIELDS,
-    ),
     writes=("checkpoint.keep_unsharded",),
     estimates=("disk",),
 )
@@ -70,7 +60,7 @@ _LIMIT: Final[Field] = "checkpoint.keep"
 def check(run: Run) -> Iterator[Report]:
     """One report where something accumulates beside what is limited."""
     saved = run.plan.checkpoint
-    if not isinstance(saved.keep, int) or not saved.keep or saved.strategy != "steps":
+    if not isinstance(saved.keep, int) or not saved.keep:
         return
     exports = bool(saved.hf_export) and (run.plan.rollout.batch is not None or saved.deepspeed_checkpoint is False)
     whole = saved.interval_unsharded and saved.keep_unsharded == "all" and not run.stated("checkpoint.keep_unsharded")

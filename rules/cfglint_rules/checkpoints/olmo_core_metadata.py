@@ -60,16 +60,6 @@ RULE: Final = Rule(
     "warning",
     particular=True,
     fix="safe",
-    reads=(
-        "checkpoint.checkpointer",
-        "checkpoint.resume_latest",
-        "parallel.sharding",
-        "parallel.shard_size",
-        "parallel.strategy",
-        "parallel.wrapping",
-        "launch.nodes",
-        "launch.gpus_per_node",
-    ),
     writes=("checkpoint.checkpointer", "parallel.wrapping"),
     estimates=("host",),
 )

@@ -56,18 +56,6 @@ RULE: Final = Rule(
     "info",
     fix="safe",
     needs={"checkpoint.model_only": (False,), "method.tuning": ("full",)},
-    reads=(
-        "checkpoint.model_only",
-        "checkpoint.gather",
-        "checkpoint.load_best_at_end",
-        "checkpoint.load_path",
-        "checkpoint.resume_latest",
-        "checkpoint.state_dict",
-        "checkpoint.strategy",
-        "method.tuning",
-        "parallel.strategy",
-        "parallel.zero_stage",
-    ),
     writes=("checkpoint.model_only",),
     estimates=("host", "disk"),
 )
@@ -79,7 +67,7 @@ _DECISION: Final = "set `resumable = false` if runs are never resumed, or `true`
 def check(run: Run) -> Iterator[Report]:
     """One report where the optimizer state is saved and need not be."""
     plan = run.plan
-    if plan.checkpoint.model_only is not False or plan.method.tuning != "full" or plan.checkpoint.strategy == "no":
+    if plan.checkpoint.strategy == "no":
         return
     zero3 = plan.parallel.strategy == "zero" and plan.parallel.zero_stage == 3
     fsdp = plan.parallel.strategy in FSDP

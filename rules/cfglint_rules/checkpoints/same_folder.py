@@ -44,13 +44,6 @@ RULE: Final = Rule(
     "CKP007",
     "same-folder",
     "warning",
-    reads=(
-        "checkpoint.final_path",
-        "checkpoint.overwrite",
-        "checkpoint.path",
-        "checkpoint.resume_latest",
-        "checkpoint.strategy",
-    ),
 )
 
 _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")

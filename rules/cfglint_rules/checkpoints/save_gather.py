@@ -50,17 +50,6 @@ RULE: Final = Rule(
     "save-exceeds-host",
     "error",
     fix="unsafe",
-    reads=(
-        "checkpoint.checkpointer",
-        "checkpoint.gather",
-        "checkpoint.state_dict",
-        "checkpoint.load_path",
-        "checkpoint.model_only",
-        "checkpoint.path",
-        "checkpoint.resume_latest",
-        "parallel.strategy",
-        "parallel.zero_stage",
-    ),
     writes=("checkpoint.gather", "checkpoint.model_only"),
     estimates=("host",),
 )

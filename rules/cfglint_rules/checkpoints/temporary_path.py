@@ -40,7 +40,6 @@ RULE: Final = Rule(
     "temporary-path",
     "warning",
     needs={"launch.working_copy": (True,)},
-    reads=("launch.working_copy", "checkpoint.final_path", "checkpoint.path", "checkpoint.strategy"),
 )
 
 _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
@@ -48,8 +47,6 @@ _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 
 def check(run: Run) -> Iterator[Report]:
     """One report where a path leads into the copy."""
-    if not run.plan.launch.working_copy:
-        return
     paths = [field for field in _PATHS if _is_relative(run.plan.get(field)) and _is_used(run, field)]
     if not paths:
         return

@@ -44,7 +44,6 @@ from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.kept import copies_of, ephemeral, limits, most_saves
-from cfglint_train.plan.length import LENGTH_FIELDS
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
@@ -52,18 +51,6 @@ RULE: Final = Rule(
     "checkpoints-exceed-disk",
     "warning",
     fix="unsafe",
-    reads=(
-        "checkpoint.strategy",
-        "checkpoint.keep",
-        "checkpoint.keep_unsharded",
-        "checkpoint.interval",
-        "checkpoint.interval_unsharded",
-        "checkpoint.at_start",
-        "checkpoint.load_best_at_end",
-        "checkpoint.per_epoch",
-        "checkpoint.rotates_first",
-        *LENGTH_FIELDS,
-    ),
     writes=("checkpoint.keep", "checkpoint.keep_unsharded"),
     estimates=("disk",),
 )

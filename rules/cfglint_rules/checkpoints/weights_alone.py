@@ -45,13 +45,6 @@ RULE: Final = Rule(
     "warning",
     fix="unsafe",
     needs={"checkpoint.model_only": (True,)},
-    reads=(
-        "checkpoint.model_only",
-        "checkpoint.load_path",
-        "checkpoint.path",
-        "checkpoint.resume_latest",
-        "parallel.strategy",
-    ),
     writes=("checkpoint.model_only",),
 )
 
@@ -59,7 +52,7 @@ RULE: Final = Rule(
 def check(run: Run) -> Iterator[Report]:
     """One report where checkpoints lack what resuming needs."""
     resuming = resumed_by(run)
-    if not run.plan.checkpoint.model_only or resuming is None or not run.framework.runs_trainer:
+    if resuming is None or not run.framework.runs_trainer:
         return
     key, strategy = run.spell("checkpoint.model_only"), run.plan.parallel.strategy
     if strategy is None:

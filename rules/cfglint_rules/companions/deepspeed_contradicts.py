@@ -49,13 +49,6 @@ RULE: Final = Rule(
     "error",
     particular=True,
     fix="safe",
-    reads=(
-        "batch.micro",
-        "batch.accumulation",
-        "precision.compute",
-        "launch.nodes",
-        "launch.gpus_per_node",
-    ),
 )
 
 

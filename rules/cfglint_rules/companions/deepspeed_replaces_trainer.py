@@ -47,7 +47,6 @@ RULE: Final = Rule(
     "deepspeed-replaces-trainer",
     "warning",
     fix="unsafe",
-    reads=("optimizer.scheduler", "optimizer.warmup_steps"),
 )
 
 _SAME: Final[Mapping[str, frozenset[str]]] = {

@@ -43,7 +43,6 @@ RULE: Final = Rule(
     "fp16-of-bf16-model",
     "warning",
     needs={"precision.compute": ("fp16",)},
-    reads=("precision.compute", "model.from_scratch"),
 )
 
 _HAS_BF16: Final = 8.0
@@ -54,9 +53,7 @@ _OVERFLOWING: Final = re.compile(r"gemma|qwen2(?!\d)", re.I)
 def check(run: Run) -> Iterator[Report]:
     """One report where fp16 is stated for a bf16 model."""
     model, has = run.architecture, run.hardware.compute_capability
-    if model is None or model.dtype != "bf16" or run.plan.model.from_scratch:
-        return
-    if run.plan.precision.compute != "fp16" or not run.stated("precision.compute"):
+    if model is None or model.dtype != "bf16" or run.plan.model.from_scratch or not run.stated("precision.compute"):
         return
     if (has is not None and has < _HAS_BF16) or _is_older(run):
         return

@@ -45,7 +45,6 @@ RULE: Final = Rule(
     "warning",
     fix="unsafe",
     needs={"sequence.packing": (False,), "model.rope_scaling": ("none",)},
-    reads=("sequence.length", "sequence.packing", "model.rope_scaling", "model.from_scratch"),
     writes=("sequence.length",),
 )
 
@@ -60,9 +59,9 @@ def check(run: Run) -> Iterator[Report]:
     model, length = run.architecture, run.plan.sequence.length
     if model is None or model.context is None or length is None or length <= model.context:
         return
-    if run.plan.model.rope_scaling != "none" or run.plan.model.from_scratch or not run.stated("sequence.length"):
+    if run.plan.model.from_scratch or not run.stated("sequence.length"):
         return
-    if model.model_type in _UNBOUNDED or model.recurrent_layers or run.plan.sequence.packing is not False:
+    if model.model_type in _UNBOUNDED or model.recurrent_layers:
         return
     learned = any(linear.name in _TABLES for linear in model.linears)
     untrained = "later positions were never trained, and no RoPE scaling extends them"

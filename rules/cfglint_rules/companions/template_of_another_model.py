@@ -42,7 +42,6 @@ RULE: Final = Rule(
     "warning",
     fix="unsafe",
     needs={"data.template": ()},
-    reads=("data.template", "model.id"),
     writes=("data.template",),
 )
 

@@ -43,7 +43,6 @@ RULE: Final = Rule(
     "warning",
     fix="unsafe",
     needs={"data.token_dtype": ("uint8", "uint16")},
-    reads=("data.token_dtype", "model.architecture"),
     writes=("data.token_dtype",),
 )
 

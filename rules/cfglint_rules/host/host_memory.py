@@ -45,17 +45,6 @@ RULE: Final = Rule(
     "HST001",
     "host-memory-exceeded",
     "error",
-    reads=(
-        "checkpoint.load_path",
-        "checkpoint.resume_latest",
-        "data.workers",
-        "launch.nodes",
-        "launch.gpus_per_node",
-        "model.init_device",
-        "parallel.cpu_efficient_loading",
-        "rollout.sleep",
-        "rollout.train_sleep",
-    ),
     estimates=("host",),
 )
 

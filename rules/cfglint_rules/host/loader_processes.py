@@ -48,7 +48,6 @@ RULE: Final = Rule(
     "too-many-loaders",
     "warning",
     needs={"data.workers": ()},
-    reads=("data.workers", "launch.gpus_per_node"),
 )
 
 

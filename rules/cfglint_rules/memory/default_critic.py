@@ -40,7 +40,6 @@ RULE: Final = Rule(
     "default-critic",
     "info",
     needs={"model.roles": ()},
-    reads=("model.id", "model.roles"),
     estimates=("gpu",),
 )
 

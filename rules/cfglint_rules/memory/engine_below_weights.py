@@ -38,7 +38,6 @@ RULE: Final = Rule(
     "engine-below-weights",
     "error",
     needs={"rollout.engine": ("vllm",)},
-    reads=("rollout.engine", "rollout.mode", "rollout.tensor", "rollout.utilization"),
     estimates=("gpu",),
 )
 
@@ -49,7 +48,7 @@ _BYTES: Final = 2
 def check(run: Run) -> Iterator[Report]:
     """One report where the share is smaller than the weights."""
     rollout, model, card = run.plan.rollout, run.architecture, run.hardware.gpu_bytes
-    if rollout.engine != "vllm" or rollout.mode not in ("colocate", "pool") or model is None or card is None:
+    if rollout.mode not in ("colocate", "pool") or model is None or card is None:
         return
     if not rollout.tensor or not rollout.utilization or model.quantization is not None:
         return

@@ -50,7 +50,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from cfglint_rules.memory.fields import CHANGED
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import EVALUATION, STEP, amount, breakdown, judge, outcome, worse_evaluation
@@ -64,8 +63,6 @@ RULE: Final = Rule(
     "error",
     fix="safe",
     needs={"eval.enabled": (True,)},
-    reads=("eval.enabled", "batch.eval_micro"),
-    writes=CHANGED,
     estimates=("gpu",),
 )
 
@@ -74,8 +71,6 @@ _FIELD: Final[Field] = "batch.eval_micro"
 
 def check(run: Run) -> Iterator[Report]:
     """One report where an evaluation is worse than the training step, which is expected to fit."""
-    if not run.plan.eval.enabled:
-        return
     judgement, step = worse_evaluation(run), judge(run, "gpu", STEP)
     if judgement is None or step is None or step.budget.expected > step.capacity:
         return  # where training does not fit, it is MEM001's

@@ -39,7 +39,6 @@ RULE: Final = Rule(
     "group-exceeds-gpu",
     "error",
     needs={"model.roles": ()},
-    reads=("model.roles",),
     estimates=("gpu",),
 )
 

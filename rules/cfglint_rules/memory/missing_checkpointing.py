@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from cfglint_rules.memory.fields import CHANGED, fitting_with
+from cfglint_rules.memory.fields import fitting_with
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import SEVERITIES, Report
 from cfglint_train.findings.verdicts import STEP, judge
@@ -49,8 +49,6 @@ RULE: Final = Rule(
     "error",
     fix="safe",
     needs={"activations.checkpointing": ("none",)},
-    reads=("activations.checkpointing",),
-    writes=CHANGED,
     estimates=("gpu",),
 )
 
@@ -59,8 +57,6 @@ _FIELD: Final = "activations.checkpointing"
 
 def check(run: Run) -> Iterator[Report]:
     """One report where checkpointing is off and would help."""
-    if run.plan.activations.checkpointing != "none":
-        return
     judgement = judge(run, "gpu", STEP)
     if judgement is None or judgement.verdict == "fits":
         return

@@ -36,7 +36,6 @@ RULE: Final = Rule(
     "MEM004",
     "replicated-model",
     "error",
-    reads=("parallel.strategy", "parallel.zero_stage"),
     estimates=("gpu",),
 )
 

@@ -33,7 +33,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from cfglint_rules.memory.fields import CHANGED
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import ROLLOUT, STEP, breakdown, judge, outcome
@@ -45,8 +44,6 @@ RULE: Final = Rule(
     "rollout-exceeds-gpu",
     "error",
     fix="safe",
-    reads=("rollout.sleep", "rollout.train_sleep", "parallel.offload_optimizer"),
-    writes=CHANGED,
     estimates=("gpu",),
 )
 

@@ -45,7 +45,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from cfglint_rules.memory.fields import CHANGED
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import STEP, Judgement, breakdown, judge, outcome
@@ -63,8 +62,6 @@ RULE: Final = Rule(
     "step-exceeds-gpu",
     "error",
     fix="safe",
-    reads=("rollout.sleep",),
-    writes=CHANGED,
     estimates=("gpu",),
 )
 

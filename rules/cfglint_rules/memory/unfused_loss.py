@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from cfglint_rules.memory.fields import CHANGED, fitting_with
+from cfglint_rules.memory.fields import fitting_with
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.findings.verdicts import STEP, judge
@@ -57,8 +57,6 @@ RULE: Final = Rule(
     "warning",
     fix="safe",
     needs={"activations.fused_loss": ("none", "chunked", "compiled_shifted")},
-    reads=("activations.fused_loss",),
-    writes=CHANGED,
     estimates=("gpu",),
 )
 
@@ -68,7 +66,7 @@ _SHARE = 0.25
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the logits are what does not fit, or take a quarter of the GPU."""
-    if run.plan.activations.fused_loss not in RULE.needs["activations.fused_loss"] or run.architecture is None:
+    if run.architecture is None:
         return
     judgement = judge(run, "gpu", STEP)
     if judgement is None:

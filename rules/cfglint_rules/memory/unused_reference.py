@@ -42,7 +42,6 @@ RULE: Final = Rule(
     "unused-reference",
     "warning",
     needs={"model.roles": (), "rollout.kl_coefficient": ()},
-    reads=("model.roles", "rollout.kl_coefficient"),
 )
 
 

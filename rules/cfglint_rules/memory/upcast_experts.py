@@ -51,7 +51,6 @@ RULE: Final = Rule(
     "error",
     fix="unsafe",
     needs={"precision.experts": ("fp32",)},
-    reads=("method.quantized_experts", "precision.experts"),
     writes=("method.quantized_experts",),
     estimates=("gpu",),
 )
@@ -61,7 +60,7 @@ _FIELD: Final[Field] = "method.quantized_experts"
 
 def check(run: Run) -> Iterator[Report]:
     """One report where experts in fp32 are a part of the model."""
-    if run.plan.precision.experts != "fp32" or run.plan.method.quantized_experts:
+    if run.plan.method.quantized_experts:
         return
     judgement = judge(run, "gpu", STEP)
     if judgement is None:

@@ -42,7 +42,6 @@ RULE: Final = Rule(
     "no-meeting-point",
     "error",
     needs={"launch.meets": (False,)},
-    reads=("launch.meets", "launch.nodes"),
 )
 
 # What an address alone leaves open: without it every node takes itself for the first one (rank 0).
@@ -55,8 +54,8 @@ _BESIDE: Final = {
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the nodes cannot find each other."""
-    nodes, meets, origin = run.plan.launch.nodes, run.plan.launch.meets, run.origin("launch.meets")
-    if meets is not False or origin is None or not nodes or nodes < 2 or not run.stated("launch.nodes"):
+    nodes, origin = run.plan.launch.nodes, run.origin("launch.meets")
+    if origin is None or not nodes or nodes < 2 or not run.stated("launch.nodes"):
         return
     beside = _BESIDE.get(origin.key.lstrip("-"))
     if beside is None:

@@ -37,7 +37,6 @@ RULE: Final = Rule(
     "placement-exceeds-cluster",
     "error",
     needs={"launch.groups": ()},
-    reads=("launch.groups",),
 )
 
 

@@ -44,7 +44,6 @@ RULE: Final = Rule(
     "error",
     fix="safe",
     needs={"parallel.wrapped_classes": ()},
-    reads=("parallel.wrapped_classes",),
     writes=("parallel.wrapped_classes",),
 )
 

@@ -44,7 +44,6 @@ RULE: Final = Rule(
     "gpu-lacks-kernel",
     "error",
     fix="safe",
-    reads=("activations.attention", "precision.compute", "sequence.packing"),
     writes=("activations.attention",),
     rests_on_release=True,
 )

@@ -55,16 +55,6 @@ RULE: Final = Rule(
     "error",
     particular=True,
     fix="safe",
-    reads=(
-        "checkpoint.at_start",
-        "checkpoint.checkpointer",
-        "checkpoint.load_path",
-        "checkpoint.overwrite",
-        "checkpoint.resume_latest",
-        "checkpoint.strategy",
-        "launch.environment",
-        "parallel.wrapping",
-    ),
     writes=("checkpoint.checkpointer", "parallel.wrapping"),
     rests_on_release=True,
 )

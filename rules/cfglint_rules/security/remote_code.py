@@ -35,7 +35,7 @@ from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
-from cfglint_train.models.model_types import first_release
+from cfglint_train.models.lookup import first_release
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
@@ -45,7 +45,6 @@ RULE: Final = Rule(
     "info",
     fix="unsafe",
     needs={"model.trust_remote_code": (True,)},
-    reads=("model.trust_remote_code", "model.revision", "method.lora_kernels"),
     writes=("model.trust_remote_code", "method.lora_kernels"),
 )
 
@@ -56,7 +55,7 @@ _FOLLOWING: Final[tuple[Field, ...]] = ("method.lora_kernels",)
 
 def check(run: Run) -> Iterator[Report]:
     """One report where remote code is trusted without a pinned revision."""
-    if run.plan.model.trust_remote_code is not True or _is_pinned(run) or not run.stated(_FIELD):
+    if _is_pinned(run) or not run.stated(_FIELD):
         return
     model = run.architecture
     known = None if model is None or model.remote_code else first_release(model.outer_type)

@@ -47,7 +47,6 @@ RULE: Final = Rule(
     "accumulation-gathers",
     "info",
     fix="unsafe",
-    reads=("batch.accumulation",),
     writes=("batch.accumulation", "batch.micro"),
     estimates=("gpu",),
 )

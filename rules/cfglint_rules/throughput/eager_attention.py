@@ -40,7 +40,6 @@ RULE: Final = Rule(
     "eager-attention",
     "warning",
     needs={"activations.attention": ("eager",)},
-    reads=("activations.attention", "sequence.length", "sequence.padding", "batch.micro"),
 )
 
 _FIELD: Final = "activations.attention"
@@ -55,7 +54,7 @@ def check(run: Run) -> Iterator[Report]:
     """One report where eager attention meets long sequences."""
     plan, model = run.plan, run.architecture
     length, micro = plan.sequence.length, plan.batch.micro
-    if plan.activations.attention != "eager" or model is None or model.model_type in _ON_PURPOSE:
+    if model is None or model.model_type in _ON_PURPOSE:
         return
     newer = run.main.releases.certain("transformers", _RECOMMENDED_BEFORE)
     if model.model_type in _RECOMMENDED and newer is not True:

@@ -42,7 +42,6 @@ RULE: Final = Rule(
     "info",
     fix="safe",
     needs={"eval.enabled": (True,)},
-    reads=("eval.enabled", "batch.eval_micro", "batch.micro"),
     writes=("batch.eval_micro",),
     estimates=("gpu",),
 )
@@ -51,7 +50,7 @@ RULE: Final = Rule(
 def check(run: Run) -> Iterator[Report]:
     """One report where the default is larger than the training batch."""
     plan, origin = run.plan, run.origin("batch.eval_micro")
-    if not plan.eval.enabled or origin is None or origin.kind != "default":
+    if origin is None or origin.kind != "default":
         return
     evaluation, micro = plan.batch.eval_micro, plan.batch.micro
     if evaluation is None or micro is None or evaluation <= micro:

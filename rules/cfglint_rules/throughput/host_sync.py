@@ -43,7 +43,6 @@ RULE: Final = Rule(
     "PRF003",
     "host-sync-every-step",
     "warning",
-    reads=("logging.cancel_check_interval", "logging.count_tokens", "logging.empty_cache_interval"),
 )
 
 

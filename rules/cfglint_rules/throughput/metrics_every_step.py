@@ -44,7 +44,6 @@ RULE: Final = Rule(
     "warning",
     particular=True,
     fix="safe",
-    reads=("logging.metrics_interval", "logging.metrics_enabled", "optimizer.name"),
     writes=("logging.metrics_interval",),
 )
 

@@ -48,7 +48,6 @@ RULE: Final = Rule(
     "needless-checkpointing",
     "info",
     fix="unsafe",
-    reads=("activations.checkpointing",),
     writes=("activations.checkpointing",),
     estimates=("gpu",),
 )

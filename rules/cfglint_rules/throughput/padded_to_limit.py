@@ -49,14 +49,6 @@ RULE: Final = Rule(
     "info",
     fix="unsafe",
     needs={"sequence.padding": ("max_length",), "sequence.packing": (False,)},
-    reads=(
-        "activations.compile",
-        "method.stage",
-        "parallel.context",
-        "sequence.length",
-        "sequence.packing",
-        "sequence.padding",
-    ),
     writes=("sequence.padding",),
 )
 
@@ -67,10 +59,10 @@ _LEAST: Final = 1024
 
 def check(run: Run) -> Iterator[Report]:
     """One report where samples are padded to the limit."""
-    sequence, length = run.plan.sequence, run.plan.sequence.length
-    if sequence.padding != "max_length" or sequence.packing is not False or run.plan.method.stage != "sft":
+    length = run.plan.sequence.length
+    if run.plan.method.stage != "sft" or not length or length < _LEAST:
         return
-    if not length or length < _LEAST or run.plan.activations.compile or (run.plan.parallel.context or 1) > 1:
+    if run.plan.activations.compile or (run.plan.parallel.context or 1) > 1:
         return
     quarter = length // 4
     changes: dict[Field, Any] = {_FIELD: "longest"}

@@ -49,7 +49,6 @@ RULE: Final = Rule(
     "sharded-across-nodes",
     "info",
     fix="unsafe",
-    reads=("launch.nodes",),
     writes=("parallel.replicas", "parallel.secondary_partition", "parallel.sharding"),
     estimates=("gpu",),
 )

@@ -45,7 +45,6 @@ RULE: Final = Rule(
     "info",
     fix="unsafe",
     needs={"parallel.reduce_bucket": ()},
-    reads=("parallel.reduce_bucket",),
     writes=("parallel.reduce_bucket",),
     estimates=("gpu",),
 )

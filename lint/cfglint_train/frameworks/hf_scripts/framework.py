@@ -1,8 +1,9 @@
 """Python scripts that call the Trainer of transformers with arguments that their text shows.
 
-The script is read as TRL's are (`trl/script.py`); its settings have the same names and lenses. Sources: transformers
-4.30.0 to 5.24.0 (`training_args.py`), 4.57.1 and 5.8.0 (`trainer.py`, `loss/loss_utils.py`); for what the Trainer and
-accelerate do, see `hf_trainer`.
+The script is read as TRL's are (`trainer_script/reader.py`); its settings have the same names and lenses.
+
+Sources: transformers 4.30.0 to 5.24.0 (`training_args.py`), 4.57.1 and 5.8.0 (`trainer.py`, `loss/loss_utils.py`); for
+what the Trainer and accelerate do, see `hf_trainer`.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ NEWEST: Final = "5.24.0"
 
 
 def _trailing(config: Config, words: list[str]) -> Mapping[Route, Any]:
-    from cfglint_train.frameworks.trl.script_runs import trailing
+    from cfglint_train.frameworks.trainer_script.runs import trailing
 
     return trailing(config, words)
 
 
 def _recipes(config: Config) -> tuple[str, ...]:
-    from cfglint_train.frameworks.trl.script_runs import recipes  # few files are scripts
+    from cfglint_train.frameworks.trainer_script.runs import recipes  # few files are scripts
 
     return recipes(config)
 

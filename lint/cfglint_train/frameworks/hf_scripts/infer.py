@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer.infer import infer_compiled, infer_loops
-from cfglint_train.frameworks.trl.script_infer import infer_script
+from cfglint_train.frameworks.trainer_script.infer import infer_script
 from cfglint_train.frameworks.trl.settings import before, on, stated
 from cfglint_train.frameworks.trl.weights import infer_placement, infer_weights
 from cfglint_train.plan.names import Field
@@ -34,7 +34,7 @@ def _infer_loss(job: Job) -> None:
     """Whether the loss is the model's own, and whether Liger's skips the logits of an evaluation
     (transformers 5.15.0 trainer.py, prediction_step).
     """
-    from cfglint_train.frameworks.trl.script import Settings
+    from cfglint_train.frameworks.trainer_script.reader import Settings
 
     config = job.main
     if on(config, "use_liger_kernel") and not before(config, "5.15"):

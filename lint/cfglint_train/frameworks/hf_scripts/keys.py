@@ -13,7 +13,7 @@ class ScriptKeys(ArgumentKeys):
 
     def entry(self, document: Document, root: Route) -> str | None:
         """The class of arguments that the script makes."""
-        from cfglint_train.frameworks.trl.script import Settings
+        from cfglint_train.frameworks.trainer_script.reader import Settings
 
         node = document.node(root)
         return node.entry if isinstance(node, Settings) else None

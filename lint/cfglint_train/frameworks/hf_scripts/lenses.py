@@ -9,8 +9,8 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.key import Custom, Key
 from cfglint_train.frameworks.lens import Changes, Config, Triple, refuse_override
+from cfglint_train.frameworks.trainer_script.samples import LENGTH, PACKED, PADDED
 from cfglint_train.frameworks.trl.lenses import LENSES as OF_TRL
-from cfglint_train.frameworks.trl.script_samples import LENGTH, PACKED, PADDED
 from cfglint_train.frameworks.trl.settings import default_of, names, on, origin_of
 from cfglint_train.plan.origin import Origin
 
@@ -37,7 +37,7 @@ def _read_samples(config: Config) -> Iterator[Triple]:
 
 def _read_loss(config: Config) -> Iterator[Triple]:
     """Liger's kernels, by the Trainer's own switch or by the class that loads the model."""
-    from cfglint_train.frameworks.trl.script import Settings
+    from cfglint_train.frameworks.trainer_script.reader import Settings
 
     node = config.node()
     loader = node.model if isinstance(node, Settings) else ""

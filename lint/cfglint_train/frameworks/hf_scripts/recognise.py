@@ -15,10 +15,10 @@ from cfglint_train.documents.python.syntax import callee
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.framework import Found
 from cfglint_train.frameworks.hf_scripts.model_sources import gives, imported_source, models
-from cfglint_train.frameworks.trl.script_runs import packages
+from cfglint_train.frameworks.trainer_script.runs import packages
 
 if TYPE_CHECKING:
-    from cfglint_train.frameworks.trl.script import Settings
+    from cfglint_train.frameworks.trainer_script.reader import Settings
 
 _SCORE: Final = 55
 _LIBRARIES: Final = frozenset(("transformers", "liger_kernel"))
@@ -51,8 +51,8 @@ def recognise(document: Document) -> list[Found]:
     """
     if not isinstance(document, PythonDocument):
         return []
-    from cfglint_train.frameworks.trl.script_names import HF_TRAINERS, TRAINERS
-    from cfglint_train.frameworks.trl.script_runs import makes_trainer, replaced_by, unreached
+    from cfglint_train.frameworks.trainer_script.names import HF_TRAINERS, TRAINERS
+    from cfglint_train.frameworks.trainer_script.runs import makes_trainer, replaced_by, unreached
 
     modules = packages(document)
     if modules.isdisjoint(_TRAINED_WITH) or not modules.isdisjoint(_OTHERS):
@@ -78,7 +78,7 @@ def _is_of_transformers(document: PythonDocument, name: str) -> bool:
 
 
 def _found(document: PythonDocument, number: int, run: Settings) -> Found:
-    from cfglint_train.frameworks.trl.script_runs import role_of
+    from cfglint_train.frameworks.trainer_script.runs import role_of
 
     module, _, name = run.model.rpartition(".")
     causal = module.partition(".")[0] in _LIBRARIES and name.endswith(_CAUSAL)
@@ -108,8 +108,8 @@ def _imported_model(document: PythonDocument) -> str:
     """What the script imports from its repository to make the model of its Trainers, where that makes a causal language
     model; empty where nothing does.
     """
-    from cfglint_train.frameworks.trl.script_names import HF_TRAINERS
-    from cfglint_train.frameworks.trl.script_runs import made
+    from cfglint_train.frameworks.trainer_script.names import HF_TRAINERS
+    from cfglint_train.frameworks.trainer_script.runs import made
 
     return _imported_causal(document, [model for call in made(document, HF_TRAINERS) for model in models(call)])
 
@@ -124,7 +124,7 @@ def _by_other_means(document: PythonDocument, modules: set[str]) -> list[Found]:
     """
     if os.path.basename(document.path).startswith("test_"):
         return []
-    from cfglint_train.frameworks.trl.script_runs import made, undetermined
+    from cfglint_train.frameworks.trainer_script.runs import made, undetermined
 
     in_sight = "trl" in modules or _CAUSAL_CLASS.search(document.source) is not None
     imported = _imported(document)
@@ -209,6 +209,6 @@ def prepare(document: Document) -> None:
 
 
 def _runs(document: Document) -> list[Settings]:
-    from cfglint_train.frameworks.trl import script_runs
+    from cfglint_train.frameworks.trainer_script import runs
 
-    return script_runs.prepare(document, plain=True)
+    return runs.prepare(document, plain=True)

@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from cfglint_train.documents.document import Entry, Node, Scalar, Span, Unknown
+from cfglint_train.documents.document import Entry, Node, Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.walk import Walk
@@ -30,6 +30,8 @@ from cfglint_train.documents.python.values import (
     settled,
 )
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.trainer_script import facts
+from cfglint_train.frameworks.trainer_script.facts import named, uncalled
 
 SECTIONS: Final = ("model", "train_module", "trainer", "data_loader", "dataset", "launch", "optim")
 
@@ -75,9 +77,7 @@ _SCRIPT_OPTIONS: Final[Mapping[str, Any]] = {
 
 def class_of(node: Node | None) -> str:
     """The class that a section was made of, without its module; empty where it is unknown."""
-    entry = node.get("_CLASS_") if isinstance(node, Record) else None
-    name = entry.value.value if entry is not None and isinstance(entry.value, Value) else ""
-    return name.rsplit(".", 1)[-1] if isinstance(name, str) else ""
+    return facts.class_of(node).rpartition(".")[2] if isinstance(node, Record) else ""
 
 
 def experiment(document: PythonDocument) -> Record | None:
@@ -92,7 +92,7 @@ def experiment(document: PythonDocument) -> Record | None:
                 evaluator.attempt(waiting, Arguments(), call)
         found = _finished(evaluator)
     if found is None:
-        for function in _uncalled(evaluator):
+        for function in uncalled(evaluator, {*TRAIN_MODULES, "TrainerConfig"}.__contains__):
             evaluator.enter(function)
         found = _finished(evaluator) or _gathered(evaluator)
     if found is None or evaluator.spent:
@@ -110,19 +110,6 @@ def _finished(evaluator: Evaluator) -> Record | None:
         if "trainer" in keys and ("train_module" in keys or "model" in keys):
             return record
     return None
-
-
-def _uncalled(evaluator: Evaluator) -> Iterator[Function]:
-    """Functions that nothing calls, but that build something of ours."""
-    wanted = {*TRAIN_MODULES, "TrainerConfig"}
-    for value in list(evaluator.module.names.values()):
-        if isinstance(value, Function) and id(value.node) not in evaluator.called:
-            for inner in ast.walk(value.node):
-                if isinstance(inner, ast.Call):
-                    name = inner.func.attr if isinstance(inner.func, ast.Attribute) else getattr(inner.func, "id", "")
-                    if name in wanted:
-                        yield value
-                        break
 
 
 def _gathered(evaluator: Evaluator) -> Record | None:
@@ -144,7 +131,7 @@ def _gathered(evaluator: Evaluator) -> Record | None:
     root = Record(first.span, [])
     for section, record in sections.items():
         place = Span(record.span.start, record.span.start)
-        root.put(Entry(Scalar(place, section, value=section), record))
+        root.put(named(section, record, place))
     return root
 
 
@@ -217,7 +204,7 @@ def _build_config(evaluator: Evaluator, node: ast.Call, arguments: Arguments) ->
     for name, spellings in _COMMON.items():
         argument = next((arguments.keywords[word] for word in spellings if word in arguments.keywords), None)
         if argument is not None and isinstance(argument.value, Node):
-            common.put(Entry(Scalar(argument.key, name, value=name), argument.value))
+            common.put(named(name, argument.value, argument.key))
     if common.get("tokenizer") is None:
         _put(common, "tokenizer", _tokenizer(place, "dolma2"), place)
     if common.get("max_sequence_length") is None:
@@ -232,14 +219,14 @@ def _build_config(evaluator: Evaluator, node: ast.Call, arguments: Arguments) ->
         if builder is not None and isinstance(builder.value, (Function, Partial)):
             made = evaluator.apply(builder.value, Arguments((common,)), node)
             if isinstance(made, Node):
-                root.put(Entry(Scalar(builder.key, section, value=section), made))
+                root.put(named(section, made, builder.key))
         elif builder is not None:
-            root.put(Entry(Scalar(builder.key, section, value=section), evaluator.opaque(node)))
+            root.put(named(section, evaluator.opaque(node), builder.key))
     _data(evaluator, node, arguments, common, root)
     nodes = arguments.keywords.get("num_nodes")
     if nodes is not None and isinstance(nodes.value, Value):
         launch = Record(nodes.key, [], open_=IMPLIED)
-        launch.put(Entry(Scalar(nodes.key, "num_nodes", value="num_nodes"), nodes.value))
+        launch.put(named("num_nodes", nodes.value, nodes.key))
         _put(root, "launch", launch, nodes.key)
     finish = arguments.get("finalize_config")
     if isinstance(finish, Function):
@@ -277,11 +264,11 @@ def _data(evaluator: Evaluator, node: ast.Call, arguments: Arguments, common: Re
 
 
 def _renamed(entry: Entry, name: str) -> Entry:
-    return Entry(Scalar(entry.key.span, name, value=name), entry.value)
+    return named(name, entry.value, entry.key.span)
 
 
 def _put(record: Record, name: str, value: Node, place: Span) -> None:
-    record.put(Entry(Scalar(place, name, value=name), value))
+    record.put(named(name, value, place))
 
 
 def _library(place: Span, value: Any, text: str) -> Value:
@@ -377,7 +364,7 @@ def _cookbook_callbacks(evaluator: Evaluator, node: ast.Call, arguments: Argumen
     ):
         given = arguments.keywords.get(argument)
         if given is not None and isinstance(given.value, Node):
-            checkpointer.put(Entry(Scalar(given.key, key, value=key), given.value))
+            checkpointer.put(named(key, given.value, given.key))
     _put(record, "checkpointer", checkpointer, place)
     _put(record, "wandb", _made(place, "olmo_core.train.callbacks.WandBCallback", {"enabled": True}), place)
     _put(record, "garbage_collector", _made(place, "olmo_core.train.callbacks.GarbageCollectorCallback", {}), place)
@@ -434,7 +421,7 @@ def _with_recommended_evals(evaluator: Evaluator, node: ast.Call, owner: Any, ar
     ):
         made = _made(place, f"olmo_core.train.callbacks.{kind}", {"eval_interval": 10_000})
         if interval is not None and isinstance(interval.value, Node):
-            made.put(Entry(Scalar(interval.key, "eval_interval", value="eval_interval"), interval.value))
+            made.put(named("eval_interval", interval.value, interval.key))
         evaluator.set_key(callbacks, name, made, place, node)
     return owner
 

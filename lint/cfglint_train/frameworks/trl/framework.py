@@ -26,22 +26,22 @@ NEWEST: Final = "1.16.0"
 
 def _trailing(config: Config, words: list[str]) -> Mapping[Route, Any]:
     if config.document.syntax == "python":
-        from cfglint_train.frameworks.trl import script_runs
+        from cfglint_train.frameworks.trainer_script import runs
 
-        return script_runs.trailing(config, words)
+        return runs.trailing(config, words)
     from cfglint_train.frameworks.trl.commands import trailing  # only where a script starts the recipe
 
     return trailing(words)
 
 
 def _recipes(config: Config) -> tuple[str, ...]:
-    from cfglint_train.frameworks.trl.script_runs import recipes  # few files are scripts
+    from cfglint_train.frameworks.trainer_script.runs import recipes  # few files are scripts
 
     return recipes(config)
 
 
 def _takes_recipe(script: Document, option: str) -> bool:
-    from cfglint_train.frameworks.trl.script_runs import takes_recipe
+    from cfglint_train.frameworks.trainer_script.runs import takes_recipe
 
     return takes_recipe(script, option)
 

@@ -32,7 +32,7 @@ def infer(job: Job) -> None:
     infer_compiled(job)
     _infer_loops(job)
     if config.document.syntax == "python":
-        from cfglint_train.frameworks.trl.script_infer import infer_script
+        from cfglint_train.frameworks.trainer_script.infer import infer_script
 
         infer_script(job)
     elif config.get("model_init_kwargs") is None:

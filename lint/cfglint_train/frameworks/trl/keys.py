@@ -59,7 +59,7 @@ class ArgumentKeys(Keys):
         found = super().told(document, root, release, package)
         if document.syntax != "python" or package is not None:
             return found
-        from cfglint_train.frameworks.trl.script_keywords import with_keywords
+        from cfglint_train.frameworks.trainer_script.arguments import with_keywords
 
         return with_keywords(found, document, root, release)
 
@@ -68,7 +68,7 @@ class ArgumentKeys(Keys):
         found = super().in_use(document, root, package)
         if document.syntax != "python" or package is not None:
             return found
-        from cfglint_train.frameworks.trl.script_keywords import keyword_uses
+        from cfglint_train.frameworks.trainer_script.arguments import keyword_uses
 
         return [*found, *keyword_uses(document, root)]
 
@@ -83,24 +83,24 @@ class ArgumentKeys(Keys):
         """What a script hands to its trainer that only older ones took, and to PEFT that not every release takes."""
         if config.document.syntax != "python":
             return ()
-        from cfglint_train.frameworks.trl import script_adapter, script_keywords
+        from cfglint_train.frameworks.trainer_script import adapter, arguments
 
-        return (*script_keywords.handed(config), *script_adapter.handed(config))
+        return (*arguments.handed(config), *adapter.handed(config))
 
     def unparsed(self, config: Config) -> Iterator[Unparsed]:
         """What no dataclass has that a script makes its parser of; a script of several runs has one launch."""
         if config.document.syntax != "python" or config.root != (0,):
             return iter(())
-        from cfglint_train.frameworks.trl import script_options
+        from cfglint_train.frameworks.trainer_script import parser
 
-        return script_options.unparsed(config)
+        return parser.unparsed(config)
 
     def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
         """The parser of a script whose dataclasses are known, where it is no option's value."""
         if config.document.syntax != "python":
             return False
         from cfglint_train.frameworks.hf_trainer.options import parser
-        from cfglint_train.frameworks.trl.script_options import parsed_by
+        from cfglint_train.frameworks.trainer_script.parser import parsed_by
 
         return parsed_by(config) is not None and parser("trl", ANY).refuses_blank(given, index)
 
@@ -108,7 +108,7 @@ class ArgumentKeys(Keys):
         """Where a script makes its arguments of a class that does not have the one that is new."""
         if config.document.syntax != "python":
             return ""
-        from cfglint_train.frameworks.trl.script_arguments import untaken
+        from cfglint_train.frameworks.trainer_script.arguments import untaken
 
         return untaken(config, str(route[0]))
 

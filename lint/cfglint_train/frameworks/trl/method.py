@@ -9,7 +9,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable
 from cfglint_train.frameworks.key import Custom
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, pending, refuse_override
-from cfglint_train.frameworks.trl.script_names import PARTIAL
+from cfglint_train.frameworks.trainer_script.names import PARTIAL
 from cfglint_train.frameworks.trl.settings import names, on, origin_of, stated, trainer_of
 from cfglint_train.plan.origin import Origin
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.trl.script_names import PARSERS
-from cfglint_train.frameworks.trl.script_options import Fields, fields_of_parser
+from cfglint_train.frameworks.trainer_script.names import PARSERS
+from cfglint_train.frameworks.trainer_script.parser import Fields, fields_of_parser
 
 
 def lacks(config: Config, name: str) -> bool:

@@ -19,7 +19,7 @@ def recognise(document: Document) -> list[Found]:
 
         return commands(document)
     if document.syntax == "python":
-        from cfglint_train.frameworks.trl.script_runs import scripts
+        from cfglint_train.frameworks.trainer_script.runs import scripts
 
         return scripts(document)
     root = document.root
@@ -43,9 +43,9 @@ def prepare(document: Document) -> None:
 
         read_as_keys(document)
     elif document.syntax == "python":
-        from cfglint_train.frameworks.trl import script_runs
+        from cfglint_train.frameworks.trainer_script import runs
 
-        script_runs.prepare(document)
+        runs.prepare(document)
 
 
 def references(config: Config) -> tuple[Reference, ...]:

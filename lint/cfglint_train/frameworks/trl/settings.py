@@ -99,7 +99,7 @@ def by_keys(document: Document, root: Route) -> str | None:
     """The trainer whose keys a file has, else the one that it or its folder is named for; None if unknown."""
     node = document.node(root)
     if document.syntax == "python":
-        from cfglint_train.frameworks.trl.script import Settings
+        from cfglint_train.frameworks.trainer_script.reader import Settings
 
         return node.trainer or None if isinstance(node, Settings) else None
     if not isinstance(node, MappingNode):
@@ -133,7 +133,7 @@ def _context(config: Config) -> Context:
 def default_of(config: Config, name: str) -> Any:
     """The default of a setting at the release; None where the possible trainers have several."""
     if config.document.syntax == "python":
-        from cfglint_train.frameworks.trl.script import Settings
+        from cfglint_train.frameworks.trainer_script.reader import Settings
 
         node = config.node()
         if isinstance(node, Settings) and name in node.defaults:

@@ -46,15 +46,15 @@ def _report(arguments: list[str]) -> Answer:
     own.add_argument("-v", "--verbose", action="store_true", help="every row, and those that are left out")
     own.add_argument("--no-peers", action="store_true", help="leave out other estimators")
     options = own.parse_args(arguments)
-    from cfglint_train.evidence import report
-    from cfglint_train.evidence.compare import compare
-    from cfglint_train.evidence.rows import PACKAGED, read
+    from cfglint_train.calibration import report
+    from cfglint_train.calibration.compare import compare
+    from cfglint_train.calibration.rows import PACKAGED, read
 
     rows = list(read(options.rows or _of_clone(PACKAGED, "--rows")))
     compared = list(compare(rows)) if options.rows else [*report.packaged(), *report.measured()]
     others = None
     if not options.no_peers:
-        from cfglint_train.evidence import peers
+        from cfglint_train.calibration import peers
 
         others = peers.compared(rows, compared)
     if options.output_format == "markdown":
@@ -77,7 +77,7 @@ def _text(report: Any, compared: list[Any], others: dict[str, Any] | None, optio
         return
     yield ""
     yield "other estimators on the rows that they have an answer for"
-    from cfglint_train.evidence import peers
+    from cfglint_train.calibration import peers
 
     yield from peers.lines(others)
 
@@ -85,7 +85,7 @@ def _text(report: Any, compared: list[Any], others: dict[str, Any] | None, optio
 def _markdown(report: Any, compared: list[Any], others: dict[str, Any] | None) -> Iterator[str]:
     yield from report.markdown(compared)
     if others is not None:
-        from cfglint_train.evidence import peers
+        from cfglint_train.calibration import peers
 
         yield from peers.markdown(others)
 
@@ -95,8 +95,8 @@ def _add(arguments: list[str]) -> Answer:
     own.add_argument("rows", nargs="+", metavar="ROWS.jsonl")
     own.add_argument("--into", metavar="FOLDER", help="where to (default: the measured rows of a clone)")
     options = own.parse_args(arguments)
-    from cfglint_train.evidence import measurements
-    from cfglint_train.evidence.rows import MEASURED, Unreadable, read
+    from cfglint_train.calibration import measurements
+    from cfglint_train.calibration.rows import MEASURED, Unreadable, read
 
     good: list[dict[str, Any]] = []
     lines: list[str] = []

@@ -89,9 +89,9 @@ def _show(options: Any, wanted: Options, settings: Settings) -> int:
         return _exit_code(result, options, settings)
     result = api.estimate(paths, wanted, sources).raw
     if options.shown == "show-files":
-        from cfglint_train.reports import files
+        from cfglint_train.reports import json, text
 
-        write(files.as_json(result) if as_json else files.table(result), options)
+        write(json.file_list(result) if as_json else text.files(result), options)
     else:
         from cfglint_train.reports import origins
 

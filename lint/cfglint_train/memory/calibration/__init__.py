@@ -1,7 +1,7 @@
 """Coefficients that theory does not give, with the evidence that they rest on.
 
 `coefficients.json` holds them, each with a low, an expected and a high value, its unit and conditions, and the ids of
-evidence rows (or the kind, where all its rows are meant). The rows are in `evidence/data/`.
+evidence rows (or the kind, where all its rows are meant). The rows are in `cfglint_train/calibration/data/`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Coefficient(Frozen):
     high: float
     evidence: tuple[str, ...]
     verified: tuple[str, ...]
-    """Measured rows (`evidence/data/measured/`) that it was held against; without one it is not verified on a GPU."""
+    """Measured rows (`calibration/data/measured/`) it was held against; without one it is not verified on a GPU."""
 
 
 class Residual(Frozen):

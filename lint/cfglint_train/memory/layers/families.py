@@ -97,7 +97,7 @@ class Family(Frozen):
     residual_dropout: bool = False
     """Both parts pass a dropout before they are added (Seed-OSS)."""
     traced: bool = True
-    """Traced rows of the family's own code are in `evidence/data/traced.jsonl`."""
+    """Traced rows of the family's own code are in `calibration/data/traced.jsonl`."""
     program: str = "transformers"
     """Whose code builds the layer (`PROGRAMS`)."""
     quantized_head: bool = False

@@ -78,7 +78,7 @@ class Layer(AltUp):
 
 
 PROGRAMS: Final[dict[str, type[Layer]]] = {"transformers": Layer}
-"""Code that builds decoder layers. Evidence rows of other code add theirs (`evidence/foreign.py`)."""
+"""Code that builds decoder layers. Evidence rows of other code add theirs (`calibration/foreign.py`)."""
 
 
 def residual_bytes(family: Family, mode: Mode) -> int:

@@ -8,6 +8,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import parameters
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import Budget, Phase, Verdict, verdict
+from cfglint_train.memory.explanation import explain
 from cfglint_train.reports.estimate import assumptions, cluster, mark, missing, not_counted
 from cfglint_train.runs.run import GPU, Run
 from cfglint_train.whatif.grid import Axis
@@ -123,12 +124,12 @@ def _places(run: Run | Planned) -> Iterator[ResourceSummary]:
                 budget.low,
                 budget.high,
                 None if capacity is None else verdict(budget, capacity),
-                tuple((part.name, part.bytes) for part in budget.components if part.bytes),
+                tuple((component.name, size) for component, size in budget.sizes if size),
             )
             for phase, budget in found
         )
         worst = max(range(len(phases)), key=lambda number: phases[number].expected)
-        parts = sorted((part for part in found[worst][1].components if part.bytes), key=lambda part: -part.bytes)
+        parts = sorted((part for part in explain(found[worst][1]) if part.bytes), key=lambda part: -part.bytes)
         yield ResourceSummary(
             place, capacity, phases, worst, tuple((part.name, part.bytes, part.formula) for part in parts)
         )

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cfglint_train.evidence.rows import Row
-from cfglint_train.evidence.traced import architecture_of
+from cfglint_train.calibration.rows import Row
+from cfglint_train.calibration.traced import architecture_of
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.neighbours import Neighbour
+from cfglint_train.memory.optimizers import Scratch
 from cfglint_train.models.architecture import Architecture, Linear
 from cfglint_train.models.lookup import find
 from cfglint_train.plan.fields import by_field
@@ -160,4 +161,6 @@ def _setup(stated: Mapping[str, Any]) -> dict[str, Any]:
     found = _values(stated)
     if "neighbours" in found:
         found["neighbours"] = tuple(Neighbour(*item) for item in found["neighbours"])
+    if "scratch" in found:
+        found["scratch"] = Scratch(*found["scratch"])
     return found

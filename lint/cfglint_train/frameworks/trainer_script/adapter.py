@@ -13,7 +13,7 @@ from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.keys import Arguments, Handed
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.trl.script_names import ADAPTER, LORA
+from cfglint_train.frameworks.trainer_script.names import ADAPTER, LORA
 from cfglint_train.plan.origin import Place
 
 _PEFT: Final = "peft"

@@ -22,11 +22,11 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from cfglint_train.evidence.compare import PEAK, Comparison
-from cfglint_train.evidence.measurements import is_measured
-from cfglint_train.evidence.report import median
-from cfglint_train.evidence.rows import Row, Unreadable
-from cfglint_train.evidence.subject import Subject, subject
+from cfglint_train.calibration.compare import PEAK, Comparison
+from cfglint_train.calibration.measurements import is_measured
+from cfglint_train.calibration.report import median
+from cfglint_train.calibration.rows import Row, Unreadable
+from cfglint_train.calibration.subject import Subject, subject
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
 

@@ -18,14 +18,15 @@ from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static.modules import imports, module_of
 from cfglint_train.documents.python.static.shape import shape_of
-from cfglint_train.documents.python.syntax import callee
+from cfglint_train.documents.python.syntax import callee, last_name
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.keys import Unparsed
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.trainer_script.facts import in_full
+from cfglint_train.frameworks.trainer_script.names import HF_CONFIGS, PARSERS
 from cfglint_train.frameworks.trl.clues import ANY
-from cfglint_train.frameworks.trl.script_names import HF_CONFIGS, PARSERS
 from cfglint_train.plan.origin import Place
 
 _PARSES: Final = ("parse_args_into_dataclasses", "parse_args_and_config")
@@ -96,7 +97,7 @@ def fields_of_parser(document: PythonScript) -> Fields | None:
     if len(calls) != 1 or document.calls(*_OTHER_PARSERS) or _CHANGES_ARGUMENTS.search(document.source):
         return None
     (made,) = calls
-    package, _, name = _named(document, made.func).partition(".")
+    package, _, name = in_full(document, made.func).partition(".")
     if package not in ("transformers", "trl") or not _is_closed(document, made):
         return None
     found = Fields(frozenset(("config", "help")) if name.endswith(PARSERS[0]) else frozenset(("help",)))
@@ -145,7 +146,7 @@ def _of_class(document: PythonScript, node: ast.expr, depth: int) -> Fields | No
     own = document.classes(node.id) if isinstance(node, ast.Name) else []
     if own:
         return _of_definition(document, own[0], depth) if len(own) == 1 and depth else None
-    package, _, name = _named(document, node).partition(".")
+    package, _, name = in_full(document, node).partition(".")
     name = name.rpartition(".")[2]
     if package == "transformers" and name in HF_CONFIGS:
         return Fields(packages=frozenset((("transformers", "seq2seq" if name == HF_CONFIGS[1] else "trainer"),)))
@@ -160,7 +161,8 @@ def _of_class(document: PythonScript, node: ast.expr, depth: int) -> Fields | No
 
 
 def _of_definition(document: PythonScript, node: ast.ClassDef, depth: int) -> Fields | None:
-    if any(_last(one) not in _DECORATORS for one in node.decorator_list) or node.keywords:
+    decorators = (one.func if isinstance(one, ast.Call) else one for one in node.decorator_list)
+    if any(last_name(one) not in _DECORATORS for one in decorators) or node.keywords:
         return None
     aliases = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
     names = (*shape_of(node).fields, *(one.lstrip("-").replace("-", "_") for one in aliases if one.startswith("-")))
@@ -175,26 +177,10 @@ def _of_definition(document: PythonScript, node: ast.ClassDef, depth: int) -> Fi
     return found
 
 
-def _last(node: ast.expr) -> str:
-    """The last name of a decorator."""
-    node = node.func if isinstance(node, ast.Call) else node
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
 def _of_trl() -> frozenset[str]:
     """The classes of TRL whose fields are known."""
     spans = load("trl").entries[ANY]
     return frozenset(one.rpartition(".")[2] for span in spans for one in span["definitions"])
-
-
-def _named(document: PythonScript, node: ast.expr) -> str:
-    """A name of the script in full: `transformers.TrainingArguments`; empty where no import shows that."""
-    if isinstance(node, ast.Attribute):
-        owner = node.value
-        modules = {alias.asname or alias.name: alias.name for one in document.nodes(ast.Import) for alias in one.names}
-        return f"{modules[owner.id]}.{node.attr}" if isinstance(owner, ast.Name) and owner.id in modules else ""
-    found = [f"{module}.{name}" for module, name in imports(document, getattr(node, "id", ""))]
-    return found[0] if len(found) == 1 and not found[0].startswith(".") else ""
 
 
 def _takes(fields: Fields, name: str) -> bool:

@@ -10,11 +10,12 @@ from cfglint_train.documents.python.static.mappings import change
 from cfglint_train.documents.python.tree import Record, Value
 from cfglint_train.documents.python.values import Arguments, External
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.trl.script_classes import trainer_of
-from cfglint_train.frameworks.trl.script_line import HANDLERS as FROM_LINE
-from cfglint_train.frameworks.trl.script_line import class_of, parsed
-from cfglint_train.frameworks.trl.script_names import DTYPES, ENUMERATIONS
-from cfglint_train.frameworks.trl.script_samples import mapped
+from cfglint_train.frameworks.trainer_script.classes import trainer_of
+from cfglint_train.frameworks.trainer_script.facts import class_of
+from cfglint_train.frameworks.trainer_script.line import HANDLERS as FROM_LINE
+from cfglint_train.frameworks.trainer_script.line import parsed
+from cfglint_train.frameworks.trainer_script.names import DTYPES, ENUMERATIONS
+from cfglint_train.frameworks.trainer_script.samples import mapped
 
 
 def constant(name: str) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cfglint_train.evidence.compare import PEAK, RUN, Comparison, compare
-from cfglint_train.evidence.fit import counts, left_out
-from cfglint_train.evidence.rows import PACKAGED, filed, read
+from cfglint_train.calibration.compare import PEAK, RUN, Comparison, compare
+from cfglint_train.calibration.fit import counts, left_out
+from cfglint_train.calibration.rows import PACKAGED, filed, read
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import VERDICTS

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from cfglint_train.evidence.compare import PEAK, Comparison, compare
-from cfglint_train.evidence.rows import Row, Unreadable
+from cfglint_train.calibration.compare import PEAK, Comparison, compare
+from cfglint_train.calibration.rows import Row, Unreadable
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.comparable import ANY, kinds

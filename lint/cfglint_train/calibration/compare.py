@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from cfglint_train.evidence import components, foreign, measurements
-from cfglint_train.evidence.rows import Row, Unreadable
-from cfglint_train.evidence.subject import Subject, UnmappedError, subject
-from cfglint_train.evidence.traced import plan_of
+from cfglint_train.calibration import components, foreign, measurements
+from cfglint_train.calibration.rows import Row, Unreadable
+from cfglint_train.calibration.subject import Subject, UnmappedError, subject
+from cfglint_train.calibration.traced import plan_of
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
@@ -234,7 +234,7 @@ def _compared(row: Row, found: Subject, residuals: Mapping[str, Residual]) -> Co
 def _rests_on(budget: Budget, interval: str) -> tuple[str, ...]:
     """The coefficients, residuals and kinds of rows behind a budget whose interval is that of `interval`'s jobs."""
     setup = budget.subject
-    names = {name for part in budget.components for name in part.evidence}
+    names = {name for component, _ in budget.sizes for name in component.evidence}
     names.update((interval, flow_residual(setup, table()).id), of_lengths(setup))
     return tuple(sorted(names))
 

@@ -76,7 +76,7 @@ def _frozen_at(config: Config) -> Place | None:
 
 def _infer_line(job: Job) -> None:
     """Why the model of a script is not known that takes its settings from its command line, or how it is sharded."""
-    from cfglint_train.frameworks.trl.script_line import RECIPE, FromLine
+    from cfglint_train.frameworks.trainer_script.line import RECIPE, FromLine
 
     config, reading = job.main, job.reading
     recipe = config.get(RECIPE)

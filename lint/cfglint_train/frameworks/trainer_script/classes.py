@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.values import Class, External
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.trl.script_names import CONFIGS, HF_TRAINERS, TRAINERS
+from cfglint_train.frameworks.trainer_script.names import CONFIGS, HF_TRAINERS, TRAINERS
 
 _TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
 _CONFIGS: Final[Mapping[str, Collection[str]]] = {"trl": CONFIGS, "transformers": CONFIGS}

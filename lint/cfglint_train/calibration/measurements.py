@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from cfglint_train.evidence.rows import MEASURED, Row
+from cfglint_train.calibration.rows import MEASURED, Row
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cfglint_train.evidence.rows import Row
-from cfglint_train.evidence.subject import UnmappedError, counter_of
+from cfglint_train.calibration.rows import Row
+from cfglint_train.calibration.subject import UnmappedError, counter_of
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.calibration import table

@@ -16,8 +16,7 @@ from functools import cache
 
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
-from cfglint_train.documents.document import Entry, Scalar, Sequence, Span, Unknown
-from cfglint_train.documents.python.script import PythonScript
+from cfglint_train.documents.document import Entry, Sequence, Span, Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.walk import Walk
 from cfglint_train.documents.python.syntax import callee
@@ -25,9 +24,9 @@ from cfglint_train.documents.python.tree import Part, Record, Step, Value
 from cfglint_train.documents.python.values import Arguments, Class, External, Options, option
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.trl.clues import ANY, OWN
-from cfglint_train.frameworks.trl.script_classes import trainer_of
-from cfglint_train.frameworks.trl.script_names import (
+from cfglint_train.frameworks.trainer_script.classes import trainer_of
+from cfglint_train.frameworks.trainer_script.facts import class_of, default_of, fact, in_full, named
+from cfglint_train.frameworks.trainer_script.names import (
     DTYPES,
     LORA,
     MODEL,
@@ -35,6 +34,7 @@ from cfglint_train.frameworks.trl.script_names import (
     PARSERS,
     QUANTIZATION,
 )
+from cfglint_train.frameworks.trl.clues import ANY, OWN
 
 _OF_MODEL: Final = frozenset((*MODEL.values(), *MODEL, *QUANTIZATION.values(), *LORA.values(), "use_peft"))
 """Settings that count only where the script hands them on."""
@@ -94,36 +94,24 @@ class Launched(Walk):
         if owner.open != PARSED:
             return super().implied(owner, name, span, key)
         value = self._of_line(owner, name, span)
-        self.put(owner, Entry(Scalar(key, name, value=name), value))
+        self.put(owner, named(name, value, key))
         return value
 
     def given_to(self, owner: Record, name: str) -> Entry:
         """A setting of what a parser yields: as the script sets it, else as the command line gives it."""
-        key = Scalar(owner.span, name, value=name)
-        return owner.get(name) or Entry(key, self._of_line(owner, name, owner.span))
+        return owner.get(name) or named(name, self._of_line(owner, name, owner.span), owner.span)
 
     def _of_line(self, owner: Record, name: str, span: Span) -> Value:
         if name in self.line.values:
             return Value(owner.span, self.line.values[name])
         own = self.module.names.get(class_of(owner))
         if isinstance(own, Class) and self.defaults:
-            member = self.shape(own.node).members.get(name)
-            default = self.value(member, own.scope) if isinstance(member, ast.expr) else None
-            if isinstance(default, Record) and class_of(default) == "dataclasses.field":
-                stated = default.get("default")
-                default = None if stated is None else stated.value
+            default = default_of(self, own, name)
             if isinstance(default, Value):
                 return Value(span, default.value, (Step("option", option(name), default.span), *default.how))
         if self.line.whole and name in _SWITCHES:
             return Value(span, False)
         return Value(span, FromLine(name))
-
-
-def class_of(record: Record) -> str:
-    """The class that made a record."""
-    entry = record.get("_CLASS_")
-    name = entry.value.value if entry is not None and isinstance(entry.value, Value) else ""
-    return name if isinstance(name, str) else ""
 
 
 def parser(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Record:
@@ -147,7 +135,7 @@ def parsed(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Argument
         record.level = len(evaluator.undecided)
         name = _named(evaluator, one)
         if name:
-            record.entries.append(Entry(Scalar(place, "_CLASS_", value="_CLASS_"), Value(place, name)))
+            record.entries.append(named("_CLASS_", Value(place, name)))
         items.append(record)
     if arguments.get("return_remaining_strings") is not None:
         items.append(evaluator.unknown(node))
@@ -165,14 +153,7 @@ def _named(evaluator: Evaluator, stated: Any) -> str:
     known = evaluator.module.names.get(written)
     if isinstance(known, Class):
         return written
-    return known.name if isinstance(known, External) else _imported(evaluator.document, written)
-
-
-def _imported(document: PythonScript, name: str) -> str:
-    """A name with the module from which a script imports it; empty where there is no such import, or several."""
-    imports = (node for node in document.nodes(ast.ImportFrom) if not node.level)
-    found = {f"{node.module}.{one.name}" for node in imports for one in node.names if (one.asname or one.name) == name}
-    return found.pop() if len(found) == 1 else ""
+    return known.name if isinstance(known, External) else in_full(evaluator.document, ast.Name(written))
 
 
 # --- what TRL makes of the settings of `ModelConfig` ------------------------------------------------------------------
@@ -234,8 +215,8 @@ def mapping(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Recor
     record.level = len(evaluator.undecided)
     expressions = {keyword.arg: keyword.value for keyword in node.keywords}
     for name, argument in arguments.keywords.items():
-        key = Scalar(argument.key, name, value=name)
-        evaluator.put(record, Entry(key, evaluator.node(argument.value, expressions.get(name, node))))
+        value = evaluator.node(argument.value, expressions.get(name, node))
+        evaluator.put(record, named(name, value, argument.key))
     return record
 
 
@@ -278,13 +259,13 @@ def lay_in(found: Record, source: Record, line: Line, whole: bool) -> None:
             found.parts[name] = Part(part.record, part.name)
             handed.add(name)
     if "dtype" in handed:  # the class of the parser has a default of its own
-        found.parts["_LOADED_"] = Part(None, "", Entry(Scalar(source.span, "dtype"), Value(source.span, "line")))
+        found.parts["_LOADED_"] = fact("dtype", Value(source.span, "line"))
     for switch, settings in (("use_peft", (*LORA.values(), "use_peft")), ("load_in_4bit", QUANTIZATION.values())):
         if switch in handed or found.parts[switch].name == _MADE:
             handed.update(settings)
     recipe = line.values.get("config")
     if isinstance(recipe, str):
-        found.parts[RECIPE] = Part(None, "", Entry(Scalar(source.span, "config"), Value(source.span, recipe)))
+        found.parts[RECIPE] = fact("config", Value(source.span, recipe))
     for name in (_names() if whole else of_hf_trainer()) - _OF_MODEL | handed:
         own = found.parts.get(name)
         if own is not None and own.entry is not None and name not in handed:
@@ -293,8 +274,7 @@ def lay_in(found: Record, source: Record, line: Line, whole: bool) -> None:
         if spelled is None and line.whole:
             continue
         given = FromLine(name) if spelled is None else line.values[spelled]
-        key = Scalar(source.span, name, value=name)
-        found.parts[name] = Part(None, name, Entry(key, Value(source.span, given)))
+        found.parts[name] = Part(None, name, named(name, Value(source.span, given)))
 
 
 def _spellings(name: str) -> Iterable[str]:

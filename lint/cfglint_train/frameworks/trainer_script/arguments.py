@@ -1,11 +1,11 @@
-"""What a script hands to its trainer itself, where only older trainers took it."""
+"""Arguments of a script that its class of arguments does not take, or that only older trainers took themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 
-from cfglint_schemas.status import PRESENT, Status
+from cfglint_schemas.status import PRESENT, Context, Status
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Delete, Document, Node, Rename, Route, Set, Unknown
 from cfglint_train.documents.python.syntax import callee
@@ -15,8 +15,8 @@ from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.keys import Handed, Rewrite
 from cfglint_train.frameworks.keys_in_use import Refused, Told, Use
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.trl.script import Settings
-from cfglint_train.frameworks.trl.script_names import HF_CONFIGS, KEYWORD, OLD_KEYWORDS, TRAINER
+from cfglint_train.frameworks.trainer_script.names import HF_CONFIGS, KEYWORD, OLD_KEYWORDS, TRAINER
+from cfglint_train.frameworks.trainer_script.reader import Settings
 from cfglint_train.frameworks.trl.settings import context_of
 from cfglint_train.plan.origin import Place
 
@@ -119,3 +119,25 @@ def with_keywords(found: Told | None, document: Document, root: Route, release: 
         return all(use.takes(other) for use in uses) and (found is None or found.takes(other))
 
     return Told((*gone, *before), takes)
+
+
+_OTHER_CLASSES: Final = ("ModelConfig", "ScriptArguments")
+"""Classes of a recipe's keys that no trainer gets as its `args`."""
+
+
+def untaken(config: Config, name: str) -> str:
+    """Why a new argument cannot be added to the call; empty where it can, or where nothing is added to that call."""
+    node = config.node()
+    if not isinstance(node, Settings) or not node.arguments or name in node.parts or node.get(name) is not None:
+        return ""
+    if node.arguments in HF_CONFIGS:
+        known = load("transformers")
+        release = config.releases.get("transformers") or known.newest
+        fact = known.fact((name,), release, Context(entry=node.entry))
+        title = f"transformers {release}"
+    else:
+        fact = (config.evidence.vocabulary or load("trl")).fact((name,), config.release, context_of(config))
+        title = f"TRL {config.release}"
+    if fact is not None and fact.status().kind == PRESENT and not fact.definition.endswith(_OTHER_CLASSES):
+        return ""
+    return f"`{node.arguments}` of {title} has no `{name}`"

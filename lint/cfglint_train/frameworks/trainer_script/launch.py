@@ -12,8 +12,8 @@ from cfglint_train.documents.python.static.shape import shape_of
 from cfglint_train.documents.python.tree import Value
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.trl.script_line import Line
-from cfglint_train.frameworks.trl.script_names import PARSERS
+from cfglint_train.frameworks.trainer_script.line import Line
+from cfglint_train.frameworks.trainer_script.names import PARSERS
 
 _UNTOLD: Final = "what the launch gives"
 _MANY: Final = ("*", "+")

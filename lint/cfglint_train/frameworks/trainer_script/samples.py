@@ -10,13 +10,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from cfglint_train.documents.document import Entry, Node, Scalar, Span, Unknown
+from cfglint_train.documents.document import Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.tree import Part, Record, Value
 from cfglint_train.documents.python.values import Argument, Arguments, Function, Partial, Scope
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.trl.script_line import Launched, class_of
+from cfglint_train.frameworks.trainer_script.facts import class_of, named
+from cfglint_train.frameworks.trainer_script.line import Launched
 
 LENGTH: Final = "_LENGTH_"
 """Tokens to which samples are cut, or that each block has, as a fact of a run."""
@@ -176,11 +177,7 @@ def put_samples(evaluator: Sampled, found: Record) -> None:
         (PACKED, Value(place, bool(blocks))),
         (PADDED, Value(place, bool(blocks) or all(cut.padded for cut in cuts))),
     ):
-        found.parts[name] = Part(None, "max_length", _entry(place, name, value))
-
-
-def _entry(place: Span, name: str, value: Node) -> Entry:
-    return Entry(Scalar(place, name, value=name), value)
+        found.parts[name] = Part(None, "max_length", named(name, value, place))
 
 
 def _of_one_function(evaluator: Sampled, cuts: list[Cut]) -> Iterator[list[Cut]]:

@@ -7,18 +7,18 @@ from collections.abc import Collection
 from cfglint_train.documents.document import MISSING, Document, Node, Route, Sequence, Span, Unknown
 from cfglint_train.documents.python.class_variables import calls_by_variable
 from cfglint_train.documents.python.document import PythonDocument
-from cfglint_train.documents.python.syntax import callee
+from cfglint_train.documents.python.syntax import callee, last_name
 from cfglint_train.documents.python.tree import Record, Value
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks.framework import Found
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import listed
-from cfglint_train.frameworks.trl.script_names import TRAINERS
+from cfglint_train.frameworks.trainer_script.names import TRAINERS
 
 if TYPE_CHECKING:
     import ast
 
-    from cfglint_train.frameworks.trl.script import Settings
+    from cfglint_train.frameworks.trainer_script.reader import Settings
 
 
 def scripts(document: Document) -> list[Found]:
@@ -78,7 +78,7 @@ def replaced_by(modules: set[str], framework: str) -> str | None:
 
 def prepare(document: Document, plain: bool = False) -> list[Settings]:
     """Read the runs of a script, and show them as a list. `plain`: those of the Trainer of transformers itself."""
-    from cfglint_train.frameworks.trl.script import Settings, runs
+    from cfglint_train.frameworks.trainer_script.reader import Settings, runs
 
     assert isinstance(document, PythonDocument)
     if document.root is None:
@@ -117,12 +117,7 @@ def _classes_from(document: PythonDocument, trainers: Collection[str]) -> list[s
     """The classes that the script makes from one of some names."""
     import ast
 
-    return [
-        node.name
-        for node in document.nodes(ast.ClassDef)
-        for base in node.bases
-        if (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")) in trainers
-    ]
+    return [node.name for node in document.nodes(ast.ClassDef) for base in node.bases if last_name(base) in trainers]
 
 
 def _doubts(document: Document, node: Node) -> str:
@@ -139,8 +134,8 @@ def _doubts(document: Document, node: Node) -> str:
 
 def trailing(config: Config, words: list[str]) -> dict[Route, Any]:
     """The settings that the words behind a script's path make, by the options that the script declares."""
-    from cfglint_train.frameworks.trl.script import Settings, runs
-    from cfglint_train.frameworks.trl.script_launch import given, line_of
+    from cfglint_train.frameworks.trainer_script.launch import given, line_of
+    from cfglint_train.frameworks.trainer_script.reader import Settings, runs
 
     document, number = config.document, config.root[0]
     assert isinstance(document, PythonDocument)
@@ -167,7 +162,7 @@ def recipes(config: Config) -> tuple[str, ...]:
     """
     if config.document.syntax != "python" or not config.launched:
         return ()
-    from cfglint_train.frameworks.trl.script_line import RECIPE
+    from cfglint_train.frameworks.trainer_script.line import RECIPE
 
     given = [one.value for route, one in config.launched if route == (RECIPE,)]
     named = tuple(one for one in given if isinstance(one, str))

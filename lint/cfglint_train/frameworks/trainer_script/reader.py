@@ -1,4 +1,4 @@
-"""How a Python script that trains with TRL becomes the settings of its runs.
+"""How a Python script that trains with TRL or the Trainer of transformers becomes the settings of its runs.
 
 Each call of a trainer is a run. Its tree has the keys of a recipe (`trl sft --config`): those of the call that makes
 the trainer's arguments (`SFTConfig(...)`) are keys of it; what `from_pretrained`, `LoraConfig` and
@@ -12,28 +12,26 @@ Sources: trl 0.9.6 to 1.16.0 `trainer/*_trainer.py`, `trainer/model_config.py`; 
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from cfglint_train.documents.document import Entry, Node, Scalar, Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.static.evaluator import Evaluator, SpentError
-from cfglint_train.documents.python.syntax import callee
 from cfglint_train.documents.python.tree import Part, Record, Value
-from cfglint_train.documents.python.values import Class, Function, hedged, settled
+from cfglint_train.documents.python.values import Class, hedged, settled
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.trl.script_calls import HANDLERS, METHODS, constant
-from cfglint_train.frameworks.trl.script_classes import config_of, is_patched, trainer_of
-from cfglint_train.frameworks.trl.script_line import (
+from cfglint_train.frameworks.trainer_script.calls import HANDLERS, METHODS, constant
+from cfglint_train.frameworks.trainer_script.classes import config_of, is_patched, trainer_of
+from cfglint_train.frameworks.trainer_script.facts import class_of, default_of, fact, named, text_of, uncalled
+from cfglint_train.frameworks.trainer_script.line import (
     FromLine,
     Launched,
     Line,
-    class_of,
     lay_in,
     made_of_line,
     of_hf_trainer,
 )
-from cfglint_train.frameworks.trl.script_names import (
+from cfglint_train.frameworks.trainer_script.names import (
     ADAPTER,
     FIELDS,
     HF_CONFIGS,
@@ -51,7 +49,7 @@ from cfglint_train.frameworks.trl.script_names import (
     TRAINER,
     TRAINERS,
 )
-from cfglint_train.frameworks.trl.script_samples import Sampled, follow, put_samples
+from cfglint_train.frameworks.trainer_script.samples import Sampled, follow, put_samples
 
 
 class Settings(Record):
@@ -107,7 +105,8 @@ def _walked(
     evaluator.run()
     made = _trainers(evaluator, plain)
     if not made:
-        for function in _uncalled(evaluator, HF_TRAINERS if plain else TRAINERS):
+        trainers = HF_TRAINERS if plain else TRAINERS
+        for function in uncalled(evaluator, lambda name: trainer_of(evaluator, name) or name in trainers):
             evaluator.enter(function)
         made = _trainers(evaluator, plain)
     if isinstance(evaluator, Sampled):
@@ -134,15 +133,6 @@ def _computes_loss(evaluator: Evaluator, name: str, depth: int = 5) -> bool:
     return not evaluator.shape(owner.node).members.keys().isdisjoint(("compute_loss", "training_step")) or any(
         _computes_loss(evaluator, base.node.name, depth - 1) for base in bases if isinstance(base, Class)
     )
-
-
-def _uncalled(evaluator: Evaluator, trainers: Collection[str]) -> Iterator[Function]:
-    """Functions that nothing in the script calls, and that make a trainer or call what makes one."""
-    for value in list(evaluator.module.names.values()):
-        if isinstance(value, Function) and id(value.node) not in evaluator.called:
-            calls = (inner for inner in ast.walk(value.node) if isinstance(inner, ast.Call))
-            if any(trainer_of(evaluator, callee(one)) or callee(one) in trainers for one in calls):
-                yield value
 
 
 # --- one run ---------------------------------------------------------------------------------------------------------
@@ -240,15 +230,9 @@ def _own_fields(evaluator: Evaluator, source: Record) -> dict[str, Part]:
     for name in dict.fromkeys((*shape.fields, *shape.own)):
         entry = source.get(name)
         if entry is None:
-            member = shape.members.get(name)
-            value = evaluator.value(member, owner.scope) if isinstance(member, ast.expr) else None
-            if isinstance(value, Record) and class_of(value) == "dataclasses.field":
-                default = value.get("default")
-                value = None if default is None else default.value
-            key = Scalar(source.span, name, value=name)
-            entry = Entry(
-                key, value if isinstance(value, Value) else Value(source.span, Unknown(f"`{name}` of a class"))
-            )
+            value = default_of(evaluator, owner, name)
+            value = value if isinstance(value, Value) else Value(source.span, Unknown(f"`{name}` of a class"))
+            entry = named(name, value, source.span)
         found[name] = Part(source, name, entry)
     return found
 
@@ -263,7 +247,7 @@ def _model(found: Settings, made: Record) -> Record | None:
         return None
     node = entry.value
     if isinstance(node, Record):
-        if node.get("_FACTORY_") is not None and _given_text(node, "_FACTORY_") == "from_pretrained":
+        if node.get("_FACTORY_") is not None and text_of(node, "_FACTORY_") == "from_pretrained":
             found.parts["_LOADED_"] = Part(node, "", Entry(entry.key, Value(entry.key.span, "script")))
             found.model = class_of(node)
             return node
@@ -281,12 +265,10 @@ def _put_parts(found: Settings, made: Record, model: Record | None) -> None:
     package = "transformers" if found.plain else "trl"
     if (found.trainer or found.plain) and package in module and "experimental" not in module:
         # A class of the script may take more.
-        place = made.span
-        found.parts[TRAINER] = Part(None, "", Entry(Scalar(place, TRAINER, value=TRAINER), made))
+        found.parts[TRAINER] = fact(TRAINER, made)
         known = FIELDS.get(class_of(made).rpartition(".")[2], ())
         if not made.open and made.get("eval_dataset") is None and made.call and len(made.call.args) <= len(known):
-            absent = Scalar(place, "eval_dataset", value="eval_dataset")
-            found.parts["_WITHOUT_EVAL_"] = Part(None, "", Entry(absent, Value(place, True)))
+            found.parts["_WITHOUT_EVAL_"] = fact("eval_dataset", Value(made.span, True))
         for name in OLD_KEYWORDS[package]:
             entry = made.get(name)
             if entry is not None:
@@ -296,9 +278,9 @@ def _put_parts(found: Settings, made: Record, model: Record | None) -> None:
         if model.open:
             _hide(found, model, ("dtype", "attn_implementation", "load_in_4bit", "load_in_8bit", "_DEVICE_MAP_"))
         _put_quantization(found, made, model)
-        for fact in ("_KBIT_", "_CHECKPOINTING_", "_CAST_"):
-            if model.get(fact) is not None:
-                found.parts[fact] = Part(None, "", model.get(fact))
+        for name in ("_KBIT_", "_CHECKPOINTING_", "_CAST_"):
+            if model.get(name) is not None:
+                found.parts[name] = Part(None, "", model.get(name))
     elif "model_name_or_path" not in found.parts:
         entry = made.get("model") or made.get("policy")
         key = entry.key if entry is not None else Scalar(made.span, "model", value="model")
@@ -350,8 +332,8 @@ def _hide(found: Settings, source: Record, names: Iterable[str]) -> None:
     for name in names:
         part = found.parts.get(name)
         if part is None or part.entry is None:
-            key = Scalar(Span(source.span.start, source.span.start), name, value=name)
-            found.parts[name] = Part(None, name, Entry(key, Value(key.span, Unknown(source.open))))
+            place = Span(source.span.start, source.span.start)
+            found.parts[name] = Part(None, name, named(name, Value(place, Unknown(source.open))))
 
 
 def _put_quantization(found: Settings, made: Record, model: Record) -> None:
@@ -387,7 +369,7 @@ def _put_adapter(found: Settings, made: Record, model: Record | None) -> None:
     name = class_of(config) if isinstance(config, Record) else ""
     module, _, last = name.rpartition(".")
     if name.startswith("peft.") and name.endswith(".LoraConfig"):
-        found.parts[ADAPTER] = Part(None, "", Entry(Scalar(place, ADAPTER, value=ADAPTER), config))
+        found.parts[ADAPTER] = fact(ADAPTER, config, place)
     is_peft = last == "LoraConfig" and (not module or _PEFT in module.split("."))  # a copy of it has its folder's name
     if isinstance(config, Record) and is_peft and not config.open:
         how = tuple(step for step in config.how if step.kind == "depends")
@@ -396,9 +378,3 @@ def _put_adapter(found: Settings, made: Record, model: Record | None) -> None:
         found.defaults.update(LORA_DEFAULTS)
     else:
         found.parts["use_peft"] = Part(None, "", Entry(entry.key, Value(place, Unknown("its adapter"))))
-
-
-def _given_text(record: Record, name: str) -> str:
-    entry = record.get(name)
-    value = entry.value.value if entry is not None and isinstance(entry.value, Value) else None
-    return value if isinstance(value, str) else ""

@@ -1,0 +1,236 @@
+"""How the bytes of a component are computed: the functions of the estimate again, with sizes in place of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.memory.budget import Budget, Phase
+from cfglint_train.memory.component import Component
+from cfglint_train.memory.components import ACTIVATIONS, ENGINE, LOGITS
+from cfglint_train.memory.estimate import phases_of
+from cfglint_train.memory.frame import Frame, Margins, Sized, Step
+from cfglint_train.memory.job import Job
+from cfglint_train.memory.logits import OF_EVALUATION
+from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.size import BYTES, Size, shown
+from cfglint_train.plan.fields import Plan
+
+_UNITS: Final = {
+    # bytes of one element
+    **dict.fromkeys(
+        (
+            "accumulated", "communication", "each", "gathered", "gradient", "held", "host_experts", "largest", "loaded",
+            "master", "optimizer", "passing_logits", "plain_bytes", "quantized_bytes", "quantized_gather",
+            "reference", "residual", "scale_bytes", "unit_bytes", "weight",
+        ),
+        BYTES,
+    ),
+    "besides": "B of the projection of the largest matrix",
+    # elements
+    "adapters": "elements of adapters",
+    "computed": "trained elements",
+    "expert_parameters": "elements of routed experts",
+    "fp32": "elements in fp32",
+    "frozen": "frozen elements",
+    "largest_tensor": "elements of the largest tensor",
+    "layer_parameters": "elements of a layer",
+    "parameters": "elements",
+    "plain": "frozen elements",
+    "prefetch_bucket": "elements",
+    "live": "elements",
+    "quantized": "quantised elements",
+    "reduce_bucket": "elements of a bucket",
+    "sub_group": "elements of a sub-group",
+    "trained": "trained elements",
+    # what flows
+    "active": "of them at a time",
+    "evaluation_tokens": "tokens",
+    "head_dim": "width * of a head",
+    "heads": "heads",
+    "hidden": "width *",
+    "in_flight": "micro batches",
+    "kv_heads": "heads of keys",
+    "layers": "layers",
+    "length": "tokens of a sequence",
+    "sequence": "keys",
+    "tensors": "tensors",
+    "tokens": "tokens",
+    "trained_share": "of them trained",
+    "vocab": "vocabulary *",
+    # ranks
+    "gradient_shards": "ranks",
+    "head_split": "ranks",
+    "local": "ranks",
+    "nodes": "nodes",
+    "optimizer_shards": "ranks",
+    "parameter_shards": "ranks",
+    "secondary": "ranks",
+    "sequence_split": "ranks of a sequence",
+    "shards": "ranks",
+    "world": "ranks",
+}  # fmt: skip
+"""The units of the fields of `Setup` and of the records in it. Other fields are no factor of any size."""
+
+_PLAN_UNITS: Final = {
+    "data": {"prefetch": "batches", "workers": "workers"},
+    "rollout": {"tensor": "ranks of an engine"},
+}
+
+_CHECKPOINTING: Final = {
+    "none": "no activation checkpointing",
+    "full": "full activation checkpointing",
+    "selective": "attention's outputs kept",
+    "selective_ops": "every second matrix product kept",
+    "fine_grained": "parts of layers recomputed",
+    "every_n": "some layers recomputed",
+    "budget": "a share of the activations kept",
+}
+
+_LOSSES: Final = {
+    "none": "loss not fused",
+    "liger": "fused loss (Liger)",
+    "cce": "fused loss (Cut Cross-Entropy)",
+    "chunked": "loss upcast in chunks",
+    "liger_pairs": "Liger's loss of one pair at a time",
+    "liger_unpaired": "Liger's loss of one answer at a time",
+    "liger_policy": "Liger's loss of one completion at a time",
+    "liger_distilled": "Liger's loss of 1,024 tokens at a time",
+    "chunked_logits": "output matrix and loss in chunks",
+    "triton": "loss of flash-attn's kernel",
+    "log_softmax": "log-probabilities of all sequences at once",
+    "rows": "log-probabilities of one sequence at a time",
+    "rows_in_place": "log-probabilities of one sequence at a time",
+    "row_kernel": "log-probabilities by a kernel",
+    "odds": "log-probabilities and cross-entropy of the chosen answers",
+    "odds_rows": "log-probabilities and cross-entropy of the chosen answers",
+    "odds_kernel": "log-probabilities by a kernel, and cross-entropy of the chosen answers",
+    "checkpointed": "output matrix in fp32 and loss in chunks of 256 tokens, recomputed",
+    "checkpointed_half": "output matrix and loss in chunks of 256 tokens, recomputed",
+    "compiled": "compiled loss",
+    "compiled_shifted": "compiled loss of a shifted copy",
+    "tiles": "log-probabilities by tiles of the output matrix, without logits",
+}
+
+
+class Part(Frozen):
+    """One component of a budget with its bytes."""
+
+    component: Component
+    bytes: int
+    formula: str
+    """How the bytes are computed, with values; words where they are a coefficient."""
+
+    @property
+    def name(self) -> str:
+        """The component's name."""
+        return self.component.name
+
+
+def explain(budget: Budget) -> tuple[Part, ...]:
+    """Return the components of a budget with their computations."""
+    sizes = sizes_of(budget)
+    return tuple(Part(part, size, _formula(budget, part, sizes.get(part))) for part, size in budget.sizes)
+
+
+def _formula(budget: Budget, component: Component, size: Size | float | None) -> str:
+    if size is None:
+        return component.words
+    computed = size.text if isinstance(size, Size) else f"{shown(size)} B"
+    remark = _remark(budget, component)
+    return f"{computed}; {remark}" if remark else computed
+
+
+def _remark(budget: Budget, component: Component) -> str:
+    setup = budget.subject
+    if component is ACTIVATIONS:
+        return f"{_CHECKPOINTING.get(setup.checkpointing, setup.checkpointing)}, {setup.mode.attention} attention"
+    if component is LOGITS:
+        if budget.phase == "eval" and setup.loss not in OF_EVALUATION:
+            return _LOSSES["none"]
+        if setup.policy and setup.loss == "none":
+            return "log-probabilities, loss not fused"
+        return _LOSSES.get(setup.loss, setup.loss)
+    return component.words
+
+
+def sizes_of(budget: Budget) -> Mapping[Component, Size | float]:
+    """Return the computation of each component whose bytes follow from the setup."""
+    assert budget.basis is not None
+    computed = _computed(budget.phase, *budget.basis)
+    return dict(next(one.sizes for one in computed if (one.phase, one.place) == (budget.phase, budget.place)))
+
+
+@lru_cache(maxsize=16)
+def _computed(phase: str, setup: Setup, plan: Plan, capacity: int | None) -> list[Budget]:
+    """Compute the budgets of a phase, and of those that are computed with it, with sizes.
+
+    Plain numbers go first: what depends on a layer's shape alone is cached, and sizes, which are found as their numbers
+    are, must not be cached.
+    """
+    _budgets(phase, setup, plan, capacity)
+    known = None if capacity is None else Size.of(capacity, "B of the GPU")
+    return _budgets(phase, trace(setup), _trace_plan(plan), known)
+
+
+def _budgets(phase: str, setup: Setup, plan: Plan, capacity: Any) -> list[Budget]:
+    margins = Margins(Job(setup, plan), None, None)
+    margins.capacity = capacity
+    phases: Iterable[Phase | None] = phases_of(_Parts(setup, Reader(plan), margins), phase)
+    budgets = [budget for one in phases if one is not None for budget in (one.gpu, one.host, one.disk)]
+    return [budget for budget in budgets if budget is not None]
+
+
+def trace(record: Any) -> Any:
+    """Return a record with a size for each number that has a unit, in the records within, too."""
+    changes: dict[str, Any] = {}
+    for name, value in record._asdict().items():
+        if name == "neighbours":
+            changes[name] = tuple(_trace_model(model) for model in value)
+        elif name == "tower":
+            continue  # its blocks are computed for one patch, as layers are
+        elif hasattr(value, "_asdict"):
+            changes[name] = trace(value)
+        elif name in _UNITS and isinstance(value, (int, float)) and not isinstance(value, bool):
+            changes[name] = Size.of(value, _UNITS[name])
+    return record._replace(**changes)
+
+
+def _trace_model(model: Any) -> Any:
+    whose = f"of the {model.role} model"
+    return model._replace(
+        bytes=Size.of(model.bytes, f"B {whose}"), elements=Size.of(model.elements, f"elements {whose}")
+    )
+
+
+def _trace_plan(plan: Plan) -> Plan:
+    changes: dict[str, Any] = {}
+    for part, units in _PLAN_UNITS.items():
+        record = getattr(plan, part)
+        values = {name: getattr(record, name) for name in units}
+        sizes = {name: Size.of(value, units[name]) for name, value in values.items() if value is not None}
+        changes[part] = record._replace(**sizes)
+    return plan._replace(**changes)
+
+
+class _Parts(Frame):
+    """A frame whose budgets hold the sizes of parts, without what the allocator adds, and without bounds."""
+
+    def gpu(self, phase: str, parts: dict[Component, float], fields: Any = None, steady: bool = True) -> Budget:
+        return self._of(phase, "gpu", {**self.job.lasting, **parts} if steady else parts)
+
+    def step(self, phase: str, step: Step, moments: list[Sized], best: Sized) -> Budget:
+        engine = {ENGINE: step.engine} if step.engine else {}
+        return self._of(phase, "gpu", {**self.job.lasting, **best[2], **engine})
+
+    def host(self, phase: str, parts: dict[Component, float], fields: Any = None) -> Budget:
+        return self._of(phase, "host", parts)
+
+    def disk(self, phase: str, parts: dict[Component, float]) -> Budget:
+        return self._of(phase, "disk", parts)
+
+    def _of(self, phase: str, place: Any, parts: dict[Component, Any]) -> Budget:
+        return Budget(place, tuple((part, size) for part, size in parts.items() if size), 0, 0, phase=phase)

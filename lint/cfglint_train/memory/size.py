@@ -1,0 +1,304 @@
+"""Sizes that show how they are computed: numbers with units, and the arithmetic on them.
+
+Estimates compute with plain numbers. `explanation.py` runs the same functions with a `Size` in place of each number of
+the setup, so that the text is the computation. A size is a sum of products: `8,030,261,248 trained elements x 4 B / 8
+ranks + 16,777,216 elements of a bucket x 2 B`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TypeVar
+
+Factor = tuple[float, str]
+"""A number and its unit. A `*` in the unit stands for the number, which goes first elsewhere."""
+
+BYTES: Final = "B"
+CHECKPOINTS: Final = "checkpoints"
+
+# Longer sums are multiplied as one number.
+_LONGEST: Final = 6
+
+
+class Term(Frozen):
+    """A product: of numbers without a unit, of factors, and divided by others."""
+
+    number: float
+    factors: tuple[Factor, ...] = ()
+    divisors: tuple[Factor, ...] = ()
+
+
+class Size:
+    """A number, and the sum of products that it came from. It compares as the number."""
+
+    __slots__ = ("terms", "value")
+
+    def __init__(self, value: Any, terms: tuple[Term, ...]) -> None:
+        self.value: Any = value
+        self.terms = terms
+
+    @classmethod
+    def of(cls, value: Any, unit: str) -> Size:
+        """Return a number with its unit."""
+        if not value:
+            return cls(value, ())
+        return cls(value, (Term(1, ((value, unit),)) if unit else Term(value),))
+
+    @property
+    def unit(self) -> str:
+        """The unit of the whole: bytes if any factor counts them, else that of the first factor."""
+        units = [unit for term in self.terms for _, unit in term.factors]
+        return next((unit for unit in units if _is_bytes(unit)), units[0] if units else "")
+
+    @property
+    def text(self) -> str:
+        """The computation of a number of bytes."""
+        shown = ""
+        for term in self.terms or (Term(0),):
+            sign = ("- " if term.number < 0 else "+ ") if shown else "-" if term.number < 0 else ""
+            shown += f" {sign}{_product(term)}" if shown else f"{sign}{_product(term)}"
+        return shown
+
+    def __repr__(self) -> str:
+        return f"Size({self.value!r}: {self.text})"
+
+    # -- as a number
+
+    def __format__(self, form: str) -> str:
+        return format(self.value, form)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __index__(self) -> int:
+        return operator.index(self.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.value == _value(other))
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.value < _value(other))
+
+    def __le__(self, other: Any) -> bool:
+        return bool(self.value <= _value(other))
+
+    def __gt__(self, other: Any) -> bool:
+        return bool(self.value > _value(other))
+
+    def __ge__(self, other: Any) -> bool:
+        return bool(self.value >= _value(other))
+
+    # -- arithmetic
+
+    def __add__(self, other: Any) -> Size:
+        return Size(self.value + _value(other), _sum((*self.terms, *_terms(other))))
+
+    def __radd__(self, other: Any) -> Size:
+        return Size(_value(other) + self.value, _sum((*_terms(other), *self.terms)))
+
+    def __neg__(self) -> Size:
+        return Size(-self.value, _negative(self.terms))
+
+    def __sub__(self, other: Any) -> Size:
+        return Size(self.value - _value(other), _sum((*self.terms, *_negative(_terms(other)))))
+
+    def __rsub__(self, other: Any) -> Size:
+        return Size(_value(other) - self.value, _sum((*_terms(other), *_negative(self.terms))))
+
+    def __mul__(self, other: Any) -> Size:
+        return Size(self.value * _value(other), _times(self, other))
+
+    def __rmul__(self, other: Any) -> Size:
+        return Size(_value(other) * self.value, _times(other, self))
+
+    def __truediv__(self, other: Any) -> Size:
+        return Size(self.value / _value(other), _times(self, _inverse(other)))
+
+    def __rtruediv__(self, other: Any) -> Size:
+        return Size(_value(other) / self.value, _times(other, _inverse(self)))
+
+    def __floordiv__(self, other: Any) -> Size:
+        value = self.value // _value(other)
+        exact = value * _value(other) == self.value
+        return Size(value, _times(self, _inverse(other))) if exact else Size.of(value, self.unit)
+
+    def __rfloordiv__(self, other: Any) -> Size:
+        return Size.of(_value(other) // self.value, "")
+
+    def __mod__(self, other: Any) -> Size:
+        return Size.of(self.value % _value(other), self.unit)
+
+    def __pow__(self, other: int) -> Size:
+        return Size.of(self.value**other, self.unit)
+
+
+if TYPE_CHECKING:
+    Number = TypeVar("Number", int, float)
+
+
+def named(size: Number, unit: str) -> Number:
+    """Return a size as one number with a unit of its own; a plain number as it is."""
+    return Size.of(size.value, unit) if size.__class__ is Size else size
+
+
+def counted(number: Number, unit: str, beside: float) -> Number:
+    """Return a number with its unit where `beside`, which it is computed with, is a size; else as it is."""
+    return Size.of(_value(number), unit) if beside.__class__ is Size else number
+
+
+def _value(number: Any) -> Any:
+    return number.value if number.__class__ is Size else number
+
+
+def _terms(number: Any) -> tuple[Term, ...]:
+    if number.__class__ is Size:
+        return tuple(number.terms)
+    return (Term(number),) if number else ()
+
+
+def _is_bytes(unit: str) -> bool:
+    return unit == BYTES or unit.startswith("B ")
+
+
+def _negative(terms: Iterable[Term]) -> tuple[Term, ...]:
+    return tuple(Term(-term.number, *term[1:]) for term in terms)
+
+
+def _inverse(number: Any) -> Size:
+    """1 over a number; a sum counts as one number."""
+    value, terms = _value(number), _terms(number)
+    if len(terms) != 1:
+        terms = Size.of(value, number.unit).terms
+    (term,) = terms
+    return Size(1 / value, (Term(1 / term.number, term.divisors, term.factors),))
+
+
+def _times(first: Any, second: Any) -> tuple[Term, ...]:
+    """Multiply two sums out."""
+    many, others = _terms(first), _terms(second)
+    if len(many) * len(others) > _LONGEST:
+        if len(many) > 1:
+            many = Size.of(_value(first), first.unit).terms
+        if len(others) > 1:
+            others = Size.of(_value(second), second.unit).terms
+    return _sum(_term_times(one, other) for one in many for other in others)
+
+
+def _term_times(one: Term, other: Term) -> Term:
+    factors = [
+        factor for factor in (*one.factors, *other.factors) if factor[0] != 1 or factor[1] in (BYTES, CHECKPOINTS)
+    ]
+    divisors = [factor for factor in (*one.divisors, *other.divisors) if factor[0] != 1]
+    for divisor in tuple(divisors):
+        if divisor in factors:
+            factors.remove(divisor)
+            divisors.remove(divisor)
+    return Term(one.number * other.number, tuple(factors), tuple(divisors))
+
+
+def _sum(terms: Iterable[Term]) -> tuple[Term, ...]:
+    """Add up what differs in one number only: bytes of the same elements, numbers of one unit, plain numbers."""
+    found: list[Term] = []
+    for term in terms:
+        for place, old in enumerate(found):
+            joined = _joined(old, term)
+            if joined is not None:
+                found[place] = joined
+                break
+        else:
+            found.append(term)
+    return tuple(term for term in found if term.number)
+
+
+def _joined(one: Term, other: Term) -> Term | None:
+    if one.divisors != other.divisors:
+        return None
+    (counts, each, in_bytes), (twins, other_each, others_in_bytes) = _per_element(one), _per_element(other)
+    if counts == twins:
+        total = each + other_each
+        if not (in_bytes or others_in_bytes):
+            return Term(total, counts, one.divisors)
+        return _signed(total, counts, BYTES, one.divisors)
+    if abs(each) == abs(other_each) and in_bytes == others_in_bytes:
+        return _of_other_count(one, counts, twins, 1 if each == other_each else -1)
+    if one.divisors or not (_is_number(one) and _is_number(other)):
+        return None
+    (first, unit), (second, twin) = (term.factors[0] if term.factors else (1, "") for term in (one, other))
+    if unit and twin and unit != twin:
+        return None
+    return _signed(one.number * first + other.number * second, (), unit or twin)
+
+
+def _of_other_count(term: Term, counts: tuple[Factor, ...], twins: tuple[Factor, ...], sign: int) -> Term | None:
+    """Add two products that differ in the count of one unit; `sign`: of the second, -1 if it is opposite."""
+    first, second = ([one for one in these if one not in those] for these, those in ((counts, twins), (twins, counts)))
+    if len(first) > 1 or len(second) > 1 or len(counts) + len(second) != len(twins) + len(first):
+        return None
+    (number, unit), (others, twin) = (left[0] if left else (1, "") for left in (first, second))
+    if (unit and twin and unit != twin) or (_is_bytes(unit or twin) and not (unit and twin)):
+        return None
+    total = number + sign * others
+    factors = [factor for factor in term.factors if factor not in first]
+    factors.insert(counts.index(first[0]) if first else 0, (abs(total), unit or twin))
+    return Term(term.number * ((total > 0) - (total < 0)), tuple(factors), term.divisors)
+
+
+def _signed(total: float, counts: tuple[Factor, ...], unit: str, divisors: tuple[Factor, ...] = ()) -> Term:
+    """A product of counts and a number with a unit, which may be negative."""
+    return Term((total > 0) - (total < 0), (*counts, (abs(total), unit)), divisors)
+
+
+def _is_number(term: Term) -> bool:
+    """Whether a term is a plain number, or one with a unit."""
+    if not term.factors:
+        return True
+    return len(term.factors) == 1 and abs(term.number) == 1 and not _is_bytes(term.factors[0][1])
+
+
+def _per_element(term: Term) -> tuple[tuple[Factor, ...], float, bool]:
+    """The factors that count something, the number that each is multiplied by, and whether it is known as bytes."""
+    each, factors = term.number, list(term.factors)
+    for factor in term.factors:
+        if factor[1] == BYTES:
+            each *= factor[0]
+            factors.remove(factor)
+            break
+    return tuple(factors), each, len(factors) < len(term.factors)
+
+
+def _product(term: Term) -> str:
+    """One term without its sign: counts, bytes of each, then what they are shared by."""
+    number = abs(term.number)
+    counts = [_factor(one) for one in term.factors if not _is_bytes(one[1])]
+    each = [_factor(one) for one in term.factors if _is_bytes(one[1])]
+    if not each:
+        each = [_factor((number, BYTES))]
+    elif number != 1:
+        counts.insert(0, shown(number))
+    return " x ".join(counts + each) + "".join(f" / {_factor(one)}" for one in term.divisors)
+
+
+def _factor(factor: Factor) -> str:
+    number, unit = factor
+    if number == 1 and unit == CHECKPOINTS:
+        unit = CHECKPOINTS.removesuffix("s")
+    return unit.replace("*", shown(number)) if "*" in unit else f"{shown(number)} {unit}".rstrip()
+
+
+def shown(number: float) -> str:
+    """Return a number with seven digits at least."""
+    if number == int(number) or abs(number) >= 1e6:
+        return f"{round(number):,}"
+    return f"{number:,.7g}"

@@ -1,0 +1,68 @@
+"""Runs as rules see them: what a rule reads of the plan is recorded, so that no rule has to declare it."""
+
+from __future__ import annotations
+
+from types import FunctionType, MethodType
+
+from cfglint_train.foundation.typed import Any
+from cfglint_train.memory.budget import Estimate
+from cfglint_train.plan.names import Field
+from cfglint_train.plan.origin import Origin
+from cfglint_train.runs.run import Run
+
+
+class RecordedRun(Run):
+    """A run that notes the plan fields that are read of it, but for those that are read once for all rules."""
+
+    def __init__(self, run: Run, seen: dict[Field, None]) -> None:
+        self.__dict__.update(run.__dict__)
+        self._run, self._seen = run, seen
+        recorder: Any = _Recorder(run.plan, seen)
+        self.plan = recorder
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether something has asked for the estimate."""
+        return self._run.is_estimated
+
+    @property
+    def estimate(self) -> Estimate:
+        """The peaks of every phase."""
+        return self._run.estimate
+
+    def once(self, work: Any) -> Any:
+        """What some work makes of the run, which is shared by all rules."""
+        return self._run.once(work)
+
+    def origin(self, field: Field) -> Origin | None:
+        """Where a field's value comes from."""
+        self._seen[field] = None
+        return self._run.origin(field)
+
+    def stated(self, field: Field) -> bool:
+        """Whether the configuration or its launch (not a default) says it."""
+        self._seen[field] = None
+        return self._run.stated(field)
+
+
+class _Recorder:
+    """A plan or a group of its fields that notes which fields are read."""
+
+    __slots__ = ("_group", "_record", "_seen")
+
+    def __init__(self, record: Any, seen: dict[Field, None], group: str = "") -> None:
+        self._record, self._seen, self._group = record, seen, group
+
+    def __getattr__(self, name: str) -> Any:
+        kind = type(self._record)
+        if name not in kind._fields:  # what follows from fields is computed from them
+            own = None if name.startswith("_") else getattr(kind, name, None)
+            if isinstance(own, property) and own.fget is not None:
+                return own.fget(self)
+            return MethodType(own, self) if isinstance(own, FunctionType) else getattr(self._record, name)
+        value = getattr(self._record, name)
+        if not self._group:
+            return _Recorder(value, self._seen, name)
+        field: Any = f"{self._group}.{name}"
+        self._seen[field] = None
+        return value

@@ -1,0 +1,35 @@
+"""The metadata of all rules, read from the source of their modules.
+
+Importing every rule to list them would cost more than linting a file. `hatch_build.py` runs this module while a wheel
+is built, and the wheel holds the result as `catalogue.json`; so it imports nothing but the standard library.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+
+FAMILIES = ("SYN", "KEY", "MEM", "CKP", "HST", "BAT", "PAR", "XFL", "REL", "PRF", "SEC", "HSE", "CHK")
+"""The families, in the order in which their rules are listed and run."""
+
+_METADATA = re.compile(r"^RULE: Final = (Rule\((?:.+\)$|\n(?s:.*?)^\)))", re.MULTILINE)
+
+
+def read(root: str) -> list[dict[str, object]]:
+    """Return the arguments of every `RULE` in the modules below a folder, by family and number."""
+    return sorted(_stated(root), key=lambda rule: (FAMILIES.index(str(rule["code"])[:3]), rule["code"]))
+
+
+def _stated(root: str) -> Iterator[dict[str, object]]:
+    for folder in os.listdir(root):
+        family = os.path.join(root, folder)
+        for name in os.listdir(family) if os.path.isdir(family) else ():
+            if name.endswith(".py"):
+                with open(os.path.join(family, name), encoding="utf-8") as file:
+                    metadata = _METADATA.search(file.read())
+                if metadata is not None:
+                    yield eval(metadata[1], {"Rule": _arguments}) | {"module": f"{folder}.{name.removesuffix('.py')}"}
+
+
+def _arguments(code: str, name: str, severity: str, **others: object) -> dict[str, object]:
+    """Return what is passed to `Rule`, by name."""
+    return {"code": code, "name": name, "severity": severity, **others}

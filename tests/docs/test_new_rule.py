@@ -1,0 +1,88 @@
+"""A stranger adds a rule with a fix: the files of docs/contributing/rule.md, in a copy of the tree, and no others."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.corpus import REPOSITORY
+
+PAGE = REPOSITORY / "docs" / "contributing" / "rule.md"
+MOST_FILES = 8
+"""Files of a change that adds a rule, the line in the changelog included."""
+COPIED = ("rules", "tests/rules", "tests/support")
+"""What the rule or its tests lie beside; the rest of the tree is linked."""
+FIRES = "fixtures/rules/PRF900/fires/llamafactory.yaml"
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, str]:
+    """The files that the page shows, by path."""
+    blocks = re.findall(
+        r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    return dict(blocks)
+
+
+@pytest.fixture(scope="module")
+def copy(files, tmp_path_factory) -> Path:
+    """A copy of the tree with the files of the page."""
+    root = tmp_path_factory.mktemp("copy")
+    link(REPOSITORY, root, {*COPIED, *(str(Path(path).parent) for path in files)})
+    for path, text in files.items():
+        assert not (root / path).exists(), path
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    return root
+
+
+def link(source: Path, target: Path, copied: set[str]) -> None:
+    """Link what is in a folder, but for what is copied or holds something that is."""
+    for path in source.iterdir():
+        name = path.relative_to(REPOSITORY).as_posix()
+        if name in COPIED:
+            shutil.copytree(path, target / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif path.is_dir() and any(one.startswith(f"{name}/") for one in copied):
+            (target / path.name).mkdir()
+            link(path, target / path.name, copied)
+        elif not path.name.startswith("."):
+            (target / path.name).symlink_to(path)
+
+
+def run(copy: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(copy), *(str(copy / root) for root in ("lint", "rules", "schemas"))])
+    known = {**os.environ, "PYTHONPATH": path, "CFGLINT_CACHE_DIR": "", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", *words]
+    return subprocess.run(command, cwd=folder, env=known, capture_output=True, text=True, check=False)
+
+
+def test_few_files_are_needed_and_none_is_generated(files):
+    assert len(files) + len(["CHANGELOG.md"]) <= MOST_FILES
+    assert any(path.startswith("rules/") for path in files)
+
+
+def test_the_rule_is_found_explained_and_fixed(copy, files, tmp_path):
+    (tmp_path / ".git").mkdir()
+    config = tmp_path / "llamafactory.yaml"
+    config.write_text(files[FIRES])
+    done = run(copy, tmp_path, "cfglint_train", "--output-format", "concise", "--select", "no-data-workers", ".")
+    assert "llamafactory.yaml:7:1: warning PRF900" in done.stdout, done.stdout + done.stderr
+    assert run(copy, tmp_path, "cfglint_train", "rule", "PRF900").stdout.startswith("PRF900 no-data-workers: ")
+    assert " no-data-workers " in run(copy, tmp_path, "cfglint_train", "rules").stdout
+    run(copy, tmp_path, "cfglint_train", "--fix", "--unsafe-fixes", "--select", "PRF900", ".")
+    assert config.read_text() == files[FIRES.replace("fires", "fixed")]
+
+
+def test_the_tests_of_the_rule_pass(copy):
+    words = ("pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "tests/rules", "-m", "not slow", "-k", "PRF900")
+    done = run(copy, copy, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) >= 7

@@ -1,0 +1,68 @@
+"""Many cases in one test: an item of pytest costs more than most cases, and each of its processes collects it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.skips import is_fine
+
+Cases = Iterable[Any] | Callable[[], Iterable[Any]]
+Test = Callable[..., None]
+_PARAMETERS = type(pytest.param())
+
+
+def for_each(
+    names: str | tuple[str, ...], cases: Cases, ids: Callable[[Any], str] | list[str] = str
+) -> Callable[[Test], Test]:
+    """Run a test once per case and fail with every case that fails: `pytest.mark.parametrize` in one item.
+
+    A callable is asked for the cases when the test runs. Each case has a `tmp_path` of its own; it shares the other
+    fixtures with the rest.
+    """
+    arguments = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else names
+
+    def decorate(test: Test) -> Test:
+        signature = inspect.signature(test)
+        fixtures = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
+        assert len(fixtures) + len(arguments) == len(signature.parameters), f"{test.__name__} does not take {names}"
+
+        @functools.wraps(test)
+        def run(**shared: Any) -> None:
+            failed, passed, skip = [], 0, None
+            for number, case in enumerate(cases() if callable(cases) else cases):
+                if isinstance(case, _PARAMETERS):
+                    values, name = case.values, case.id or str(case.values)
+                    assert not case.marks, "marks are for items"
+                else:
+                    values = (case,) if len(arguments) == 1 else case
+                    name = ids(case) if callable(ids) else ids[number]
+                if "tmp_path" in shared:
+                    own: dict[str, Path] = {"tmp_path": shared["tmp_path"] / str(number)}
+                    own["tmp_path"].mkdir()
+                else:
+                    own = {}
+                try:
+                    test(**{**shared, **own}, **dict(zip(arguments, values, strict=True)))
+                    passed += 1
+                except pytest.skip.Exception as skipped:
+                    if not is_fine(skipped.msg or ""):
+                        raise
+                    skip = skipped
+                except Exception as error:
+                    failed.append(f"[{name}] {type(error).__name__}: {error}")
+            if skip is not None and not passed and not failed:
+                raise skip
+            assert passed or failed, "there are no cases"
+            assert not failed, f"{len(failed)} of {len(failed) + passed} cases fail:\n" + "\n".join(failed)
+
+        run.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
+        del run.__wrapped__  # type: ignore[attr-defined]  # pytest would ask it for its fixtures
+        return run
+
+    return decorate
