@@ -66,15 +66,7 @@ from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
 from cfglint_train.plan.releases import Best
 
-RULE: Final = Rule(
-    "KEY002",
-    "removed-key",
-    "error",
-    scope="config",
-    fix="safe",
-    refuses=True,
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY002", "removed-key", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 _LISTED: Final = 3
 """Keys that one message names."""

@@ -76,15 +76,7 @@ from cfglint_train.frameworks.lens import Config, spelled
 if TYPE_CHECKING:
     from cfglint_rules.vocabulary.proposals import Proposal
 
-RULE: Final = Rule(
-    "KEY001",
-    "unknown-key",
-    "error",
-    scope="config",
-    fix="safe",
-    refuses=True,
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY001", "unknown-key", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 
 MOST_MEANT: Final = 200

@@ -75,15 +75,7 @@ from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.certainty import Ground
 
-RULE: Final = Rule(
-    "KEY004",
-    "wrong-type",
-    "error",
-    scope="config",
-    fix="safe",
-    refuses=True,
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY004", "wrong-type", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 _SPECIAL: Final = frozenset(("bos_token", "eos_token", "pad_token", "unk_token", "additional_special_tokens"))
 # LLaMA-Factory's own keys that are split at commas whatever they hold (0.9.5 hparams/model_args.py).
