@@ -8,7 +8,7 @@ from cfglint_train.documents.document import MISSING, CannotEdit, Change, Route,
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.codec import Codec, at_least, choice
-from cfglint_train.frameworks.key import ABSENT, NOT_STATED, PLAIN, Custom, Found, Key, find, put
+from cfglint_train.frameworks.key import ABSENT, NOT_STATED, PLAIN, Custom, Found, Key, find, put, read_only
 from cfglint_train.frameworks.lens import Auto, Changes, Config, Triple, granted, refuse_override
 from cfglint_train.frameworks.loaders import DEEPSPEED
 from cfglint_train.frameworks.loaders import PLAIN as TOP
@@ -375,8 +375,8 @@ LENSES: Final = (
         _write_offload,
         PLAIN._replace(find=_find_offload),
     ),
-    Custom({"parallel.leaf_modules": ((ZERO, "leaf_module"),)}, _read_leaves),
-    Custom({field: (route,) for field, route in _RANKS}, _read_ranks),
+    Custom({"parallel.leaf_modules": ((ZERO, "leaf_module"),)}, _read_leaves, read_only),
+    Custom({field: (route,) for field, route in _RANKS}, _read_ranks, read_only),
     _key("parallel.communication", _COMMUNICATION, "communication_data_type", null=ABSENT),
     Custom(
         {
@@ -397,6 +397,7 @@ LENSES: Final = (
             (("optimizer", "type"), ("optimizer", "params")),
         ),
         _read_optimizer,
+        read_only,
     ),
     Custom(
         {
@@ -404,6 +405,7 @@ LENSES: Final = (
             "optimizer.state_bits": (("bf16", "bf16_optimizer_states"),),
         },
         _read_masters,
+        read_only,
     ),
     _key("optimizer.clipping", TOP.number, "gradient_clipping", default=CLIPPING_DEFAULT, null=0.0),
     _key("batch.micro", _BATCH, "train_micro_batch_size_per_gpu", null=ABSENT, beside=("train_batch_size",)),
