@@ -421,22 +421,3 @@ FILLED: Final = frozenset((
 
 
 SHARED: Final = frozenset(("batch.micro", "batch.accumulation", "batch.global_", "precision.compute"))
-
-
-def to_auto(config: Config, field: Field) -> list[Change]:
-    """The changes that leave a field to the HF host: its stated keys become "auto".
-
-    Raises CannotEdit for a field that no host fills in, and where no key states it.
-    """
-    if field not in FILLED:
-        raise CannotEdit(f"no program fills in {field}")
-    if field == "precision.compute":
-        routes: list[Route] = [(name, "enabled") for name in ("bf16", "fp16") if config.has(name, "enabled")]
-    else:
-        lens = next(lens for lens in LENSES if field in lens.fields)
-        routes = [route for route in lens.keys[field] if config.has(*route)]
-    if not routes:
-        raise CannotEdit("no key states it")
-    for route in routes:
-        refuse_override(config, route)
-    return [Set((*config.root, *route), "auto") for route in routes if config.value(*route) != "auto"]
