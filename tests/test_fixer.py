@@ -23,7 +23,7 @@ from cfglint_train.findings import read_back
 from cfglint_train.findings.finding import Fix, Related, Report
 from cfglint_train.fixing import loop
 from cfglint_train.fixing.ignoring import add_ignores
-from cfglint_train.fixing.write import Unwritten, after_writing, write_all
+from cfglint_train.fixing.write import write_all, write_fixes
 from cfglint_train.foundation import atomic, regular_files
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.axolotl import recognise as recogniser
@@ -594,8 +594,8 @@ def test_files_that_a_fix_changes_together_are_written_together(here, rule, monk
     monkeypatch.setattr(atomic, step, failing)
     with working_in(here):
         fixed = loop.fix_all(["alone.yaml", "config.yaml"], chosen, False, {})
-        failures = {failure.path: failure.reason for failure in write_all(fixed)}
-        told = after_writing(fixed, [Unwritten(*one) for one in failures.items()], ["config.yaml"], chosen)
+        told = write_fixes(fixed, ["config.yaml"], chosen)
+    failures = {one.path: one.message.removeprefix("not written: ") for one in told.result.troubles}
     after = contents(here)
     assert after["alone.yaml"] != before["alone.yaml"]
     assert after["other.json"] != before["other.json"]

@@ -111,14 +111,32 @@ class _Result:
         return f"{type(self).__name__}({', '.join(sizes)})"
 
 
-class LintResult(_Result):
-    """What a lint found. The records are made when they are first asked for; texts in them hold no credentials."""
-
-    _fields = ("findings", "files", "not_checked", "unsupported", "errors", "skipped")
+class _Reading(_Result):
+    """The result of reading files. The records are made when they are first asked for."""
 
     def __init__(self, raw: Result) -> None:
         self.raw = raw
-        """The engine's own result, which `cfglint_train.reports` turn into text."""
+        """The engine's own result, which `cfglint_train.reports` turn into text; `raw.runs` are the runs."""
+
+    @cached_property
+    def errors(self) -> tuple[Failure, ...]:
+        """What kept cfglint from its work: files that cannot be read, facts without sense, rules that crashed."""
+        from cfglint_train.reports import json
+
+        return tuple(json.failures(self.raw))
+
+    @cached_property
+    def skipped(self) -> tuple[SkippedFile, ...]:
+        """Files that are no configurations, each with the reason."""
+        from cfglint_train.reports import json
+
+        return tuple(json.skipped(self.raw))
+
+
+class LintResult(_Reading):
+    """What a lint found. Texts in the records hold no credentials."""
+
+    _fields = ("findings", "files", "not_checked", "unsupported", "errors", "skipped")
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -147,20 +165,6 @@ class LintResult(_Result):
         from cfglint_train.reports import json
 
         return tuple(json.unsupported(self.raw))
-
-    @cached_property
-    def errors(self) -> tuple[Failure, ...]:
-        """What kept cfglint from its work: files that cannot be read, facts without sense, rules that crashed."""
-        from cfglint_train.reports import json
-
-        return tuple(json.failures(self.raw))
-
-    @cached_property
-    def skipped(self) -> tuple[SkippedFile, ...]:
-        """Files that are no configurations, each with the reason."""
-        from cfglint_train.reports import json
-
-        return tuple(json.skipped(self.raw))
 
 
 class FixResult(_Result):
@@ -213,14 +217,10 @@ class FixResult(_Result):
         return diff.unified(self.raw).lines
 
 
-class EstimateResult(_Result):
+class EstimateResult(_Reading):
     """The memory budgets of the runs that were found."""
 
     _fields = ("runs", "errors", "skipped")
-
-    def __init__(self, raw: Result) -> None:
-        self.raw = raw
-        """The engine's own result; `raw.runs` are the runs, which `cfglint_train.reports.estimate` shows."""
 
     @cached_property
     def runs(self) -> tuple[RunEstimate, ...]:
@@ -228,20 +228,6 @@ class EstimateResult(_Result):
         from cfglint_train.reports import estimate
 
         return tuple(map(estimate.estimate_of, self.raw.runs))
-
-    @cached_property
-    def errors(self) -> tuple[Failure, ...]:
-        """What could not be read."""
-        from cfglint_train.reports import json
-
-        return tuple(json.failures(self.raw))
-
-    @cached_property
-    def skipped(self) -> tuple[SkippedFile, ...]:
-        """Files that hold no run, each with the reason."""
-        from cfglint_train.reports import json
-
-        return tuple(json.skipped(self.raw))
 
 
 class FitResult(_Result):
@@ -356,7 +342,7 @@ def fix(
     are written together or not at all. Raises UsageError as `lint` does.
     """
     from cfglint_train.fixing.loop import fix_all
-    from cfglint_train.fixing.write import after_writing, remove_leftovers, write_all
+    from cfglint_train.fixing.write import write_fixes
 
     request = requested(paths, options, sources)
     if unsafe is None:
@@ -364,8 +350,7 @@ def fix(
     fixed = fix_all(request.files, request.options, unsafe, request.sources)
     written = write and not request.sources
     if written:
-        remove_leftovers(request.files)
-        fixed = after_writing(fixed, write_all(fixed), request.files, request.options)
+        fixed = write_fixes(fixed, request.files, request.options)
     return FixResult(fixed, written, request.sources)
 
 
@@ -378,14 +363,13 @@ def ignore(
     `lint` does.
     """
     from cfglint_train.fixing.ignoring import add_ignores
-    from cfglint_train.fixing.write import after_writing, remove_leftovers, write_all
+    from cfglint_train.fixing.write import write_fixes
     from cfglint_train.judging import dispatch
 
     request = requested(paths, options, None)
     fixed = add_ignores(request.files, request.options)
     if write:
-        remove_leftovers(request.files)
-        fixed = after_writing(fixed, write_all(fixed), request.files, request.options)
+        fixed = write_fixes(fixed, request.files, request.options)
         if not fixed.sources.keys() <= set(request.files):  # requirement files are only read as they are on the disk
             fixed = fixed._replace(
                 result=dispatch.lint(dispatch.workspace_for(request.options), request.files, request.options)
@@ -424,7 +408,7 @@ def fit(
     """
     from cfglint_train.fitting.ladder import check_keep, ladder
     from cfglint_train.fixing.loop import make
-    from cfglint_train.fixing.write import after_writing, remove_leftovers, write_all
+    from cfglint_train.fixing.write import write_fixes
     from cfglint_train.judging import dispatch
     from cfglint_train.judging.meaning import as_meant, rewritable
     from cfglint_train.judging.selection import Selection
@@ -443,8 +427,7 @@ def fit(
     prepared = partial(rewritable, selection=selection)
     fixed = make(request.workspace, request.files, asked, wanted, "fit", prepared)
     if write and not request.sources:
-        remove_leftovers(request.files)
-        fixed = after_writing(fixed, write_all(fixed), request.files, asked)
+        fixed = write_fixes(fixed, request.files, asked)
     return FitResult(result, ladders, fixed)
 
 

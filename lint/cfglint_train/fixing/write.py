@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from cfglint_train.fixing.loop import Fixed, together
 from cfglint_train.foundation import atomic
@@ -30,12 +30,6 @@ def write_all(fixed: Fixed) -> list[Unwritten]:
         waiting = [path for path in waiting if path not in group]
         failures += _write_together({path: fixed.sources[path] for path in sorted(group)}, fixed.originals, done)
     return failures
-
-
-def remove_leftovers(paths: Iterable[str]) -> None:
-    """Remove what writers that were killed left beside some files, also where nothing is to be written now."""
-    for folder in {os.path.dirname(path) for path in paths}:
-        atomic.clean(folder)
 
 
 def _write_together(
@@ -68,8 +62,13 @@ def _write_together(
     return [failure, *(Unwritten(path, f"it belongs together with {failure.path}") for path in kept)]
 
 
-def after_writing(fixed: Fixed, failures: list[Unwritten], paths: list[str], options: LintOptions) -> Fixed:
-    """What was really done where some files could not be written: the lint is that of the disk."""
+def write_fixes(fixed: Fixed, paths: list[str], options: LintOptions) -> Fixed:
+    """Write the new contents, and return what was really done: where some files could not be written, the lint is that
+    of the disk.
+    """
+    for folder in {os.path.dirname(path) for path in paths}:
+        atomic.clean(folder)  # what writers that were killed have left, also where nothing is to be written now
+    failures = write_all(fixed)
     if not failures:
         return fixed
     left = {failure.path for failure in failures}

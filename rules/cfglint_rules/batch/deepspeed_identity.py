@@ -53,8 +53,8 @@ def check(run: Run) -> Iterator[Report]:
     """One report per file whose sizes contradict each other."""
     for config in run.configs:
         framework = load(config.framework)
-        if framework.batch_identity is not None:
-            yield from _of(run, Batch(config, framework.title, *framework.batch_identity))
+        if framework.traits.batch_identity is not None:
+            yield from _of(run, Batch(config, framework.title, *framework.traits.batch_identity))
 
 
 class Batch(Frozen):

@@ -81,7 +81,7 @@ _PAIRS: Final = (
 def check(run: Run) -> Iterator[Report]:
     """One report per value that differs."""
     companion = run.companion("deepspeed")
-    if not run.framework.runs_trainer:
+    if not run.framework.traits.runs_trainer:
         return
     yield from _accumulation(run, companion)
     if companion is None:

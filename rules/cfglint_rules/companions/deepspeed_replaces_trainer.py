@@ -62,7 +62,7 @@ _COMPRESSED: Final = ("bitsandbytes", "torchao")
 def check(run: Run) -> Iterator[Report]:
     """One report for the scheduler and one for the optimizer."""
     companion = run.companion("deepspeed")
-    if companion is None or not run.framework.runs_trainer:
+    if companion is None or not run.framework.traits.runs_trainer:
         return
     yield from _scheduler(run, companion)
     yield from _optimizer(run, companion)

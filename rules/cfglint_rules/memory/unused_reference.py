@@ -51,7 +51,7 @@ def check(run: Run) -> Iterator[Report]:
     reference = next((role for role in run.plan.model.roles or () if role.name == "reference"), None)
     if reference is None or coefficient is None or coefficient > 0:
         return
-    release, title = run.framework.drops_reference, run.framework.title
+    release, title = run.framework.traits.drops_reference, run.framework.title
     yield Report(
         f"the reference model {_cost(run, reference)} but has no effect: `{run.spell('rollout.kl_coefficient')}` is "
         f"{coefficient:g}",

@@ -102,16 +102,16 @@ def _outcome(config: Config, differ: bool) -> tuple[str, Severity, tuple[Ground,
     fork = config.evidence.fork
     if fork is not None:
         grounds = (Ground("fork", str(fork), "assumed", f"upstream's loader: {fork}", fork.source),)
-    if not framework.refuses_duplicates:
+    if not framework.traits.refuses_duplicates:
         return f"{loader} refuses the file", "warning", grounds
-    outcome = f"since {framework.title} {framework.refuses_duplicates} {loader} refuses the file, before {_LAST}"
+    outcome = f"since {framework.title} {framework.traits.refuses_duplicates} {loader} refuses the file, before {_LAST}"
     return outcome, "warning" if differ or refused.counting == REFUSED else "info", grounds
 
 
 def _refused(config: Config) -> Across | None:
     """Where the candidate releases refuse a duplicate; None where the last one wins at all of them."""
     framework = load(config.framework)
-    since = framework.refuses_duplicates
+    since = framework.traits.refuses_duplicates
     if since is None or config.role != "main" or config.document.syntax == "shell":
         return None
     first = release_key(since) if since else None

@@ -42,7 +42,7 @@ RULE: Final = Rule(
 
 def check(run: Run) -> Iterator[Report]:
     """One report per place that strict JSON refuses, and per YAML file."""
-    if not run.framework.strict_json:
+    if not run.framework.traits.strict_json:
         return
     for companion in run.companions:
         if companion.document.syntax == "json":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.vocabulary.removed_key import untaken
 from cfglint_rules.vocabulary.survey import Sighting, target
-from cfglint_rules.vocabulary.unknown import unknown
+from cfglint_rules.vocabulary.verdicts import sightings
 from cfglint_rules.vocabulary.wrong_type import unfit_words
 from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.wording import some
@@ -36,6 +36,6 @@ def folded(config: Config, doubt: Evidence) -> Iterator[Report]:
 
 
 def _foreign(config: Config) -> Iterator[Sighting]:
-    yield from unknown(config)
+    yield from sightings(config, "unknown")
     yield from untaken(config)
     yield from unfit_words(config)

@@ -6,10 +6,20 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.document import MISSING, CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.axolotl.settings import before, has_plugin, names, origin_of, read_bool
+from cfglint_train.frameworks.axolotl.settings import has_plugin, read_bool
 from cfglint_train.frameworks.codec import Codec, Unreadable
 from cfglint_train.frameworks.key import Custom
-from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, pending, refuse_override
+from cfglint_train.frameworks.lens import (
+    Changes,
+    Config,
+    Triple,
+    before,
+    granted,
+    names,
+    origin_of,
+    pending,
+    refuse_override,
+)
 from cfglint_train.frameworks.loaders import PYDANTIC
 
 _STAGES: Final = {

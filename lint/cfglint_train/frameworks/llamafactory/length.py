@@ -13,8 +13,8 @@ from cfglint_train.documents.document import CannotEdit, Change, Route
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.key import Custom, Key
-from cfglint_train.frameworks.lens import Changes, Config, Triple
-from cfglint_train.frameworks.llamafactory.settings import names, origin_of, stage_of
+from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of
+from cfglint_train.frameworks.llamafactory.settings import stage_of
 from cfglint_train.frameworks.loaders import PLAIN
 
 _CUTOFF: Final = "cutoff_len"

@@ -18,11 +18,11 @@ from cfglint_train.frameworks.hf_trainer.fsdp import FSDP_LENS, wraps_blocks
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
 from cfglint_train.frameworks.key import PLAIN as NESTED
 from cfglint_train.frameworks.key import Custom, Found, Key, find
-from cfglint_train.frameworks.lens import Changes, Config, Triple, refuse_override
+from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of, refuse_override
 from cfglint_train.frameworks.llamafactory import activations, method
 from cfglint_train.frameworks.llamafactory.length import LENGTH, NEW_TOKENS
 from cfglint_train.frameworks.llamafactory.optimizer import OPTIMIZER
-from cfglint_train.frameworks.llamafactory.settings import MEGATRON, is_megatron, names, on, origin_of, stage_of
+from cfglint_train.frameworks.llamafactory.settings import MEGATRON, is_megatron, on, stage_of
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.plan.names import Field
 

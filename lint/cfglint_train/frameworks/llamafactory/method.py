@@ -8,17 +8,18 @@ from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable
 from cfglint_train.frameworks.key import Custom
-from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, pending, refuse_override
-from cfglint_train.frameworks.llamafactory.settings import (
-    STAGES,
+from cfglint_train.frameworks.lens import (
+    Changes,
+    Config,
+    Triple,
     before,
-    is_switch,
+    granted,
     names,
-    on,
     origin_of,
-    stage_of,
-    tuning_of,
+    pending,
+    refuse_override,
 )
+from cfglint_train.frameworks.llamafactory.settings import STAGES, is_switch, on, stage_of, tuning_of
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.plan.names import Field
 

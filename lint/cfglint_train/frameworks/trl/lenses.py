@@ -15,14 +15,14 @@ from cfglint_train.frameworks.hf_trainer.arguments import batch, counting, steps
 from cfglint_train.frameworks.hf_trainer.arguments import key as argument
 from cfglint_train.frameworks.hf_trainer.fsdp import FSDP_LENS, wraps_blocks
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
+from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZER
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
 from cfglint_train.frameworks.key import ABSENT, PLAIN, UNRESOLVED, Custom, Found, Key
-from cfglint_train.frameworks.lens import Config, Triple, default_at, granted
+from cfglint_train.frameworks.lens import Config, Triple, before, default_at, granted, names, origin_of
 from cfglint_train.frameworks.trl import activations, method, rollout
 from cfglint_train.frameworks.trl.dtype import DTYPE
-from cfglint_train.frameworks.trl.optimizer import OPTIMIZER
 from cfglint_train.frameworks.trl.sequence import LENGTH, PACKING
-from cfglint_train.frameworks.trl.settings import before, default_of, names, on, origin_of, stated, trainer_of, ways
+from cfglint_train.frameworks.trl.settings import default_of, on, stated, trainer_of, ways
 from cfglint_train.plan.names import Field
 
 

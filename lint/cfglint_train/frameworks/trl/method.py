@@ -8,9 +8,19 @@ from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable
 from cfglint_train.frameworks.key import Custom
-from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, pending, refuse_override
+from cfglint_train.frameworks.lens import (
+    Changes,
+    Config,
+    Triple,
+    before,
+    granted,
+    names,
+    origin_of,
+    pending,
+    refuse_override,
+)
 from cfglint_train.frameworks.trainer_script.names import PARTIAL
-from cfglint_train.frameworks.trl.settings import names, on, origin_of, stated, trainer_of
+from cfglint_train.frameworks.trl.settings import on, stated, trainer_of
 from cfglint_train.plan.origin import Origin
 
 _STAGES: Final[Mapping[str, str]] = {
@@ -138,8 +148,6 @@ def _half(config: Config) -> tuple[bool | None, bool | None]:
 
 def fills_bf16(config: Config) -> bool:
     """Whether bf16 is on where neither format is stated (`self.bf16 = not self.fp16`): from 0.19 on."""
-    from cfglint_train.frameworks.trl.settings import before
-
     return trainer_of(config) is not None and not before(config, "0.19")
 
 
