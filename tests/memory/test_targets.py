@@ -64,7 +64,7 @@ def trained(architecture: Architecture, targets: Any) -> int | None:
         assert reader.missing == ["method.lora_target_pattern" if one else "method.lora_targets"]
         assert not estimate(job, architecture).phases
         return None
-    return setup.trained
+    return setup.weights.trained
 
 
 TARGETS = [

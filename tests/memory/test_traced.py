@@ -83,7 +83,7 @@ def test_saved_bytes_of_every_family(row: dict[str, Any]) -> None:
     setup = setup_of(row)
     flow, end = activations(setup), head(setup)
     assert flow is not None
-    kept = flow.kept + flow.copies + end.cost.saved * setup.tokens + end.cost.fixed_saved + end.saved
+    kept = flow.kept + flow.copies + end.cost.saved * setup.batch.tokens + end.cost.fixed_saved + end.saved
     assert kept == pytest.approx(row["bytes"]["after_forward"] - row["bytes"]["base"], rel=0.005)
 
 

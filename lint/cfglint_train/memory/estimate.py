@@ -84,7 +84,7 @@ def estimate(
         return Estimate((), tuple(reader.missing), reader.fields, tuple(reader.assumed))
     setup, job = given
     found = of_setup(setup, reader, hardware, job=job)
-    if setup.pipeline > 1:
+    if setup.ranks.pipeline > 1:
         first, reader = read_with_job(plan, architecture, ends=False, unreadable=unreadable)
         if first is None:  # a stage without a trained element
             return Estimate((), tuple(reader.missing), reader.fields, tuple(reader.assumed))
@@ -138,8 +138,8 @@ def _scoring(frame: Frame) -> dict[Component, float] | None:
     known = None if flow is None else scored_tokens(frame.reader)
     if flow is None or known is None:
         return None
-    tokens = counted(known, "tokens", setup.trained)
-    words = 0.0 if setup.scores else tokens * setup.architecture.vocab * SCORING_BYTES
+    tokens = counted(known, "tokens", setup.weights.trained)
+    words = 0.0 if setup.loss.scores else tokens * setup.architecture.vocab * SCORING_BYTES
     layer = flow.stack.inference(tokens)
     return {GATHERED: frame.job.gathered[0], **({LOGITS: words} if words > layer else {FORWARD: layer})}
 
@@ -223,18 +223,22 @@ def _load(frame: Frame) -> Phase:
     DeepSpeed casts them in place, one tensor after the other, before it flattens them: the embedding is the first.
     """
     setup, held, known = frame.setup, frame.job.held, frame.known
+    weights, formats = setup.weights, setup.formats
     steady = {PARAMETERS: held.parameters, FROZEN: held.frozen, REFERENCE: held.reference}
     parts, event = steady, "the weights on the GPU"
-    if setup.loaded and setup.loaded * setup.trained > held.parameters:
-        parts, event = {**steady, PARAMETERS: setup.loaded * setup.trained}, "the whole model is on every GPU"
+    if formats.loaded and formats.loaded * weights.trained > held.parameters:
+        parts, event = (
+            {**steady, PARAMETERS: formats.loaded * weights.trained},
+            "the whole model is on every GPU",
+        )
     elif known.whole:
         parts, event = {**steady, FROZEN: setup.frozen_bytes}, "the whole model is on every GPU"
-        if setup.strategy == "fsdp2":
+        if setup.ranks.strategy == "fsdp2":
             parts[FROZEN] += held.frozen - setup.frozen_weights.scales
             event = "shards are made beside the whole model"
-    if setup.zero_stage in (1, 2) and setup.trained:
-        if setup.loaded > setup.gathered and setup.head_trained:
-            parts[BACKWARD] = setup.gathered * frame.job.head_elements
+    if setup.ranks.zero_stage in (1, 2) and weights.trained:
+        if formats.loaded > formats.gathered and weights.head_trained:
+            parts[BACKWARD] = formats.gathered * frame.job.head_elements
         flat = {**steady, BACKWARD: _flattened(frame)}
         if sum(flat.values()) > sum(parts.values()):
             parts, event = flat, "DeepSpeed flattens the weights"
@@ -253,7 +257,10 @@ def _flattened(frame: Frame) -> float:
     CPU where the GPU has no room for it (stage_1_and_2.py, flatten_on_accelerator), or a rank's fp32 partition.
     """
     setup, held = frame.setup, frame.job.held
-    flat, local = setup.trained * setup.gathered, setup.trained / setup.optimizer_shards * 8
+    flat, local = (
+        setup.weights.trained * setup.formats.gathered,
+        setup.weights.trained / setup.ranks.optimizer_shards * 8,
+    )
     whole = flat + held.parameters + held.frozen + held.reference + frame.known.context_low
     if frame.known.capacity is not None and whole > frame.known.capacity:
         return local
@@ -285,7 +292,7 @@ def _step(frame: Frame) -> list[Phase]:
         moments[phase].append((total, inside, parts, name))
     if flow is None:
         moments["backward"].clear()
-    if setup.optimizer is None:
+    if setup.optimizer.state is None:
         moments.clear()
     shared = Step(
         others,
@@ -309,13 +316,13 @@ def _step(frame: Frame) -> list[Phase]:
 def _eval(frame: Frame) -> Phase | None:
     """Evaluation between steps, or behind them: no gradients, nothing is kept, but the logits are whole."""
     setup, plan, flow = frame.setup, frame.plan, frame.flow
-    if setup.evaluation_tokens is None or flow is None:
+    if setup.batch.evaluation_tokens is None or flow is None:
         return None
     if not plan.eval.enabled and (plan.eval.enabled is False or plan.eval.strategy == "no"):
         return None  # enabled without a strategy: once, when the training is over
-    if setup.policy or setup.scores:
+    if setup.loss.policy or setup.loss.scores:
         return None
-    tokens = setup.evaluation_tokens
+    tokens = setup.batch.evaluation_tokens
     parts = {
         BUCKETS: frame.job.base[BUCKETS],
         GATHERED: frame.job.gathered[0],
@@ -323,7 +330,7 @@ def _eval(frame: Frame) -> Phase | None:
         FORWARD: flow.stack.inference(tokens),
         LOGITS: tokens * setup.architecture.vocab * evaluation_bytes(setup) + evaluation_chunk(setup),
     }
-    if setup.zero_stage == 3:
+    if setup.ranks.zero_stage == 3:
         parts[GRADIENTS] = frame.job.held.accumulated
     return Phase("eval", "the loss of an evaluation batch", frame.gpu("eval", parts, EVAL_FIELDS))
 
@@ -331,7 +338,7 @@ def _eval(frame: Frame) -> Phase | None:
 def _save(frame: Frame) -> Phase | None:
     """A checkpoint: between steps, when gradients are gone."""
     setup, plan = frame.setup, frame.plan
-    if setup.optimizer is None:
+    if setup.optimizer.state is None:
         return None
     found = save(setup, plan)
     if found is None:
@@ -343,7 +350,7 @@ def _save(frame: Frame) -> Phase | None:
     for component, size in found.gpu.items():
         parts[component] = parts.get(component, 0.0) + size
     on_host = {**host.offloaded(setup), WORKERS: host.workers(setup, plan), **found.host}
-    copies = counted(found.copies, CHECKPOINTS, setup.trained)
+    copies = counted(found.copies, CHECKPOINTS, setup.weights.trained)
     on_disk = {component: copies * size for component, size in found.disk.items()}
     return Phase(
         "save",
@@ -378,7 +385,7 @@ def _rollout(frame: Frame, missing: list[Missing]) -> Phase | None:
     held = {component: size for component, size in frame.job.lasting.items() if component not in asleep}
     if not asleep:
         held[BUCKETS] = frame.job.base[BUCKETS]
-        if frame.setup.zero_stage == 3:
+        if frame.setup.ranks.zero_stage == 3:
             held[GRADIENTS] = frame.job.held.accumulated
     found = []
     if size or gathered:

@@ -24,15 +24,14 @@ _UNITS: Final = {
     **dict.fromkeys(
         (
             "accumulated", "communication", "each", "gathered", "gradient", "held", "host_experts", "largest", "loaded",
-            "master", "optimizer", "passing_logits", "plain_bytes", "quantized_bytes", "quantized_gather",
-            "reference", "residual", "scale_bytes", "unit_bytes", "weight",
+            "master", "passing_logits", "plain_bytes", "quantized_bytes", "quantized_gather",
+            "reference", "residual", "scale_bytes", "state", "unit_bytes", "weight",
         ),
         BYTES,
     ),
     "besides": "B of the projection of the largest matrix",
     # elements
     "adapters": "elements of adapters",
-    "computed": "trained elements",
     "expert_parameters": "elements of routed experts",
     "fp32": "elements in fp32",
     "frozen": "frozen elements",
@@ -57,9 +56,9 @@ _UNITS: Final = {
     "layers": "layers",
     "length": "tokens of a sequence",
     "sequence": "keys",
+    "share": "of them trained",
     "tensors": "tensors",
     "tokens": "tokens",
-    "trained_share": "of them trained",
     "vocab": "vocabulary *",
     # ranks
     "gradient_shards": "ranks",
@@ -71,7 +70,6 @@ _UNITS: Final = {
     "secondary": "ranks",
     "sequence_split": "ranks of a sequence",
     "shards": "ranks",
-    "world": "ranks",
 }  # fmt: skip
 """The units of the fields of `Setup` and of the records in it. Other fields are no factor of any size."""
 
@@ -147,13 +145,14 @@ def _formula(budget: Budget, component: Component, size: Size | float | None) ->
 def _remark(budget: Budget, component: Component) -> str:
     setup = budget.subject
     if component is ACTIVATIONS:
-        return f"{_CHECKPOINTING.get(setup.checkpointing, setup.checkpointing)}, {setup.mode.attention} attention"
+        method = setup.checkpointing.method
+        return f"{_CHECKPOINTING.get(method, method)}, {setup.mode.attention} attention"
     if component is LOGITS:
-        if budget.phase == "eval" and setup.loss not in OF_EVALUATION:
+        if budget.phase == "eval" and setup.loss.kind not in OF_EVALUATION:
             return _LOSSES["none"]
-        if setup.policy and setup.loss == "none":
+        if setup.loss.policy and setup.loss.kind == "none":
             return "log-probabilities, loss not fused"
-        return _LOSSES.get(setup.loss, setup.loss)
+        return _LOSSES.get(setup.loss.kind, setup.loss.kind)
     return component.words
 
 

@@ -44,21 +44,21 @@ def neighbours_of(
             states = formats.master + (optimizer or 0)
             if reader.offloads("parallel.offload_optimizer"):
                 states = 0.0
-            each = formats.held / ranks.parameters + states / ranks.optimizer
+            each = formats.held / ranks.parameter_shards + states / ranks.optimizer_shards
             if ranks.zero_stage == 3 and states:
-                each += formats.gradient / ranks.gradients
+                each += formats.gradient / ranks.gradient_shards
             size = elements * each
             if reader.get("rollout.train_sleep"):
                 # One of the two is awake at a time (OpenRLHF 0.9.0, ppo_trainer.py ppo_train): what both keep are the
                 # 16-bit weights, beside the states of the larger one (deepspeed_utils.py, offload_deepspeed_states).
-                asleep = formats.held / ranks.parameters
+                asleep = formats.held / ranks.parameter_shards
                 size = elements * asleep + max(0, elements - architecture.parameters) * (each - asleep)
             found.append(Neighbour(role.name, size, elements, trained=True))
         else:
             # Offload works under ZeRO-3 only: other stages put the whole model on every GPU.
             asked = reader.get("method.reference_offload") if role.name == "reference" else role.offload
             offloaded = ranks.zero_stage == 3 and bool(asked)
-            size = 0.0 if offloaded else elements * formats.plain / (ranks.parameters or 1)
+            size = 0.0 if offloaded else elements * formats.unquantized / (ranks.parameter_shards or 1)
             found.append(Neighbour(role.name, size, elements, offloaded=offloaded))
     return tuple(found)
 

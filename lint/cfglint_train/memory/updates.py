@@ -22,6 +22,7 @@ class Optimizer(Frozen):
     scratch: Scratch = Scratch()
     updates: str = "after"
     """after (the backward pass), within (each weight as its gradient is there), block (one decoder layer at a time)."""
+    paged: bool = False
 
 
 def chosen(reader: Reader, ranks: Ranks, updated: float) -> Choice | None:
@@ -57,7 +58,13 @@ def optimizer_of(
         return Optimizer()
     state, projecting = _states(reader, architecture, choice, trained, tuning)
     updates = "within" if choice.within else "block" if choice.one_layer else "after"
-    return Optimizer(state, choice.scratch, Scratch(*optimizers.temporaries(choice), projecting), updates)
+    return Optimizer(
+        state,
+        choice.scratch,
+        Scratch(*optimizers.temporaries(choice), projecting),
+        updates,
+        reader.flag("optimizer.paged"),
+    )
 
 
 def _states(
