@@ -10,8 +10,8 @@ import pytest
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.events import mask_bytes
 from cfglint_train.memory.logits import loss_of
-from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read
 from tests.memory.jobs import LLAMA_3B, LLAMA_8B, plan
 from tests.memory.moments import Moment, moments
 

@@ -17,7 +17,7 @@ import pytest
 
 from cfglint_train.memory import host, transients
 from cfglint_train.memory.job import steady
-from cfglint_train.memory.read import read
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.memory.states import left, states, whole_fp32_gradients
 from tests.memory.jobs import states_only, zero
 from tests.memory.moments import moments

@@ -14,7 +14,7 @@ from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Matrices, Mode
-from cfglint_train.memory.read import read
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.memory.tape import Cost
 from cfglint_train.memory.unfrozen import trained
 from cfglint_train.models.architecture import Architecture, Linear

@@ -15,8 +15,8 @@ import pytest
 
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.optimizers import RULES
-from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.models.architecture import Architecture, Linear
 from tests.memory.jobs import LLAMA_8B, plan
 from tests.memory.test_engine import PYTHON

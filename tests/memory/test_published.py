@@ -30,8 +30,8 @@ from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.logits import OTHER_LOSSES
 from cfglint_train.memory.ranks import Ranks
-from cfglint_train.memory.read import read as read_setup
 from cfglint_train.memory.setup import Setup, Sharding
+from cfglint_train.memory.setup_builder import read as read_setup
 from cfglint_train.memory.trained import Trained
 from cfglint_train.memory.updates import Optimizer
 from cfglint_train.models.architecture import Architecture

@@ -11,8 +11,8 @@ from cfglint_train.evidence.compare import Comparison, compare
 from cfglint_train.evidence.rows import Row, read
 from cfglint_train.evidence.subject import Subject, change_setup, subject
 from cfglint_train.evidence.traced import plan_of
-from cfglint_train.memory.read import read as read_setup
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read as read_setup
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.models.lookup import find
 

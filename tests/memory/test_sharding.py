@@ -15,8 +15,8 @@ import pytest
 
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.explanation import explain
-from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.memory.sharding import Pipeline, Slice, in_flight, local
 from cfglint_train.memory.transients import broadcast, head_elements, leftovers
 from cfglint_train.models.architecture import Architecture, Experts, Linear

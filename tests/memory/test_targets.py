@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cfglint_train.memory.estimate import estimate
-from cfglint_train.memory.read import read
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.models.hf_config import from_config

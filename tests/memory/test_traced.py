@@ -12,8 +12,8 @@ from cfglint_train.evidence.traced import architecture_of, plan_of
 from cfglint_train.memory.activations import activations
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.logits import head
-from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read
 from tests.memory.moments import moments
 from tests.memory.test_mixers import LINES as BESIDE
 

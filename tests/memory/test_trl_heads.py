@@ -14,8 +14,8 @@ from cfglint_train.foundation.typed import Any
 from cfglint_train.memory import logits
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.explanation import explain
-from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read
 from tests.memory.jobs import LLAMA_3B, plan
 
 

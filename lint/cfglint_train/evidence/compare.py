@@ -22,10 +22,10 @@ from cfglint_train.memory import comparable
 from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Verdict, verdict
 from cfglint_train.memory.calibration import Residual, table
 from cfglint_train.memory.estimate import higher, of_setup
-from cfglint_train.memory.frame import flow_residual
-from cfglint_train.memory.read import read as setup_of
-from cfglint_train.memory.reader import MODEL
+from cfglint_train.memory.phase_budget import flow_residual
+from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.memory.reserve import of_lengths
+from cfglint_train.memory.setup_builder import read as setup_of
 
 # A figure that would be above its card if it were binary: no figure of that table is.
 _NOT_BINARY: Final = "over_capacity_if_binary"

@@ -14,7 +14,7 @@ from cfglint_train.evidence.rows import Row
 from cfglint_train.evidence.traced import architecture_of
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.memory.neighbours import Neighbour
+from cfglint_train.memory.colocated_models import ColocatedModel
 from cfglint_train.memory.optimizers import Scratch
 from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture, Linear
@@ -161,7 +161,7 @@ def _values(stated: Mapping[str, Any]) -> dict[str, Any]:
 def _setup(stated: Mapping[str, Any]) -> dict[str, Any]:
     found = _values(stated)
     if "neighbours" in found:
-        found["neighbours"] = tuple(Neighbour(*item) for item in found["neighbours"])
+        found["neighbours"] = tuple(ColocatedModel(*item) for item in found["neighbours"])
     if "scratch" in found:
         found["scratch"] = Scratch(*found["scratch"])
     if "optimizer" in found:

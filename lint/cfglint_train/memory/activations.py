@@ -6,11 +6,11 @@ from functools import lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
+from cfglint_train.memory.block_outputs import block_outputs
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.layers.kinds import kinds
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
-from cfglint_train.memory.passed import passed
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.size import BYTES, counted, named
 from cfglint_train.memory.tape import Cost, peak
@@ -18,7 +18,7 @@ from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.choices import FSDP
 
 if TYPE_CHECKING:
-    from cfglint_train.memory.tower import Seen  # imported for the models that have one: few do
+    from cfglint_train.memory.vision_encoder import EncoderMemory  # imported for the models that have one: few do
 
 VISION: Final = "the vision tower"
 
@@ -159,7 +159,7 @@ def activations(setup: Setup) -> Activations | None:
     leaf = (setup.part.in_flight - 1) * kept_total
     if checkpointed and weights.adapters:
         leaf += _embedded(setup)
-    along = passed(setup)
+    along = block_outputs(setup)
     leaf += along.kept
     if checkpointed and setup.offload.activations:
         leaf += checkpoint * counted(min(setup.layers, _ON_THE_WAY), "layers on their way", tokens)
@@ -203,13 +203,13 @@ def activations(setup: Setup) -> Activations | None:
     return Activations(kept_total, cached, rows[-1][2] if rows else 0.0, tuple(moments), costs)
 
 
-def _tower(setup: Setup) -> Seen | None:
+def _tower(setup: Setup) -> EncoderMemory | None:
     """The vision tower's part; None without one, without images, or where its blocks have no formula."""
     batch = setup.batch
     tower = setup.architecture.tower
     if tower is None or not batch.image_tokens:
         return None
-    from cfglint_train.memory.tower import seen
+    from cfglint_train.memory.vision_encoder import encoder_memory
 
     patches = int(batch.image_tokens * tower.patches)
     eager = setup.mode.attention == "eager"
@@ -224,7 +224,7 @@ def _tower(setup: Setup) -> Seen | None:
         quantized=False,
         keeps_inputs=False,
     )
-    return seen(tower, mode, patches, setup.checkpointing.tower)
+    return encoder_memory(tower, mode, patches, setup.checkpointing.tower)
 
 
 def _embedded(setup: Setup) -> float:

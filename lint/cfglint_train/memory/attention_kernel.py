@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cfglint_train.memory.layers.families import FAMILIES
-from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.ranks import Ranks
-from cfglint_train.memory.reader import Reader
 
 
 class Batch(Frozen):

@@ -11,10 +11,10 @@ from cfglint_train.memory.budget import Budget, Phase
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import ACTIVATIONS, ENGINE, LOGITS
 from cfglint_train.memory.estimate import phases_of
-from cfglint_train.memory.frame import Frame, Margins, Sized, Step
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.logits import OF_EVALUATION
-from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.phase_budget import PhaseBudget, Sized, Step, Uncertainty
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.size import BYTES, Size, shown
 from cfglint_train.plan.fields import Plan
@@ -176,9 +176,9 @@ def _computed(phase: str, setup: Setup, plan: Plan, capacity: int | None) -> lis
 
 
 def _budgets(phase: str, setup: Setup, plan: Plan, capacity: Any) -> list[Budget]:
-    margins = Margins(Job(setup, plan), None, None)
-    margins.capacity = capacity
-    phases: Iterable[Phase | None] = phases_of(_Parts(setup, Reader(plan), margins), phase)
+    uncertainty = Uncertainty(Job(setup, plan), None, None)
+    uncertainty.capacity = capacity
+    phases: Iterable[Phase | None] = phases_of(_Parts(setup, Reader(plan), uncertainty), phase)
     budgets = [budget for one in phases if one is not None for budget in (one.gpu, one.host, one.disk)]
     return [budget for budget in budgets if budget is not None]
 
@@ -215,8 +215,8 @@ def _trace_plan(plan: Plan) -> Plan:
     return plan._replace(**changes)
 
 
-class _Parts(Frame):
-    """A frame whose budgets hold the sizes of parts, without what the allocator adds, and without bounds."""
+class _Parts(PhaseBudget):
+    """A budgets whose budgets hold the sizes of parts, without what the allocator adds, and without bounds."""
 
     def gpu(self, phase: str, parts: dict[Component, float], fields: Any = None, steady: bool = True) -> Budget:
         return self._of(phase, "gpu", {**self.job.lasting, **parts} if steady else parts)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.models.architecture import Architecture
 
 DTYPE_BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}

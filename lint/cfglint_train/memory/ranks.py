@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING
-from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.choices import FSDP
 

@@ -9,6 +9,8 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import transients
 from cfglint_train.memory.calibration import table
+from cfglint_train.memory.checkpoint_retention import copies_of, writes_shards
+from cfglint_train.memory.colocated_models import elements_of
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
     CLONED,
@@ -25,8 +27,6 @@ from cfglint_train.memory.components import (
     STAGED_SHARDS,
     STAGED_WEIGHTS,
 )
-from cfglint_train.memory.kept import copies_of, writes_shards
-from cfglint_train.memory.neighbours import elements_of
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.size import named
 from cfglint_train.plan.choices import FSDP

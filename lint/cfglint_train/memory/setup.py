@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.batch import Batch
+from cfglint_train.memory.colocated_models import ColocatedModel
 from cfglint_train.memory.formats import Formats, FrozenWeights
 from cfglint_train.memory.layers.matrices import Mode
-from cfglint_train.memory.neighbours import Neighbour
 from cfglint_train.memory.ranks import Part, Ranks
 from cfglint_train.memory.trained import Trained
 from cfglint_train.memory.updates import Optimizer
@@ -101,7 +101,7 @@ class Setup(Frozen):
     checkpointing: Checkpointing
     loss: LossChoice
     compiled: Compiled
-    neighbours: tuple[Neighbour, ...]
+    neighbours: tuple[ColocatedModel, ...]
     approximate: bool
     """Kernels without traced rows run (fused layers or adapters, tiled MLPs, fp8)."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import adapters
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.ranks import Ranks
-from cfglint_train.memory.reader import Reader
 from cfglint_train.memory.targets import NO_MATRIX, adapted_by, targeted
 from cfglint_train.models.architecture import Architecture, Linear
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory import optimizers
 from cfglint_train.memory.optimizers import Choice, Scratch
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.ranks import Ranks
-from cfglint_train.memory.reader import Reader
 from cfglint_train.memory.targets import targeted
 from cfglint_train.memory.trained import Trained
 from cfglint_train.models.architecture import Architecture

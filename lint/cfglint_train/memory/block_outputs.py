@@ -14,7 +14,7 @@ from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture
 
 
-class Passed(Frozen):
+class BlockOutputs(Frozen):
     """Bytes of one micro batch on one GPU."""
 
     kept: float
@@ -29,10 +29,10 @@ class Passed(Frozen):
     """What those ones left."""
 
 
-_NOTHING: Final = Passed(0.0, 0.0, 0.0, 0, 0.0)
+_NOTHING: Final = BlockOutputs(0.0, 0.0, 0.0, 0, 0.0)
 
 
-def passed(setup: Setup) -> Passed:
+def block_outputs(setup: Setup) -> BlockOutputs:
     """A second embedding of each token (Gemma 3n, 4), of which every layer has a part, and shared keys and values."""
     batch, mode = setup.batch, setup.mode
     shape = setup.architecture
@@ -56,12 +56,12 @@ def passed(setup: Setup) -> Passed:
     kept += batch.tokens * _adapted(setup)
     returned = embedding * weight
     if attention is None or not attention.reusing_layers:
-        return Passed(kept, ended, returned, 0, 0.0)
+        return BlockOutputs(kept, ended, returned, 0, 0.0)
     handed, made = handed_on(shape, mode)
     if not checkpointed:  # a part of what the layers keep themselves
-        return Passed(kept, ended, returned, 0, 0.0)
+        return BlockOutputs(kept, ended, returned, 0, 0.0)
     before = shape.layers - attention.reusing_layers - 2
-    return Passed(kept + handed * batch.tokens, ended, returned, before, made * batch.tokens)
+    return BlockOutputs(kept + handed * batch.tokens, ended, returned, before, made * batch.tokens)
 
 
 @lru_cache(maxsize=64)

@@ -19,7 +19,7 @@ from cfglint_train.memory.components import ENGINE, GRADIENTS, LOGITS, PAGED, RE
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import runs_traced_code
 from cfglint_train.memory.phase_fields import DISK_FIELDS, NO_FIELDS
-from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.setup import Setup
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def weighed(parts: dict[Component, float]) -> tuple[tuple[tuple[Component, int],
     return tuple(sizes), lasting, flowing, passing
 
 
-class Margins:
-    """What the budgets of a job on one GPU share, whatever its batch."""
+class Uncertainty:
+    """What bounds the budgets of a job on one GPU, whatever its batch."""
 
     def __init__(self, job: Job, hardware: Hardware | None, compared: Residual | None) -> None:
         setup, known, self.job = job.setup, table(), job
@@ -110,17 +110,17 @@ class Margins:
 
 
 @lru_cache(maxsize=256)
-def margins_of(job: Job, hardware: Hardware | None, compared: Residual | None) -> Margins:
-    """The margins of a job on a GPU. `compared`: how far jobs like it were from their estimates, where that is not what
-    the table says.
+def uncertainty_of(job: Job, hardware: Hardware | None, compared: Residual | None) -> Uncertainty:
+    """Return the uncertainty of a job on a GPU. `compared`: how far jobs like it were from their estimates, if that is
+    not what the table says.
     """
-    return Margins(job, hardware, compared)
+    return Uncertainty(job, hardware, compared)
 
 
-class Frame:
-    """What the phases of one estimate share."""
+class PhaseBudget:
+    """Makes the budgets of the phases of one estimate."""
 
-    def __init__(self, setup: Setup, reader: Reader, known: Margins) -> None:
+    def __init__(self, setup: Setup, reader: Reader, known: Uncertainty) -> None:
         plan = reader.plan
         self.setup, self.reader, self.plan = setup, reader, plan
         self.known, self.job = known, known.job

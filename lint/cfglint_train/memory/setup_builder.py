@@ -12,6 +12,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import adapters
 from cfglint_train.memory.attention_kernel import attention_kernel
 from cfglint_train.memory.batch import Batch, filled, flow_of
+from cfglint_train.memory.colocated_models import colocated_models_of
 from cfglint_train.memory.formats import (
     Formats,
     FrozenWeights,
@@ -25,9 +26,8 @@ from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import FAMILIES, Family
 from cfglint_train.memory.layers.layer import residual_bytes
 from cfglint_train.memory.layers.matrices import Mode
-from cfglint_train.memory.neighbours import neighbours_of
+from cfglint_train.memory.plan_reader import MODEL, Reader
 from cfglint_train.memory.ranks import Part, Ranks, part_of, ranks_of
-from cfglint_train.memory.reader import MODEL, Reader
 from cfglint_train.memory.setup import Checkpointing, Compiled, LossChoice, Offload, Setup, Sharding
 from cfglint_train.memory.trained import Trained, one_layer, shares, trained_of
 from cfglint_train.memory.updates import Optimizer, chosen, optimizer_of
@@ -171,7 +171,7 @@ def _setup(
     frozen = frozen_weights(reader, architecture, trained.frozen, ranks.zero_stage)
     weights = _weights(reader, architecture, part, ranks, trained, optimizer)
     checkpointing = _checkpointing(reader)
-    neighbours = neighbours_of(reader, architecture, ranks, formats, optimizer.state)
+    neighbours = colocated_models_of(reader, architecture, ranks, formats, optimizer.state)
     return Setup(
         architecture=architecture,
         whole=whole,
