@@ -21,6 +21,9 @@ from typing import Any, Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 TABLE: Final = ROOT / "tests" / "house" / "prose.json"
 CODE: Final = ("lint", "rules", "schemas", "tools")
+MEAN: Final = 15
+LONGEST: Final = 25
+"""Words per sentence that a page may have. Pages above that have limits of their own."""
 PROPERTIES: Final = frozenset(("property", "cached_property", "setter"))
 
 _BLOCKS: Final = re.compile(r"^(`{3,}).*?^\1|<!--.*?-->|^\|.*?$|^#.*?$|^( {4}|\t).*?$", re.MULTILINE | re.DOTALL)
@@ -134,14 +137,15 @@ def list_sentences(text: str) -> Iterator[str]:
 def tighten(figures: Figures) -> dict[str, Any]:
     """Return the limits with each one at least as strict as before; figures are rounded so that small edits pass."""
     limits, before = table()["limits"], table()["limits"]["pages"]
-    rounded = {page: [math.ceil(mean), math.ceil(longest / 5) * 5] for page, (mean, longest) in figures.pages.items()}
+    pages = {}
+    for page, (mean, longest) in figures.pages.items():
+        now = (max(MEAN, math.ceil(mean)), max(LONGEST, math.ceil(longest / 5) * 5))
+        pages[page] = [min(pair) for pair in zip(now, before.get(page, now), strict=True)]
     return {
         "imperative": max(limits["imperative"], math.floor(figures.imperative * 100) / 100),
         "verbs": max(limits["verbs"], math.floor(figures.verbs * 100) / 100),
         "banned": min(limits["banned"], math.ceil(figures.banned.total() / 100) * 100),
-        "pages": {
-            page: [min(pair) for pair in zip(now, before.get(page, now), strict=True)] for page, now in rounded.items()
-        },
+        "pages": {page: pair for page, pair in pages.items() if pair != [MEAN, LONGEST]},
     }
 
 

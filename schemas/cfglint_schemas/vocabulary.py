@@ -251,7 +251,7 @@ def load(framework: str) -> Vocabulary:
 def path_of(framework: str) -> str:
     """The schema file of a framework. Raises KeyError for a framework that has none."""
     paths = (os.path.join(folder, f"{framework}.json") for folder in cfglint_schemas.__path__)
-    path = next((path for path in paths if os.path.exists(path)), None)
+    path = cfglint_schemas.files.get(framework) or next((path for path in paths if os.path.exists(path)), None)
     if path is None:
         raise KeyError(framework)
     return path
@@ -260,4 +260,5 @@ def path_of(framework: str) -> str:
 def vocabularies() -> tuple[str, ...]:
     """The frameworks that have a vocabulary."""
     found = (name for folder in cfglint_schemas.__path__ for name in os.listdir(folder))
-    return tuple(sorted(name.removesuffix(".json") for name in found if name.endswith(".json")))
+    shipped = (name.removesuffix(".json") for name in found if name.endswith(".json"))
+    return tuple(sorted({*shipped, *cfglint_schemas.files}))

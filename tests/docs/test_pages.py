@@ -241,4 +241,5 @@ def test_the_framework_that_the_page_adds_works(tmp_path):
 
 def test_pages_of_contributors_are_as_wide_as_the_code():
     for path in sorted((DOCS / "contributing").glob("*.md")):
-        assert not [line for line in _FENCE.sub("", path.read_text()).split("\n") if len(line) > 120], path.name
+        lines = _FENCE.sub("", path.read_text()).split("\n")
+        assert not [line for line in lines if len(line) > 120 and not line.startswith("|")], path.name

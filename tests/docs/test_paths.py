@@ -14,8 +14,9 @@ _PATH = re.compile(
     r"(?<![\w/.-])(?!rules/[A-Z]{3}\d{3}\.md)((?:lint/cfglint_train|rules|schemas|tools|tests|docs|benchmarks|fixtures)/[\w./-]*\w/?)"
 )
 _ELSEWHERE = (
-    # The rule and the framework that docs/contributing adds, and pages that the site makes.
-    "fixtures/rules/PRF900", "rules/cfglint_rules/throughput/no_data_workers", "rules/index.md", "rules/failures.md",
+    # The rule and the framework that docs/contributing adds, any rule's folder, and pages that the site makes.
+    "fixtures/rules/PRF900", "fixtures/rules/CODE", "rules/cfglint_rules/throughput/no_data_workers",
+    "rules/index.md", "rules/failures.md",
     "lint/cfglint_train/frameworks/guest",
     # Files of torch and axolotl.
     "tools/autograd/", "docs/docker.qmd",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from cfglint_rules.vocabulary.survey import survey, unusual
+from cfglint_rules.vocabulary.survey import survey
 from cfglint_train.documents.document import CannotEdit, apply
 from cfglint_train.findings.draft import key_changes, rewrite
 from cfglint_train.findings.finding import Fix
@@ -40,7 +40,7 @@ def spread(releases: tuple[str, ...]) -> Iterator[str]:
 
 def odd(before: Config, after: Config) -> set[str]:
     """The keys that are new and that the release does not have."""
-    lacking = {one.name for one in unusual(after) if one.status is None or one.status.kind in LACKING}
+    lacking = {one.name for one in survey(after) if one.status is None or one.status.kind in LACKING}
     return lacking - {one.name for one in survey(before)}
 
 

@@ -54,13 +54,12 @@ def test_every_message_is_listed() -> None:
 
 
 def test_figures_only_improve() -> None:
-    """A page that is new has 15 words per sentence on average and 25 at most."""
     figures, limits = prose.measure(), prose.table()["limits"]
     assert figures.imperative >= limits["imperative"], "begin docstrings with a verb: Return ..., Raise ..."
     assert figures.verbs >= limits["verbs"], "begin the names of functions with a verb: find_launches, is_sharded"
     assert figures.banned.total() <= limits["banned"], figures.banned
     for page, (mean, longest) in figures.pages.items():
-        most = limits["pages"].get(page, [15, 25])
+        most = limits["pages"].get(page, [prose.MEAN, prose.LONGEST])
         assert (mean <= most[0], longest <= most[1]) == (True, True), (
             f"{page}: {mean:.1f} and {longest} words per sentence"
         )

@@ -144,7 +144,7 @@ def _all_long(judgement: Judgement) -> int | None:
     length, samples, packs = plan.sequence.length, plan.batch.micro, plan.sequence.packing
     if judgement.phase.name == EVALUATION:
         samples, packs = plan.batch.eval_micro, packs and plan.sequence.eval_packing is not False
-    apart = packs and not run.framework.fills_packs(run.main) and not plan.batch.tokens_per_gpu
+    apart = packs and not run.framework.traits.fills_packs(run.main) and not plan.batch.tokens_per_gpu
     if not apart or length is None or samples is None or samples < 2 or length <= SHORT:
         return None
     mean = (length + (samples - 1) * SHORT) // samples

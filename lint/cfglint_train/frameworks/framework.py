@@ -108,22 +108,9 @@ class Metrics(Frozen):
     """Host-device synchronisations for each tensor of the model, by the optimizer's name; None: one in all."""
 
 
-class Framework(Frozen):
-    """A framework. Functions get their `Config` or `Job`; none of them sees a rule."""
+class Launching(Frozen):
+    """How launches give a framework its settings."""
 
-    name: str
-    newest: str
-    """The release that is assumed where nothing settles it."""
-    lenses: tuple[Lens, ...]
-    loader: Loader = PLAIN
-    """How it turns the scalars of its files into the types that it wants."""
-    prepare: Callable[[Document], None] = _unchanged
-    """Set how the document types its values: as this framework's loader does."""
-    references: Callable[[Config], tuple[Reference, ...]] = _nothing
-    infer: Callable[[Job], None] = _nothing
-    """Fill the fields that follow from others, in place, once lenses and companions are read."""
-    auto: Callable[[Job, Field], Any] = _never_filled
-    """The value that this framework fills in for a companion's "auto"; MISSING where it leaves it to the companion."""
     settings: Callable[[Iterable[str]], Mapping[Route, Any]] = dotted
     """`a.b=value` words as the framework reads them, by route. Raises ValueError for other words."""
     trailing: Callable[[Config, list[str]], Mapping[Route, Any]] = lambda _, __: {}
@@ -137,12 +124,13 @@ class Framework(Frozen):
     """Whether a Python program, a document, gives a model of the framework's kind to what it imports from a file."""
     launched: Callable[[Mapping[str, Any]], Mapping[Route, tuple[str, Any]]] = lambda _: {}
     """The settings that options of its launcher give, by route, each with its option; names have underscores."""
-    shared: frozenset[str] = frozenset()
-    """As a companion: fields whose values must agree with the main configuration, which owns them."""
-    keys_of: type[Keys] = Keys
-    """What it makes of the keys of its files; it counts where `framework.json` names a vocabulary."""
     is_spread_by_launch: Callable[[Config], bool] = lambda _: True
     """Whether a job runs on all the GPUs that its launch gives it, and not on as many as its own options say."""
+
+
+class Traits(Frozen):
+    """What a rule has to know of a framework, where most others are as the defaults say."""
+
     runs_trainer: bool = False
     """It runs the HF Trainer, and has the Trainer's arguments under their own names."""
     strict_json: bool = False
@@ -166,6 +154,30 @@ class Framework(Frozen):
     """All ranks wait while the job asks whether it was cancelled; elsewhere a thread beside the training may ask."""
     drops_reference: str | None = None
     """The first release that loads no reference model where the coefficient of its penalty is 0."""
+
+
+class Framework(Frozen):
+    """A framework. Functions get their `Config` or `Job`; none of them sees a rule."""
+
+    name: str
+    newest: str
+    """The release that is assumed where nothing settles it."""
+    lenses: tuple[Lens, ...]
+    loader: Loader = PLAIN
+    """How it turns the scalars of its files into the types that it wants."""
+    prepare: Callable[[Document], None] = _unchanged
+    """Set how the document types its values: as this framework's loader does."""
+    references: Callable[[Config], tuple[Reference, ...]] = _nothing
+    infer: Callable[[Job], None] = _nothing
+    """Fill the fields that follow from others, in place, once lenses and companions are read."""
+    auto: Callable[[Job, Field], Any] = _never_filled
+    """The value that this framework fills in for a companion's "auto"; MISSING where it leaves it to the companion."""
+    shared: frozenset[str] = frozenset()
+    """As a companion: fields whose values must agree with the main configuration, which owns them."""
+    keys_of: type[Keys] = Keys
+    """What it makes of the keys of its files; it counts where `framework.json` names a vocabulary."""
+    launching: Launching = Launching()
+    traits: Traits = Traits()
 
     @property
     def listed(self) -> Listed:

@@ -26,7 +26,7 @@ from cfglint_train.documents.document import (
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Protocol, TypeVar
-from cfglint_train.foundation.versions import Since
+from cfglint_train.foundation.versions import Since, release_key
 from cfglint_train.frameworks.evidence import ConfigEvidence
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Place
@@ -335,6 +335,23 @@ def pending(lens: Lens, config: Config, changes: Changes) -> dict[Field, Any]:
 def default_at(config: Config, default: Any) -> Any:
     """A default at the configuration's release."""
     return default.at(config.release) if isinstance(default, Since) else default
+
+
+def names(*keys: str) -> tuple[Route, ...]:
+    """Return dotted keys as routes."""
+    return tuple(tuple(key.split(".")) for key in keys)
+
+
+def before(config: Config, release: str) -> bool:
+    """Return whether the run is on an older release of its framework."""
+    return release_key(config.release) < release_key(release)
+
+
+def origin_of(config: Config, *keys: str) -> Origin:
+    """Return the origin of the first of some dotted keys that is stated, else that of the first one's default."""
+    routes = names(*keys)
+    stated = next((route for route in routes if config.get(*route) is not None), None)
+    return granted(config, routes[0]) if stated is None else config.origin(*stated)
 
 
 def granted(config: Config, route: Route) -> Origin:

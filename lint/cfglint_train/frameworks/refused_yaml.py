@@ -33,7 +33,7 @@ def _refusals(config: Config) -> tuple[Refusal | None, ...]:
         return ()
     found = document.refusals(document.dialect)
     framework = frameworks.load(config.framework)
-    since = framework.refuses_duplicates  # from then on it reads with OmegaConf
+    since = framework.traits.refuses_duplicates  # from then on it reads with OmegaConf
     if found and since and document.dialect is not PYYAML and config.evidence.vocabulary is None:
         releases = config.releases.window(framework.listed.package).releases
         older = [release for release in releases if release_key(release) < release_key(since)]

@@ -4,8 +4,9 @@ A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework
 
 - `title`: its name as people write it.
 - `clues`: syntax -> texts one of which every configuration contains; a file without any of them is never parsed.
-- `vocabulary`: the file of its settings in `cfglint_schemas` (absent: no key is ever reported), and `entry`, the entry
-  point there where it is not the usual one; `beside`: another package whose releases decide about keys as well.
+- `vocabulary`: the name of the file of its settings in `cfglint_schemas`, or of `vocabulary.json` beside it (absent: no
+  key is ever reported), and `entry`, the entry point there where it is not the usual one; `beside`: another package
+  whose releases decide about keys as well.
 - `tree`: what identifies a copy of its source (`marks`: files and folders in one of which there is Python) and which
   `parts` of it, files and folders, its settings are read from (none: too many to be read); absent: copies are ignored.
   `versions`: files that hold a copy's release, with a pattern whose groups are that release, put together by dots;
@@ -29,6 +30,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from json import load, loads
 
+import cfglint_schemas
 from cfglint_train import frameworks
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
@@ -110,7 +112,11 @@ def _files() -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
         for entry in os.scandir(place)
         if os.path.exists(os.path.join(entry.path, _FILE))
     ]
-    return tuple((name, folder, _read(os.path.join(folder, _FILE))) for name, folder in sorted(found))
+    files = tuple((name, folder, _read(os.path.join(folder, _FILE))) for name, folder in sorted(found))
+    for _, folder, content in files:
+        if os.path.exists(own := os.path.join(folder, "vocabulary.json")):
+            cfglint_schemas.files[content["vocabulary"]] = own
+    return files
 
 
 def _read(path: str) -> Mapping[str, Any]:

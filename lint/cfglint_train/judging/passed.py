@@ -62,7 +62,7 @@ def _given(settings: Mapping[Route, Any], _: Framework) -> Mapping[Route, Any]:
 
 
 def _parsed(word: str, framework: Framework) -> Mapping[Route, Any]:
-    return framework.settings((word,))
+    return framework.launching.settings((word,))
 
 
 def _configs(workspace: Workspace, path: str) -> list[Config]:

@@ -32,6 +32,6 @@ def trained_with(
             continue
         source, option = program(script, one.program), one.words[-len(behind) - 2].text
         for name in names:
-            if source is not None and frameworks.load(name).takes_recipe(source, option):
+            if source is not None and frameworks.load(name).launching.takes_recipe(source, option):
                 return name, f"{one.program} {option}"
     return "", ""

@@ -215,7 +215,7 @@ def own_start(config: Config, submitted: Collection[Submission] = ()) -> list[St
     document, (number, *_) = config.document, config.root
     if not isinstance(document, ShellDocument):
         return []
-    spread = frameworks.load(config.framework).is_spread_by_launch
+    spread = frameworks.load(config.framework).launching.is_spread_by_launch
     if number not in document.keyed and not (submitted and spread(config)):
         return []
     return [_start(document, document.invocations[int(number)], {}, one) for one in submitted or (None,)]
@@ -421,7 +421,7 @@ def _launcher_given(document: ShellDocument, launcher: Invocation) -> LauncherGi
     values = {option: document.plain(entry.value) for option, entry in options.items()}
     script = os.path.basename(document.path)
     settings = []
-    for route, (option, value) in frameworks.load(name).launched(values).items():
+    for route, (option, value) in frameworks.load(name).launching.launched(values).items():
         place = Place(document, options[option].span)
         assumed = document.assumed((launcher.number, options[option].name or ""))
         settings.append(
@@ -447,7 +447,7 @@ def _overrides(
     """
     told = [(_told(word), word) for word in words if not word.spreads and not document.is_lost(word)]
     try:
-        settings = framework.trailing(config, [text for text, _ in told])
+        settings = framework.launching.trailing(config, [text for text, _ in told])
     except ValueError:
         return {}
     script = os.path.basename(document.path)

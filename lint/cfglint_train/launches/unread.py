@@ -433,7 +433,7 @@ def is_named(role: str, path: str, index: RepositoryIndex, framework: Framework,
         return not is_started(path, index, lambda name: scripts.script(name, path))
     own, module = regular_files.tidy(os.path.abspath(path)), os.path.basename(path).removesuffix(".py")
     importing = [one for one in index.pythons_having(("import",), module) if one != own][:MAX_IMPORTING]
-    return any(framework.hands(script, path) for one in importing if (script := _script(one)) is not None)
+    return any(framework.launching.hands(script, path) for one in importing if (script := _script(one)) is not None)
 
 
 def _script(path: str) -> PythonScript | None:

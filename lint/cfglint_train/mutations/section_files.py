@@ -21,7 +21,7 @@ from cfglint_train.repository.sources import Sources
 def with_sections(main: Config, sources: Sources, repositories: Repositories) -> Config:
     """The configuration with the settings of such files laid into it; unchanged where it names none that is there."""
     laid: dict[Route, Override] = {}
-    for name in load(main.framework).section_files:
+    for name in load(main.framework).traits.section_files:
         stated = main.get(name)
         if not isinstance(stated, str) or not stated or stated.lstrip().startswith("{"):
             continue

@@ -132,7 +132,7 @@ def _length(run: Run) -> Iterator[Assumption]:
     plan = run.plan
     length, field = plan.sequence.length, named("sequence.length")
     padded = plan.sequence.padding in ("max_length", "none")
-    filled = padded or (plan.sequence.packing and run.framework.fills_packs(run.main))
+    filled = padded or (plan.sequence.packing and run.framework.traits.fills_packs(run.main))
     if length is None or length <= 1 or filled:
         return
     if plan.sequence.dataset_length:

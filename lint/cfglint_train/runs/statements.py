@@ -51,7 +51,7 @@ class Statements:
         origin = Origin("user", note="--set")
         if self.command_line.settings:
             try:
-                settings = {**settings, **framework.settings(self.command_line.settings)}
+                settings = {**settings, **framework.launching.settings(self.command_line.settings)}
             except ValueError as error:
                 raise cluster_facts.FactError(str(error), origin) from None
         return {route: Override(value, origin._replace(key=str(route[-1]))) for route, value in settings.items()}

@@ -331,7 +331,7 @@ class Workspace:
     def _recipes(self, main: Config) -> dict[str, str | None]:
         """The files that its launches give a program as its settings, each with the file that it means, if any."""
         beside, found = main.document.path, dict[str, str | None]()
-        for stated in frameworks.load(main.framework).recipes(main):
+        for stated in frameworks.load(main.framework).launching.recipes(main):
             path = self.sources.find(stated, beside) or self.repositories.index(beside).by_tail(stated, beside)
             found[stated] = None if path is None else self.sources.named(path, beside)
         return found
@@ -449,7 +449,7 @@ class Workspace:
 
     def _refused(self, owner: Config, reference: Reference) -> bool:
         """Whether a file that is not read is there, as YAML, and its reader wants strict JSON."""
-        if "yaml" in _syntaxes(reference) or not frameworks.load(owner.framework).strict_json:
+        if "yaml" in _syntaxes(reference) or not frameworks.load(owner.framework).traits.strict_json:
             return False
         path = self.sources.find(str(reference.path), owner.document.path)
         return path is not None and path.endswith((".yaml", ".yml"))

@@ -36,13 +36,7 @@ from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "BAT001",
-    "deepspeed-batch-identity",
-    "error",
-    fix="safe",
-    depends_on_unseen_flags=True,
-)
+RULE: Final = Rule("BAT001", "deepspeed-batch-identity", "error", fix="safe", depends_on_unseen_flags=True)
 
 
 _UNEVEN: Final = "the batch does not come out even over the ranks"
@@ -53,8 +47,8 @@ def check(run: Run) -> Iterator[Report]:
     """One report per file whose sizes contradict each other."""
     for config in run.configs:
         framework = load(config.framework)
-        if framework.batch_identity is not None:
-            yield from _of(run, Batch(config, framework.title, *framework.batch_identity))
+        if framework.traits.batch_identity is not None:
+            yield from _of(run, Batch(config, framework.title, *framework.traits.batch_identity))
 
 
 class Batch(Frozen):

@@ -65,11 +65,11 @@ RULE: Final = Rule(
 
 def check(run: Run) -> Iterator[Report]:
     """One report per group whose batch does not come out even."""
-    if run.framework.batch_divides == "groups":
+    if run.framework.traits.batch_divides == "groups":
         yield from _groups(run)
         yield from _rollouts(run)
         yield from _dynamic(run)
-    elif run.framework.batch_divides is not None:
+    elif run.framework.traits.batch_divides is not None:
         yield from _whole(run)
     yield from _completions(run)
     yield from _tokens(run)
@@ -275,7 +275,7 @@ def _whole(run: Run) -> Iterator[Report]:
         return
     unit = ranks
     divisor = f"the {ranks} data-parallel ranks{_on_one_node(run)}"
-    if run.framework.batch_divides == "micro batches" and plan.batch.micro and plan.batch.micro > 0:
+    if run.framework.traits.batch_divides == "micro batches" and plan.batch.micro and plan.batch.micro > 0:
         unit, divisor = ranks * plan.batch.micro, f"{plan.batch.micro} sequences x {divisor}"
     if whole % unit:
         yield Report(

@@ -52,7 +52,7 @@ RULE: Final = Rule(
 def check(run: Run) -> Iterator[Report]:
     """One report where checkpoints lack what resuming needs."""
     resuming = resumed_by(run)
-    if resuming is None or not run.framework.runs_trainer:
+    if resuming is None or not run.framework.traits.runs_trainer:
         return
     key, strategy = run.spell("checkpoint.model_only"), run.plan.parallel.strategy
     if strategy is None:

@@ -43,13 +43,7 @@ from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "XFL001",
-    "deepspeed-contradicts-trainer",
-    "error",
-    particular=True,
-    fix="safe",
-)
+RULE: Final = Rule("XFL001", "deepspeed-contradicts-trainer", "error", particular=True, fix="safe")
 
 
 class Pair(Frozen):
@@ -81,7 +75,7 @@ _PAIRS: Final = (
 def check(run: Run) -> Iterator[Report]:
     """One report per value that differs."""
     companion = run.companion("deepspeed")
-    if not run.framework.runs_trainer:
+    if not run.framework.traits.runs_trainer:
         return
     yield from _accumulation(run, companion)
     if companion is None:

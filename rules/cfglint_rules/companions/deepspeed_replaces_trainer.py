@@ -42,12 +42,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.origin import Origin, Place
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "XFL002",
-    "deepspeed-replaces-trainer",
-    "warning",
-    fix="unsafe",
-)
+RULE: Final = Rule("XFL002", "deepspeed-replaces-trainer", "warning", fix="unsafe")
 
 _SAME: Final[Mapping[str, frozenset[str]]] = {
     "WarmupLR": frozenset(("constant_with_warmup", "constant")),
@@ -62,7 +57,7 @@ _COMPRESSED: Final = ("bitsandbytes", "torchao")
 def check(run: Run) -> Iterator[Report]:
     """One report for the scheduler and one for the optimizer."""
     companion = run.companion("deepspeed")
-    if companion is None or not run.framework.runs_trainer:
+    if companion is None or not run.framework.traits.runs_trainer:
         return
     yield from _scheduler(run, companion)
     yield from _optimizer(run, companion)

@@ -51,7 +51,7 @@ def check(run: Run) -> Iterator[Report]:
     template, model = run.plan.data.template, run.plan.model.id
     if template is None or model is None:
         return
-    own = run.framework.template_of(model, template)
+    own = run.framework.traits.template_of(model, template)
     if own is None:
         return
     key = run.spell("data.template")

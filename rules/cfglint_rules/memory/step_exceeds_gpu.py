@@ -57,13 +57,7 @@ from cfglint_train.runs.run import Run
 if TYPE_CHECKING:
     from cfglint_train.fitting.smallest import Solution
 
-RULE: Final = Rule(
-    "MEM001",
-    "step-exceeds-gpu",
-    "error",
-    fix="safe",
-    estimates=("gpu",),
-)
+RULE: Final = Rule("MEM001", "step-exceeds-gpu", "error", fix="safe", estimates=("gpu",))
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -37,12 +37,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.fields import Role
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "MEM010",
-    "unused-reference",
-    "warning",
-    needs={"model.roles": (), "rollout.kl_coefficient": ()},
-)
+RULE: Final = Rule("MEM010", "unused-reference", "warning", needs={"model.roles": (), "rollout.kl_coefficient": ()})
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -51,7 +46,7 @@ def check(run: Run) -> Iterator[Report]:
     reference = next((role for role in run.plan.model.roles or () if role.name == "reference"), None)
     if reference is None or coefficient is None or coefficient > 0:
         return
-    release, title = run.framework.drops_reference, run.framework.title
+    release, title = run.framework.traits.drops_reference, run.framework.title
     yield Report(
         f"the reference model {_cost(run, reference)} but has no effect: `{run.spell('rollout.kl_coefficient')}` is "
         f"{coefficient:g}",

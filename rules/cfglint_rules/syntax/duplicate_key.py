@@ -44,12 +44,7 @@ from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
 
-RULE: Final = Rule(
-    "SYN003",
-    "duplicate-key",
-    "warning",
-    scope="config",
-)
+RULE: Final = Rule("SYN003", "duplicate-key", "warning", scope="config")
 
 _LAST: Final = "the last one wins"
 
@@ -102,16 +97,16 @@ def _outcome(config: Config, differ: bool) -> tuple[str, Severity, tuple[Ground,
     fork = config.evidence.fork
     if fork is not None:
         grounds = (Ground("fork", str(fork), "assumed", f"upstream's loader: {fork}", fork.source),)
-    if not framework.refuses_duplicates:
+    if not framework.traits.refuses_duplicates:
         return f"{loader} refuses the file", "warning", grounds
-    outcome = f"since {framework.title} {framework.refuses_duplicates} {loader} refuses the file, before {_LAST}"
+    outcome = f"since {framework.title} {framework.traits.refuses_duplicates} {loader} refuses the file, before {_LAST}"
     return outcome, "warning" if differ or refused.counting == REFUSED else "info", grounds
 
 
 def _refused(config: Config) -> Across | None:
     """Where the candidate releases refuse a duplicate; None where the last one wins at all of them."""
     framework = load(config.framework)
-    since = framework.refuses_duplicates
+    since = framework.traits.refuses_duplicates
     if since is None or config.role != "main" or config.document.syntax == "shell":
         return None
     first = release_key(since) if since else None

@@ -33,16 +33,12 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "SYN004",
-    "not-strict-json",
-    "error",
-)
+RULE: Final = Rule("SYN004", "not-strict-json", "error")
 
 
 def check(run: Run) -> Iterator[Report]:
     """One report per place that strict JSON refuses, and per YAML file."""
-    if not run.framework.strict_json:
+    if not run.framework.traits.strict_json:
         return
     for companion in run.companions:
         if companion.document.syntax == "json":

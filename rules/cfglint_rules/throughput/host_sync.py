@@ -39,11 +39,7 @@ from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "PRF003",
-    "host-sync-every-step",
-    "warning",
-)
+RULE: Final = Rule("PRF003", "host-sync-every-step", "warning")
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -63,7 +59,7 @@ def check(run: Run) -> Iterator[Report]:
             help=f"leave out `{run.spell('logging.empty_cache_interval')}` if the run fits without it, "
             "or empty the cache on every 50th step",
         )
-    if logging.cancel_check_interval == 1 and run.framework.waits_for_cancel:
+    if logging.cancel_check_interval == 1 and run.framework.traits.waits_for_cancel:
         yield Report(
             "all ranks agree on every step whether the run was cancelled: each step waits for the slowest of them",
             run.place("logging.cancel_check_interval"),

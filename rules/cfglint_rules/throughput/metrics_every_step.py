@@ -39,12 +39,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
-    "PRF001",
-    "metrics-every-step",
-    "warning",
-    particular=True,
-    fix="safe",
-    writes=("logging.metrics_interval",),
+    "PRF001", "metrics-every-step", "warning", particular=True, fix="safe", writes=("logging.metrics_interval",)
 )
 
 _FIELD: Final = "logging.metrics_interval"
@@ -52,7 +47,7 @@ _FIELD: Final = "logging.metrics_interval"
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the interval is shorter than it need be."""
-    logging, metrics = run.plan.logging, run.framework.metrics
+    logging, metrics = run.plan.logging, run.framework.traits.metrics
     if metrics is None or logging.metrics_interval is None or logging.metrics_interval >= metrics.enough:
         return
     if logging.metrics_enabled is False:

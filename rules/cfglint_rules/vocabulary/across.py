@@ -125,7 +125,16 @@ def window_of(config: Config, package: str | None = None) -> Window:
 
 def fate(sighting: Sighting) -> Across:
     """What becomes of a key at every candidate release."""
-    return across(window_of(sighting.config, deciding(sighting)), lambda release: _effect_at(sighting, release))
+    known, key = sighting.config.once(_fates), (sighting.route, id(sighting.entry))
+    if key not in known:
+        window = window_of(sighting.config, deciding(sighting))
+        known[key] = across(window, lambda release: _effect_at(sighting, release))
+    return known[key]
+
+
+def _fates(_: Config) -> dict[tuple[Route, int], Across]:
+    """What is known so far of the keys of a configuration."""
+    return {}
 
 
 def fate_of_unknown(sighting: Sighting) -> Across | None:

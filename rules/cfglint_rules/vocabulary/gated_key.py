@@ -38,37 +38,29 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.across import everywhere, fact_at, fate, grounds
 from cfglint_rules.vocabulary.clauses import dotted, refusals_of
-from cfglint_rules.vocabulary.survey import Sighting, is_parsers, keys_of, unusual
+from cfglint_rules.vocabulary.survey import Sighting, is_parsers, keys_of
 from cfglint_rules.vocabulary.values import shown
+from cfglint_rules.vocabulary.verdicts import verdicts
 from cfglint_schemas.status import Status, parts_of
 from cfglint_train.documents.document import Set
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import Config, spelled
 
-RULE: Final = Rule(
-    "KEY003",
-    "gated-key",
-    "warning",
-    scope="config",
-    fix="safe",
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY003", "gated-key", "warning", scope="config", fix="safe", rests_on_vocabulary=True)
 
 
 def check(config: Config) -> Iterator[Report]:
     """One report per key that has no effect for want of something else."""
     alone: list[tuple[Sighting, Status]] = []
-    for sighting in unusual(config):
-        status = sighting.status
-        if status is None or status.kind != "gated":
-            continue
+    for one in verdicts(config, "gated"):
+        sighting, status = one.sighting, one.status
         if status.plugins:
             yield _plugin(sighting, status)
         elif _on(sighting.value) and not _is_default(sighting) and not is_parsers(config, sighting.route):
             alone.append((sighting, status))
-    sightings = [sighting for sighting, _ in alone]
-    said = {*refusals_of(config, sightings), *refusals_of(config, sightings, "idle")}
+    found = [sighting for sighting, _ in alone]
+    said = {*refusals_of(config, found), *refusals_of(config, found, "idle")}
     for sighting, status in alone:
         if dotted(sighting) not in said:
             yield _setting(sighting, status)

@@ -37,8 +37,9 @@ from cfglint_rules.vocabulary.across import fate
 from cfglint_rules.vocabulary.clauses import dotted, holding, refusals_of, report
 from cfglint_rules.vocabulary.moves import is_taken, may_move, moved
 from cfglint_rules.vocabulary.settings import Settings
-from cfglint_rules.vocabulary.survey import Sighting, is_parsers, keys_of, target, unusual
+from cfglint_rules.vocabulary.survey import Sighting, is_parsers, keys_of, target
 from cfglint_rules.vocabulary.table import Clause, table
+from cfglint_rules.vocabulary.verdicts import sightings, verdicts
 from cfglint_schemas.status import Status, parts_of
 from cfglint_train.documents.document import Change, Delete
 from cfglint_train.findings.finding import Fix, Report
@@ -46,13 +47,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import spelled
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "KEY005",
-    "ignored-key",
-    "info",
-    fix="unsafe",
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY005", "ignored-key", "info", fix="unsafe", rests_on_vocabulary=True)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -67,15 +62,11 @@ def check(run: Run) -> Iterator[Report]:
             if found is not None:
                 reported.add(next(iter(clause.when)))
                 yield found
-        idle = [one for one in unusual(config) if one.status and one.status.effect in ("nothing", "warning")]
-        reported |= refusals_of(config, idle).keys()
-        for sighting in idle:
-            status = sighting.status
-            if status is None or dotted(sighting) in reported:
-                continue
-            unread = status.kind == "ignored" or (status.kind == "renamed" and status.effect == "nothing")
+        reported |= refusals_of(config, sightings(config, "unread")).keys()
+        for _, sighting, status, _ in verdicts(config, "unread"):
             default = None if sighting.fact is None else sighting.fact.schema().get("default")
-            if unread and sighting.value not in (None, default) and not is_parsers(config, sighting.route):
+            lost = sighting.value not in (None, default) and dotted(sighting) not in reported
+            if lost and not is_parsers(config, sighting.route):
                 yield _unread(sighting, status)
 
 

@@ -47,40 +47,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.across import FINE, Across, everywhere, fact_at, fate, grounds, window_of
+from cfglint_rules.vocabulary.across import FINE, everywhere, fact_at, grounds, window_of
 from cfglint_rules.vocabulary.clauses import dotted, refusals_of
 from cfglint_rules.vocabulary.handed import gone as handed
 from cfglint_rules.vocabulary.launched import Given, given
 from cfglint_rules.vocabulary.moves import may_move, moved
-from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, survey, target, unusual, vocabulary
+from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, vocabulary
 from cfglint_rules.vocabulary.values import fits, shown
-from cfglint_schemas.status import PRESENT, Context, Status, parts_of
+from cfglint_rules.vocabulary.verdicts import Verdict, package_beside, verdicts
+from cfglint_schemas.status import Status, parts_of
 from cfglint_train.documents.document import MISSING, Change, Delete, Route, Set, Unknown
 from cfglint_train.findings.finding import APPLICABILITIES, SEVERITIES, Fix, Related, Report, Severity
-from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.keys_in_use import Use
 from cfglint_train.frameworks.lens import Config, spelled
-from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
 from cfglint_train.plan.releases import Best
 
-RULE: Final = Rule(
-    "KEY002",
-    "removed-key",
-    "error",
-    scope="config",
-    fix="safe",
-    refuses=True,
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY002", "removed-key", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 _LISTED: Final = 3
 """Keys that one message names."""
 
-_GONE: Final = frozenset(("removed", "renamed", "not yet"))
 _OUTCOMES: Final = {
     "dropped": "it is silently ignored",
     "warning": "it is ignored with a warning",
@@ -108,8 +98,8 @@ def check(config: Config) -> Iterator[Report]:
     if best is not None:
         yield _torn(config, best)
     fresh = config.once(_refused_freshly)
-    dated, refused = [], refusals_of(config, (gone.sighting for gone in _gone(config)))
-    for gone in _gone(config):
+    dated, refused = [], refusals_of(config, (gone.sighting for gone in verdicts(config, "gone")))
+    for gone in verdicts(config, "gone"):
         report = _report(gone)
         if not gone.outcome.agreed and gone.sighting.route in fresh:
             report = report._replace(severity="info")
@@ -150,53 +140,9 @@ def _refused_freshly(config: Config) -> frozenset[Route]:
 
 def refused(config: Config) -> Iterator[str]:
     """The keys that stop the framework."""
-    for gone in _gone(config) if config.evidence.fork is None else ():
+    for gone in verdicts(config, "gone") if config.evidence.fork is None else ():
         if gone.outcome.effects == {REFUSED}:
             yield f"{target(config).name} has no `{gone.sighting.name}`"
-
-
-def untaken(config: Config) -> Iterator[Sighting]:
-    """The keys that the target release does not take, in whatever way."""
-    for gone in _gone(config):
-        if _effect(gone.sighting, gone.status) != "mapped":
-            yield gone.sighting
-
-
-class _Gone(Frozen):
-    """A key that the release which counts does not have."""
-
-    sighting: Sighting
-    status: Status
-    outcome: Across
-
-
-def _gone(config: Config) -> tuple[_Gone, ...]:
-    return config.once(_find)
-
-
-def _find(config: Config) -> tuple[_Gone, ...]:
-    newest, beside, keys = _beside_newest(config), _beside(config), keys_of(config)
-    found = []
-    for sighting in unusual(config) if newest is None else survey(config):
-        fact, status = sighting.fact, sighting.status
-        if fact is None or status is None:
-            continue
-        later = None
-        if newest is not None and status.kind == PRESENT and fact.package == beside:
-            later = _in_newest(sighting, newest)
-        if later is not None:
-            status = later
-        elif status.kind not in _GONE or status.effect == "nothing":
-            continue
-        elif sighting.value is None and _effect(sighting, status) != REFUSED:
-            continue  # nothing was asked for
-        elif (
-            keys is not None and status.kind == "not yet" and keys.may_be_another(fact, config, target(config).release)
-        ):
-            continue
-        if not mutations_of(config).is_own(sighting.route):
-            found.append(_Gone(sighting, status, fate(sighting)))
-    return tuple(found)
 
 
 def _torn(config: Config, best: Best) -> Report:
@@ -273,41 +219,9 @@ def _is_certain(on: tuple[Ground, ...]) -> bool:
     return all(ground.grade != "assumed" for ground in on)
 
 
-def _beside(config: Config) -> str | None:
-    """The package beside the framework's own whose release decides about keys, too."""
-    keys = keys_of(config)
-    return None if keys is None else keys.listed.beside
-
-
-def _beside_newest(config: Config) -> Context | None:
-    """The framework beside the newest release of that package that it allows, where no other one is stated."""
-    package = _beside(config)
-    release = None if package is None else config.releases.get(package)
-    if package is None or release is None or config.releases.stated(package):
-        return None
-    return context(config)._replace(releases={package: release})
-
-
-def _in_newest(sighting: Sighting, newest: Context) -> Status | None:
-    """What becomes of a key in the newest release beside the framework, where it is refused."""
-    known = vocabulary(sighting.config)
-    fact = None if known is None else known.fact(sighting.route, target(sighting.config).release, newest)
-    status = None if fact is None else fact.status()
-    return status if status is not None and status.kind in _GONE and status.effect == REFUSED else None
-
-
-def _effect(sighting: Sighting, status: Status) -> str:
-    """What becomes of the key with this value."""
-    effect, config = status.effect or "dropped", sighting.config
-    keys = keys_of(config)
-    return (
-        effect if keys is None else keys.effect(effect, sighting.route, sighting.value, config, target(config).release)
-    )
-
-
-def _report(gone: _Gone) -> Report:
+def _report(gone: Verdict) -> Report:
     sighting, status, outcome = gone.sighting, gone.status, gone.outcome
-    keys, effect = keys_of(sighting.config), _effect(sighting, status)
+    keys, effect = keys_of(sighting.config), gone.effect
     severity: Severity = {"error": "error", "mapped": "info"}.get(effect, "warning")  # type: ignore[assignment]
     if effect == "dropped" and (sighting.value is False or sighting.value in ("", [], {})):
         severity = "info"  # nothing is lost
@@ -328,7 +242,7 @@ def _report(gone: _Gone) -> Report:
 
 
 def _worded(sighting: Sighting, status: Status) -> str:
-    fact, held, beside = sighting.fact, target(sighting.config), _beside(sighting.config)
+    fact, held, beside = sighting.fact, target(sighting.config), package_beside(sighting.config)
     package = beside if beside and fact is not None and fact.package == beside else held.title
     since = f" {status.since}" if status.since else ""
     name, known = sighting.name, vocabulary(sighting.config)

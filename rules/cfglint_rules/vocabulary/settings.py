@@ -198,6 +198,6 @@ def _told(run: Run, name: str) -> Any:
     if name == "@names":
         return [one.framework for one in run.framework.references(run.main)]
     if name == "@trainer":
-        return run.framework.runs_trainer
+        return run.framework.traits.runs_trainer
     value = run.plan.get(named(name[1:]))
     return Unknown(name[1:]) if value is None else value

@@ -17,7 +17,6 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config, spelled
-from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.origin import Place
 
 REFUSED: Final = "error"
@@ -126,14 +125,6 @@ def survey(config: Config) -> tuple[Sighting, ...]:
     return config.once(_survey)
 
 
-def unusual(config: Config) -> tuple[Sighting, ...]:
-    """The keys that are not simply there, as most are: unknown, gone, not there yet, gated, or of no full effect.
-
-    A key that a script handles before the framework sees the file is its launcher's.
-    """
-    return config.once(_unusual)
-
-
 def is_parsers(config: Config, route: Route) -> bool:
     """Whether nothing states a setting but the default of an option of the script's own parser."""
     node = config.document.node((*config.root, *route))
@@ -172,17 +163,6 @@ def _added(config: Config) -> tuple[str, ...]:
         str(one.route[-1])
         for one in survey(config)
         if one.fact is not None and keys.vocabulary.fact(one.route, release, here) is None
-    )
-
-
-def _unusual(config: Config) -> tuple[Sighting, ...]:
-    return tuple(
-        [
-            sighting
-            for sighting in survey(config)
-            if ((status := sighting.status) is None or status.kind != "present" or status.effect is not None)
-            and not mutations_of(config).is_own(sighting.route)
-        ]
     )
 
 

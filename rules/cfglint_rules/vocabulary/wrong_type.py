@@ -45,45 +45,38 @@ LLaMA-Factory 0.9.5 `hparams/`, `data/template.py` (get_template_and_fix_tokeniz
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.across import FINE, Across, across, assumed_setting, deciding, fact_at, grounds, window_of
 from cfglint_rules.vocabulary.kinds import is_taken_for_another
 from cfglint_rules.vocabulary.launched import Given, given
+from cfglint_rules.vocabulary.misfits import (
+    BY_TRAINER,
+    REGISTRY,
+    first_word,
+    fits_framework,
+    fits_one,
+    is_handed_on,
+    schemas_of,
+    stops,
+    takes_at,
+    words_of,
+)
 from cfglint_rules.vocabulary.moves import is_taken, moved
-from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, survey, target, vocabulary
-from cfglint_rules.vocabulary.values import Schema, elsewhere, expected, fits, is_filled_in, members, shown
-from cfglint_schemas.fact import Fact
+from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, vocabulary
+from cfglint_rules.vocabulary.values import Schema, expected, members, shown
+from cfglint_rules.vocabulary.verdicts import may_be_forks, verdicts
 from cfglint_schemas.status import PRESENT
-from cfglint_train.documents.document import Change, Delete, Mapping, Route, Scalar, Sequence, Set, Unknown, follow
+from cfglint_train.documents.document import Change, Delete, Route, Set, Unknown
 from cfglint_train.findings.finding import Applicability, Fix, Report
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
-from cfglint_train.frameworks.framework import load
-from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.certainty import Ground
 
-RULE: Final = Rule(
-    "KEY004",
-    "wrong-type",
-    "error",
-    scope="config",
-    fix="safe",
-    refuses=True,
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY004", "wrong-type", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
-_BY_TRAINER: Final = "x-trainer"
-_REGISTRY: Final = "x-registry"
-"""The words are what a release registers: later ones, and its users, add their own."""
-_MARK: Final = r"\{\w+\}|\{\{[^{}]*\}\}"
-_ENOUGH: Final = 100
-_SHORT: Final = 40
 _SPECIAL: Final = frozenset(("bos_token", "eos_token", "pad_token", "unk_token", "additional_special_tokens"))
 # LLaMA-Factory's own keys that are split at commas whatever they hold (0.9.5 hparams/model_args.py).
 _SPLIT: Final = ("adapter_name_or_path", "add_special_tokens", "add_tokens")
@@ -91,182 +84,40 @@ _SPLIT: Final = ("adapter_name_or_path", "add_special_tokens", "add_tokens")
 
 def check(config: Config) -> Iterator[Report]:
     """One report per value that does not fit."""
-    for sighting, schema in _unfit(config):
-        if not _may_be_forks(sighting, schema):
-            yield _report(sighting, schema)
+    for one in verdicts(config, "misfit"):
+        if not may_be_forks(one):
+            yield _report(one.sighting, one.schema)
     yield from _launched(config)
 
 
 def refused(config: Config) -> Iterator[str]:
     """The values that stop the framework."""
-    for sighting, schema in _unfit(config):
-        if _stops(sighting) and not _may_be_forks(sighting, schema):
-            yield f"{sighting.name} takes {expected(schema)}"
+    for one in verdicts(config, "misfit"):
+        if stops(one.sighting) and not may_be_forks(one):
+            yield f"{one.sighting.name} takes {expected(one.schema)}"
 
 
 def unfit_everywhere(config: Config) -> frozenset[Route]:
     """The settings whose value stops the framework at every candidate release: nothing that comes later is reached."""
     return frozenset(
-        sighting.route
-        for sighting, schema in _unfit(config)
-        if _stops(sighting) and not _may_be_forks(sighting, schema) and _across(sighting, schema, REFUSED).agreed
+        one.sighting.route
+        for one in verdicts(config, "misfit")
+        if stops(one.sighting) and not may_be_forks(one) and _across(one.sighting, one.schema, REFUSED).agreed
     )
-
-
-def unfit_words(config: Config) -> Iterator[Sighting]:
-    """The settings whose words a fork may take although upstream does not."""
-    for sighting, schema in _unfit(config):
-        if _may_be_forks(sighting, schema):
-            yield sighting
-
-
-def _may_be_forks(sighting: Sighting, schema: Schema) -> bool:
-    """Return whether a fork may have added the word; it changes no types."""
-    doubt, value = sighting.config.evidence.fork, sighting.value
-    return doubt is not None and isinstance(value, str) and bool(members(schema))
-
-
-def _unfit(config: Config) -> Iterator[tuple[Sighting, Schema]]:
-    """The values that their keys do not take, each with what the key takes."""
-    keys = keys_of(config)
-    if keys is None:
-        return
-    release = target(config).release
-    syntax = config.document.syntax if config.document.syntax in ("yaml", "json") else ""
-    for sighting in survey(config):
-        fact, status = sighting.fact, sighting.status
-        if fact is None or status is None or status.kind != "present":
-            continue
-        # Most values are words that other files give to the same setting, too. All that they follow from:
-        node, spelling = sighting.entry.value, None
-        if syntax and isinstance(node, Scalar) and len(node.text) < _SHORT:
-            spelling = (syntax, node.text, node.style, node.tag)
-        if spelling in fact.fitting or sighting.overridden:
-            continue
-        value = _sample(sighting)
-        if isinstance(value, str) and (value in keys.filled_in or keys.may_take_more(fact.name, config)):
-            continue
-        schemas = _schemas(config, fact, release)
-        if config.document.syntax == "shell":
-            value = _first_word(value, schemas)
-        if isinstance(value, str) and value.isspace() and config.document.syntax == "shell":
-            continue  # a line that is cut, which SYN007 says
-        if not _fits_one(config, schemas, value):
-            # What is left empty in a file that a script names is a blank of a form.
-            blank = value is None and mutations_of(config).is_own(())
-            known = _REGISTRY in (schemas[0] or {}) and _is_registered_later(sighting)
-            known = known or _is_compared(sighting)
-            blank = blank or _is_marked(sighting) or _is_named_for(sighting, schemas[0] or {})
-            if not blank and not known and not mutations_of(config).is_set(sighting.route):
-                yield sighting, schemas[0] or {}
-        elif fact.name in keys.handed_on and not _is_handed_on(words := _words(keys, fact), value):
-            yield sighting, {"enum": words, _BY_TRAINER: True}
-        elif spelling is not None:
-            fact.fitting.add(spelling)
-
-
-def _is_marked(sighting: Sighting) -> bool:
-    """Whether the value is a mark of `str.format` (`{template}`) or Jinja (`{{ length }}`), for YAML a mapping."""
-    node, document = sighting.entry.value, sighting.config.document
-    return isinstance(node, Mapping) and re.fullmatch(_MARK, document.text(node.span)) is not None
-
-
-def _is_named_for(sighting: Sighting, schema: Schema) -> bool:
-    """Whether the value is the key's name in capitals, or words of it (`stage: STAGE`): a mark in a template."""
-    value, key = sighting.value, sighting.route[-1]
-    if not (isinstance(value, str) and isinstance(key, str) and value.isupper()):
-        return False
-    return {*value.lower().split("_")} <= {*key.lower().split("_")} and not any(map(str.isupper, members(schema)))
-
-
-def _is_compared(sighting: Sighting) -> bool:
-    """Whether the code of a copy compares the setting with the word, which no declaration has and nothing refuses."""
-    copy, value, key = sighting.config.evidence.vocabulary, sighting.value, sighting.route[-1]
-    if copy is None or not isinstance(value, str) or not isinstance(key, str) or _stops(sighting):
-        return False
-    return copy.code.asks((key, value), stops=False)
-
-
-def _is_registered_later(sighting: Sighting) -> bool:
-    """Whether the newest sources that are known, released or not, have the word, and no release is stated."""
-    known = vocabulary(sighting.config)
-    return known is not None and not window_of(sighting.config).stated and _takes(sighting, known.releases[-1])
 
 
 def _registering(sighting: Sighting) -> str | None:
     """The first release after the one that counts that has the word."""
     known, held = vocabulary(sighting.config), release_key(target(sighting.config).release)
     later = () if known is None else (one for one in known.releases if release_key(one) > held)
-    return next((one for one in later if _takes(sighting, one)), None)
-
-
-def _takes(sighting: Sighting, release: str) -> bool:
-    fact = fact_at(sighting, release)
-    return fact is not None and _fits(sighting.config, fact.schema(), sighting.value)
-
-
-def _words(keys: Keys, fact: Fact) -> tuple[str, ...]:
-    """The words that the framework or the HF Trainer has for a setting."""
-    handed, own = keys.handed_on[fact.name]
-    return tuple(dict.fromkeys((*elsewhere(handed), *own, *members(fact.schema()))))
-
-
-def _is_handed_on(words: tuple[str, ...], value: Any) -> bool:
-    """Whether the word is known in the end; True for other values."""
-    if not isinstance(value, str) or not value or is_filled_in(value):
-        return True
-    return value in words or any(fnmatchcase(value, word) for word in words if "*" in word)
-
-
-def _sample(sighting: Sighting) -> Any:
-    """The value; of a long list (OLMo's thousands of files), as much as shows what its items are."""
-    node = follow(sighting.entry.value)
-    if isinstance(node, Sequence) and len(node.items) > _ENOUGH:
-        return [sighting.config.document.plain(item) for item in node.items[:_ENOUGH]]
-    return sighting.value
-
-
-def _first_word(value: Any, schemas: list[Schema | None]) -> Any:
-    """Of several words the one that an option takes; those behind it belong to no flag, which SYN007 says."""
-    return value[0] if isinstance(value, list) and not any(map(_takes_several, schemas)) else value
-
-
-def _takes_several(schema: Schema | None) -> bool:
-    """Whether an option takes more than one word."""
-    return schema is None or schema.get("type") == "array" or "anyOf" in schema
-
-
-def _schemas(config: Config, fact: Fact, release: str | None = None) -> list[Schema | None]:
-    """What a setting takes, by each of its definitions; None for one that is not enforced."""
-    return [_checked(config, one.schema(release), fact.name) for one in (fact, *fact.others)]
-
-
-def _fits_one(config: Config, schemas: list[Schema | None], value: Any) -> bool:
-    return any(schema is None or _fits(config, schema, value) for schema in schemas)
-
-
-def _checked(config: Config, schema: Schema, name: str) -> Schema | None:
-    """The part of a schema that values are checked against; None where they are not."""
-    keys = keys_of(config)
-    return None if keys is None else keys.part(schema, name)
-
-
-def _fits(config: Config, schema: Schema, value: Any) -> bool:
-    keys = keys_of(config)
-    taken = None if keys is None else keys.takes(schema, value)
-    return fits(schema, value, load(config.framework).loader) if taken is None else taken
-
-
-def _stops(sighting: Sighting) -> bool:
-    keys = keys_of(sighting.config)
-    return keys is not None and keys.stops(sighting.route) and not is_taken_for_another(sighting, _fits)
+    return next((one for one in later if takes_at(sighting, one)), None)
 
 
 def _report(sighting: Sighting, schema: Schema) -> Report:
-    value, stops = sighting.value, _stops(sighting)
-    if stops:
-        outcome, effect = f"{_judge(sighting.config)} refuses it" if _BY_TRAINER in schema else "it is refused", REFUSED
-    elif is_taken_for_another(sighting, _fits):
+    value, refused = sighting.value, stops(sighting)
+    if refused:
+        outcome, effect = f"{_judge(sighting.config)} refuses it" if BY_TRAINER in schema else "it is refused", REFUSED
+    elif is_taken_for_another(sighting, fits_framework):
         outcome, effect = "the item is taken for one of another kind, and this key is silently ignored", "dropped"
     elif isinstance(value, str) and schema.get("type") == "boolean":
         outcome, effect = "as text it is read as true" if value else "as text it is read as false", "misread"
@@ -278,14 +129,14 @@ def _report(sighting: Sighting, schema: Schema) -> Report:
     releases = _across(sighting, schema, effect)
     if not releases.agreed:
         outcome += f" since {target(sighting.config).title} {releases.runs[-1][1][0]}"
-    registered = _REGISTRY in schema and not releases.window.stated and sighting.config.evidence.vocabulary is None
-    if _REGISTRY in schema and releases.agreed:
+    registered = REGISTRY in schema and not releases.window.stated and sighting.config.evidence.vocabulary is None
+    if REGISTRY in schema and releases.agreed:
         first, title = _registering(sighting), target(sighting.config).title
         outcome = (
             f"it needs {title} {first}" if first else f"no known release of {title} has it" if registered else outcome
         )
     former = releases.window.earlier and _is_former(sighting)
-    certain = stops and _BY_TRAINER not in schema and not registered and not former
+    certain = refused and BY_TRAINER not in schema and not registered and not former
     on = (*(grounds(releases.window, agreed=False) if former else releases.grounds), *_doubts(sighting))
     wanted = _wanted(sighting, schema)
     bare = value is True and sighting.config.document.syntax == "shell"
@@ -325,12 +176,12 @@ def _across(sighting: Sighting, schema: Schema, effect: str) -> Across:
     assert fact is not None
 
     def at(release: str) -> str:
-        if _BY_TRAINER in schema:
+        if BY_TRAINER in schema:
             return effect
         there = fact_at(sighting, release)
         if there is None or there.status().kind != PRESENT:
             return FINE
-        return FINE if _fits_one(config, _schemas(config, there), sighting.value) else effect
+        return FINE if fits_one(config, schemas_of(config, there), sighting.value) else effect
 
     return across(window_of(config, deciding(sighting)), at)
 
@@ -352,24 +203,24 @@ def _launched(config: Config) -> Iterator[Report]:
         fact = one.fact
         if fact is None or isinstance(one.value, Unknown):
             continue
-        schemas = _schemas(config, fact)
-        value = _first_word(one.value, schemas)
+        schemas = schemas_of(config, fact)
+        value = first_word(one.value, schemas)
         if isinstance(value, str) and (value in keys.filled_in or keys.may_take_more(fact.name, config)):
             continue
-        if not _fits_one(config, schemas, value):
+        if not fits_one(config, schemas, value):
             yield _option(config, one, schemas[0] or {}, value)
-        elif fact.name in keys.handed_on and not _is_handed_on(words := _words(keys, fact), value):
-            yield _option(config, one, {"enum": words, _BY_TRAINER: True}, value)
+        elif fact.name in keys.handed_on and not is_handed_on(words := words_of(keys, fact), value):
+            yield _option(config, one, {"enum": words, BY_TRAINER: True}, value)
 
 
 def _option(config: Config, one: Given, schema: Schema, value: Any) -> Report:
-    by_trainer = _BY_TRAINER in schema
+    by_trainer = BY_TRAINER in schema
 
     def at(release: str) -> str:
         fact = one.facts(release)
         if by_trainer or fact is None or fact.status().kind != PRESENT:
             return REFUSED if by_trainer else FINE
-        return FINE if _fits_one(config, _schemas(config, fact), value) else REFUSED
+        return FINE if fits_one(config, schemas_of(config, fact), value) else REFUSED
 
     releases = across(window_of(config), at)
     outcome = f"{_judge(config)} refuses it" if by_trainer else releases.said()
@@ -406,7 +257,7 @@ def _fix(sighting: Sighting, schema: Schema) -> Fix | None:
         return _set(sighting, "safe", ",".join(value), "join the items with commas")
     if isinstance(value, str):
         return _meant_word(sighting, schema, value) or _unquoted(sighting, schema, value)
-    if isinstance(value, float) and value.is_integer() and _fits(sighting.config, schema, int(value)):
+    if isinstance(value, float) and value.is_integer() and fits_framework(sighting.config, schema, int(value)):
         return _set(sighting, "safe", int(value), f"write it as {int(value)}")
     return None
 
@@ -473,7 +324,7 @@ def _unquoted(sighting: Sighting, schema: Schema, value: str) -> Fix | None:
         except ValueError:
             return None
         plain = int(plain) if plain.is_integer() else plain
-    if sighting.config.document.syntax == "shell" or not _fits(sighting.config, schema, plain):
+    if sighting.config.document.syntax == "shell" or not fits_framework(sighting.config, schema, plain):
         return None
     applicability: Applicability = "unsafe" if plain is False else "safe"
     return _set(sighting, applicability, plain, f"write it as {shown(plain)}")

@@ -13,7 +13,7 @@ from cfglint_train.frameworks.accelerate.infer import SHARED, infer
 from cfglint_train.frameworks.accelerate.keys import AccelerateKeys
 from cfglint_train.frameworks.accelerate.lenses import LENSES
 from cfglint_train.frameworks.accelerate.recognise import references
-from cfglint_train.frameworks.framework import Framework
+from cfglint_train.frameworks.framework import Framework, Launching, Traits
 from cfglint_train.frameworks.loaders import ACCELERATE
 
 NEWEST: Final = "1.15.0"
@@ -24,9 +24,13 @@ FRAMEWORK: Final = Framework(
     lenses=LENSES,
     loader=ACCELERATE,
     references=references,
-    launched=launched,
     infer=infer,
     shared=SHARED,
     keys_of=AccelerateKeys,
-    strict_json=True,
+    launching=Launching(
+        launched=launched,
+    ),
+    traits=Traits(
+        strict_json=True,
+    ),
 )

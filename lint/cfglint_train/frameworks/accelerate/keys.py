@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.keys import Keys, words_of
+from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.value_parser import words_of
 
 _PREFIXED: Final = ("fsdp_config", "fp8_config")
 """Sections whose keys become options with a prefix."""

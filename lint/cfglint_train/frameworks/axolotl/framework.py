@@ -13,7 +13,7 @@ from cfglint_train.frameworks.axolotl.keys import AxolotlKeys
 from cfglint_train.frameworks.axolotl.lenses import LENSES
 from cfglint_train.frameworks.axolotl.recognise import references
 from cfglint_train.frameworks.chat_templates import contradicted
-from cfglint_train.frameworks.framework import Framework
+from cfglint_train.frameworks.framework import Framework, Launching, Traits
 from cfglint_train.frameworks.hf_trainer.infer import fill_auto
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.loaders import PYDANTIC
@@ -48,9 +48,13 @@ FRAMEWORK: Final = Framework(
     references=references,
     infer=infer,
     auto=fill_auto,
-    trailing=_trailing,
     keys_of=AxolotlKeys,
-    runs_trainer=True,
-    template_of=_template_of,
-    strict_json=True,
+    launching=Launching(
+        trailing=_trailing,
+    ),
+    traits=Traits(
+        runs_trainer=True,
+        template_of=_template_of,
+        strict_json=True,
+    ),
 )

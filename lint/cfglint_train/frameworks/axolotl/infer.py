@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfglint_train.frameworks.axolotl.activations import made_by_trl
 from cfglint_train.frameworks.axolotl.method import expert_kernel
-from cfglint_train.frameworks.axolotl.settings import before, read_bool
+from cfglint_train.frameworks.axolotl.settings import read_bool
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
 from cfglint_train.frameworks.hf_trainer.infer import (
@@ -19,6 +19,7 @@ from cfglint_train.frameworks.hf_trainer.infer import (
     infer_tensor_parallelism,
     infer_zero,
 )
+from cfglint_train.frameworks.lens import before
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.origin import Origin
 

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import release_key
-from cfglint_train.frameworks.lens import Config, granted
+from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.loaders import PYDANTIC
-from cfglint_train.plan.origin import Origin
 
 LIGER_PLUGIN: Final = "axolotl.integrations.liger.LigerPlugin"
 
 CCE_PLUGIN: Final = "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"
-
-
-def names(*keys: str) -> tuple[Route, ...]:
-    """Dotted keys as routes."""
-    return tuple(tuple(key.split(".")) for key in keys)
-
-
-def before(config: Config, release: str) -> bool:
-    """Whether the run is on an older release of axolotl."""
-    return release_key(config.release) < release_key(release)
 
 
 def read_bool(config: Config, *route: str) -> bool | None:
@@ -51,15 +38,6 @@ def is_sharegpt(dataset: Any) -> bool:
     """Whether a data set is of the type sharegpt, with or without a suffix."""
     kind = dataset.get("type") if isinstance(dataset, dict) else None
     return isinstance(kind, str) and kind.startswith("sharegpt")
-
-
-def origin_of(config: Config, *keys: str) -> Origin:
-    """The origin of the first of the settings that is stated, else of the first one's default."""
-    for key in keys:
-        route = tuple(key.split("."))
-        if config.get(*route) is not None:
-            return config.origin(*route)
-    return granted(config, tuple(keys[0].split(".")))
 
 
 def fsdp_setting(config: Config, key: str) -> Any:

@@ -13,7 +13,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.deepspeed.infer import infer
 from cfglint_train.frameworks.deepspeed.keys import DeepSpeedKeys
 from cfglint_train.frameworks.deepspeed.lenses import LENSES, NEWEST, SHARED
-from cfglint_train.frameworks.framework import Framework
+from cfglint_train.frameworks.framework import Framework, Traits
 from cfglint_train.frameworks.loaders import DEEPSPEED
 
 FRAMEWORK: Final = Framework(
@@ -24,6 +24,8 @@ FRAMEWORK: Final = Framework(
     infer=infer,
     shared=SHARED,
     keys_of=DeepSpeedKeys,
-    refuses_duplicates="",
-    batch_identity=("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
+    traits=Traits(
+        refuses_duplicates="",
+        batch_identity=("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
+    ),
 )

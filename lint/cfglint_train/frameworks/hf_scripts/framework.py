@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.framework import Framework
+from cfglint_train.frameworks.framework import Framework, Launching, Traits
 from cfglint_train.frameworks.hf_scripts.infer import infer
 from cfglint_train.frameworks.hf_scripts.keys import ScriptKeys
 from cfglint_train.frameworks.hf_scripts.lenses import LENSES
@@ -47,12 +47,16 @@ FRAMEWORK: Final = Framework(
     references=references,
     infer=infer,
     auto=fill_auto,
-    trailing=_trailing,
-    recipes=_recipes,
-    hands=hands,
     keys_of=ScriptKeys,
-    runs_trainer=True,
-    strict_json=True,
-    section_files=SECTION_FILES,
-    fills_packs=lambda _: False,
+    launching=Launching(
+        trailing=_trailing,
+        recipes=_recipes,
+        hands=hands,
+    ),
+    traits=Traits(
+        runs_trainer=True,
+        strict_json=True,
+        section_files=SECTION_FILES,
+        fills_packs=lambda _: False,
+    ),
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer.infer import infer_compiled, infer_loops
+from cfglint_train.frameworks.lens import before
 from cfglint_train.frameworks.trainer_script.infer import infer_script
-from cfglint_train.frameworks.trl.settings import before, on, stated
+from cfglint_train.frameworks.trl.settings import on, stated
 from cfglint_train.frameworks.trl.weights import infer_placement, infer_weights
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.key import Custom
+from cfglint_train.frameworks.lens import Changes, Config, Triple, names, refuse_override
 from cfglint_train.plan.names import Field
+from cfglint_train.plan.origin import Origin
 
 
 def _row(name: str, implementation: str, bits: int | None = None, paged: bool = False) -> dict[Field, Any]:
@@ -131,3 +134,35 @@ def _infer_projection(job: Job) -> None:
         reading.infer("optimizer.targets", ("all-linear", "lm_head"), "optim_target_modules")
     elif isinstance(targets, str):  # which has to match a full name: no name has parentheses
         reading.infer("optimizer.targets", (f"({targets})",), "optim_target_modules")
+
+
+def read_optimizer(config: Config) -> Iterator[Triple]:
+    """Return the fields of `optim`, or of the optimizer that holds without it."""
+    name = config.get("optim")
+    if name is None:
+        name = default_optimizer(config)
+        note = f"transformers {config.releases.get('transformers') or 'of an unknown release'}"
+        origin = Origin("default", note=note, key="optim")
+    else:
+        origin = config.origin("optim")
+    row = OPTIMIZERS.get(name, {}) if isinstance(name, str) else {}
+    for field in OPTIMIZER_FIELDS:
+        if field == "optimizer.stated_name":
+            yield field, name if isinstance(name, str) else None, origin
+        elif field in row:
+            yield field, row[field], origin
+
+
+def write_optimizer(config: Config, changes: Changes) -> list[Change]:
+    """Return the change of `optim`. Raises CannotEdit if none of its names has the changed fields and the others."""
+    present: Changes = {field: value for field, value, _ in read_optimizer(config)}
+    wanted = {field: value for field, value in {**present, **changes}.items() if field != "optimizer.stated_name"}
+    for name, row in OPTIMIZERS.items():
+        if all(row.get(field) == value for field, value in wanted.items()):
+            refuse_override(config, ("optim",))
+            beside = ("learning_rate", "gradient_accumulation_steps", "per_device_train_batch_size")
+            return [Set((*config.root, "optim"), name, beside)]
+    raise CannotEdit("optim has no name for that combination")
+
+
+OPTIMIZER: Final = Custom(dict.fromkeys(OPTIMIZER_FIELDS, names("optim")), read_optimizer, write_optimizer)

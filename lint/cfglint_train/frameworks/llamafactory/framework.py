@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.chat_templates import contradicted
-from cfglint_train.frameworks.framework import Framework
+from cfglint_train.frameworks.framework import Framework, Launching, Traits
 from cfglint_train.frameworks.hf_trainer.arguments import SECTION_FILES
 from cfglint_train.frameworks.hf_trainer.infer import fill_auto
 from cfglint_train.frameworks.lens import Config
@@ -45,13 +45,17 @@ FRAMEWORK: Final = Framework(
     references=references,
     infer=infer,
     auto=fill_auto,
-    settings=settings,
-    trailing=_trailing,
     keys_of=LlamaFactoryKeys,
-    runs_trainer=True,
-    template_of=contradicted,
-    strict_json=True,
-    section_files=SECTION_FILES,
-    # hparams/parser.py read_args: yaml.safe_load up to 0.9.3, OmegaConf.load from 0.9.4 on.
-    refuses_duplicates="0.9.4",
+    launching=Launching(
+        settings=settings,
+        trailing=_trailing,
+    ),
+    traits=Traits(
+        runs_trainer=True,
+        template_of=contradicted,
+        strict_json=True,
+        section_files=SECTION_FILES,
+        # hparams/parser.py read_args: yaml.safe_load up to 0.9.3, OmegaConf.load from 0.9.4 on.
+        refuses_duplicates="0.9.4",
+    ),
 )

@@ -16,8 +16,9 @@ from cfglint_train.frameworks.hf_trainer.infer import (
     infer_published_quantization,
     infer_states,
 )
+from cfglint_train.frameworks.lens import before
 from cfglint_train.frameworks.llamafactory.activations import liger_key
-from cfglint_train.frameworks.llamafactory.settings import before, is_megatron, on, stage_of, tuning_of
+from cfglint_train.frameworks.llamafactory.settings import is_megatron, on, stage_of, tuning_of
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Role
 from cfglint_train.plan.origin import Origin

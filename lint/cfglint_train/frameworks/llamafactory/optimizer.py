@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_train.documents.document import CannotEdit, Change, Set
+from cfglint_train.documents.document import CannotEdit, Change
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec
-from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZER_FIELDS, OPTIMIZERS, default_optimizer
+from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZER_FIELDS, read_optimizer, write_optimizer
 from cfglint_train.frameworks.key import Custom
-from cfglint_train.frameworks.lens import Changes, Config, Triple, refuse_override
+from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of
 from cfglint_train.frameworks.llamafactory.method import TARGETS
-from cfglint_train.frameworks.llamafactory.settings import names, on, origin_of
+from cfglint_train.frameworks.llamafactory.settings import on
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.origin import Origin
 
 # create_custom_optimizer: the first switch that is on decides.
 _SWITCHES: Final = (
@@ -49,21 +48,7 @@ def _read_optimizer(config: Config) -> Iterator[Triple]:
         if key in ("use_galore", "use_apollo"):
             yield from _projection(config, key.removeprefix("use_"))
         return
-    if config.get("optim") is not None:
-        name, origin = config.get("optim"), config.origin("optim")
-        row = OPTIMIZERS.get(name, {}) if isinstance(name, str) else {}
-        for field in OPTIMIZER_FIELDS:
-            if field == "optimizer.stated_name":
-                yield field, name if isinstance(name, str) else None, origin
-            elif field in row:
-                yield field, row[field], origin
-        return
-    name = default_optimizer(config)
-    note = f"transformers {config.releases.get('transformers') or 'of an unknown release'}"
-    origin = Origin("default", note=note, key="optim")
-    for field, value in OPTIMIZERS[name].items():
-        yield field, value, origin
-    yield "optimizer.stated_name", name, origin
+    yield from read_optimizer(config)
 
 
 _PROJECTION: Final[tuple[tuple[Field, str, Codec, Any], ...]] = (
@@ -85,14 +70,7 @@ def _write_optimizer(config: Config, changes: Changes) -> list[Change]:
     switch = next((key for key, _ in _SWITCHES if on(config, key)), None)
     if switch is not None:
         raise CannotEdit(f"{switch} settles the optimizer")
-    present: Changes = {field: value for field, value, _ in _read_optimizer(config)}
-    wanted = {field: value for field, value in {**present, **changes}.items() if field != "optimizer.stated_name"}
-    for name, row in OPTIMIZERS.items():
-        if all(row.get(field) == value for field, value in wanted.items()):
-            refuse_override(config, ("optim",))
-            beside = ("learning_rate", "gradient_accumulation_steps", "per_device_train_batch_size")
-            return [Set((*config.root, "optim"), name, beside)]
-    raise CannotEdit("optim has no name for that combination")
+    return write_optimizer(config, changes)
 
 
 OPTIMIZER: Final = Custom(

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import release_key
-from cfglint_train.frameworks.lens import Config, granted
+from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.origin import Origin
 
 STAGES: Final = {"pt": "pretrain", "sft": "sft", "rm": "rm", "ppo": "ppo", "dpo": "dpo", "kto": "kto", "orpo": "orpo"}
-
-
-def names(*keys: str) -> tuple[Route, ...]:
-    """Keys as routes."""
-    return tuple((key,) for key in keys)
-
-
-def before(config: Config, release: str) -> bool:
-    """Whether the run is on an older release of LLaMA-Factory."""
-    return release_key(config.release) < release_key(release)
 
 
 def on(config: Config, key: str) -> bool:
@@ -33,14 +20,6 @@ def is_switch(config: Config, key: str) -> bool:
     """Whether a switch is stated as one, if it is stated at all."""
     value = config.get(key)
     return value is None or isinstance(value, bool)
-
-
-def origin_of(config: Config, *keys: str) -> Origin:
-    """The origin of the first of the settings that is stated, else of the first one's default."""
-    for key in keys:
-        if config.get(key) is not None:
-            return config.origin(key)
-    return granted(config, (keys[0],))
 
 
 def stage_of(config: Config) -> str | None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.dotlist import parse_dotlist
-from cfglint_train.frameworks.framework import Framework, Metrics
+from cfglint_train.frameworks.framework import Framework, Launching, Metrics, Traits
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo.infer import infer
 from cfglint_train.frameworks.olmo.keys import OLMoKeys
@@ -44,13 +44,17 @@ FRAMEWORK: Final = Framework(
     loader=OMEGACONF,
     prepare=prepare,
     infer=infer,
-    settings=parse_overrides,
-    trailing=lambda _, words: parse_overrides(words),
     keys_of=OLMoKeys,
-    refuses_duplicates="",
-    batch_divides="ranks",
-    waits_for_cancel=True,
-    # optim.py get_metrics: parameter, gradient and two Adam moments, each with min, max, average and norm.
-    # Four of the parameter, of its gradient and of each state that get_state_for_param returns (LionW: none).
-    metrics=Metrics(enough=2, better=10, statistics={"adamw": 16, "lion": 8}),
+    launching=Launching(
+        settings=parse_overrides,
+        trailing=lambda _, words: parse_overrides(words),
+    ),
+    traits=Traits(
+        refuses_duplicates="",
+        batch_divides="ranks",
+        waits_for_cancel=True,
+        # optim.py get_metrics: parameter, gradient and two Adam moments, each with min, max, average and norm.
+        # Four of the parameter, of its gradient and of each state that get_state_for_param returns (LionW: none).
+        metrics=Metrics(enough=2, better=10, statistics={"adamw": 16, "lion": 8}),
+    ),
 )

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from cfglint_train.documents.document import DocumentError, Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.dotlist import split_key
-from cfglint_train.frameworks.framework import Framework, Metrics
+from cfglint_train.frameworks.framework import Framework, Launching, Metrics, Traits
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.olmo_core.infer import infer
 from cfglint_train.frameworks.olmo_core.keys import OLMoCoreKeys
@@ -73,9 +73,13 @@ FRAMEWORK: Final = Framework(
     lenses=LENSES,
     prepare=prepare,
     infer=infer,
-    settings=parse_overrides,
-    trailing=trailing,
     keys_of=OLMoCoreKeys,
-    batch_divides="micro batches",
-    metrics=Metrics(enough=5, better=5),
+    launching=Launching(
+        settings=parse_overrides,
+        trailing=trailing,
+    ),
+    traits=Traits(
+        batch_divides="micro batches",
+        metrics=Metrics(enough=5, better=5),
+    ),
 )

@@ -33,8 +33,6 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trainer_script import facts
 from cfglint_train.frameworks.trainer_script.facts import named, uncalled
 
-SECTIONS: Final = ("model", "train_module", "trainer", "data_loader", "dataset", "launch", "optim")
-
 TRAIN_MODULES: Final = (
     "TransformerTrainModuleConfig",
     "TransformerPipelineTrainModuleConfig",

@@ -11,7 +11,7 @@ makes of "auto".
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.framework import Framework
+from cfglint_train.frameworks.framework import Framework, Launching, Traits
 from cfglint_train.frameworks.loaders import ARGPARSE
 from cfglint_train.frameworks.openrlhf.flags import NEWEST, is_ray
 from cfglint_train.frameworks.openrlhf.infer import infer
@@ -25,8 +25,12 @@ FRAMEWORK: Final = Framework(
     loader=ARGPARSE,
     infer=infer,
     keys_of=OpenRLHFKeys,
-    batch_divides="groups",
-    drops_reference="0.6.0",
-    fills_packs=lambda _: False,
-    is_spread_by_launch=lambda config: not is_ray(config),
+    launching=Launching(
+        is_spread_by_launch=lambda config: not is_ray(config),
+    ),
+    traits=Traits(
+        batch_divides="groups",
+        drops_reference="0.6.0",
+        fills_packs=lambda _: False,
+    ),
 )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.framework import Framework
+from cfglint_train.frameworks.framework import Framework, Launching, Traits
 from cfglint_train.frameworks.hf_trainer.arguments import SECTION_FILES
 from cfglint_train.frameworks.hf_trainer.infer import fill_auto
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
@@ -55,12 +55,16 @@ FRAMEWORK: Final = Framework(
     references=references,
     infer=infer,
     auto=fill_auto,
-    trailing=_trailing,
-    recipes=_recipes,
-    takes_recipe=_takes_recipe,
     keys_of=TrlKeys,
-    runs_trainer=True,
-    strict_json=True,
-    section_files=SECTION_FILES,
-    fills_packs=fills_packs,
+    launching=Launching(
+        trailing=_trailing,
+        recipes=_recipes,
+        takes_recipe=_takes_recipe,
+    ),
+    traits=Traits(
+        runs_trainer=True,
+        strict_json=True,
+        section_files=SECTION_FILES,
+        fills_packs=fills_packs,
+    ),
 )

@@ -9,11 +9,12 @@ from cfglint_train.frameworks.hf_trainer.infer import (
     infer_compiled,
     infer_loops,
 )
+from cfglint_train.frameworks.lens import before
 from cfglint_train.frameworks.trl.losses import infer_loss
 from cfglint_train.frameworks.trl.method import fills_bf16
 from cfglint_train.frameworks.trl.rollout import generates
 from cfglint_train.frameworks.trl.sequence import length_key
-from cfglint_train.frameworks.trl.settings import before, starts_launcher, stated, trainer_of
+from cfglint_train.frameworks.trl.settings import starts_launcher, stated, trainer_of
 from cfglint_train.frameworks.trl.weights import infer_placement, infer_weights
 from cfglint_train.plan.origin import Origin
 

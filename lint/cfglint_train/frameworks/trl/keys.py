@@ -10,7 +10,7 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
-from cfglint_train.frameworks.keys import Handed, Keys, Launched, Outdated, Unparsed, words_of
+from cfglint_train.frameworks.keys import Handed, Keys, Launched, Outdated, Unparsed
 from cfglint_train.frameworks.keys_in_use import Told, Use
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY
@@ -23,6 +23,7 @@ from cfglint_train.frameworks.trl.settings import (
     trainer_of,
     ways,
 )
+from cfglint_train.frameworks.value_parser import words_of
 from cfglint_train.plan.certainty import Certainty, Ground
 
 if TYPE_CHECKING:

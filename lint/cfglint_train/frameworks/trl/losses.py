@@ -12,8 +12,8 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer.infer import infer_passing_logits
 from cfglint_train.frameworks.hf_trainer.trl_losses import FUSED, Made, made_at
-from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.trl.settings import before, on, origin_of, stated, trainer_of
+from cfglint_train.frameworks.lens import Config, before, origin_of
+from cfglint_train.frameworks.trl.settings import on, stated, trainer_of
 from cfglint_train.plan.origin import Origin
 
 _TILES: Final[Mapping[str, str]] = {

@@ -8,17 +8,8 @@ from cfglint_train.documents.document import CannotEdit, Change, Route, Set
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
 from cfglint_train.frameworks.key import Custom
-from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, refuse_override
-from cfglint_train.frameworks.trl.settings import (
-    before,
-    default_of,
-    is_setting,
-    names,
-    on,
-    origin_of,
-    stated,
-    trainer_of,
-)
+from cfglint_train.frameworks.lens import Changes, Config, Triple, before, granted, names, origin_of, refuse_override
+from cfglint_train.frameworks.trl.settings import default_of, is_setting, on, stated, trainer_of
 
 GENERATES: Final = ("grpo", "rloo")
 """The trainers whose sequences are a prompt and what the model makes of it."""

@@ -13,28 +13,8 @@ from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
-from cfglint_train.frameworks.lens import Config, granted
+from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY, TRAINERS
-from cfglint_train.plan.origin import Origin
-
-
-def names(*keys: str) -> tuple[Route, ...]:
-    """Keys as routes."""
-    return tuple((key,) for key in keys)
-
-
-def before(config: Config, release: str) -> bool:
-    """Whether the run is on an older release of TRL."""
-    return release_key(config.release) < release_key(release)
-
-
-def origin_of(config: Config, *keys: str) -> Origin:
-    """The origin of the first of the settings that is stated, else of the first one's default."""
-    for key in keys:
-        if config.get(key) is not None:
-            return config.origin(key)
-    return granted(config, (keys[0],))
-
 
 COMMANDS: Final[Mapping[str, str]] = {
     "sft": "0.8.1", "dpo": "0.8.1", "kto": "0.11.0", "grpo": "0.14.0", "rloo": "0.22.0", "reward": "0.24.0",

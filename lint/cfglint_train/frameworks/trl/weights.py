@@ -15,9 +15,10 @@ from cfglint_train.frameworks.hf_trainer.infer import (
     infer_published_quantization,
     infer_states,
 )
+from cfglint_train.frameworks.lens import before
 from cfglint_train.frameworks.trl.clues import LAUNCHER_FILES
 from cfglint_train.frameworks.trl.dtype import dtype_key, dtype_of
-from cfglint_train.frameworks.trl.settings import before, trainer_of
+from cfglint_train.frameworks.trl.settings import trainer_of
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.origin import Origin
 

@@ -1,0 +1,76 @@
+"""What a framework makes of the words of a command line, its own or those beside a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint_train.documents.document import Entry, Route
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any
+from cfglint_train.foundation.versions import release_key
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.shell.script import Invocation
+    from cfglint_train.documents.shell.words import Word
+    from cfglint_train.frameworks.lens import Config
+
+
+class Launched(Frozen):
+    """A setting that a launch gives, as the vocabulary has it."""
+
+    entry: str | None
+    """The entry point that the route counts from."""
+    route: Route
+    there: int = 1
+    """The steps of the route that are not the launch's own: the class that the script makes."""
+    unset: Route = ()
+    """The section above the setting that the file leaves unset, below the configuration's root."""
+    stops_since: str = ""
+    """The first release that stops at a setting below such a section."""
+
+    def stops(self, release: str) -> bool:
+        """Whether a release stops because the section is unset."""
+        return bool(self.unset) and release_key(release) >= release_key(self.stops_since)
+
+
+class FlagParser:
+    """The flags of a command line; none where the configuration is a mapping that no launch adds to."""
+
+    def flags(self, config: Config) -> Iterator[tuple[Entry, str | None]] | None:
+        """The flags of a command line, each with the one of the vocabulary that it stands for (None: none of it).
+
+        None where the configuration is a mapping.
+        """
+        return None
+
+    def strays(self, config: Config) -> tuple[Word, ...]:
+        """Words of a command line that no flag takes."""
+        return ()
+
+    def given_to_switches(self, config: Config) -> tuple[Word, ...]:
+        """Those of them that are given to flags without a value as their value: KEY004 reports these flags."""
+        return ()
+
+    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
+        """Whether a word of white space among those of a launch, by its number, stops the program in any case."""
+        return False
+
+    def puts_right(self, config: Config, flag: str, value: str) -> bool:
+        """Whether the framework itself replaces the value that a flag got."""
+        return False
+
+    def is_sure(self, written: str, meant: str, sure: bool) -> bool:
+        """Whether a likely slip is one."""
+        return sure
+
+    def launched(self, config: Config, route: Route) -> Launched | None:
+        """Where the vocabulary has a setting that the launch gives; None where that is not checked."""
+        return None
+
+    def launched_effect(self, effect: str, config: Config, release: str) -> str:
+        """What becomes of a setting of a launch that the release does not have. `effect`: what the vocabulary says."""
+        return effect
+
+    def launched_as(self, name: str, value: Any) -> str:
+        """How a launch would give a setting that it gives in the form of another program; empty where it does not."""
+        return ""

@@ -1,0 +1,195 @@
+"""The keys of a framework by release: which there are, what they show and what becomes of one that is missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from json import load as parse
+
+from cfglint_schemas.status import Context
+from cfglint_schemas.vocabulary import Vocabulary, load
+from cfglint_train.documents.document import MISSING, Change, Document, Route
+from cfglint_train.documents.document import Mapping as MappingNode
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Literal
+from cfglint_train.frameworks.evidence import Trace
+from cfglint_train.frameworks.registry import Listed
+from cfglint_train.plan.origin import Place
+
+if TYPE_CHECKING:
+    from cfglint_train.frameworks.keys_in_use import Told, Use
+    from cfglint_train.frameworks.lens import Config
+    from cfglint_train.plan.certainty import Ground
+
+
+class Rewrite(Frozen):
+    """Changes of keys that need the user's consent, and what they do."""
+
+    applicability: Literal["safe", "unsafe", "display"]
+    message: str
+    changes: tuple[Change, ...]
+
+
+class Outdated(Frozen):
+    """A whole configuration that the release it is checked against does not take."""
+
+    message: str
+    place: Place
+    severity: Literal["error", "warning", "info"]
+    help: str | None = None
+    grounds: tuple[Ground, ...] = ()
+    """What it rests on."""
+
+
+class Words(Frozen):
+    """What people write and mean by it: `words.json` in the folder of a framework."""
+
+    same: Mapping[str, str] = {}
+    """A name (dotted where nested) that another framework has -> the setting with the same meaning and values."""
+    advice: Mapping[str, str] = {}
+    """A name -> what to do instead, where no setting takes the same value."""
+    gone: Mapping[str, str] = {}
+    """A name that a release removed -> what took its place."""
+    earlier: Mapping[str, str] = {}
+    """A name (dotted where nested) that only releases before the oldest known one have -> the last of these, by the
+    tags of the source; none to which upstream's later examples still give a value."""
+    formerly: tuple[str, ...] | None = None
+    """Further names that those releases read or show, by the tags of the source; None where that is not known."""
+    dated: Mapping[str, str] = {}
+    """A name that later releases take as well, but that upstream's examples lost before the oldest known one -> the
+    last release whose examples have it."""
+    former_values: Mapping[str, tuple[str, ...]] = {}
+    """A setting -> the values that only releases before the oldest known one took."""
+    forks: Mapping[str, str] = {}
+    """A name that no release has -> the distribution of the fork that has it."""
+    idle: Mapping[str, tuple[str, ...]] = {}
+    """A section -> keys that people copy into it from another one, where they can have no meaning."""
+    why: str = ""
+    """Why those have none."""
+
+
+class VocabularyAccess:
+    """The vocabulary of a framework, as a configuration asks for it."""
+
+    checked = True
+    """Whether its keys are checked against the vocabulary; not where the framework's files are programs."""
+    library = False
+    """Whether users' own scripts read its files and call it, so that a program of another name is no fork."""
+    idle_too = False
+    """Whether files that train nothing (servers, converters) have the same keys, so that they are migrated as well."""
+    rewrites: Mapping[Route, Any] = {}
+    """Removed settings whose successor is no other name: route -> function of the configuration, which answers with a
+    `Rewrite` or None."""
+
+    def __init__(self, listed: Listed) -> None:
+        self.listed = listed
+        self.name = listed.vocabulary or listed.name
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Every key by release."""
+        return load(self.name)
+
+    def vocabulary_of(self, config: Config) -> Vocabulary:
+        """The vocabulary that counts for a configuration: that of a copy of the framework, else upstream's."""
+        return config.evidence.vocabulary or self.vocabulary
+
+    @cached_property
+    def words(self) -> Words:
+        """What people write and mean by it."""
+        path = os.path.join(self.listed.folder, "words.json")
+        if not os.path.exists(path):
+            return Words()
+        with open(path, encoding="utf-8") as file:
+            return Words(**parse(file))
+
+    def entry(self, document: Document, root: Route) -> str | None:
+        """The entry point of the vocabulary that a configuration is for; None: the usual one."""
+        return self.listed.entry
+
+    def context(self, config: Config) -> Context:
+        """What the existence of keys depends on beside the release, as far as the configuration shows."""
+        return Context(entry=self.entry(config.document, config.root))
+
+    def started(self, config: Config) -> str | None:
+        """The entry point that a copy of the framework would be started at; None where none of it is."""
+        return self.context(config).entry or next(iter(self.vocabulary.entries))
+
+    def traces(self, config: Config) -> Iterator[tuple[str, Trace]]:
+        """Return the evidence of a fork in the configuration itself, by its kinds."""
+        node, forks = config.document.node(config.root), self.words.forks
+        held = node.index if isinstance(node, MappingNode) else {}
+        for key in forks:
+            if key in held:
+                yield "key", Trace(forks[key], key, config.where(key), "config", frozenset((key,)))
+
+    def release(self, config: Config) -> str:
+        """The release that counts where none is stated."""
+        return config.release
+
+    def chosen(self, config: Config, route: Route) -> Ground | None:
+        """What the entry point of a configuration rests on where that is assumed: it counts as assumed for a setting
+        that another one has; None where no assumption chooses it.
+        """
+        return None
+
+    def told(self, document: Document, root: Route, release: str, package: str | None = None) -> Told | None:
+        """The releases that the keys are written for; None where `release` refuses none of them.
+
+        `package`: another package that the vocabulary rests on; then all releases are that package's.
+        """
+        from cfglint_train.frameworks.keys_in_use import told
+
+        context = Context(entry=self.entry(document, root))
+        return told(self.vocabulary, context, self.settles, document, root, release, package)
+
+    def in_use(self, document: Document, root: Route, package: str | None = None) -> list[Use]:
+        """The keys of a configuration by the releases that take them, save what all take. `package`: as in `told`."""
+        from cfglint_train.frameworks.keys_in_use import in_use
+
+        context = Context(entry=self.entry(document, root))
+        return in_use(self.vocabulary, context, self.settles, document, root, package)
+
+    def settles(self, route: Route) -> bool:
+        """Whether a place has the same settings in every file."""
+        return True
+
+    def is_earlier(self, document: Document, root: Route) -> bool:
+        """Whether a configuration gives a value to what only releases before the oldest known one took."""
+        return self._gives(document, root, self.words.earlier)
+
+    def is_outdated(self, document: Document, root: Route) -> bool:
+        """Whether every known release refuses a configuration for what an earlier one took."""
+        return False
+
+    def may_be_former(self, route: Route) -> bool:
+        """Whether a release before the oldest known one may have a setting."""
+        known = self.words.formerly
+        return known is None or len(route) > 1 or route[0] in known or route[0] in self.words.earlier
+
+    def is_dated(self, document: Document, root: Route) -> bool:
+        """Whether it gives a value to what only examples of releases before the oldest known one had."""
+        return self._gives(document, root, self.words.dated)
+
+    def _gives(self, document: Document, root: Route, names: Iterable[str]) -> bool:
+        node = document.node(root)
+        if not isinstance(node, MappingNode):
+            return False
+        routes = [tuple(name.split(".")) for name in names if name.partition(".")[0] in node.index]
+        return any(document.value((*root, *route)) not in (None, MISSING) for route in routes)
+
+    def outdated(self, config: Config) -> Outdated | None:
+        """Where the configuration as a whole is for other releases than the one it is checked against."""
+        return None
+
+    def effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
+        """What becomes of a key that the release does not have, with a certain value, as the configuration is started.
+
+        `effect`: what the vocabulary says.
+        """
+        return effect
+
+    def loading(self, config: Config, route: Route, plugins: tuple[str, ...]) -> Rewrite | None:
+        """The change that loads one of some plugins, for the sake of a key."""
+        return None
