@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.front.test_action import STEPS, copy_of_the_action, event_of, git, lint, put, run_step, temporary, upstream  # noqa: F401 (fixtures)
 from tests.hostile.test_audit import HOSTILE, INPUTS
 from tests.hostile.test_forging import forged
 from tests.support import runner
 from tests.support.configs import TWICE
 from tests.support.corpus import REPOSITORY
 from tests.support.hostile import hostile_folder
-from tests.test_action import STEPS, copy_of_the_action, event_of, git, lint, put, run_step, temporary, upstream  # noqa: F401 (fixtures)
 
 TRAP = "import os\nopen(os.environ['TRAP'], 'w').write(__name__)\n"
 MODULES = ("venv", "pip", "ensurepip", "site", "sitecustomize", "json", "yaml", "cfglint_train", "re", "os", "signal")

@@ -10,7 +10,7 @@ import cfglint_schemas
 from cfglint_train.forks import vendored
 from cfglint_train.foundation import git_index, regular_files
 from tests.forks.test_forks import PARSER, codes, script, written
-from tests.test_action import git, lint, put, temporary  # noqa: F401 (fixtures)
+from tests.front.test_action import git, lint, put, temporary  # noqa: F401 (fixtures)
 
 SETTINGS = 'cache-dir = "own"\n'
 

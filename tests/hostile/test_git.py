@@ -24,9 +24,9 @@ from cfglint_train.foundation.roots import Roots
 from cfglint_train.front import base_settings, git_changes
 from cfglint_train.front.git import GitError
 from cfglint_train.front.init import source
+from tests.front.test_action import STEPS, Upstream, event_of, git, lint, put, temporary  # noqa: F401 (fixtures)
 from tests.support.configs import TWICE
 from tests.support.corpus import REPOSITORY
-from tests.test_action import STEPS, Upstream, event_of, git, lint, put, temporary  # noqa: F401 (fixtures)
 
 LAX, STRICT = 'select = ["SEC"]\n', 'select = ["SYN"]\n'
 EVIL = '[core]\n\tsshCommand = {spy}\n\tfsmonitor = {spy}\n[remote "origin"]\n\turl = ssh://127.0.0.1:1/x\n'

@@ -14,6 +14,6 @@ python3 -m venv "$environment"
 "$environment/bin/python" -m pip install --quiet '.[oracle]'
 "$environment/bin/python" -m pip install --quiet --no-deps -r tests/oracles/requirements.txt
 if [ $# -eq 0 ]; then
-  set -- -m slow -n 2 tests/schemas tests/migrate tests/test_schema_command.py
+  set -- -m slow -n 2 tests/schemas tests/migrate tests/front/test_schema_command.py
 fi
 "$environment/bin/python" -m pytest -q "$@"

@@ -37,7 +37,7 @@ from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, BROKEN, CONTRADICTED, DEEPSPEED, REMOTE_CODE, SMALL
 from tests.support.linting import contents, copied, fix, lint, options, working_in
 
-FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 MICRO, ACCUMULATION = "batch.micro", "batch.accumulation"
 
 
@@ -412,7 +412,7 @@ def test_a_rule_that_crashes_is_told_and_stops_nobody(here, rule):
         ("config.yaml", "TST001"),
         ("z.yaml", "TST001"),
     ]
-    assert "RuntimeError: boom (in tests.test_fixer, line " in result.troubles[0].message
+    assert "RuntimeError: boom (in tests.fixing.test_fixer, line " in result.troubles[0].message
     assert len(fix(here, chosen).applied) == 2
 
 

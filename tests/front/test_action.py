@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from tests.reports.test_formats import RDJSON, SARIF
 from tests.support import runner
 from tests.support.configs import AXOLOTL, BROKEN, CONTRADICTED, DEEPSPEED, REMOTE_CODE, TWICE
 from tests.support.corpus import REPOSITORY
 from tests.support.upstream import tree
-from tests.test_formats import RDJSON, SARIF
 
 ACTION = yaml.safe_load((REPOSITORY / "action.yml").read_text())
 STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}

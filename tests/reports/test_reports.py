@@ -24,7 +24,7 @@ from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, DEEPSPEED, TWICE
 from tests.support.hostile import PIECES, RESULTS, everything, hostile_folder, printed, steering
 
-SCHEMA = Draft202012Validator(json.loads(Path(__file__).with_name("report.schema.json").read_text()))
+SCHEMA = Draft202012Validator(json.loads(Path(__file__).parents[1].joinpath("report.schema.json").read_text()))
 PEOPLE = ("text", "concise", "grouped")
 
 

@@ -35,7 +35,7 @@ from tests.support.corpus import REPOSITORY
 from tests.support.hostile import RESULTS, everything, printed
 from tests.support.linting import working_in
 
-OFFICIAL = Path(__file__).with_name("official")
+OFFICIAL = Path(__file__).parents[1].joinpath("official")
 SARIF = Draft7Validator(json.loads((OFFICIAL / "sarif-2.1.0.json").read_text()))
 JUNIT = xmlschema.XMLSchema(str(OFFICIAL / "junit-10.xsd"))
 

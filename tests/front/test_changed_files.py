@@ -17,9 +17,9 @@ import pytest
 from cfglint_train import request
 from cfglint_train.foundation.budget import Budget, processor_time
 from cfglint_train.front import action, base_result, git_changes, programs
+from tests.front.test_action import git, put
 from tests.support import runner
 from tests.support.configs import AXOLOTL, CONTRADICTED, TWICE
-from tests.test_action import git, put
 
 Files = Mapping[str, str]
 

@@ -22,7 +22,7 @@ from tests.support.command import cfglint
 from tests.support.configs import AXOLOTL, BROKEN, CONTRADICTED, REMOTE_CODE, TWICE
 from tests.support.linting import NEEDED, alone, contents, copied, working_in
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 RULES = REPOSITORY / "fixtures" / "rules"
 CASES = sorted(path for path in (REPOSITORY / "fixtures" / "cases").iterdir() if path.is_dir())
 CODES = sorted(path.name for path in RULES.iterdir())

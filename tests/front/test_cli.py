@@ -31,7 +31,7 @@ from tests.support.configs import (
     UNKNOWN_MODEL,
 )
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
