@@ -1,4 +1,4 @@
-"""The interfaces of frameworks are small: nobody reads through forty methods to add one."""
+"""The interfaces of frameworks are small: a new framework does not face forty methods."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def methods_of(owner: type) -> set[str]:
 
 
 def test_a_framework_overrides_what_the_interfaces_have():
-    """A method that none of them has would be called by nobody."""
+    """A method that none of them has would never be called."""
     for name in listed():
         for owner in frameworks.load(name).keys_of.__mro__:
             if issubclass(owner, Keys) and owner is not Keys:
