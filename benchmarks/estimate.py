@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 
-from cfglint_train.memory import activations, logits, read
+from cfglint_train.memory import activations, logits, setup_builder
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.models.architecture import Architecture, Linear
 from cfglint_train.plan.fields import Plan
@@ -76,7 +76,7 @@ def main(repeats: int) -> None:
         for _ in range(20):
             activations.stack.cache_clear()
             logits.head_cost.cache_clear()
-            read.job_of.cache_clear()
+            setup_builder.job_of.cache_clear()
             start = time.perf_counter()
             estimate(plans[0], SHAPE, None)
             firsts.append(time.perf_counter() - start)

@@ -73,7 +73,9 @@ def _index() -> str:
             (f"[{rule.code}]({rule.code}.md)", f"`{rule.name}`", summary(rule), rule.severity, rule.fix or "")
             for rule in rules
         ]
-        parts.append(f"## {FAMILIES[family]} ({family})\n\n{table(('code', 'name', 'finding', 'severity', 'fix'), rows)}")
+        parts.append(
+            f"## {FAMILIES[family]} ({family})\n\n{table(('code', 'name', 'finding', 'severity', 'fix'), rows)}"
+        )
     return "\n".join(parts)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfglint_train.documents.document import CannotEdit, apply
+from cfglint_train.documents.document import CannotEdit
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.deepspeed import lenses as deepspeed
 from cfglint_train.frameworks.lens import Auto, Config
@@ -414,21 +414,6 @@ def test_the_bare_switch_becomes_a_section():
 def test_refusals_say_why(source, changes, reason):
     with pytest.raises(CannotEdit, match=reason):
         laws.written(config({"steps_per_print": 1, **source}), {**changes})
-
-
-# --- "auto" ----------------------------------------------------------------------------------------------------------
-
-
-def test_keys_are_left_to_the_host():
-    before = config({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}, "train_batch_size": 8})
-    changes = deepspeed.to_auto(before, "batch.global_") + deepspeed.to_auto(before, "precision.compute")
-    after = json.loads(apply(before.document.source, before.document.edits(changes)))
-    assert after["train_batch_size"] == after["bf16"]["enabled"] == "auto"
-    assert deepspeed.to_auto(config({"train_batch_size": "auto", "steps_per_print": 1}), "batch.global_") == []
-    with pytest.raises(CannotEdit, match="no program fills in"):
-        deepspeed.to_auto(before, "parallel.sub_group")
-    with pytest.raises(CannotEdit, match="no key"):
-        deepspeed.to_auto(before, "batch.micro")
 
 
 def test_a_mapping_inside_a_yaml_file_has_the_same_lenses():

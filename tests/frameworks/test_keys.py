@@ -1,4 +1,4 @@
-"""The interfaces of frameworks are small: a new framework does not face forty methods."""
+"""The interfaces of frameworks are small, and all that a framework overrides is in one of them."""
 
 from __future__ import annotations
 

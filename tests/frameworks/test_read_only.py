@@ -14,6 +14,7 @@ from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings.draft import draft
 from cfglint_train.findings.finding import Fix
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import Config, Lens
 from cfglint_train.frameworks.registry import listed
 from cfglint_train.plan.enumerations import choices
@@ -137,6 +138,8 @@ def test_a_reason_is_given_for_a_field_that_is_read(name):
     assert set(listed_fields) <= fields(name)
     assert len(reasons(name)) < len(fields(name))
     assert all(reasons(name).values())
+    unwritten = [lens for lens in frameworks.load(name).lenses if isinstance(lens, Custom) and lens.writer is read_only]
+    assert {field for lens in unwritten for field in lens.fields} <= reasons(name).keys()
 
 
 @pytest.mark.slow

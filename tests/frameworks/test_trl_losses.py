@@ -9,7 +9,7 @@ import pytest
 
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory import logits
-from cfglint_train.memory.read import read
+from cfglint_train.memory.setup_builder import read
 from tests.memory.jobs import LLAMA_3B, plan
 from tests.support.linting import runs_in
 

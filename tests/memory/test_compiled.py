@@ -10,8 +10,8 @@ import pytest
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.events import mask_bytes
 from cfglint_train.memory.logits import loss_of
-from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read
 from tests.memory.jobs import LLAMA_3B, LLAMA_8B, plan
 from tests.memory.moments import Moment, moments
 
@@ -43,7 +43,7 @@ def event(of: Setup, name: str) -> Moment:
 
 
 def logits(of: Setup) -> int:
-    return of.tokens * of.architecture.vocab
+    return of.batch.tokens * of.architecture.vocab
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['case']}-{row['tied']}")
@@ -51,7 +51,7 @@ def test_losses_are_those_of_the_graphs(row: dict[str, Any]) -> None:
     of = setup(LLAMA_3B if row["tied"] else LLAMA_8B, **CASES[row["case"]])
     loss = loss_of(of)
     assert (loss.forward, loss.saved, loss.backward) == (row["made"], row["kept"], row["given"] + row["product"])
-    assert mask_bytes(of) == row["mask"] * of.tokens * of.length
+    assert mask_bytes(of) == row["mask"] * of.batch.tokens * of.batch.length
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tests.support.linting import runs_of_fixtures
 
 # Words that are names of components, too, in other senses: file -> literals.
 OTHER_SENSES = {
+    "lint/cfglint_train/calibration/subject.py": {"weights"},  # a field
     "lint/cfglint_train/reports/estimate.py": {"parameters"},
     "lint/cfglint_train/memory/component.py": {"weights"},  # a slot
     "lint/cfglint_train/memory/explanation.py": {"parameters"},  # a field

@@ -17,7 +17,7 @@ import pytest
 
 from cfglint_train.memory import host, transients
 from cfglint_train.memory.job import steady
-from cfglint_train.memory.read import read
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.memory.states import left, states, whole_fp32_gradients
 from tests.memory.jobs import states_only, zero
 from tests.memory.moments import moments
@@ -107,7 +107,7 @@ def test_backward_peak(name: str, job: dict[str, Any], changes: dict[str, Any], 
     setup, _ = read(zero(job["stage"], world, parallel__reduce_bucket=1000, **changes), shape)
     assert setup is not None
     events = {event.name: event.total for event in moments(setup, layers=False)}
-    layer = setup.gradient / LAYERS
+    layer = setup.formats.gradient / LAYERS
     assert -0.01 * found["backward"] <= found["backward"] - events["the last gradients"] / PARAMETERS <= 2.1 * layer
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from cfglint_train.calibration.traced import architecture_of, plan_of
 from cfglint_train.memory.layers.families import FAMILIES
-from cfglint_train.memory.read import read
+from cfglint_train.memory.setup_builder import read
 from tests.memory.moments import moments
 from tests.memory.test_oracle import missing
 from tests.support.cases import for_each

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.memory.read import read
 from cfglint_train.memory.resume import resume
 from cfglint_train.memory.save import save
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.memory.states import states
 from tests.memory.jobs import plan, states_only, zero
 from tests.memory.test_engine import PYTHON, available

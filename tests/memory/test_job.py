@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from cfglint_train.memory import read
+from cfglint_train.memory import setup_builder
 from cfglint_train.memory.estimate import estimate
 from tests.memory.generated import cases
 
@@ -13,13 +13,13 @@ FLOWS = ("batch.", "sequence.")
 
 def test_a_job_is_read_without_its_batch() -> None:
     """The fields that are taken away from the plan are not asked for."""
-    read.job_of.cache_clear()
+    setup_builder.job_of.cache_clear()
     for plan, architecture, _ in cases(200, seed=21):
-        job = read._without_batch(plan)
+        job = setup_builder._without_batch(plan)
         if plan.parallel.strategy is None or plan.method.tuning is None:
             continue
         for ends in (True, False):
-            _, _, reader = read.job_of(job, architecture, ends, 2)
+            _, _, reader = setup_builder.job_of(job, architecture, ends, 2)
             assert not [field for field in reader.fields if field.startswith(FLOWS)]
             assert not {"model.overrides", "model.architecture"}.intersection(reader.fields)
 
@@ -28,9 +28,9 @@ def test_other_batches_do_not_change_an_estimate() -> None:
     """An estimate is the same after estimates of other batches as it is the first time."""
     draw = random.Random(22)
     for plan, architecture, hardware in cases(100, seed=23):
-        read.job_of.cache_clear()
+        setup_builder.job_of.cache_clear()
         first = estimate(plan, architecture, hardware)
-        read.job_of.cache_clear()
+        setup_builder.job_of.cache_clear()
         for _ in range(2):
             other = {"batch.micro": draw.randint(1, 9), "sequence.length": draw.choice((512, 640, 4096))}
             estimate(plan.with_(other), architecture, hardware)

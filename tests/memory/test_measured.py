@@ -18,9 +18,9 @@ from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.logits import sums_in_place
-from cfglint_train.memory.read import read
 from cfglint_train.memory.save import save
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.plan.fields import Plan
 from tests.memory.jobs import LLAMA_3B, LLAMA_8B, plan
 

@@ -14,7 +14,7 @@ from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Matrices, Mode
-from cfglint_train.memory.read import read
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.memory.tape import Cost
 from cfglint_train.memory.unfrozen import trained
 from cfglint_train.models.architecture import Architecture, Linear
@@ -65,8 +65,8 @@ def job(row: dict[str, Any]) -> Any:
 def test_trained_parameters_are_those_of_peft(row: dict[str, Any]) -> None:
     setup, reader = read(job(row), SMALL)
     assert setup is not None, reader.missing
-    assert setup.trained == row["trained"]
-    assert setup.frozen >= SMALL.parameters
+    assert setup.weights.trained == row["trained"]
+    assert setup.weights.frozen >= SMALL.parameters
 
 
 def test_every_method_is_held_to_peft() -> None:
@@ -104,8 +104,8 @@ def test_patterns_of_names_say_what_is_trained(patterns: tuple[str, ...], expect
     setup, reader = read(fields, SMALL)
     assert ("method.unfrozen" in reader.missing) is (setup is None) is (expected is None)
     if setup is not None:
-        assert (setup.trained, setup.trained_layers) == expected
-        assert setup.trained + setup.frozen == SMALL.parameters
+        assert (setup.weights.trained, setup.weights.layers) == expected
+        assert setup.weights.trained + setup.weights.frozen == SMALL.parameters
 
 
 def test_unknown_names_are_known_where_whole_layers_are_trained() -> None:
@@ -310,4 +310,4 @@ def test_adapters_of_experts_are_those_of_peft(modules: Any, parameters: Any, to
     )  # fmt: skip
     setup, reader = read(job, shape)
     assert setup is not None, reader.missing
-    assert setup.trained == told
+    assert setup.weights.trained == told

@@ -17,7 +17,7 @@ from cfglint_train.memory.layers.kinds import Kind
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.layers.mixers import MIXERS
-from cfglint_train.memory.read import read
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Recurrent
 from cfglint_train.models.recurrent import recurrent

@@ -8,8 +8,8 @@ from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.components import GATHERED_OPTIMIZER, HOST_METADATA, STAGED_WEIGHTS
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.explanation import explain
-from cfglint_train.memory.read import read
 from cfglint_train.memory.save import save
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.plan.fields import Plan
 from tests.memory.jobs import BASE, LLAMA_8B
 

@@ -15,8 +15,8 @@ import pytest
 
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.optimizers import RULES
-from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.models.architecture import Architecture, Linear
 from tests.memory.jobs import LLAMA_8B, plan
 from tests.memory.test_engine import PYTHON
@@ -83,17 +83,17 @@ def test_the_packages_were_all_there() -> None:
 @for_each("row", ROWS, ids=identifier)
 def test_states_are_what_the_package_keeps(row: dict[str, Any]) -> None:
     setup = job(row)
-    assert setup.optimizer is not None
+    assert setup.optimizer.state is not None
     tables = 2 * 4 * 256 * SMALL.tensors if row["name"] == "adamw_torch_8bit" else 0  # torchao: two with each tensor
-    assert setup.trained * setup.optimizer + tables == pytest.approx(row["state"], rel=0.003, abs=300)
+    assert setup.weights.trained * setup.optimizer.state + tables == pytest.approx(row["state"], rel=0.003, abs=300)
 
 
 @for_each("row", [row for row in ROWS if row["name"] not in BITS], ids=identifier)
 def test_one_call_makes_what_the_package_makes(row: dict[str, Any]) -> None:
     """What the loop over tensors leaves of the one before is not counted: the largest matrix of a layer at most."""
     setup = job(row)
-    each, largest, _ = setup.scratch
-    made = each * setup.trained + largest * SMALL.largest_tensor
+    each, largest, _ = setup.optimizer.scratch
+    made = each * setup.weights.trained + largest * SMALL.largest_tensor
     rest = WIDTH * HIDDEN * (4 if row["dtype"] == "float32" or row["name"] in ("came", "adafactor") else 2)
     assert row["scratch"] - 1.1 * rest <= made <= row["scratch"] * 1.001
 
@@ -112,7 +112,7 @@ def test_adapters_of_experts_have_states_of_their_own_format() -> None:
     )  # fmt: skip
     setup, reader = read(fields, shape)
     assert setup is not None, reader.missing
-    assert setup.optimizer == pytest.approx(2 * (1 + 4 / 256), rel=0.001)
+    assert setup.optimizer.state == pytest.approx(2 * (1 + 4 / 256), rel=0.001)
 
 
 @pytest.mark.parametrize("name", ["galore_adamw", "apollo_adamw"])
@@ -120,8 +120,8 @@ def test_targets_name_parts_of_full_names(name: str) -> None:
     def state(*targets: str) -> float:
         setup, _ = read(plan(optimizer__name=name, optimizer__rank=16, optimizer__targets=targets), SMALL)
         assert setup is not None
-        assert setup.optimizer is not None
-        return setup.optimizer * setup.trained
+        assert setup.optimizer.state is not None
+        return setup.optimizer.state * setup.weights.trained
 
     whole = 4.0 * TOTAL  # two states in bf16
     attention, mlp, every = state("attn"), state("mlp"), state("all-linear")
@@ -139,7 +139,7 @@ def test_states_of_flat_pieces_are_whole() -> None:
     )  # fmt: skip
     setup, _ = read(fields, SMALL)
     assert setup is not None
-    assert setup.optimizer == 4.0
+    assert setup.optimizer.state == 4.0
 
 
 def layerwise(name: str) -> dict[str, int]:
@@ -168,9 +168,9 @@ def test_badam_trains_one_layer_at_a_time() -> None:
     """An fp32 copy, two states and the gradients in both formats of one layer; 16-bit weights of all."""
     setup, _ = read(plan(optimizer__name="badam", optimizer__implementation="foreach"), SMALL)
     assert setup is not None
-    assert setup.trained == SMALL.layer_parameters
-    assert setup.trained + setup.frozen == TOTAL
-    assert (setup.master, setup.optimizer) == (4.0, 8.0)
+    assert setup.weights.trained == SMALL.layer_parameters
+    assert setup.weights.trained + setup.weights.frozen == TOTAL
+    assert (setup.formats.master, setup.optimizer.state) == (4.0, 8.0)
 
 
 @pytest.mark.oracle

@@ -15,7 +15,7 @@ from cfglint_train.memory import transients
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.logits import evaluation_bytes, head, loss_of
-from cfglint_train.memory.read import read
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.models.find import architecture_of
 from cfglint_train.plan.fields import Plan, Role
 from tests.memory.jobs import GIB, LLAMA_8B, gpu, part, plan, zero

@@ -22,13 +22,18 @@ from cfglint_train.calibration.subject import COUNTERS, UnmappedError, shape_of,
 from cfglint_train.calibration.traced import plan_of
 from cfglint_train.front.cli import main
 from cfglint_train.memory import transients
+from cfglint_train.memory.batch import Batch
 from cfglint_train.memory.calibration import table
 from cfglint_train.memory.comparable import residual
+from cfglint_train.memory.formats import Formats
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.logits import OTHER_LOSSES
-from cfglint_train.memory.read import read as read_setup
-from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.ranks import Ranks
+from cfglint_train.memory.setup import Setup, Sharding
+from cfglint_train.memory.setup_builder import read as read_setup
+from cfglint_train.memory.trained import Trained
+from cfglint_train.memory.updates import Optimizer
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.models.lookup import find
 from cfglint_train.plan.enumerations import choices
@@ -353,7 +358,8 @@ def test_the_schema_names_fields_of_the_memory_model() -> None:
     properties = SCHEMA["properties"]
     assert set(properties["shape"]["properties"]) <= {"like", "matrices", *Architecture._fields}
     assert set(properties["mode"]["properties"]) <= set(Mode._fields)
-    assert set(properties["setup"]["properties"]) <= set(Setup._fields)
+    records: tuple[Any, ...] = (Setup, Batch, Formats, Optimizer, Ranks, Sharding, Trained)
+    assert set(properties["setup"]["properties"]) <= {name for record in records for name in record._fields}
     assert tuple(properties["counter"]["enum"]) == COUNTERS
 
 

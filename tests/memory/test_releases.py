@@ -9,10 +9,10 @@ import pytest
 from cfglint_train.calibration import peers, report
 from cfglint_train.calibration.compare import Comparison, compare
 from cfglint_train.calibration.rows import Row, read
-from cfglint_train.calibration.subject import Subject, subject
+from cfglint_train.calibration.subject import Subject, change_setup, subject
 from cfglint_train.calibration.traced import plan_of
-from cfglint_train.memory.read import read as read_setup
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read as read_setup
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.models.lookup import find
 
@@ -31,7 +31,7 @@ def setup(row: Row) -> Setup:
     known = subject(row)
     read, _ = read_setup(plan_of(known.fields), known.architecture)
     assert read is not None
-    return read._replace(**known.setup)
+    return change_setup(read, known.setup)
 
 
 def shape_of(name: str) -> Architecture:
@@ -53,8 +53,8 @@ def test_lisa_has_states_of_what_is_trained_first() -> None:
     known = setup(row)
     shape = known.architecture
     trained = shape.parameters - (shape.layers - 4) * shape.layer_parameters
-    assert (known.optimizer or 0) * known.trained == pytest.approx(4 * trained)
-    assert known.active * known.trained == pytest.approx(trained)
+    assert (known.optimizer.state or 0) * known.weights.trained == pytest.approx(4 * trained)
+    assert known.weights.active * known.weights.trained == pytest.approx(trained)
     assert found(row).inside
 
 
@@ -149,7 +149,7 @@ def test_adapters_beside_fused_experts() -> None:
     assert "gate_proj" not in plan["method.lora_targets"]
     assert plan["method.lora_target_parameters"]
     experts = 512 * 48 * 16 * ((2048 + 1024) + (512 + 2048))
-    assert 0 < setup(row).trained - experts < 0.02 * experts
+    assert 0 < setup(row).weights.trained - experts < 0.02 * experts
     assert found(row).inside
     assert "method.lora_target_parameters" not in fields("axo-olmo3-7b")
     assert fields("axo-jamba-1gpu")["method.lora_targets"] == ("all-linear",)

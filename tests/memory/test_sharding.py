@@ -15,8 +15,8 @@ import pytest
 
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.explanation import explain
-from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.memory.sharding import Pipeline, Slice, in_flight, local
 from cfglint_train.memory.transients import broadcast, head_elements, leftovers
 from cfglint_train.models.architecture import Architecture, Experts, Linear
@@ -89,7 +89,7 @@ def test_a_tensor_parallel_rank_has_its_share_and_all_norms() -> None:
         found = setup_of(parallel(tensor=8, split_vocabulary=split))
         assert found.architecture.parameters == matrices // 8 + ends + norms
         assert found.whole is LLAMA_8B
-        assert found.shards == 2
+        assert found.ranks.shards == 2
 
 
 def test_a_split_output_matrix_leaves_a_share_of_its_gradient() -> None:
@@ -115,8 +115,8 @@ def test_the_stages_of_a_pipeline_have_the_ends() -> None:
     first, last = setup_of(fields, ends=False), setup_of(fields)
     vocabulary = LLAMA_8B.vocab * LLAMA_8B.hidden
     assert (first.architecture.layers, last.architecture.layers) == (8, 8)
-    assert (first.in_flight, last.in_flight) == (4, 1)
-    assert (first.ends, last.ends) == (False, True)
+    assert (first.part.in_flight, last.part.in_flight) == (4, 1)
+    assert (first.part.ends, last.part.ends) == (False, True)
     for found in (first, last):
         assert found.architecture.parameters == pytest.approx(
             (LLAMA_8B.parameters - 2 * vocabulary) / 4 + vocabulary, rel=1e-4
@@ -149,12 +149,12 @@ MIXTURE = LLAMA_8B._replace(
 def test_expert_parallelism_gathers_a_share_of_the_experts() -> None:
     """FSDP shards the rest of them over the other ranks: what a rank holds stays the same."""
     whole, split = setup_of(parallel(), MIXTURE), setup_of(parallel(expert=8), MIXTURE)
-    assert split.trained == whole.trained
+    assert split.weights.trained == whole.weights.trained
     assert whole.architecture.layer_parameters - split.architecture.layer_parameters == 7 * 3 * 14336 * 4096
     replicas = setup_of(parallel(expert=8, strategy="ddp"), MIXTURE)
-    assert replicas.trained == MIXTURE.parameters - MIXTURE.expert_parameters * 7 // 8
-    assert whole.computed == whole.trained == split.trained
-    assert split.computed == replicas.trained
+    assert replicas.weights.trained == MIXTURE.parameters - MIXTURE.expert_parameters * 7 // 8
+    assert whole.weights.computed == whole.weights.trained == split.weights.trained
+    assert split.weights.computed == replicas.weights.trained
 
 
 def test_adapters_of_experts_go_with_their_experts() -> None:
@@ -170,11 +170,11 @@ def test_adapters_of_experts_go_with_their_experts() -> None:
     split = setup_of(parallel(expert=8).with_(adapters), MIXTURE)
     replicas = setup_of(parallel(expert=8, strategy="ddp").with_(adapters), MIXTURE)
     routed = 32 * 8 * 8 * ((4096 + 2 * 14336) + (14336 + 4096))
-    assert whole.computed == whole.trained == split.trained
-    assert split.computed == replicas.trained == whole.trained - routed * 7 // 8
+    assert whole.weights.computed == whole.weights.trained == split.weights.trained
+    assert split.weights.computed == replicas.weights.trained == whole.weights.trained - routed * 7 // 8
     deferred = parallel(expert=8, defers_reduction=True).with_(adapters)
     shown = {one.name: one.formula for one in explain(gpu(estimate(deferred, MIXTURE), "backward"))}
-    assert shown["gradients"].startswith(f"{split.computed:,} trained elements x ")
+    assert shown["gradients"].startswith(f"{split.weights.computed:,} trained elements x ")
     made = [
         part(gpu(estimate(parallel(expert=ranks).with_(adapters), MIXTURE), "backward"), "backward transients")
         for ranks in (1, 8)
@@ -191,8 +191,8 @@ def test_deepspeeds_own_mixtures_are_missing() -> None:
 
 def test_context_parallelism_shares_tokens_and_exchanges_keys() -> None:
     one, two = setup_of(parallel()), setup_of(parallel(context=2))
-    assert two.tokens * 2 == one.tokens
-    assert two.shards == one.shards
+    assert two.batch.tokens * 2 == one.batch.tokens
+    assert two.ranks.shards == one.ranks.shards
     moved = part(gpu(estimate(parallel(context=2), LLAMA_8B), "backward"), "backward transients")
     assert moved
 

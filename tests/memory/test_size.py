@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfglint_train.memory.explanation import _UNITS, trace
-from cfglint_train.memory.read import read
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.memory.size import Size, counted, named
 from tests.memory.jobs import LLAMA_8B, zero
 

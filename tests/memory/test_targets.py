@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cfglint_train.memory.estimate import estimate
-from cfglint_train.memory.read import read
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.models.hf_config import from_config
@@ -64,7 +64,7 @@ def trained(architecture: Architecture, targets: Any) -> int | None:
         assert reader.missing == ["method.lora_target_pattern" if one else "method.lora_targets"]
         assert not estimate(job, architecture).phases
         return None
-    return setup.trained
+    return setup.weights.trained
 
 
 TARGETS = [

@@ -16,7 +16,7 @@ import pytest
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.layers.matrices import Mode
-from cfglint_train.memory.tower import Seen, seen
+from cfglint_train.memory.vision_encoder import EncoderMemory, encoder_memory
 from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Tower
 from cfglint_train.models.towers import KINDS, vision
@@ -37,13 +37,13 @@ def test_every_kind_is_traced() -> None:
     assert {f"vision:{kind}" for kind in kinds} == {name for name in FAMILIES if name.startswith("vision:")}
 
 
-def estimated(kind: str, mode: str) -> tuple[Seen, float]:
+def estimated(kind: str, mode: str) -> tuple[EncoderMemory, float]:
     """The formula's answer, and the bytes of one width of the residual stream."""
     kept, precision = mode.split("-")
     weight = 4 if precision == "amp" else 2
     tower = Tower(1, 0, SIZES["layers"], SIZES["hidden"], None, kind, SIZES["heads"], SIZES["intermediate"], 4.0, 14)
     settings = Mode(weight=weight, trained=precision != "frozen", autocast=precision == "amp")
-    found = seen(tower, settings, SIZES["patches"], kept == "full")
+    found = encoder_memory(tower, settings, SIZES["patches"], kept == "full")
     assert found is not None
     return found, float(SIZES["hidden"] * weight * SIZES["patches"])
 
@@ -95,7 +95,7 @@ def test_images_of_a_trained_tower_count() -> None:
     text, seen_ = run(QWEN, **{"sequence.image_tokens": 0}), run(QWEN, **{"sequence.image_tokens": 1024})
     assert (text.missing, seen_.missing) == ((), ())
     tower = lookup.find(QWEN).tower
-    cost = seen(tower, Mode(), 2 * 1024 * 4, False)
+    cost = encoder_memory(tower, Mode(), 2 * 1024 * 4, False)
     assert backward(seen_) - backward(text) == pytest.approx(cost.kept, rel=0.15)
     assert cost.kept > 8 * GIB
 

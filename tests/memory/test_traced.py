@@ -12,8 +12,8 @@ from cfglint_train.calibration.traced import architecture_of, plan_of
 from cfglint_train.memory.activations import activations
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.logits import head
-from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read
 from tests.memory.moments import moments
 from tests.memory.test_mixers import LINES as BESIDE
 from tests.support.cases import for_each
@@ -84,7 +84,7 @@ def test_saved_bytes_of_every_family(row: dict[str, Any]) -> None:
     setup = setup_of(row)
     flow, end = activations(setup), head(setup)
     assert flow is not None
-    kept = flow.kept + flow.copies + end.cost.saved * setup.tokens + end.cost.fixed_saved + end.saved
+    kept = flow.kept + flow.copies + end.cost.saved * setup.batch.tokens + end.cost.fixed_saved + end.saved
     assert kept == pytest.approx(row["bytes"]["after_forward"] - row["bytes"]["base"], rel=0.005)
 
 

@@ -14,8 +14,8 @@ from cfglint_train.foundation.typed import Any
 from cfglint_train.memory import logits
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.explanation import explain
-from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read
 from tests.memory.jobs import LLAMA_3B, plan
 
 
@@ -35,10 +35,10 @@ def test_tiles_hold_no_logits() -> None:
     made, found = head(activations__fused_loss="tiles", batch__micro=4, sequence__length=4096)
     _, whole = head(activations__fused_loss="none", batch__micro=4, sequence__length=4096)
     tile = 4096 * 32768 * 2
-    assert found.forward < 3 * tile + 64 * made.tokens
+    assert found.forward < 3 * tile + 64 * made.batch.tokens
     assert found.forward < whole.forward / 10
     # Gradients of the input and of the matrix, summed in fp32.
-    assert found.backward >= made.tokens * LLAMA_3B.hidden * 4
+    assert found.backward >= made.batch.tokens * LLAMA_3B.hidden * 4
     assert found.fixed_backward >= LLAMA_3B.vocab * LLAMA_3B.hidden * 4
 
 

@@ -14,8 +14,8 @@ from cfglint_train.memory.activations import activations
 from cfglint_train.memory.components import CLONED, GATHERED_WEIGHTS
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.job import steady
-from cfglint_train.memory.read import read
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read
 from cfglint_train.memory.states import left, states, whole_fp32_gradients
 from cfglint_train.models.architecture import Architecture
 from tests.memory.jobs import GIB, gpu, llama, states_only, zero

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cfglint_train.calibration import components, foreign, measurements
 from cfglint_train.calibration.rows import Row, Unreadable
-from cfglint_train.calibration.subject import Subject, UnmappedError, subject
+from cfglint_train.calibration.subject import Subject, UnmappedError, change_setup, subject
 from cfglint_train.calibration.traced import plan_of
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
@@ -22,10 +22,10 @@ from cfglint_train.memory import comparable
 from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Verdict, verdict
 from cfglint_train.memory.calibration import Residual, table
 from cfglint_train.memory.estimate import higher, of_setup
-from cfglint_train.memory.frame import flow_residual
-from cfglint_train.memory.read import read as setup_of
-from cfglint_train.memory.reader import MODEL
+from cfglint_train.memory.phase_budget import flow_residual
+from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.memory.reserve import of_lengths
+from cfglint_train.memory.setup_builder import read as setup_of
 
 # A figure that would be above its card if it were binary: no figure of that table is.
 _NOT_BINARY: Final = "over_capacity_if_binary"
@@ -255,13 +255,13 @@ def _phases(found: Subject, residuals: Mapping[str, Residual]) -> list[Phase]:
         raise UnmappedError(f"lacks {', '.join(reader.missing)}")
     if found.mode:
         setup = setup._replace(mode=setup.mode._replace(**found.mode))
-    setup = setup._replace(**found.setup)
+    setup = change_setup(setup, found.setup)
     compared = comparable.residual(setup, residuals)
     result = of_setup(setup, reader, None, compared)
-    if setup.pipeline > 1:
+    if setup.ranks.pipeline > 1:
         first, _ = setup_of(plan_of(found.fields), found.architecture, ends=False)
         assert first is not None
-        other = of_setup(first._replace(mode=setup.mode, **found.setup), reader, None, compared)
+        other = of_setup(change_setup(first._replace(mode=setup.mode), found.setup), reader, None, compared)
         result = higher(result, other)
     if result.missing and result.missing != (MODEL,):
         raise UnmappedError(f"lacks {', '.join(result.missing)}")

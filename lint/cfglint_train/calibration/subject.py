@@ -14,8 +14,9 @@ from cfglint_train.calibration.rows import Row
 from cfglint_train.calibration.traced import architecture_of
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.memory.neighbours import Neighbour
+from cfglint_train.memory.colocated_models import ColocatedModel
 from cfglint_train.memory.optimizers import Scratch
+from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture, Linear
 from cfglint_train.models.lookup import find
 from cfglint_train.plan.fields import by_field
@@ -43,7 +44,7 @@ class Subject(Frozen):
     mode: dict[str, Any]
     """Fields of `memory.layers.matrices.Mode` that no plan field states (the release of a kernel library)."""
     setup: dict[str, Any]
-    """Fields of `memory.setup.Setup` that no plan field states (what another code's training loop holds)."""
+    """Fields of `memory.setup.Setup` and its records that no plan field states (what another code's loop holds)."""
     context: int = 0
     """Bytes of the driver's context beyond the usual size."""
 
@@ -160,7 +161,20 @@ def _values(stated: Mapping[str, Any]) -> dict[str, Any]:
 def _setup(stated: Mapping[str, Any]) -> dict[str, Any]:
     found = _values(stated)
     if "neighbours" in found:
-        found["neighbours"] = tuple(Neighbour(*item) for item in found["neighbours"])
+        found["neighbours"] = tuple(ColocatedModel(*item) for item in found["neighbours"])
     if "scratch" in found:
         found["scratch"] = Scratch(*found["scratch"])
+    if "optimizer" in found:
+        found["state"] = found.pop("optimizer")
     return found
+
+
+def change_setup(setup: Setup, fields: Mapping[str, Any]) -> Setup:
+    """Return a setup with other values of fields, its own or those of a record in it."""
+    own = {name: value for name, value in fields.items() if name in setup._fields}
+    for part in ("batch", "formats", "optimizer", "ranks", "sharding", "weights"):
+        record = getattr(setup, part)
+        changes = {name: value for name, value in fields.items() if name in record._fields}
+        if changes:
+            own[part] = record._replace(**changes)
+    return setup._replace(**own)

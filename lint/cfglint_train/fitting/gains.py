@@ -141,12 +141,16 @@ def recomputation(run: Run) -> float:
 
 def _hybrid(run: Run, setup: Setup) -> Iterator[Changes]:
     """The weights are gathered inside each node."""
-    if setup.nodes < 2 or setup.local < 2 or setup.tensor * setup.pipeline * setup.context * setup.expert > 1:
+    if (
+        setup.ranks.nodes < 2
+        or setup.ranks.local < 2
+        or setup.ranks.tensor * setup.ranks.pipeline * setup.ranks.context * setup.ranks.expert > 1
+    ):
         return
-    if setup.zero_stage == 3 and setup.secondary == 1:
-        yield from _saving(run, setup, {"parallel.secondary_partition": setup.local})
-    elif setup.strategy in FSDP and setup.shards == setup.nodes * setup.local:
-        for changes in ({"parallel.sharding": "hybrid_shard"}, {"parallel.replicas": setup.nodes}):
+    if setup.ranks.zero_stage == 3 and setup.sharding.secondary == 1:
+        yield from _saving(run, setup, {"parallel.secondary_partition": setup.ranks.local})
+    elif setup.ranks.strategy in FSDP and setup.ranks.shards == setup.ranks.nodes * setup.ranks.local:
+        for changes in ({"parallel.sharding": "hybrid_shard"}, {"parallel.replicas": setup.ranks.nodes}):
             yield from _saving(run, setup, changes)  # type: ignore[arg-type]
 
 
@@ -162,18 +166,18 @@ def between_nodes(setup: Setup) -> float:
     A ring over n nodes brings (n - 1) / n of what is gathered, or reduced and scattered, to each of them; an all-reduce
     does both.
     """
-    share = (setup.nodes - 1) / setup.nodes
+    share = (setup.ranks.nodes - 1) / setup.ranks.nodes
     weights, gradients = _moved(setup)
-    if 1 < setup.shards <= setup.local:
+    if 1 < setup.ranks.shards <= setup.ranks.local:
         return share * 2 * gradients
-    return share * ((weights / 2 if setup.secondary > 1 else weights) + gradients)
+    return share * ((weights / 2 if setup.sharding.secondary > 1 else weights) + gradients)
 
 
 def _accumulation(run: Run, setup: Setup) -> Iterator[Changes]:
     """Fewer and larger micro batches: sharded weights are gathered for each of them."""
     batch = run.plan.batch
     micro, accumulation = batch.micro, batch.accumulation
-    if not micro or not accumulation or accumulation < 2 or batch.tokens_per_gpu or setup.parameter_shards < 2:
+    if not micro or not accumulation or accumulation < 2 or batch.tokens_per_gpu or setup.ranks.parameter_shards < 2:
         return
     for other in even_micro_batches(run):
         if other > micro and other % micro == 0:
@@ -185,7 +189,7 @@ def _accumulation(run: Run, setup: Setup) -> Iterator[Changes]:
 
 def between_ranks(setup: Setup) -> float:
     """Bytes that reach a rank from the others in one optimizer step: gathered weights and reduced gradients."""
-    return sum(_moved(setup)) * (setup.parameter_shards - 1) / setup.parameter_shards
+    return sum(_moved(setup)) * (setup.ranks.parameter_shards - 1) / setup.ranks.parameter_shards
 
 
 def _moved(setup: Setup) -> tuple[float, float]:
@@ -194,17 +198,22 @@ def _moved(setup: Setup) -> tuple[float, float]:
     Weights are gathered for each forward pass and, where they are given up after it, for each backward pass; gradients
     are reduced after each micro batch, or after the last one (`no_sync`).
     """
-    weights = setup.trained * setup.gathered + setup.frozen_sharded
-    passes = (2 if setup.reshard else 1) * setup.accumulation if setup.parameter_shards > 1 else 0
-    times = 1 if setup.defers_reduction else setup.accumulation
-    each = setup.communication if setup.strategy in FSDP else setup.gradient
-    return weights * passes, setup.trained * each * times
+    weights = setup.weights.trained * setup.formats.gathered + setup.frozen_sharded
+    passes = (2 if setup.sharding.reshard else 1) * setup.batch.accumulation if setup.ranks.parameter_shards > 1 else 0
+    times = 1 if setup.sharding.defers_reduction else setup.batch.accumulation
+    each = setup.formats.communication if setup.ranks.strategy in FSDP else setup.formats.gradient
+    return weights * passes, setup.weights.trained * each * times
 
 
 def _bucket(run: Run, setup: Setup) -> Iterator[Changes]:
     """A bucket of gradients as large as DistributedDataParallel's."""
-    size, wanted = run.plan.parallel.reduce_bucket, int(DDP_BUCKET / setup.gradient)
-    if setup.zero_stage and run.stated("parallel.reduce_bucket") and size and setup.trained > wanted >= 2 * size:
+    size, wanted = run.plan.parallel.reduce_bucket, int(DDP_BUCKET / setup.formats.gradient)
+    if (
+        setup.ranks.zero_stage
+        and run.stated("parallel.reduce_bucket")
+        and size
+        and setup.weights.trained > wanted >= 2 * size
+    ):
         yield {"parallel.reduce_bucket": wanted}
 
 

@@ -244,6 +244,11 @@ class Table(Frozen):
         raise CannotEdit("this framework has no name for that combination")
 
 
+def read_only(config: Config, changes: Changes) -> list[Change]:
+    """Raise CannotEdit: the writer of fields that no fix changes. `read_only.json` has the reason for each."""
+    raise CannotEdit("it cannot be written automatically")
+
+
 class Custom(Frozen):
     """A lens made of two functions, for settings whose reading is a story of its own.
 
@@ -253,7 +258,7 @@ class Custom(Frozen):
 
     keys: Mapping[Field, tuple[Route, ...]]
     reader: Callable[[Config], Iterable[Triple]]
-    writer: Callable[[Config, Changes], list[Change]] | None = None
+    writer: Callable[[Config, Changes], list[Change]]
     access: Access = PLAIN
     also: tuple[Route, ...] = ()
     terms: Callable[[Config], tuple[Route, ...]] | None = None
@@ -277,8 +282,4 @@ class Custom(Frozen):
     def write(self, config: Config, changes: Changes) -> list[Change]:
         """What the writer answers; it is asked only for fields whose value is really new."""
         changes = pending(self, config, changes)
-        if not changes:
-            return []
-        if self.writer is None:
-            raise CannotEdit("it cannot be written automatically")
-        return self.writer(config, changes)
+        return self.writer(config, changes) if changes else []

@@ -20,7 +20,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.evidence import Evidence
 from cfglint_train.frameworks.lens import Config, spelled
-from cfglint_train.memory.reader import MODEL
+from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.certainty import (
     CERTAINTIES,

@@ -6,11 +6,11 @@ from functools import lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
+from cfglint_train.memory.block_outputs import block_outputs
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.layers.kinds import kinds
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
-from cfglint_train.memory.passed import passed
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.size import BYTES, counted, named
 from cfglint_train.memory.tape import Cost, peak
@@ -18,7 +18,7 @@ from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.choices import FSDP
 
 if TYPE_CHECKING:
-    from cfglint_train.memory.tower import Seen  # imported for the models that have one: few do
+    from cfglint_train.memory.vision_encoder import EncoderMemory  # imported for the models that have one: few do
 
 VISION: Final = "the vision tower"
 
@@ -97,22 +97,23 @@ class Activations(Frozen):
 
 def activations(setup: Setup) -> Activations | None:
     """The decoder's activations; None for a family without a formula."""
-    checkpointed = setup.checkpointing != "none"
-    follows = setup.mode.trained or checkpointed or not setup.trains_decoder  # then from the projector on
-    costs = stack(setup.architecture, setup.mode, follows)
+    ranks, weights, checkpointing, mode = setup.ranks, setup.weights, setup.checkpointing, setup.mode
+    checkpointed = checkpointing.method != "none"
+    follows = mode.trained or checkpointed or not weights.trains_decoder  # then from the projector on
+    costs = stack(setup.architecture, mode, follows)
     if costs is None:
         return None
-    tokens = setup.tokens
+    tokens = setup.batch.tokens
     width = setup.architecture.hidden * setup.architecture.streams
-    checkpoint = tokens * width * setup.residual / setup.sequence_split
+    checkpoint = tokens * width * setup.formats.residual / ranks.sequence_split
     # Sequence parallelism splits what norms keep.
     elsewhere = 0.0
-    if setup.sequence_split > 1:
+    if ranks.sequence_split > 1:
         from cfglint_train.memory.sharding import norms_bytes
 
-        elsewhere = named(norms_bytes(setup.architecture, setup.mode) * (1 - 1 / setup.sequence_split), BYTES)
+        elsewhere = named(norms_bytes(setup.architecture, mode) * (1 - 1 / ranks.sequence_split), BYTES)
     runs = costs.kinds
-    frozen = setup.architecture.layers - setup.trained_layers
+    frozen = setup.architecture.layers - weights.layers
     # Per run: bytes that one layer keeps, its weight copies, its peaks, its weight gradients.
     rows: list[tuple[int, int, float, float, float, float, float]] = []
     kept_total = copies_total = cached_total = gradients_total = 0.0
@@ -129,20 +130,20 @@ def activations(setup: Setup) -> Activations | None:
             running += checkpoint * (1 if cost.saved_input else 2)
         if checkpointed:
             whole = (cost.saved - elsewhere) * tokens
-            kept = checkpoint * setup.recomputed + whole * (1 - setup.recomputed)
+            kept = checkpoint * checkpointing.recomputed + whole * (1 - checkpointing.recomputed)
             if whole > kept:
-                kept += setup.kept * (whole - kept)
+                kept += checkpointing.kept * (whole - kept)
             more = 0.0
-            if setup.checkpointing in ("selective", "selective_ops"):
-                selected = cost.attention if setup.checkpointing == "selective" else cost.operations
+            if checkpointing.method in ("selective", "selective_ops"):
+                selected = cost.attention if checkpointing.method == "selective" else cost.operations
                 # Compiled code does not keep unused tensors.
-                kept += (selected.kept - (selected.idle if setup.compile else 0)) * tokens
-                if setup.checkpointing == "selective_ops" and setup.sequence_split > 1:
+                kept += (selected.kept - (selected.idle if setup.compiled.layers else 0)) * tokens
+                if checkpointing.method == "selective_ops" and ranks.sequence_split > 1:
                     kept += 2 * checkpoint  # both reduced sums of a layer are in the list, too
                 # What the layer itself selected is a part of what it saves.
                 more = (selected.beyond - selected.kept) * tokens
-            if setup.offload_activations:
-                kept -= checkpoint * setup.recomputed
+            if setup.offload.activations:
+                kept -= checkpoint * checkpointing.recomputed
             copies, top = 0.0, _again(cost, setup) + more
         else:
             copies, top = cost.copies, peak(cost.backward, tokens) + cost.saved_input * tokens
@@ -155,10 +156,12 @@ def activations(setup: Setup) -> Activations | None:
         gradients_total += (end - first) * gradients
     moments: list[Moment] = []
     # Micro batches that wait in a pipeline's stage keep what this one keeps.
-    leaf = _embedded(setup) + (setup.in_flight - 1) * kept_total
-    along = passed(setup)
+    leaf = (setup.part.in_flight - 1) * kept_total
+    if checkpointed and weights.adapters:
+        leaf += _embedded(setup)
+    along = block_outputs(setup)
     leaf += along.kept
-    if checkpointed and setup.offload_activations:
+    if checkpointed and setup.offload.activations:
         leaf += checkpoint * counted(min(setup.layers, _ON_THE_WAY), "layers on their way", tokens)
     tower = _tower(setup)
     if tower is not None:
@@ -171,7 +174,7 @@ def activations(setup: Setup) -> Activations | None:
         moments.append(Moment(0, 0.0, 0.0, 0.0, 0.0, tower.forward, VISION))
     kept_total += leaf
     before, copies_before, gradients_before = leaf - along.ended, tower.copies if tower is not None else 0.0, 0.0
-    reduces = setup.strategy in FSDP
+    reduces = ranks.strategy in FSDP
     for first, end, kept, copies, top, gradients, running in rows:
         ends = {first, max(first, end - 2), end - 1} if reduces else {first, end - 1}
         if first < along.before <= end:
@@ -196,58 +199,58 @@ def activations(setup: Setup) -> Activations | None:
     # Under autocast the 16-bit copies of all trained weights stay cached until the forward pass ends, checkpointed or
     # not (torch, autocast_mode.cpp, `cached_cast`: fp32 leaves that require gradients). What a layer makes itself goes
     # with it.
-    cached = cached_total * setup.trained_share if checkpointed else copies_total
+    cached = cached_total * weights.share if checkpointed else copies_total
     return Activations(kept_total, cached, rows[-1][2] if rows else 0.0, tuple(moments), costs)
 
 
-def _tower(setup: Setup) -> Seen | None:
+def _tower(setup: Setup) -> EncoderMemory | None:
     """The vision tower's part; None without one, without images, or where its blocks have no formula."""
+    batch = setup.batch
     tower = setup.architecture.tower
-    if tower is None or not setup.image_tokens:
+    if tower is None or not batch.image_tokens:
         return None
-    from cfglint_train.memory.tower import seen
+    from cfglint_train.memory.vision_encoder import encoder_memory
 
-    patches = int(setup.image_tokens * tower.patches)
+    patches = int(batch.image_tokens * tower.patches)
     eager = setup.mode.attention == "eager"
     mode = setup.mode._replace(
-        weight=4 if setup.gathered == 4 else 2,
-        trained=setup.trains_tower,
+        weight=4 if setup.formats.gathered == 4 else 2,
+        trained=setup.weights.trains_tower,
         attention="eager" if eager else "flash",
-        sequence=patches // setup.sequences if eager else 0,
+        sequence=patches // batch.sequences if eager else 0,
         rank=0,
         targets=frozenset(),
         expert_ranks=(0, 0),
         quantized=False,
         keeps_inputs=False,
     )
-    return seen(tower, mode, patches, setup.recomputes_tower)
+    return encoder_memory(tower, mode, patches, setup.checkpointing.tower)
 
 
 def _embedded(setup: Setup) -> float:
-    """Bytes of the embedding's output, where checkpointed layers keep it beside, or in another format than, their own
-    inputs.
+    """Bytes of the embedding's output that checkpointed layers with adapters keep beside, or in another format than,
+    their own inputs.
 
     Below frozen weights it is made a leaf of the graph, and kept; learned positions are added to it (GPT-2, OPT), or a
     factor scales it (Granite).
     """
+    formats, mode = setup.formats, setup.mode
     family = FAMILIES[setup.architecture.formula]
-    if not setup.adapters or setup.checkpointing == "none":
-        return 0.0
-    width = setup.tokens * setup.architecture.hidden
+    width = setup.batch.tokens * setup.architecture.hidden
     if setup.architecture.streams > 1:  # the layers' inputs are made of it
-        return width * setup.mode.weight
-    if setup.residual != setup.mode.weight:
-        return width * (setup.mode.weight - setup.residual)
+        return width * mode.weight
+    if formats.residual != mode.weight:
+        return width * (mode.weight - formats.residual)
     scaled = family.residual_scale or (family.rotary == "none" and family.placement != "single")
-    return width * setup.residual if scaled else 0.0
+    return width * formats.residual if scaled else 0.0
 
 
 def _again(cost: Cost, setup: Setup) -> float:
     """The peak of a checkpointed layer: its forward pass again, then its backward pass."""
-    tokens = setup.tokens
-    if setup.reentrant:
+    tokens = setup.batch.tokens
+    if setup.checkpointing.reentrant:
         width = setup.architecture.hidden * setup.architecture.streams
-        forward = peak(cost.forward, tokens) + tokens * width * setup.residual
+        forward = peak(cost.forward, tokens) + tokens * width * setup.formats.residual
     else:
         forward = peak(cost.recompute, tokens)
     backward = peak(cost.backward, tokens)

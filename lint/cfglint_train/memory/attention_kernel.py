@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cfglint_train.memory.layers.families import FAMILIES
-from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture
 
@@ -19,7 +19,7 @@ def attention_kernel(reader: Reader, job: Setup, sequences: int, length: int) ->
     """
     fp32 = job.mode.weight == 4 and not job.mode.autocast  # queries have 32 bits when attention gets them
     kernel = _uncompiled(reader, job.architecture, sequences, length, fp32)
-    if job.compiled_model and reader.assume("activations.attention", "sdpa") == "sdpa" and kernel[0] != "eager":
+    if job.compiled.model and reader.assume("activations.attention", "sdpa") == "sdpa" and kernel[0] != "eager":
         return "efficient", 0
     return kernel
 

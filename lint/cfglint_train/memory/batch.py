@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.ranks import Ranks
-from cfglint_train.memory.reader import Reader
 
 
 class Batch(Frozen):
-    """One micro batch on one GPU."""
+    """One micro batch on one GPU. By default that of a job whose batch is not known yet."""
 
-    sequences: int
-    length: int
-    tokens: int
-    evaluation_tokens: int | None
-    virtual: int
-    """Tokens that prompt tuning puts before each sequence."""
+    sequences: int = 1
+    length: int = 1
+    tokens: int = 1
+    accumulation: int = 1
+    evaluation_tokens: int | None = None
+    image_tokens: int = 0
+    """Among `tokens`."""
+    scored: float = 1.0
+    """Share of the tokens that have logits."""
+    records: float | None = None
+    """The batches that were each the longest so far, as multiples of the longest, itself left out: 0 where all have one
+    length; None where lengths differ, in an order that is not known."""
 
 
 def filled(reader: Reader, budget: int, length: int, ranks: Ranks) -> int:
-    """What of a token budget the samples of a step can fill: each rank has its part of the global batch (OpenRLHF
+    """Return the tokens that the samples of a step can fill: each rank has its part of the global batch (OpenRLHF
     0.11.2 trainer/ppo_utils/replay_buffer.py, setup_dynamic_batch).
     """
-    if not budget:
-        return 0
     samples = reader.number("batch.global_")
     each = samples * ranks.tensor * ranks.context // (ranks.nodes * ranks.local)
     return min(budget, each * length) if each else budget
 
 
-def batch_of(reader: Reader, tuning: str, context: int, flow: tuple[int, int, int]) -> Batch:
-    """What flows. `flow`: tokens per GPU, 0 if a number of sequences is stated instead; sequences (or pairs of them),
-    and their length.
+def flow_of(reader: Reader, tuning: str, context: int, flow: tuple[int, int, int]) -> tuple[int, int, int | None, int]:
+    """Return the sequences, tokens and evaluation tokens of a micro batch, and the length with virtual tokens. `flow`:
+    tokens per GPU, 0 if a number of sequences is stated instead; sequences (or pairs of them), and their length.
     """
     budget, micro, length = flow
     pairs = 2 if reader.get("batch.pairs") else 1
@@ -41,4 +45,4 @@ def batch_of(reader: Reader, tuning: str, context: int, flow: tuple[int, int, in
     evaluation = reader.get("batch.eval_micro")
     if evaluation is not None:
         evaluation = evaluation * pairs * (reader.get("sequence.eval_length") or length) // context
-    return Batch(micro * pairs, length, tokens, evaluation, virtual)
+    return micro * pairs, tokens, evaluation, length + virtual

@@ -9,7 +9,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Literal
 from cfglint_train.memory.component import Component
 
 if TYPE_CHECKING:
-    from cfglint_train.memory.reader import Missing
+    from cfglint_train.memory.plan_reader import Missing
     from cfglint_train.memory.setup import Setup
     from cfglint_train.plan.fields import Plan
     from cfglint_train.plan.names import Field
@@ -112,7 +112,7 @@ class Estimate(Frozen):
 
     phases: tuple[Phase, ...]
     missing: tuple[Missing, ...] = ()
-    """What a phase could not be computed without: plan fields, and `reader.MODEL`."""
+    """What a phase could not be computed without: plan fields, and `plan_reader.MODEL`."""
     read: Sequence[Field] = ()
     """Plan fields that every number rests on."""
     assumed: tuple[Field, ...] = ()

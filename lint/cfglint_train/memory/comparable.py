@@ -19,9 +19,9 @@ ANY = PREFIX + "any"
 
 def name(setup: Setup) -> str:
     """The class of a setup: single, ddp, fsdp or zero, with full, adapters or quantized."""
-    strategy = "fsdp" if setup.strategy in FSDP else setup.strategy
-    place = "single" if setup.world == 1 or strategy == "none" else strategy
-    what = "quantized" if setup.mode.quantized else "adapters" if setup.adapters else "full"
+    strategy = "fsdp" if setup.ranks.strategy in FSDP else setup.ranks.strategy
+    place = "single" if setup.ranks.world == 1 or strategy == "none" else strategy
+    what = "quantized" if setup.mode.quantized else "adapters" if setup.weights.adapters else "full"
     return f"{PREFIX}{place}-{what}"
 
 

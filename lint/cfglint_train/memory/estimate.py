@@ -35,9 +35,9 @@ from cfglint_train.memory.components import (
     WORKERS,
 )
 from cfglint_train.memory.events import step_events
-from cfglint_train.memory.frame import Frame, Margins, Sized, Step, margins_of
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.logits import evaluation_bytes, evaluation_chunk, head
+from cfglint_train.memory.phase_budget import PhaseBudget, Sized, Step, Uncertainty, uncertainty_of
 from cfglint_train.memory.phase_fields import (
     EVAL_FIELDS,
     HOST_FIELDS,
@@ -48,17 +48,17 @@ from cfglint_train.memory.phase_fields import (
     SAVE_FIELDS,
     SAVE_HOST_FIELDS,
 )
-from cfglint_train.memory.read import read, read_with_job
-from cfglint_train.memory.reader import MODEL, Reader
+from cfglint_train.memory.plan_reader import MODEL, Reader
 from cfglint_train.memory.resume import resume
 from cfglint_train.memory.save import save
 from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup_builder import read, read_with_job
 from cfglint_train.memory.size import CHECKPOINTS, counted
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan
 
 if TYPE_CHECKING:
-    from cfglint_train.memory.reader import Missing
+    from cfglint_train.memory.plan_reader import Missing
     from cfglint_train.plan.names import Field
 
 
@@ -84,7 +84,7 @@ def estimate(
         return Estimate((), tuple(reader.missing), reader.fields, tuple(reader.assumed))
     setup, job = given
     found = of_setup(setup, reader, hardware, job=job)
-    if setup.pipeline > 1:
+    if setup.ranks.pipeline > 1:
         first, reader = read_with_job(plan, architecture, ends=False, unreadable=unreadable)
         if first is None:  # a stage without a trained element
             return Estimate((), tuple(reader.missing), reader.fields, tuple(reader.assumed))
@@ -112,7 +112,7 @@ def _groups(
             if worst is not None:
                 yield Phase(role.name, f"{worst.name}, {worst.event}", worst.gpu)
             continue
-        phase = _scored(Frame(setup, reader, margins_of(job, hardware, None)))
+        phase = _scored(PhaseBudget(setup, reader, uncertainty_of(job, hardware, None)))
         if phase is not None:
             yield phase._replace(name=role.name)
 
@@ -121,27 +121,27 @@ _OF_A_STEP: Final = ("forward", "backward", "optimizer step")
 SCORED: Final = "scored"
 
 
-def _scored(frame: Frame) -> Phase | None:
+def _scored(budgets: PhaseBudget) -> Phase | None:
     """Return the pass of a model that only scores."""
-    parts = _scoring(frame)
+    parts = _scoring(budgets)
     if parts is None:
         return None
-    budget = frame.gpu(SCORED, {**frame.job.lasting, **parts}, ROLLOUT_FIELDS, steady=False)
+    budget = budgets.gpu(SCORED, {**budgets.job.lasting, **parts}, ROLLOUT_FIELDS, steady=False)
     return Phase(SCORED, "a micro batch is scored", budget)
 
 
-def _scoring(frame: Frame) -> dict[Component, float] | None:
+def _scoring(budgets: PhaseBudget) -> dict[Component, float] | None:
     """Return what a pass without gradients makes: a layer's tensors, then logits and log-probabilities."""
     from cfglint_train.memory.groups import SCORING_BYTES, scored_tokens
 
-    setup, flow = frame.setup, frame.flow
-    known = None if flow is None else scored_tokens(frame.reader)
+    setup, flow = budgets.setup, budgets.flow
+    known = None if flow is None else scored_tokens(budgets.reader)
     if flow is None or known is None:
         return None
-    tokens = counted(known, "tokens", setup.trained)
-    words = 0.0 if setup.scores else tokens * setup.architecture.vocab * SCORING_BYTES
+    tokens = counted(known, "tokens", setup.weights.trained)
+    words = 0.0 if setup.loss.scores else tokens * setup.architecture.vocab * SCORING_BYTES
     layer = flow.stack.inference(tokens)
-    return {GATHERED: frame.job.gathered[0], **({LOGITS: words} if words > layer else {FORWARD: layer})}
+    return {GATHERED: budgets.job.gathered[0], **({LOGITS: words} if words > layer else {FORWARD: layer})}
 
 
 def higher(one: Estimate, other: Estimate) -> Estimate:
@@ -173,89 +173,96 @@ def of_setup(
     like it were from their estimates, where that is not what the table says. `job`: the setup's, where nothing was
     changed.
     """
-    frame = Frame(setup, reader, margins_of(job or Job(setup, reader.plan), hardware, compared))
+    budgets = PhaseBudget(setup, reader, uncertainty_of(job or Job(setup, reader.plan), hardware, compared))
     missing = list(reader.missing)
-    if frame.flow is None:
+    if budgets.flow is None:
         missing.append(MODEL)
-    load, further = _between_steps(frame.known)
-    phases = (load, *_step(frame), _eval(frame), *further, _rollout(frame, missing))
+    load, further = _between_steps(budgets.known)
+    phases = (load, *_step(budgets), _eval(budgets), *further, _rollout(budgets, missing))
     found = tuple([phase for phase in phases if phase is not None])
     return Estimate(found, tuple(dict.fromkeys(missing)), reader.fields, tuple(reader.assumed))
 
 
-def phases_of(frame: Frame, name: str) -> Iterable[Phase | None]:
+def phases_of(budgets: PhaseBudget, name: str) -> Iterable[Phase | None]:
     """Return the phases that are computed together with the named one."""
     if name in _OF_A_STEP:
-        return _step(frame)
+        return _step(budgets)
     computed = {
         "load": _load,
         "eval": _eval,
         "save": _save,
         "resume": _resume,
-        "rollout": lambda frame: _rollout(frame, []),
+        "rollout": lambda budgets: _rollout(budgets, []),
         SCORED: _scored,
     }
-    return (computed[name](frame),)
+    return (computed[name](budgets),)
 
 
-def _between_steps(known: Margins) -> tuple[Phase, list[Phase]]:
+def _between_steps(known: Uncertainty) -> tuple[Phase, list[Phase]]:
     """Loading, and saving and resuming, which no batch changes."""
     if known.between is None:
-        frame = Frame(known.job.setup, Reader(known.job.plan), known)
-        further = (_save(frame), _resume(frame))
-        known.between = _load(frame), [phase for phase in further if phase is not None]
+        budgets = PhaseBudget(known.job.setup, Reader(known.job.plan), known)
+        further = (_save(budgets), _resume(budgets))
+        known.between = _load(budgets), [phase for phase in further if phase is not None]
     return known.between
 
 
-def _resident(frame: Frame, woken: bool = False) -> float:
+def _resident(budgets: PhaseBudget, woken: bool = False) -> float:
     """What a rollout engine holds of the GPU while the job trains; `woken`: or while a checkpoint is written."""
-    plan = frame.plan
+    plan = budgets.plan
     if plan.rollout.mode != "colocate" or plan.rollout.engine in (None, "none", "hf"):
         return 0.0
     if plan.rollout.sleep:
-        return rollout.residue(frame.setup, plan, woken)
-    return rollout.pool(plan, frame.known.capacity) or 0.0
+        return rollout.residue(budgets.setup, plan, woken)
+    return rollout.pool(plan, budgets.known.capacity) or 0.0
 
 
-def _load(frame: Frame) -> Phase:
+def _load(budgets: PhaseBudget) -> Phase:
     """Before the first step: the weights as they are read, or cast and with the copies that making the optimizer needs.
 
     DeepSpeed casts them in place, one tensor after the other, before it flattens them: the embedding is the first.
     """
-    setup, held, known = frame.setup, frame.job.held, frame.known
+    setup, held, known = budgets.setup, budgets.job.held, budgets.known
+    weights, formats = setup.weights, setup.formats
     steady = {PARAMETERS: held.parameters, FROZEN: held.frozen, REFERENCE: held.reference}
     parts, event = steady, "the weights on the GPU"
-    if setup.loaded and setup.loaded * setup.trained > held.parameters:
-        parts, event = {**steady, PARAMETERS: setup.loaded * setup.trained}, "the whole model is on every GPU"
+    if formats.loaded and formats.loaded * weights.trained > held.parameters:
+        parts, event = (
+            {**steady, PARAMETERS: formats.loaded * weights.trained},
+            "the whole model is on every GPU",
+        )
     elif known.whole:
         parts, event = {**steady, FROZEN: setup.frozen_bytes}, "the whole model is on every GPU"
-        if setup.strategy == "fsdp2":
+        if setup.ranks.strategy == "fsdp2":
             parts[FROZEN] += held.frozen - setup.frozen_weights.scales
             event = "shards are made beside the whole model"
-    if setup.zero_stage in (1, 2) and setup.trained:
-        if setup.loaded > setup.gathered and setup.head_trained:
-            parts[BACKWARD] = setup.gathered * frame.job.head_elements
-        flat = {**steady, BACKWARD: _flattened(frame)}
+    if setup.ranks.zero_stage in (1, 2) and weights.trained:
+        if formats.loaded > formats.gathered and weights.head_trained:
+            parts[BACKWARD] = formats.gathered * budgets.job.head_elements
+        flat = {**steady, BACKWARD: _flattened(budgets)}
         if sum(flat.values()) > sum(parts.values()):
             parts, event = flat, "DeepSpeed flattens the weights"
     if known.ahead:
         parts, event = {**parts, FROZEN: setup.frozen_bytes + known.ahead}, "16-bit weights wait to be quantised"
-    budget = frame.gpu("load", parts, LOAD_FIELDS if known.whole or known.ahead else NO_FIELDS, steady=False)
+    budget = budgets.gpu("load", parts, LOAD_FIELDS if known.whole or known.ahead else NO_FIELDS, steady=False)
     if known.ahead:  # how far the threads run ahead depends on the disk
         low, high, reserved, least = budget.spans
         budget = budget._replace(low=int(budget.low - known.ahead), spans=(low - known.ahead, high, reserved, least))
-    staged = host.loading(setup, frame.plan)
-    return Phase("load", event, budget, None if staged is None else frame.host("load", staged, LOAD_FIELDS))
+    staged = host.loading(setup, budgets.plan)
+    return Phase("load", event, budget, None if staged is None else budgets.host("load", staged, LOAD_FIELDS))
 
 
-def _flattened(frame: Frame) -> float:
+def _flattened(budgets: PhaseBudget) -> float:
     """Bytes beside the weights while DeepSpeed makes its optimizer: the flat copy of the weights, which it makes on the
     CPU where the GPU has no room for it (stage_1_and_2.py, flatten_on_accelerator), or a rank's fp32 partition.
     """
-    setup, held = frame.setup, frame.job.held
-    flat, local = setup.trained * setup.gathered, setup.trained / setup.optimizer_shards * 8
-    whole = flat + held.parameters + held.frozen + held.reference + frame.known.context_low
-    if frame.known.capacity is not None and whole > frame.known.capacity:
+    setup, held = budgets.setup, budgets.job.held
+    flat, local = (
+        setup.weights.trained * setup.formats.gathered,
+        setup.weights.trained / setup.ranks.optimizer_shards * 8,
+    )
+    whole = flat + held.parameters + held.frozen + held.reference + budgets.known.context_low
+    if budgets.known.capacity is not None and whole > budgets.known.capacity:
         return local
     return max(flat, local)
 
@@ -263,15 +270,15 @@ def _flattened(frame: Frame) -> float:
 _BYTES: Final = itemgetter(0)
 
 
-def _step(frame: Frame) -> list[Phase]:
+def _step(budgets: PhaseBudget) -> list[Phase]:
     """Forward pass, backward pass and optimizer step, each with its highest event."""
-    setup, flow = frame.setup, frame.flow
+    setup, flow = budgets.setup, budgets.flow
     moments: dict[str, list[Sized]] = {name: [] for name in _OF_A_STEP}
     end = head(setup)
     others = loss = 0.0
-    pool, stream_part = frame.job.streams
+    pool, stream_part = budgets.job.streams
     whole_logits = bool(end.logits)
-    for phase, name, parts in step_events(frame.job, setup, flow, end):
+    for phase, name, parts in step_events(budgets.job, setup, flow, end):
         total = sum(parts.values())  # what lasts is the same for all
         inside = parts.get(stream_part, 0.0) if stream_part is not None else 0.0
         if inside > pool:
@@ -285,107 +292,107 @@ def _step(frame: Frame) -> list[Phase]:
         moments[phase].append((total, inside, parts, name))
     if flow is None:
         moments["backward"].clear()
-    if setup.optimizer is None:
+    if setup.optimizer.state is None:
         moments.clear()
     shared = Step(
         others,
         others + loss + end.logits,
         whole_logits,
         reserve.never_shared(setup, flow),
-        _resident(frame),
+        _resident(budgets),
     )
-    flowing = {OFFLOADED_ACTIVATIONS: host.checkpointed(setup), WAITING: host.waiting(setup, frame.plan)}
-    on_the_host = {**frame.job.on_the_host, **flowing}
+    flowing = {OFFLOADED_ACTIVATIONS: host.checkpointed(setup), WAITING: host.waiting(setup, budgets.plan)}
+    on_the_host = {**budgets.job.on_the_host, **flowing}
     phases = []
     for name, found in moments.items():
         if not found:
             continue
-        on_host = frame.host(name, on_the_host, HOST_FIELDS) if name == "optimizer step" else None
+        on_host = budgets.host(name, on_the_host, HOST_FIELDS) if name == "optimizer step" else None
         best = max(found, key=_BYTES)
-        phases.append(Phase(name, best[3], frame.step(name, shared, found, best), on_host))
+        phases.append(Phase(name, best[3], budgets.step(name, shared, found, best), on_host))
     return phases
 
 
-def _eval(frame: Frame) -> Phase | None:
+def _eval(budgets: PhaseBudget) -> Phase | None:
     """Evaluation between steps, or behind them: no gradients, nothing is kept, but the logits are whole."""
-    setup, plan, flow = frame.setup, frame.plan, frame.flow
-    if setup.evaluation_tokens is None or flow is None:
+    setup, plan, flow = budgets.setup, budgets.plan, budgets.flow
+    if setup.batch.evaluation_tokens is None or flow is None:
         return None
     if not plan.eval.enabled and (plan.eval.enabled is False or plan.eval.strategy == "no"):
         return None  # enabled without a strategy: once, when the training is over
-    if setup.policy or setup.scores:
+    if setup.loss.policy or setup.loss.scores:
         return None
-    tokens = setup.evaluation_tokens
+    tokens = setup.batch.evaluation_tokens
     parts = {
-        BUCKETS: frame.job.base[BUCKETS],
-        GATHERED: frame.job.gathered[0],
+        BUCKETS: budgets.job.base[BUCKETS],
+        GATHERED: budgets.job.gathered[0],
         WEIGHT_COPIES: flow.copies,
         FORWARD: flow.stack.inference(tokens),
         LOGITS: tokens * setup.architecture.vocab * evaluation_bytes(setup) + evaluation_chunk(setup),
     }
-    if setup.zero_stage == 3:
-        parts[GRADIENTS] = frame.job.held.accumulated
-    return Phase("eval", "the loss of an evaluation batch", frame.gpu("eval", parts, EVAL_FIELDS))
+    if setup.ranks.zero_stage == 3:
+        parts[GRADIENTS] = budgets.job.held.accumulated
+    return Phase("eval", "the loss of an evaluation batch", budgets.gpu("eval", parts, EVAL_FIELDS))
 
 
-def _save(frame: Frame) -> Phase | None:
+def _save(budgets: PhaseBudget) -> Phase | None:
     """A checkpoint: between steps, when gradients are gone."""
-    setup, plan = frame.setup, frame.plan
-    if setup.optimizer is None:
+    setup, plan = budgets.setup, budgets.plan
+    if setup.optimizer.state is None:
         return None
     found = save(setup, plan)
     if found is None:
         return None
     parts = {
-        BUCKETS: frame.job.base[BUCKETS],
-        ENGINE: _resident(frame, woken=bool(plan.rollout.awake_at_save)),
+        BUCKETS: budgets.job.base[BUCKETS],
+        ENGINE: _resident(budgets, woken=bool(plan.rollout.awake_at_save)),
     }
     for component, size in found.gpu.items():
         parts[component] = parts.get(component, 0.0) + size
     on_host = {**host.offloaded(setup), WORKERS: host.workers(setup, plan), **found.host}
-    copies = counted(found.copies, CHECKPOINTS, setup.trained)
+    copies = counted(found.copies, CHECKPOINTS, setup.weights.trained)
     on_disk = {component: copies * size for component, size in found.disk.items()}
     return Phase(
         "save",
         found.event,
-        frame.gpu("save", parts, SAVE_FIELDS),
-        frame.host("save", on_host, SAVE_HOST_FIELDS),
-        frame.disk("save", on_disk),
+        budgets.gpu("save", parts, SAVE_FIELDS),
+        budgets.host("save", on_host, SAVE_HOST_FIELDS),
+        budgets.disk("save", on_disk),
     )
 
 
-def _resume(frame: Frame) -> Phase | None:
+def _resume(budgets: PhaseBudget) -> Phase | None:
     """A checkpoint is loaded again, beside what is offloaded."""
-    found = resume(frame.setup, frame.plan)
+    found = resume(budgets.setup, budgets.plan)
     if found is None:
         return None
-    parts = {**host.offloaded(frame.setup), **found.host}
-    return Phase("resume", found.event, None, frame.host("resume", parts, RESUME_FIELDS))
+    parts = {**host.offloaded(budgets.setup), **found.host}
+    return Phase("resume", found.event, None, budgets.host("resume", parts, RESUME_FIELDS))
 
 
-def _rollout(frame: Frame, missing: list[Missing]) -> Phase | None:
+def _rollout(budgets: PhaseBudget, missing: list[Missing]) -> Phase | None:
     """Generation on the GPUs of the training job, or the passes that score what was generated."""
-    plan = frame.plan
+    plan = budgets.plan
     if plan.rollout.engine in (None, "none") and not plan.model.roles:
         return None
-    size = rollout.pool(plan, frame.known.capacity)
+    size = rollout.pool(plan, budgets.known.capacity)
     if size is None:
         missing.append("rollout.utilization")
-    gathered = rollout.whole(frame.setup, plan)
+    gathered = rollout.whole(budgets.setup, plan)
     if not size and not gathered and not plan.model.roles:
         return None
     asleep = (MASTER, OPTIMIZER, PAGED) if plan.rollout.train_sleep else ()
-    held = {component: size for component, size in frame.job.lasting.items() if component not in asleep}
+    held = {component: size for component, size in budgets.job.lasting.items() if component not in asleep}
     if not asleep:
-        held[BUCKETS] = frame.job.base[BUCKETS]
-        if frame.setup.zero_stage == 3:
-            held[GRADIENTS] = frame.job.held.accumulated
+        held[BUCKETS] = budgets.job.base[BUCKETS]
+        if budgets.setup.ranks.zero_stage == 3:
+            held[GRADIENTS] = budgets.job.held.accumulated
     found = []
     if size or gathered:
         parts = {**held, ENGINE: size or 0.0, GATHERED: gathered}
-        found.append(Phase("rollout", "generation", frame.gpu("rollout", parts, ROLLOUT_FIELDS, steady=False)))
-    scored = _scoring(frame) if plan.model.roles else None
+        found.append(Phase("rollout", "generation", budgets.gpu("rollout", parts, ROLLOUT_FIELDS, steady=False)))
+    scored = _scoring(budgets) if plan.model.roles else None
     if scored is not None:
-        budget = frame.gpu("rollout", {**held, **scored, ENGINE: _resident(frame)}, ROLLOUT_FIELDS, steady=False)
+        budget = budgets.gpu("rollout", {**held, **scored, ENGINE: _resident(budgets)}, ROLLOUT_FIELDS, steady=False)
         found.append(Phase("rollout", "a micro batch is scored", budget))
     return max(found, key=lambda phase: phase.gpu.expected if phase.gpu is not None else 0, default=None)

@@ -50,13 +50,14 @@ the time (`Job.lasting`).
 
 def mask_bytes(setup: Setup) -> float:
     """Attention masks of the whole model: 16-bit numbers for eager and compiled attention, booleans for sdpa."""
-    if setup.compiled_loss and setup.mode.attention == "efficient":
-        element = 2 if setup.mode.weight == 2 or setup.mode.autocast else 4
-        return setup.tokens * setup.length * element * mask_kinds(setup)
-    if not setup.mode.sequence or setup.mode.attention == "math":  # whose mask is the operation's own
+    batch, mode = setup.batch, setup.mode
+    if setup.compiled.loss and mode.attention == "efficient":
+        element = 2 if mode.weight == 2 or mode.autocast else 4
+        return batch.tokens * batch.length * element * mask_kinds(setup)
+    if not mode.sequence or mode.attention == "math":  # whose mask is the operation's own
         return 0.0
-    element = setup.residual if setup.mode.attention == "eager" else 1
-    return setup.tokens * setup.mode.sequence * element * mask_kinds(setup)
+    element = setup.formats.residual if mode.attention == "eager" else 1
+    return batch.tokens * mode.sequence * element * mask_kinds(setup)
 
 
 def mask_kinds(setup: Setup) -> int:
@@ -82,15 +83,15 @@ class _Step(Frozen):
 def step_events(job: Job, setup: Setup, flow: Activations | None, end: Head) -> Iterator[Event]:
     """The events of one training step. Without `flow` (a family without a formula) only those that need none."""
     masks = mask_bytes(setup)
-    kept = masks if setup.checkpointing != "none" or setup.compiled_loss else 0.0
+    kept = masks if setup.checkpointing.method != "none" or setup.compiled.loss else 0.0
     step = _Step(job, setup, masks, kept, {LOGITS: end.waiting} if end.waiting else {})
     if flow is not None:
         yield from _loss(step, flow, end)
         yield from _layers(step, flow)
-        if setup.strategy in FSDP:
+        if setup.ranks.strategy in FSDP:
             yield from _root(step)
     yield _end(step)
-    if setup.zero_stage in (1, 2):
+    if setup.ranks.zero_stage in (1, 2):
         parts = {**job.base, GRADIENTS: job.left, UPDATE: job.norm}
         yield "optimizer step", "the gradient norm", parts
     yield _update(step)
@@ -99,7 +100,8 @@ def step_events(job: Job, setup: Setup, flow: Activations | None, end: Head) -> 
 def _loss(step: _Step, flow: Activations, end: Head) -> Iterator[Event]:
     """The end of the forward pass and the start of the backward pass: all activations and the logits."""
     setup, job, cost = step.setup, step.job, end.cost
-    tokens, copies = setup.tokens, cost.copies
+    loss = setup.loss
+    tokens, copies = setup.batch.tokens, cost.copies
     parts = {
         **job.base,
         ACTIVATIONS: flow.kept + cost.saved * tokens + step.kept_masks,
@@ -107,26 +109,26 @@ def _loss(step: _Step, flow: Activations, end: Head) -> Iterator[Event]:
         GATHERED: job.gathered[1],
     }
     yield "forward", "the loss", {**parts, LOGITS: end.forward + end.fixed_forward}
-    if setup.passing_logits and setup.ends:
-        name = "unused logits" if setup.scores else "logits beside the loss's"
-        passing = scored_tokens(setup) * setup.architecture.vocab * setup.passing_logits
+    if loss.passing_logits and setup.part.ends:
+        name = "unused logits" if loss.scores else "logits beside the loss's"
+        passing = scored_tokens(setup) * setup.architecture.vocab * loss.passing_logits
         further = {**parts, LOGITS: passing}
-        if setup.checkpointing != "none" and not setup.scores:  # the policy's forward pass has ended (dpo-1b-ac)
+        if setup.checkpointing.method != "none" and not loss.scores:  # the policy's forward pass has ended (dpo-1b-ac)
             further[WEIGHT_COPIES] = copies
         yield "forward", name, further
-    if setup.strategy == "fsdp2" and setup.reshard:
+    if setup.ranks.strategy == "fsdp2" and setup.sharding.reshard:
         # Gathered weights arrive in a buffer and are copied out of it; the first layer is already on its way.
         root, unit = transients.root_elements(setup), transients.unit_elements(setup)
-        buffers = {**job.base, GATHERED: 2 * (setup.gathered * root + setup.unit_bytes * unit)}
+        buffers = {**job.base, GATHERED: 2 * (setup.formats.gathered * root + setup.formats.unit_bytes * unit)}
         yield "forward", "the first gather", buffers
-    if setup.checkpointing != "none":  # autocast's cache is dropped when the forward pass ends
+    if setup.checkpointing.method != "none":  # autocast's cache is dropped when the forward pass ends
         parts[WEIGHT_COPIES] = copies
     yield "backward", "the loss", {**parts, LOGITS: end.backward + end.fixed_backward}
     if end.loss is not NOTHING and not sums_in_product(setup):  # which comes last
         parts |= step.waiting
         held = cost.saved * tokens + copies
         parts[BACKWARD] = peak(cost.backward, tokens) - held + end.added
-        if setup.head_trained:  # its gradient is there, and the weight is updated at once where that is so
+        if setup.weights.head_trained:  # its gradient is there, and the weight is updated at once where that is so
             parts[BACKWARD] += job.updating_head
         yield "backward", "the output matrix", parts
 
@@ -165,27 +167,28 @@ def _layers(step: _Step, flow: Activations) -> Iterator[Event]:
 
 def _later(setup: Setup, gradients: float) -> float:
     """Gradients of the layers behind one, as they are kept by then."""
-    later = gradients * setup.trained_share
-    if setup.gradient_shards == 1:
+    later = gradients * setup.weights.share
+    if setup.ranks.gradient_shards == 1:
         return later
-    return later / setup.gradient_shards * setup.accumulated / setup.mode.weight
+    return later / setup.ranks.gradient_shards * setup.formats.accumulated / setup.mode.weight
 
 
 def _root(step: _Step) -> Iterator[Event]:
     """FSDP reduces the gradients of embedding and head last, as one unit."""
     setup, job = step.setup, step.job
+    weights, formats = setup.weights, setup.formats
     root = transients.root_elements(setup)
-    if not root or not setup.trained or not setup.mode.trained:
+    if not root or not weights.trained or not setup.mode.trained:
         return
-    layers = 0.0 if job.defers else job.made * (1 - root / max(1.0, setup.trained))
+    layers = 0.0 if job.defers else job.made * (1 - root / max(1.0, weights.trained))
     parts = {**job.base, GRADIENTS: job.base[GRADIENTS] + layers}
-    reduction = root * (setup.gathered + setup.communication)
+    reduction = root * (formats.gathered + formats.communication)
     reduced = {**parts, BACKWARD: reduction}
     yield "backward", "the reduction of embedding and head", reduced
-    if setup.architecture.tied and setup.head_trained:
-        copies = (2.0 if sums_in_place(setup) else 3.0) * job.head_elements * setup.gathered
-        unit = transients.unit_elements(setup) * setup.communication
-        parts[GATHERED] = root * setup.gathered
+    if setup.architecture.tied and weights.head_trained:
+        copies = (2.0 if sums_in_place(setup) else 3.0) * job.head_elements * formats.gathered
+        unit = transients.unit_elements(setup) * formats.communication
+        parts[GATHERED] = root * formats.gathered
         parts[BACKWARD] = copies + unit
         yield "backward", "the sum of the tied matrix's gradients", parts
 
@@ -195,19 +198,20 @@ def _end(step: _Step) -> Event:
     among the gradients already, unless gradients of earlier micro batches are.
     """
     setup, job = step.setup, step.job
+    weights = setup.weights
     tied = 0.0
-    if setup.head_trained and is_one_graph(setup):
+    if weights.head_trained and is_one_graph(setup):
         tied = _compiled_embedding(setup, job.head_elements)
-    elif setup.head_trained and setup.architecture.tied and setup.gradient_shards == 1:
+    elif weights.head_trained and setup.architecture.tied and setup.ranks.gradient_shards == 1:
         beside = (1.0 if sums_in_place(setup) else 2.0) + (1.0 if job.accumulates else 0.0)
         tied = beside * job.head_elements * setup.mode.weight
         if sums_in_place(setup):  # no later sum is higher than the moment at which the embedding's gradient is made
-            tied += setup.tokens * setup.architecture.hidden * setup.residual
-    unreduced = setup.zero_stage == 1 and setup.accumulation == 1 and not whole_fp32_gradients(setup)
+            tied += setup.batch.tokens * setup.architecture.hidden * setup.formats.residual
+    unreduced = setup.ranks.zero_stage == 1 and setup.batch.accumulation == 1 and not whole_fp32_gradients(setup)
     # One compiled graph returns all gradients before any is added to those of earlier micro batches.
     at_once = job.accumulates and returns_at_once(setup)
-    whole = setup.trained * setup.gradient if unreduced or at_once else 0.0
-    if setup.updates == "within" and setup.head_trained:  # the embedding comes last
+    whole = weights.trained * setup.formats.gradient if unreduced or at_once else 0.0
+    if setup.optimizer.updates == "within" and weights.head_trained:  # the embedding comes last
         whole = head_gradient = job.head_elements * setup.mode.weight
         tied = max(0.0, tied - head_gradient) + job.updating_head
     gradients = job.base[GRADIENTS] + (0.0 if job.defers else job.made) + whole
@@ -222,7 +226,7 @@ def _compiled_embedding(setup: Setup, elements: int) -> float:
     if not setup.architecture.tied:
         return 4.0 * elements if setup.mode.weight == 2 else 0.0
     if sums_in_product(setup):
-        return 4.0 * elements + setup.tokens * setup.architecture.hidden * setup.residual
+        return 4.0 * elements + setup.batch.tokens * setup.architecture.hidden * setup.formats.residual
     return 6.0 * elements
 
 
@@ -230,10 +234,10 @@ def _update(step: _Step) -> Event:
     """The optimizer step, and what the step before it left alive."""
     setup = step.setup
     parts = {**step.job.base, GRADIENTS: step.job.left, UPDATE: step.job.update}
-    if setup.adapters and setup.checkpointing != "none":
+    if setup.weights.adapters and setup.checkpointing.method != "none":
         # The embedding's output is made a leaf so that checkpointed layers find something to follow: it stays, with
         # its gradient, until the next forward pass.
-        parts[ACTIVATIONS] = 2.0 * setup.tokens * setup.architecture.hidden * setup.mode.weight
-    if setup.keeps_logits and not setup.scores:
-        parts[LOGITS] = 2.0 * setup.tokens * setup.architecture.vocab
+        parts[ACTIVATIONS] = 2.0 * setup.batch.tokens * setup.architecture.hidden * setup.mode.weight
+    if setup.loss.keeps_logits and not setup.loss.scores:
+        parts[LOGITS] = 2.0 * setup.batch.tokens * setup.architecture.vocab
     return "optimizer step", "the update", parts

@@ -11,10 +11,10 @@ from cfglint_train.memory.budget import Budget, Phase
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import ACTIVATIONS, ENGINE, LOGITS
 from cfglint_train.memory.estimate import phases_of
-from cfglint_train.memory.frame import Frame, Margins, Sized, Step
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.logits import OF_EVALUATION
-from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.phase_budget import PhaseBudget, Sized, Step, Uncertainty
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.size import BYTES, Size, shown
 from cfglint_train.plan.fields import Plan
@@ -24,15 +24,14 @@ _UNITS: Final = {
     **dict.fromkeys(
         (
             "accumulated", "communication", "each", "gathered", "gradient", "held", "host_experts", "largest", "loaded",
-            "master", "optimizer", "passing_logits", "plain_bytes", "quantized_bytes", "quantized_gather",
-            "reference", "residual", "scale_bytes", "unit_bytes", "weight",
+            "master", "passing_logits", "plain_bytes", "quantized_bytes", "quantized_gather",
+            "reference", "residual", "scale_bytes", "state", "unit_bytes", "weight",
         ),
         BYTES,
     ),
     "besides": "B of the projection of the largest matrix",
     # elements
     "adapters": "elements of adapters",
-    "computed": "trained elements",
     "expert_parameters": "elements of routed experts",
     "fp32": "elements in fp32",
     "frozen": "frozen elements",
@@ -57,9 +56,9 @@ _UNITS: Final = {
     "layers": "layers",
     "length": "tokens of a sequence",
     "sequence": "keys",
+    "share": "of them trained",
     "tensors": "tensors",
     "tokens": "tokens",
-    "trained_share": "of them trained",
     "vocab": "vocabulary *",
     # ranks
     "gradient_shards": "ranks",
@@ -71,7 +70,6 @@ _UNITS: Final = {
     "secondary": "ranks",
     "sequence_split": "ranks of a sequence",
     "shards": "ranks",
-    "world": "ranks",
 }  # fmt: skip
 """The units of the fields of `Setup` and of the records in it. Other fields are no factor of any size."""
 
@@ -147,13 +145,14 @@ def _formula(budget: Budget, component: Component, size: Size | float | None) ->
 def _remark(budget: Budget, component: Component) -> str:
     setup = budget.subject
     if component is ACTIVATIONS:
-        return f"{_CHECKPOINTING.get(setup.checkpointing, setup.checkpointing)}, {setup.mode.attention} attention"
+        method = setup.checkpointing.method
+        return f"{_CHECKPOINTING.get(method, method)}, {setup.mode.attention} attention"
     if component is LOGITS:
-        if budget.phase == "eval" and setup.loss not in OF_EVALUATION:
+        if budget.phase == "eval" and setup.loss.kind not in OF_EVALUATION:
             return _LOSSES["none"]
-        if setup.policy and setup.loss == "none":
+        if setup.loss.policy and setup.loss.kind == "none":
             return "log-probabilities, loss not fused"
-        return _LOSSES.get(setup.loss, setup.loss)
+        return _LOSSES.get(setup.loss.kind, setup.loss.kind)
     return component.words
 
 
@@ -177,9 +176,9 @@ def _computed(phase: str, setup: Setup, plan: Plan, capacity: int | None) -> lis
 
 
 def _budgets(phase: str, setup: Setup, plan: Plan, capacity: Any) -> list[Budget]:
-    margins = Margins(Job(setup, plan), None, None)
-    margins.capacity = capacity
-    phases: Iterable[Phase | None] = phases_of(_Parts(setup, Reader(plan), margins), phase)
+    uncertainty = Uncertainty(Job(setup, plan), None, None)
+    uncertainty.capacity = capacity
+    phases: Iterable[Phase | None] = phases_of(_Parts(setup, Reader(plan), uncertainty), phase)
     budgets = [budget for one in phases if one is not None for budget in (one.gpu, one.host, one.disk)]
     return [budget for budget in budgets if budget is not None]
 
@@ -216,8 +215,8 @@ def _trace_plan(plan: Plan) -> Plan:
     return plan._replace(**changes)
 
 
-class _Parts(Frame):
-    """A frame whose budgets hold the sizes of parts, without what the allocator adds, and without bounds."""
+class _Parts(PhaseBudget):
+    """A budgets whose budgets hold the sizes of parts, without what the allocator adds, and without bounds."""
 
     def gpu(self, phase: str, parts: dict[Component, float], fields: Any = None, steady: bool = True) -> Budget:
         return self._of(phase, "gpu", {**self.job.lasting, **parts} if steady else parts)

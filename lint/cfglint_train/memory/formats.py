@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.models.architecture import Architecture
 
 DTYPE_BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
@@ -67,13 +67,32 @@ class Formats(Frozen):
     """Bytes of one element."""
 
     held: float
+    """A trained weight as it is kept between steps (a shard or the whole)."""
     gathered: float
+    """A weight as the forward pass reads it."""
     master: float
+    """A further copy of a trained weight; 0 without one."""
     gradient: float
+    """A gradient as the backward pass makes it."""
     accumulated: float
-    plain: float
+    """A gradient between micro batches."""
+    unquantized: float
     """Frozen weights that are not quantised."""
     autocast: bool
+    loaded: float = 0.0
+    """The whole model as it waits on every GPU to be sharded; 0 where it does not."""
+    residual: int = 2
+    """The residual stream."""
+    reference: float = 0.0
+    """A second whole model; 0 without one."""
+    host_experts: float = 0.0
+    """Routed experts that stay on the host; 0 where they do not."""
+    communication: float = 4.0
+    """Gradients while they are reduced."""
+    unit_bytes: float = 0.0
+    """A gathered decoder layer, quantised or not."""
+    quantized_gather: float = 0.0
+    """What gathering in 8 bits takes beside the weights themselves; 0 where it is off."""
 
 
 def element(dtype: str) -> float:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.memory.neighbours import model_of
-from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.colocated_models import model_of
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan, Role
 from cfglint_train.plan.names import Field

@@ -33,24 +33,26 @@ def pinned(size: float) -> float:
 
 def blocks(setup: Setup) -> Callable[[float], float]:
     """What a block of some bytes takes of the host: as it is, or pinned."""
-    return pinned if setup.pinned else lambda size: size
+    return pinned if setup.offload.pinned else lambda size: size
 
 
 def partition(setup: Setup) -> float:
     """Trained elements of a rank."""
-    return setup.trained / max(1, setup.optimizer_shards)
+    return setup.weights.trained / max(1, setup.ranks.optimizer_shards)
 
 
 def partition_bytes(setup: Setup) -> float:
     """Bytes of a rank's partition of the weights as ZeRO-3 offloads it."""
-    return (setup.trained * setup.gathered + setup.frozen_sharded) / max(1, setup.optimizer_shards)
+    return (setup.weights.trained * setup.formats.gathered + setup.frozen_sharded) / max(
+        1, setup.ranks.optimizer_shards
+    )
 
 
 def sub_groups(setup: Setup, share: float) -> tuple[int, float, float]:
     """How many whole sub-groups a rank's partition of `share` elements has under ZeRO-3, the elements of one, and those
     of the last, smaller one.
     """
-    piece = min(setup.sub_group or share, share)
+    piece = min(setup.sharding.sub_group or share, share)
     whole = counted(int(share / piece) if piece else 0, "sub-groups", share)
     return whole, piece, named(share - whole * piece, "elements of the last sub-group")
 
@@ -66,37 +68,41 @@ def offloaded(setup: Setup) -> dict[Component, float]:
     parts = _offloaded(setup, partition(setup))
     for other in setup.neighbours:
         if other.trained:
-            own = _offloaded(setup._replace(offload_parameters=False), other.elements / max(1, setup.optimizer_shards))
+            own = _offloaded(
+                setup._replace(offload=setup.offload._replace(parameters=False)),
+                other.elements / max(1, setup.ranks.optimizer_shards),
+            )
             parts = {part: parts.get(part, 0.0) + own.get(part, 0.0) for part in {**parts, **own}}
     return parts
 
 
 def _offloaded(setup: Setup, share: float) -> dict[Component, float]:
     """The same of one model, of which a rank has `share` trained elements."""
-    if not setup.offload_parameters and not setup.offload_optimizer:
+    ranks, formats, offload = setup.ranks, setup.formats, setup.offload
+    if not offload.parameters and not offload.optimizer:
         return {}
-    local, block = setup.local, blocks(setup)
+    local, block = ranks.local, blocks(setup)
     parts: dict[Component, float] = {}
-    if setup.strategy in FSDP:
-        if setup.offload_parameters:
-            frozen = setup.frozen_sharded / setup.parameter_shards
-            parts[OFFLOADED_PARAMETERS] = local * (block(share * setup.held) + block(frozen))
-            parts[OFFLOADED_GRADIENTS] = local * block(share * setup.held)
-            parts[OFFLOADED_OPTIMIZER] = local * share * (setup.optimizer or 0)
+    if ranks.strategy in FSDP:
+        if offload.parameters:
+            frozen = setup.frozen_sharded / ranks.parameter_shards
+            parts[OFFLOADED_PARAMETERS] = local * (block(share * formats.held) + block(frozen))
+            parts[OFFLOADED_GRADIENTS] = local * block(share * formats.held)
+            parts[OFFLOADED_OPTIMIZER] = local * share * (setup.optimizer.state or 0)
         return parts
-    if setup.offload_optimizer:
-        master = 4.0 if setup.master else setup.held
-        parts[OFFLOADED_OPTIMIZER] = local * share * (setup.optimizer or 0)
-        if setup.zero_stage == 3:
+    if offload.optimizer:
+        master = 4.0 if formats.master else formats.held
+        parts[OFFLOADED_OPTIMIZER] = local * share * (setup.optimizer.state or 0)
+        if ranks.zero_stage == 3:
             # The master copy is made sub-group by sub-group in plain memory; its gradients are pinned.
             parts[OFFLOADED_MASTER] = local * share * master
-            parts[OFFLOADED_GRADIENTS] = local * (_in_sub_groups(setup, share, block) + block(share * setup.gradient))
+            parts[OFFLOADED_GRADIENTS] = local * (_in_sub_groups(setup, share, block) + block(share * formats.gradient))
         else:
-            buffer = block(share * setup.gradient)
-            kept = share * setup.gradient if setup.accumulation > 1 else 0.0
+            buffer = block(share * formats.gradient)
+            kept = share * formats.gradient if setup.batch.accumulation > 1 else 0.0
             parts[OFFLOADED_MASTER] = local * block(share * master)
             parts[OFFLOADED_GRADIENTS] = local * (block(share * 4) + buffer + kept)
-    if setup.offload_parameters and setup.zero_stage == 3:
+    if offload.parameters and ranks.zero_stage == 3:
         # zero.Init leaves a second block of the same size in torch's cache.
         parts[OFFLOADED_PARAMETERS] = local * (2 * block(partition_bytes(setup)) + block(secondary(setup)))
     return parts
@@ -107,15 +113,16 @@ def idle_models(setup: Setup) -> float:
 
     Each tensor's shard is a pinned block of its own (deepspeed 0.19.8 partition_parameters.py, _partition_param).
     """
-    shape, shards = setup.architecture, setup.parameter_shards
+    formats = setup.formats
+    shape, shards = setup.architecture, setup.ranks.parameter_shards
     models = [other.elements for other in setup.neighbours if other.offloaded]
-    if setup.offload_reference and setup.reference_bytes:
+    if setup.offload.reference and setup.reference_bytes:
         models.append(shape.parameters)
     if not models:
         return 0.0
-    own = sum(item.count * pinned(item.elements / item.count * setup.gathered / shards) for item in shape.linears)
-    each = named(max(1.0, own / (shape.parameters * setup.gathered / shards)), "for pinned blocks")
-    return setup.local * each * sum(models) * setup.gathered / shards
+    own = sum(item.count * pinned(item.elements / item.count * formats.gathered / shards) for item in shape.linears)
+    each = named(max(1.0, own / (shape.parameters * formats.gathered / shards)), "for pinned blocks")
+    return setup.ranks.local * each * sum(models) * formats.gathered / shards
 
 
 def asleep(setup: Setup, plan: Plan) -> float:
@@ -125,22 +132,23 @@ def asleep(setup: Setup, plan: Plan) -> float:
     gradients, in pinned blocks (OpenRLHF 0.11.2 deepspeed_utils.py, offload_deepspeed_states: nothing where the
     optimizer is offloaded). The pinned buffers of weights and gradients are kept for good.
     """
-    if not plan.rollout.train_sleep or setup.strategy != "zero" or setup.offload_optimizer:
+    ranks = setup.ranks
+    if not plan.rollout.train_sleep or ranks.strategy != "zero" or setup.offload.optimizer:
         return 0.0
-    tensors = named((setup.master + (setup.optimizer or 0)) / 4, "tensors")
+    tensors = named((setup.formats.master + (setup.optimizer.state or 0)) / 4, "tensors")
     total = 0.0
-    for elements in (setup.trained, *(other.elements for other in setup.neighbours if other.trained)):
-        share = elements / setup.optimizer_shards
-        total += tensors * (_in_sub_groups(setup, share, pinned) if setup.zero_stage == 3 else pinned(share * 4))
-        if setup.zero_stage == 3:
-            total += pinned(share * setup.gradient)
-    return setup.local * total
+    for elements in (setup.weights.trained, *(other.elements for other in setup.neighbours if other.trained)):
+        share = elements / ranks.optimizer_shards
+        total += tensors * (_in_sub_groups(setup, share, pinned) if ranks.zero_stage == 3 else pinned(share * 4))
+        if ranks.zero_stage == 3:
+            total += pinned(share * setup.formats.gradient)
+    return ranks.local * total
 
 
 def workers(setup: Setup, plan: Plan) -> float:
     """Private memory of the data loader processes of a node."""
     count = plan.data.workers
-    return setup.local * count * table().coefficients["worker"].expected if count else 0.0
+    return setup.ranks.local * count * table().coefficients["worker"].expected if count else 0.0
 
 
 def waiting(setup: Setup, plan: Plan) -> float:
@@ -150,10 +158,10 @@ def waiting(setup: Setup, plan: Plan) -> float:
     count, tower = plan.data.workers, setup.architecture.tower
     if not count:
         return 0.0
-    pixels = 0.0 if tower is None else setup.image_tokens * tower.patches * tower.patch**2 * _PIXEL_BYTES
-    batch = setup.tokens * _TOKEN_BYTES + pixels
+    pixels = 0.0 if tower is None else setup.batch.image_tokens * tower.patches * tower.patch**2 * _PIXEL_BYTES
+    batch = setup.batch.tokens * _TOKEN_BYTES + pixels
     ahead = _PREFETCHED if plan.data.prefetch is None else plan.data.prefetch
-    return setup.local * count * counted(ahead, "batches", batch) * batch
+    return setup.ranks.local * count * counted(ahead, "batches", batch) * batch
 
 
 _TOKEN_BYTES: Final = 24
@@ -164,30 +172,31 @@ _PREFETCHED: Final = 2
 
 def checkpointed(setup: Setup) -> float:
     """Checkpoints of activations that wait on the host, for all ranks of a node."""
-    if not setup.offload_activations:
+    if not setup.offload.activations:
         return 0.0
-    kept = setup.tokens * setup.architecture.hidden * setup.residual * setup.layers * setup.in_flight
-    kept /= setup.sequence_split
-    return setup.local * kept
+    kept = setup.batch.tokens * setup.architecture.hidden * setup.formats.residual * setup.layers * setup.part.in_flight
+    kept /= setup.ranks.sequence_split
+    return setup.ranks.local * kept
 
 
 def loading(setup: Setup, plan: Plan) -> dict[Component, float] | None:
     """Copies of the weights on a node while the model is loaded; None where it is unknown how that happens."""
-    whole = setup.whole.parameters * setup.gathered
-    if setup.strategy in FSDP:
+    ranks = setup.ranks
+    whole = setup.whole.parameters * setup.formats.gathered
+    if ranks.strategy in FSDP:
         device = plan.model.init_device
         if device in ("meta", "cuda"):
             return {LOADED_WEIGHTS: 0.0}
         if device == "cpu":
-            return {LOADED_WEIGHTS: setup.local * setup.whole.parameters * 4.0}
+            return {LOADED_WEIGHTS: ranks.local * setup.whole.parameters * 4.0}
         efficient = plan.parallel.cpu_efficient_loading
         if efficient is None:
             return None
-        return {LOADED_WEIGHTS: whole * (1 if efficient else setup.local)}
+        return {LOADED_WEIGHTS: whole * (1 if efficient else ranks.local)}
     if plan.model.init_device == "cpu":
-        return {LOADED_WEIGHTS: setup.local * whole}
-    if setup.zero_stage == 3:  # every rank reads file by file, and keeps its shards
-        return {LOADED_WEIGHTS: setup.local * min(whole, FILE_BYTES)}
+        return {LOADED_WEIGHTS: ranks.local * whole}
+    if ranks.zero_stage == 3:  # every rank reads file by file, and keeps its shards
+        return {LOADED_WEIGHTS: ranks.local * min(whole, FILE_BYTES)}
     return {LOADED_WEIGHTS: 0.0}  # read from mapped files straight onto the GPU
 
 

@@ -89,8 +89,8 @@ class Job:
         self.bucket = buckets + transients.bucket(setup)
         self.gathered = transients.gathered(setup)
         self.streams = transients.streams(setup, self.gathered)
-        self.defers = setup.accumulation > 1 and setup.defers_reduction and setup.strategy in FSDP
-        self.accumulates = setup.accumulation > 1 and (setup.gradient_shards == 1 or self.defers)
+        self.defers = setup.batch.accumulation > 1 and setup.sharding.defers_reduction and setup.ranks.strategy in FSDP
+        self.accumulates = setup.batch.accumulation > 1 and (setup.ranks.gradient_shards == 1 or self.defers)
         adds_at_once = self.accumulates and not returns_at_once(setup)
         self.keeps_gradients = not adds_at_once and _keeps_gradients(setup)
         self.head_elements = transients.head_elements(setup)
@@ -98,13 +98,13 @@ class Job:
         self.reducing = transients.reducing(setup)
         self.made, self.left = made(setup), left(setup)
         self.norm, self.update = transients.norm(setup), transients.step(setup)
-        within = setup.updates == "within"
+        within = setup.optimizer.updates == "within"
         self.updating_head = transients.updating(setup, self.head_elements)
         self.updating_layer = transients.updating(setup, transients.layer_tensor(setup)) if within else 0.0
         parts = {  # None keeps the place of what follows the tokens
             **host.offloaded(setup),
             OFFLOADED_ACTIVATIONS: None,
-            HOST_EXPERTS: setup.architecture.expert_parameters * setup.host_experts,
+            HOST_EXPERTS: setup.architecture.expert_parameters * setup.formats.host_experts,
             WORKERS: host.workers(setup, plan),
             WAITING: None,
             SLEEPING: rollout.host(setup, plan),
@@ -120,7 +120,7 @@ def steady(setup: Setup, held: States) -> dict[Component, float]:
         PARAMETERS: held.parameters,
         FROZEN: held.frozen,
         MASTER: held.master,
-        PAGED if setup.paged else OPTIMIZER: held.optimizer,
+        PAGED if setup.optimizer.paged else OPTIMIZER: held.optimizer,
         REFERENCE: held.reference,
         OTHERS: held.neighbours,
         UNSHARDED: held.persistent,
@@ -130,25 +130,27 @@ def steady(setup: Setup, held: States) -> dict[Component, float]:
 
 def _keeps_gradients(setup: Setup) -> bool:
     """Whether a layer's gradients stay where none is added to another at once."""
-    if setup.zero_stage == 3 or (setup.zero_stage and setup.offload_optimizer):
+    ranks = setup.ranks
+    if ranks.zero_stage == 3 or (ranks.zero_stage and setup.offload.optimizer):
         return False
-    if leaves_at_once(setup) or setup.updates != "after":
+    if leaves_at_once(setup) or setup.optimizer.updates != "after":
         return False
     # FSDP adds each reduced gradient in place to that of the micro batches before, and gives it up
     # (_fsdp_collectives.py foreach_reduce, _runtime_utils.py _accumulate_sharded_grad).
-    return setup.accumulation <= 1 or setup.strategy not in FSDP
+    return setup.batch.accumulation <= 1 or ranks.strategy not in FSDP
 
 
 def _head_gradient(setup: Setup, adds_at_once: bool) -> float:
     """The gradient of the output matrix while the layers run. Where the embedding shares the matrix it waits for the
     embedding's; else it is added or reduced at once where that happens at all.
     """
-    if not setup.head_trained or sums_in_product(setup):
+    ranks = setup.ranks
+    if not setup.weights.head_trained or sums_in_product(setup):
         return 0.0
-    if (setup.zero_stage > 1 or setup.updates == "within" or adds_at_once) and not setup.architecture.tied:
+    if (ranks.zero_stage > 1 or setup.optimizer.updates == "within" or adds_at_once) and not setup.architecture.tied:
         return 0.0
-    if setup.strategy in FSDP and not setup.architecture.tied and not transients.root_elements(setup):
+    if ranks.strategy in FSDP and not setup.architecture.tied and not transients.root_elements(setup):
         # A unit of its own is reduced at once.
-        each = 0.0 if leaves_at_once(setup) else setup.accumulated / setup.gradient_shards
+        each = 0.0 if leaves_at_once(setup) else setup.formats.accumulated / ranks.gradient_shards
         return transients.head_elements(setup) * each
     return transients.head_elements(setup) * setup.mode.weight

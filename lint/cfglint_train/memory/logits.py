@@ -190,24 +190,25 @@ def head_weight(setup: Setup) -> int:
     beside trained layers in fp32, and autocast copies nothing.
     """
     frozen, weight = setup.frozen_weights, setup.mode.weight
-    return 2 if not setup.head_trained and frozen.plain and frozen.plain_bytes == 2 else weight
+    return 2 if not setup.weights.head_trained and frozen.plain and frozen.plain_bytes == 2 else weight
 
 
 def loss_of(setup: Setup) -> Loss:
     """The loss's own tensors, per token and word."""
-    if setup.loss == "chunked":
+    loss, mode = setup.loss, setup.mode
+    if loss.kind == "chunked":
         return _chunked(setup)
-    if setup.loss == "triton":
+    if loss.kind == "triton":
         return TRITON
-    if setup.loss in COMPILED_HEADS:
-        numbers = COMPILED_HEADS[setup.loss]
-        width = 4 if setup.mode.weight == 4 and not setup.mode.autocast else 2
+    if loss.kind in COMPILED_HEADS:
+        numbers = COMPILED_HEADS[loss.kind]
+        width = 4 if mode.weight == 4 and not mode.autocast else 2
         return Loss(width * numbers.forward, width * numbers.saved, width * numbers.backward)
-    if setup.loss in ANSWERS:
-        return ANSWERS[setup.loss][0 if setup.mode.autocast or setup.mode.weight == 4 else 1]
-    if setup.loss in OTHER_LOSSES:
-        return OTHER_LOSSES[setup.loss]
-    if setup.policy:
+    if loss.kind in ANSWERS:
+        return ANSWERS[loss.kind][0 if mode.autocast or mode.weight == 4 else 1]
+    if loss.kind in OTHER_LOSSES:
+        return OTHER_LOSSES[loss.kind]
+    if loss.policy:
         return POLICY
     return _whole(setup)
 
@@ -220,7 +221,7 @@ def _chunked(setup: Setup) -> Loss:
     the chunks are put together.
     """
     each = _logit_bytes(setup)
-    copies = each if setup.sequences > 1 else 0.0
+    copies = each if setup.batch.sequences > 1 else 0.0
     return Loss(each + copies + _returned(setup), each, 2 * each)
 
 
@@ -233,16 +234,17 @@ def _returned(setup: Setup) -> float:
     """Bytes of an element of the fp32 logits that the Trainer's autocast has the model return (accelerate 1.15,
     utils/operations.py); DeepSpeed's engine has no autocast of accelerate's.
     """
-    return 4.0 if setup.mode.autocast and setup.strategy != "zero" else 0.0
+    return 4.0 if setup.mode.autocast and setup.ranks.strategy != "zero" else 0.0
 
 
 def _whole(setup: Setup) -> Loss:
     """The model's own loss, of whole logits."""
-    if setup.compiled_loss:
-        if setup.mode.autocast:
+    mode = setup.mode
+    if setup.compiled.loss:
+        if mode.autocast:
             return COMPILED_AUTOCAST
-        return COMPILED_FP32 if setup.mode.weight == 4 else COMPILED
-    return WHOLE_FP32 if setup.mode.weight == 4 and not setup.mode.autocast else WHOLE
+        return COMPILED_FP32 if mode.weight == 4 else COMPILED
+    return WHOLE_FP32 if mode.weight == 4 and not mode.autocast else WHOLE
 
 
 def returns_at_once(setup: Setup) -> bool:
@@ -251,14 +253,14 @@ def returns_at_once(setup: Setup) -> bool:
     DDP cuts it by buckets (torch, _dynamo/backends/distributed.py); hooks of FSDP and ZeRO-3 and the calls of quantised
     layers break it.
     """
-    if not setup.compiled_model:
+    if not setup.compiled.model:
         return False
-    return setup.strategy in ("none", "zero") and setup.zero_stage < 3 and not setup.mode.quantized
+    return setup.ranks.strategy in ("none", "zero") and setup.ranks.zero_stage < 3 and not setup.mode.quantized
 
 
 def is_one_graph(setup: Setup) -> bool:
     """Whether model and loss are one compiled graph, whose inputs live until its backward pass ends, too."""
-    return setup.compiled_loss and setup.loss == "none" and returns_at_once(setup)
+    return setup.compiled.loss and setup.loss.kind == "none" and returns_at_once(setup)
 
 
 def sums_in_product(setup: Setup) -> bool:
@@ -266,17 +268,18 @@ def sums_in_product(setup: Setup) -> bool:
     inductor fuses them where both have a format: the gradient of the logits waits for it.
     """
     cast = setup.mode.autocast and setup.mode.weight == 4
-    return is_one_graph(setup) and setup.architecture.tied and setup.head_trained and not cast
+    return is_one_graph(setup) and setup.architecture.tied and setup.weights.head_trained and not cast
 
 
 def _waiting(setup: Setup) -> float:
     """Bytes per token and word of a compiled loss that stay until the backward pass ends: zeros for the logits that the
     model returned, and the gradient of the logits.
     """
+    mode = setup.mode
     if not is_one_graph(setup):
         return 0.0
-    logits = 2 if setup.mode.weight == 2 or setup.mode.autocast else 4
-    zeros = 4 if setup.mode.autocast else logits
+    logits = 2 if mode.weight == 2 or mode.autocast else 4
+    zeros = 4 if mode.autocast else logits
     return float(zeros + (logits if sums_in_product(setup) else 0))
 
 
@@ -296,46 +299,47 @@ def evaluation_bytes(setup: Setup) -> float:
     dpo_trainer.py get_batch_loss_metrics). Liger's fused cross-entropy does, unless the trainer asks for less: it skips
     logits while the model trains (liger-kernel 0.8.5, model/llama.py).
     """
-    if setup.loss in _WITHOUT_LOGITS or _is_fused(setup):
+    if setup.loss.kind in _WITHOUT_LOGITS or _is_fused(setup):
         return 0.0
-    usual, passing = _evaluated(setup), setup.passing_logits
+    usual, passing = _evaluated(setup), setup.loss.passing_logits
     return passing if passing > usual else usual
 
 
 def _evaluated(setup: Setup) -> float:
     """Bytes per token and word of whole logits and their loss, without gradients."""
-    if setup.loss in COMPILED_HEADS:
+    if setup.loss.kind in COMPILED_HEADS:
         return loss_of(setup).forward
-    if setup.loss != "chunked":
+    if setup.loss.kind != "chunked":
         return _whole(setup).forward
     each = _logit_bytes(setup)  # copies of chunks are gone when the model returns
-    copies = each if (setup.evaluation_tokens or 0) > setup.length else 0.0
+    copies = each if (setup.batch.evaluation_tokens or 0) > setup.batch.length else 0.0
     return each + max(copies, _returned(setup))
 
 
 def _is_fused(setup: Setup) -> bool:
-    return setup.loss == "liger" and setup.fused_evaluation
+    return setup.loss.kind == "liger" and setup.loss.fused_evaluation
 
 
 def evaluation_chunk(setup: Setup) -> float:
     """Bytes of one chunk of an evaluation's loss that goes from chunk to chunk: it makes gradients there, too, Liger's
     fused one that of the input only.
     """
-    chunked = CHUNKED_LOSSES.get(setup.loss)
+    chunked = CHUNKED_LOSSES.get(setup.loss.kind)
     if _is_fused(setup):
-        passing, cast = _liger_chunk(setup, setup.evaluation_tokens or 0)
+        passing, cast = _liger_chunk(setup, setup.batch.evaluation_tokens or 0)
         return passing + 2 * cast
     if chunked is None:
         return 0.0
     shape = setup.architecture
-    matrix = shape.vocab * shape.hidden * setup.mode.weight if setup.head_trained else 0.0
+    matrix = shape.vocab * shape.hidden * setup.mode.weight if setup.weights.head_trained else 0.0
     each, matrices = at_once(setup, chunked)
     return each * chunk_tokens(setup, chunked) * shape.vocab + matrices * matrix
 
 
 def scored_tokens(setup: Setup) -> float:
     """Return the tokens of a micro batch that have logits."""
-    return setup.tokens if setup.scored == 1 else named(setup.tokens * setup.scored, "tokens")
+    batch = setup.batch
+    return batch.tokens if batch.scored == 1 else named(batch.tokens * batch.scored, "tokens")
 
 
 def _beside(setup: Setup) -> float:
@@ -357,16 +361,17 @@ def at_once(setup: Setup, chunked: Chunked) -> tuple[float, int]:
     chunk become their gradient, and while that becomes the matrix's, which is added to that of all chunks.
     """
     words = chunk_tokens(setup, chunked)
-    matrix = setup.architecture.hidden * setup.mode.weight if setup.head_trained else 0
+    matrix = setup.architecture.hidden * setup.mode.weight if setup.weights.head_trained else 0
     moments = ((chunked.each, chunked.matrices), (2.0, max(2, chunked.matrices)))
     return max(moments, key=lambda moment: moment[0] * words + moment[1] * matrix)
 
 
 def chunk_tokens(setup: Setup, chunked: Chunked) -> int:
     """Tokens of one chunk of a loss that goes from chunk to chunk. torch.chunk makes the last one smaller."""
+    batch = setup.batch
     if chunked.tokens:
-        return named(-(-setup.tokens // max(1, setup.tokens // chunked.tokens)), _CHUNK)
-    return named(-(-setup.tokens * chunked.sequences // max(chunked.sequences, setup.sequences)), _CHUNK)
+        return named(-(-batch.tokens // max(1, batch.tokens // chunked.tokens)), _CHUNK)
+    return named(-(-batch.tokens * chunked.sequences // max(chunked.sequences, batch.sequences)), _CHUNK)
 
 
 def sums_in_place(setup: Setup) -> bool:
@@ -380,16 +385,16 @@ def sums_in_place(setup: Setup) -> bool:
     if setup.mode.autocast and setup.mode.weight == 4:
         return True
     fused = ("liger", "cce", "tiles", *CHUNKED_LOSSES, *_RECOMPUTED_LOSSES)
-    return setup.loss in fused or loss_of(setup).pieces > 1
+    return setup.loss.kind in fused or loss_of(setup).pieces > 1
 
 
 def _further_copies(setup: Setup, loss: Loss) -> float:
     """Bytes of the copies that autocast makes of a frozen fp32 output matrix for each chunk but the first: it keeps a
     cast weight for the next use only where that has a gradient (torch, autocast_mode.cpp, `cached_cast`).
     """
-    if not loss.chunk or not setup.mode.autocast or head_weight(setup) != 4 or setup.head_trained:
+    if not loss.chunk or not setup.mode.autocast or head_weight(setup) != 4 or setup.weights.head_trained:
         return 0.0
-    return (-(-setup.length // loss.chunk) - 1) * 2.0 * setup.architecture.vocab * setup.architecture.hidden
+    return (-(-setup.batch.length // loss.chunk) - 1) * 2.0 * setup.architecture.vocab * setup.architecture.hidden
 
 
 def _tiled(setup: Setup, cost: Cost) -> Head:
@@ -398,8 +403,8 @@ def _tiled(setup: Setup, cost: Cost) -> Head:
     rows, columns = min(tokens, _TILE[0]), min(shape.vocab, _TILE[1])
     cast = weight == 4 and setup.mode.autocast  # a tile of the matrix, too
     tile = (rows + (shape.hidden if cast else 0)) * columns * (2 if weight == 2 or cast else 4)
-    inputs = tokens * shape.hidden * (4.0 if setup.residual == 4 else 6.0)
-    matrix = shape.vocab * shape.hidden * (4 if weight == 4 else 6) if setup.head_trained else 0.0
+    inputs = tokens * shape.hidden * (4.0 if setup.formats.residual == 4 else 6.0)
+    matrix = shape.vocab * shape.hidden * (4 if weight == 4 else 6) if setup.weights.head_trained else 0.0
     kept = _TILE_STATISTICS * tokens
     return Head(cost, NOTHING, tile + kept, kept, tile + kept + inputs, 0, matrix)
 
@@ -407,8 +412,8 @@ def _tiled(setup: Setup, cost: Cost) -> Head:
 def _recomputed(setup: Setup, cost: Cost) -> Head:
     """The head whose chunks are recomputed. Autocast keeps no copy of the transposed matrix, which is no leaf."""
     cost = cost._replace(fixed_saved=0.0)
-    shape, tokens = setup.architecture, setup.tokens
-    known = _RECOMPUTED_LOSSES[setup.loss][setup.mode.weight == 4, setup.mode.autocast]
+    shape, tokens = setup.architecture, setup.batch.tokens
+    known = _RECOMPUTED_LOSSES[setup.loss.kind][setup.mode.weight == 4, setup.mode.autocast]
     chunk = counted(min(tokens, _RECOMPUTED), _CHUNK, tokens)
     words, matrix = chunk * shape.vocab, shape.vocab * shape.hidden
 
@@ -416,9 +421,9 @@ def _recomputed(setup: Setup, cost: Cost) -> Head:
         chunk, whole = max(moments, key=lambda one: one[0] * words + one[1] * matrix)
         return chunk * words, whole * matrix
 
-    kept = tokens * shape.hidden * setup.residual
+    kept = tokens * shape.hidden * setup.formats.residual
     forward, copies = most(known.forward)
-    backward, gradients = most(known.trained if setup.head_trained else known.frozen)
+    backward, gradients = most(known.trained if setup.weights.head_trained else known.frozen)
     return Head(cost, NOTHING, forward + kept, kept, backward + 2 * kept, copies, gradients)
 
 
@@ -427,29 +432,31 @@ def _liger(setup: Setup, cost: Cost, matrix: float) -> Head:
     chunk, which become their gradient in place, the gradient of the input, and that of the matrix, to which each chunk
     is added in place. Autocast casts the transposed fp32 matrix for each chunk anew.
     """
-    passing, cast = _liger_chunk(setup, setup.tokens)
-    gradient = setup.tokens * setup.architecture.hidden * setup.residual
+    passing, cast = _liger_chunk(setup, setup.batch.tokens)
+    gradient = setup.batch.tokens * setup.architecture.hidden * setup.formats.residual
     # The head's input is not kept. `cost` has it, as the forward pass does. A second copy of the matrix is cached until
     # that ends.
     cost = cost._replace(fixed_saved=0.0)
-    held = 0.0 if setup.head_trained else gradient
+    held = 0.0 if setup.weights.head_trained else gradient
     return Head(cost, NOTHING, passing, 0.0, held, matrix + 2 * cast, matrix)
 
 
 def _liger_chunk(setup: Setup, tokens: int) -> tuple[float, float]:
     """Bytes of the gradient of the input and of the logits of a chunk, and those of a cast of the output matrix."""
+    mode = setup.mode
     shape = setup.architecture
-    element = 2 if setup.mode.autocast else setup.mode.weight
+    element = 2 if mode.autocast else mode.weight
     words = element * min(tokens, chunk_of(tokens, shape.hidden, shape.vocab)) * shape.vocab
-    cast = 2.0 * shape.vocab * shape.hidden if setup.mode.autocast and head_weight(setup) == 4 else 0.0
-    return tokens * shape.hidden * setup.residual + words, cast
+    cast = 2.0 * shape.vocab * shape.hidden if mode.autocast and head_weight(setup) == 4 else 0.0
+    return tokens * shape.hidden * setup.formats.residual + words, cast
 
 
 def head(setup: Setup) -> Head:
     """The head of a setup."""
-    shape, tokens = setup.architecture, setup.tokens
-    cost, name = head_cost(shape, setup.mode, setup.head_trained, head_weight(setup)), setup.loss
-    if setup.scores or not setup.ends:
+    weights, batch, mode = setup.weights, setup.batch, setup.mode
+    shape, tokens = setup.architecture, batch.tokens
+    cost, name = head_cost(shape, mode, weights.head_trained, head_weight(setup)), setup.loss.kind
+    if setup.loss.scores or not setup.part.ends:
         return Head(cost, NOTHING, 0, 0, 0, 0, 0)
     if name == "tiles":
         return _tiled(setup, cost)
@@ -458,7 +465,7 @@ def head(setup: Setup) -> Head:
     words = scored_tokens(setup) * shape.vocab
     if name in ("liger", "cce", "chunked_logits") or name in CHUNKED_LOSSES:
         # The gradient of the output matrix, where it is trained.
-        matrix = shape.vocab * shape.hidden * setup.mode.weight if setup.head_trained else 0.0
+        matrix = shape.vocab * shape.hidden * mode.weight if weights.head_trained else 0.0
         gradient = tokens * shape.hidden * 2.0
         if name == "liger":
             return _liger(setup, cost, matrix)
@@ -474,13 +481,13 @@ def head(setup: Setup) -> Head:
     loss = loss_of(setup)
     family = FAMILIES.get(shape.formula)
     # The model's forward pass still holds the head's input, where the head's backward pass does not.
-    normed = setup.residual
-    if family is not None and setup.mode.autocast:
+    normed = setup.formats.residual
+    if family is not None and mode.autocast:
         normed = {"layer": 4, "layer_1p": 2}.get(family.norm, normed)
-    held = tokens * shape.hidden * normed if normed == 4 or not setup.head_trained else 0
+    held = tokens * shape.hidden * normed if normed == 4 or not weights.head_trained else 0
     capped = 2 if family is not None and family.capped and loss.capped else 0
-    kept = 2 if setup.keeps_logits else 0
-    chunk = min(loss.chunk, setup.length) * setup.sequences * shape.vocab if loss.chunk else 0
+    kept = 2 if setup.loss.keeps_logits else 0
+    chunk = min(loss.chunk, batch.length) * batch.sequences * shape.vocab if loss.chunk else 0
     backward = words * (loss.backward + capped + kept) + chunk * loss.chunk_backward
     if chunk:
         backward = max(backward, words * (loss.beside + capped + kept) + _beside(setup))
@@ -493,7 +500,7 @@ def head(setup: Setup) -> Head:
         backward,
         copies,
         copies,
-        shape.vocab * shape.hidden * setup.mode.weight if loss.pieces > 1 and setup.head_trained else 0.0,
-        words * (2.0 if setup.mode.autocast or setup.mode.weight == 2 else 4.0),
+        shape.vocab * shape.hidden * mode.weight if loss.pieces > 1 and weights.head_trained else 0.0,
+        words * (2.0 if mode.autocast or mode.weight == 2 else 4.0),
         words * _waiting(setup),
     )

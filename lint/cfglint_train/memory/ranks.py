@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING
-from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.choices import FSDP
 
@@ -23,20 +23,26 @@ class Ranks(Frozen):
     """Of one node."""
     shards: int
     """Ranks that share one copy of what is sharded."""
-    parameters: int
-    gradients: int
-    optimizer: int
+    parameter_shards: int
+    gradient_shards: int
+    optimizer_shards: int
     tensor: int
     pipeline: int
     context: int
     expert: int
+    sequence_split: int
+    """Tensor-parallel ranks that share a sequence outside the matrices; 1 where each has all of it."""
+
+    @property
+    def world(self) -> int:
+        """All ranks."""
+        return self.nodes * self.local
 
 
 class Part(Frozen):
-    """What of the model one rank computes."""
+    """The part of the model that one rank computes."""
 
-    architecture: Architecture
-    ends: bool
+    ends: bool = True
     """The output matrix and the loss are among it."""
     head_split: int = 1
     """Ranks that share the output matrix, although each has all logits."""
@@ -74,25 +80,28 @@ def ranks_of(reader: Reader, strategy: str) -> Ranks:
         nodes=nodes,
         local=local,
         shards=shards,
-        parameters=shards if fsdp or stage == 3 else 1,
-        gradients=shards if fsdp or stage >= 2 else 1,
-        optimizer=shards if fsdp or stage >= 1 else 1,
+        parameter_shards=shards if fsdp or stage == 3 else 1,
+        gradient_shards=shards if fsdp or stage >= 2 else 1,
+        optimizer_shards=shards if fsdp or stage >= 1 else 1,
         tensor=tensor,
         pipeline=pipeline,
         context=get("parallel.context") or 1,
         expert=get("parallel.expert") or 1,
+        sequence_split=tensor if get("parallel.sequence_parallel") else 1,
     )
 
 
-def part_of(reader: Reader, ranks: Ranks, whole: Architecture, accumulation: int, last: bool) -> Part:
-    """What a rank computes; `last`: of a pipeline's last stage, else of its first."""
+def part_of(
+    reader: Reader, ranks: Ranks, whole: Architecture, accumulation: int, last: bool
+) -> tuple[Architecture, Part]:
+    """Return what a rank computes; `last`: of a pipeline's last stage, else of its first."""
     if ranks.tensor * ranks.pipeline * ranks.expert == 1:
-        return Part(whole, True)
+        return whole, Part()
     from cfglint_train.memory import sharding
 
     found, in_flight = _slice(reader, ranks, whole.layers, accumulation, last)
     architecture = sharding.local(whole, found._replace(sharded=ranks.fsdp))
-    return Part(architecture, found.last, found.head // found.logits, in_flight)
+    return architecture, Part(found.last, found.head // found.logits, in_flight)
 
 
 def _slice(reader: Reader, ranks: Ranks, layers: int, accumulation: int, ends: bool) -> tuple[Slice, float]:

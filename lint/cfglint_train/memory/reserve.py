@@ -92,9 +92,9 @@ class Lengths(Frozen):
 
 def of_lengths(setup: Setup) -> tuple[str, ...]:
     """The coefficients that `lengths` takes for a setup."""
-    if setup.records == 0:
+    if setup.batch.records == 0:
         return ()
-    return ("cached", "records") if setup.records is None else ("cached",)
+    return ("cached", "records") if setup.batch.records is None else ("cached",)
 
 
 @lru_cache(maxsize=8)
@@ -110,6 +110,10 @@ def never_shared(setup: Setup, flow: Activations | None) -> float:
     micro batch. They are whole segments of large blocks: torch does not join them, and gives them back before an
     allocation fails.
     """
-    if flow is None or setup.adapters or setup.gradient_shards > 1:
+    if flow is None or setup.weights.adapters or setup.ranks.gradient_shards > 1:
         return 0.0
-    return flow.kept if setup.tokens * setup.residual < setup.architecture.hidden * setup.mode.weight else 0.0
+    return (
+        flow.kept
+        if setup.batch.tokens * setup.formats.residual < setup.architecture.hidden * setup.mode.weight
+        else 0.0
+    )

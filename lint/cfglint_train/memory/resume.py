@@ -25,34 +25,38 @@ class Resume(Frozen):
 
 def resume(setup: Setup, plan: Plan) -> Resume | None:
     """The cost of loading a checkpoint with its optimizer; None where nothing is loaded, or the way is unknown."""
+    ranks, formats = setup.ranks, setup.formats
     checkpoint = plan.checkpoint
     if not (checkpoint.load_path or checkpoint.resume_latest):
         return None
     if checkpoint.checkpointer is not None:
         return _olmo(setup, plan)
-    if checkpoint.model_only or checkpoint.load_optimizer is False or setup.optimizer is None:
+    if checkpoint.model_only or checkpoint.load_optimizer is False or setup.optimizer.state is None:
         return None
-    each = setup.optimizer
-    if setup.strategy == "zero" and setup.zero_stage:
-        shards = setup.trained * (each + (setup.master or setup.held)) / setup.optimizer_shards
+    each = setup.optimizer.state
+    if ranks.strategy == "zero" and ranks.zero_stage:
+        shards = setup.weights.trained * (each + (formats.master or formats.held)) / ranks.optimizer_shards
         # Below stage 3 every rank reads the whole module first, and gives it up before it reads its states.
-        module = 0.0 if setup.zero_stage == 3 else (setup.trained + setup.frozen) * setup.gathered
-        if setup.adapters:
-            module = min(module, setup.trained * setup.held)
+        module = 0.0 if ranks.zero_stage == 3 else (setup.weights.trained + setup.weights.frozen) * formats.gathered
+        if setup.weights.adapters:
+            module = min(module, setup.weights.trained * formats.held)
         part = LOADED_OPTIMIZER if shards >= module else LOADED_WEIGHTS
-        return Resume({part: setup.local * max(shards, module)}, "every rank reads its shards of the states")
-    if setup.strategy in FSDP:
+        return Resume({part: ranks.local * max(shards, module)}, "every rank reads its shards of the states")
+    if ranks.strategy in FSDP:
         if checkpoint.state_dict != "full":
             return None  # read tensor by tensor into the shards
         times = parts(setup)
-        weights = times * (setup.trained * setup.held + (0.0 if setup.adapters else setup.frozen * setup.gathered))
-        states = times * setup.trained * each
+        weights = times * (
+            setup.weights.trained * formats.held
+            + (0.0 if setup.weights.adapters else setup.weights.frozen * formats.gathered)
+        )
+        states = times * setup.weights.trained * each
         weights *= readers(setup)
         part = LOADED_OPTIMIZER if states >= weights else LOADED_WEIGHTS
         return Resume({part: max(weights, states)}, "rank 0 reads the whole states")
-    if setup.world > 1:
+    if ranks.world > 1:
         return None  # straight onto each GPU
-    return Resume({LOADED_OPTIMIZER: setup.trained * each}, "the states come over the host")
+    return Resume({LOADED_OPTIMIZER: setup.weights.trained * each}, "the states come over the host")
 
 
 def _olmo(setup: Setup, plan: Plan) -> Resume | None:
@@ -62,9 +66,9 @@ def _olmo(setup: Setup, plan: Plan) -> Resume | None:
     """
     if plan.parallel.strategy != "ddp":
         return None
-    found: dict[Component, float] = {LOADED_WEIGHTS: setup.local * setup.trained * setup.held}
-    if plan.checkpoint.load_optimizer is not False and setup.optimizer is not None:
-        found[LOADED_OPTIMIZER] = setup.local * setup.trained * setup.optimizer
+    found: dict[Component, float] = {LOADED_WEIGHTS: setup.ranks.local * setup.weights.trained * setup.formats.held}
+    if plan.checkpoint.load_optimizer is not False and setup.optimizer.state is not None:
+        found[LOADED_OPTIMIZER] = setup.ranks.local * setup.weights.trained * setup.optimizer.state
     return Resume(found, "every rank reads the whole checkpoint")
 
 
@@ -72,4 +76,4 @@ def readers(setup: Setup) -> int:
     """Ranks of a node that read the whole weights: all under FSDP1, which reads states on rank 0 only; FSDP2 reads both
     there.
     """
-    return setup.local if setup.strategy == "fsdp1" and not setup.adapters else 1
+    return setup.ranks.local if setup.ranks.strategy == "fsdp1" and not setup.weights.adapters else 1

@@ -26,10 +26,10 @@ def whole(setup: Setup, plan: Plan) -> float:
     frozen ones (trl 1.5.0 models/utils.py, unwrap_model_for_generation).
     """
     rollout = plan.rollout
-    if rollout.engine != "hf" or not rollout.gathers or setup.zero_stage != 3:
+    if rollout.engine != "hf" or not rollout.gathers or setup.ranks.zero_stage != 3:
         return 0.0
-    frozen = setup.frozen_bytes if setup.adapters else setup.frozen * setup.gathered
-    return setup.trained * setup.gathered + frozen
+    frozen = setup.frozen_bytes if setup.weights.adapters else setup.weights.frozen * setup.formats.gathered
+    return setup.weights.trained * setup.formats.gathered + frozen
 
 
 def residue(setup: Setup, plan: Plan, woken: bool = False) -> float:
@@ -39,7 +39,7 @@ def residue(setup: Setup, plan: Plan, woken: bool = False) -> float:
     """
     weights = setup.whole.parameters * 2.0 / (plan.rollout.tensor or 1) if woken else 0.0
     left = table().coefficients["sleep-residue"].expected
-    return weights + counted(left, "B of a sleeping engine", setup.trained)
+    return weights + counted(left, "B of a sleeping engine", setup.weights.trained)
 
 
 def host(setup: Setup, plan: Plan) -> float:
@@ -47,4 +47,4 @@ def host(setup: Setup, plan: Plan) -> float:
     rollout = plan.rollout
     if not rollout.sleep or rollout.mode != "colocate":
         return 0.0
-    return setup.local / (rollout.tensor or 1) * setup.whole.parameters * 2.0
+    return setup.ranks.local / (rollout.tensor or 1) * setup.whole.parameters * 2.0

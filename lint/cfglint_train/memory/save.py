@@ -9,6 +9,8 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import transients
 from cfglint_train.memory.calibration import table
+from cfglint_train.memory.checkpoint_retention import copies_of, writes_shards
+from cfglint_train.memory.colocated_models import elements_of
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
     CLONED,
@@ -25,8 +27,6 @@ from cfglint_train.memory.components import (
     STAGED_SHARDS,
     STAGED_WEIGHTS,
 )
-from cfglint_train.memory.kept import copies_of, writes_shards
-from cfglint_train.memory.neighbours import elements_of
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.size import named
 from cfglint_train.plan.choices import FSDP
@@ -67,7 +67,7 @@ def save(setup: Setup, plan: Plan) -> Save | None:
         return None
     others = beside(setup, plan)
     if others and DISK_OPTIMIZER in found.disk:
-        states = others * ((setup.optimizer or 0) + (setup.master or 0))
+        states = others * ((setup.optimizer.state or 0) + (setup.formats.master or 0))
         found = found._replace(disk={**found.disk, DISK_OTHERS: states})
     if times == 1:
         return found
@@ -87,6 +87,7 @@ def parts(setup: Setup) -> float:
 
 
 def _own(setup: Setup, plan: Plan) -> Save | None:
+    weights = setup.weights
     checkpoint = plan.checkpoint
     at_the_end = checkpoint.strategy == "no"
     if at_the_end and not checkpoint.final:
@@ -106,24 +107,24 @@ def _own(setup: Setup, plan: Plan) -> Save | None:
         whole = _unsharded(setup, copies)
         # Two kinds of checkpoint: the one that its host feels more.
         return whole if sharded is None or sum(whole.host.values()) > sum(sharded.host.values()) else sharded
-    if setup.strategy == "zero":
+    if setup.ranks.strategy == "zero":
         return _zero(setup, plan, model_only, copies)
-    if setup.strategy in FSDP:
+    if setup.ranks.strategy in FSDP:
         return _fsdp(setup, plan, model_only, copies)
-    if setup.adapters:
+    if weights.adapters:
         return _adapter(setup, model_only, copies)
-    written = setup.trained * setup.held + setup.frozen_bytes
+    written = weights.trained * setup.formats.held + setup.frozen_bytes
     disk: dict[Component, float] = {DISK_WEIGHTS: written}
     if not model_only:
-        disk[DISK_OPTIMIZER] = setup.trained * (setup.optimizer or 0)
+        disk[DISK_OPTIMIZER] = weights.trained * (setup.optimizer.state or 0)
     return Save({}, {FILE: min(written, FILE_BYTES)}, disk, "rank 0 writes its own copy", copies)
 
 
 def _adapter(setup: Setup, model_only: bool, copies: int) -> Save:
-    written = setup.trained * setup.held
+    written = setup.weights.trained * setup.formats.held
     disk = {DISK_WEIGHTS: written}
     if not model_only:
-        disk[DISK_OPTIMIZER] = setup.trained * (setup.optimizer or 0)
+        disk[DISK_OPTIMIZER] = setup.weights.trained * (setup.optimizer.state or 0)
     return Save({}, {STAGED_WEIGHTS: written}, disk, "the adapter is written", copies)
 
 
@@ -131,13 +132,16 @@ def _zero(setup: Setup, plan: Plan, model_only: bool, copies: int) -> Save | Non
     """DeepSpeed: stages 0 to 2 clone the whole model on every rank, stage 3 gathers it module by module on rank 0.
     After that every rank writes its shards of the states; the larger of the two counts.
     """
-    whole = setup.trained * setup.gathered + (setup.frozen_bytes if setup.adapters else setup.frozen * setup.gathered)
-    states = setup.trained * ((setup.optimizer or 0) + (setup.master or 0))
+    ranks, weights, formats = setup.ranks, setup.weights, setup.formats
+    whole = weights.trained * formats.gathered + (
+        setup.frozen_bytes if weights.adapters else weights.frozen * formats.gathered
+    )
+    states = weights.trained * ((setup.optimizer.state or 0) + (formats.master or 0))
     disk: dict[Component, float] = {}
-    piece = 0.0 if setup.offload_optimizer else setup.local * 4.0 * _flat_elements(setup)
-    if setup.zero_stage < 3:
-        disk[DISK_WEIGHTS] = setup.trained * setup.held if setup.adapters else whole
-        host = {CLONED: setup.local * whole}
+    piece = 0.0 if setup.offload.optimizer else ranks.local * 4.0 * _flat_elements(setup)
+    if ranks.zero_stage < 3:
+        disk[DISK_WEIGHTS] = weights.trained * formats.held if weights.adapters else whole
+        host = {CLONED: ranks.local * whole}
         if not model_only:
             disk[DISK_OPTIMIZER] = states
             host |= _beyond(piece, host[CLONED])
@@ -149,15 +153,15 @@ def _zero(setup: Setup, plan: Plan, model_only: bool, copies: int) -> Save | Non
         disk[DISK_OPTIMIZER] = states
         return Save({}, _beyond(piece, 0.0), disk, "every rank writes its shards", copies)
     # transformers 5 leaves frozen weights out where PEFT trains; every module is gathered on the GPU anyway.
-    adapter = setup.trained * setup.held
-    disk[DISK_WEIGHTS] = adapter if setup.adapters else whole
+    adapter = weights.trained * formats.held
+    disk[DISK_WEIGHTS] = adapter if weights.adapters else whole
     if not model_only:
         disk[DISK_OPTIMIZER] = states
     host = {GATHERED_WEIGHTS: disk[DISK_WEIGHTS]}
     if not model_only:
         host |= _beyond(piece, disk[DISK_WEIGHTS])
     return Save(
-        {GATHERED: setup.gathered * module_elements(setup)},
+        {GATHERED: formats.gathered * module_elements(setup)},
         host,
         disk,
         "rank 0 gathers the 16-bit weights module by module",
@@ -171,9 +175,10 @@ def _flat_elements(setup: Setup) -> float:
     DeepSpeed's stages 1 and 2 hold master weights and each state of a parameter group in one flat tensor of the rank's
     share (0.19.8, zero/stage_1_and_2.py state_dict; zero1-1b and zero2-1b), stage 3 a sub-group in one.
     """
-    if setup.zero_stage == 3:
+    ranks = setup.ranks
+    if ranks.zero_stage == 3:
         return transients.sub_group_elements(setup)
-    return setup.trained / setup.optimizer_shards if setup.zero_stage else 0.0
+    return setup.weights.trained / ranks.optimizer_shards if ranks.zero_stage else 0.0
 
 
 def _beyond(piece: float, before: float) -> dict[Component, float]:
@@ -195,24 +200,25 @@ def _fsdp(setup: Setup, plan: Plan, model_only: bool, copies: int) -> Save | Non
 
     PEFT takes the adapter out of the whole state dict (get_peft_model_state_dict).
     """
+    ranks, formats = setup.ranks, setup.formats
     kind = plan.checkpoint.state_dict
-    if setup.adapters and kind != "full":
+    if setup.weights.adapters and kind != "full":
         return _adapter(setup, model_only, copies)
     if kind is None:
         return None
-    frozen = setup.frozen_bytes if setup.adapters else setup.frozen * setup.gathered
-    weights = setup.trained * setup.held + frozen
-    states = setup.trained * (setup.optimizer or 0)
+    frozen = setup.frozen_bytes if setup.weights.adapters else setup.weights.frozen * formats.gathered
+    weights = setup.weights.trained * formats.held + frozen
+    states = setup.weights.trained * (setup.optimizer.state or 0)
     disk = {DISK_WEIGHTS: weights} if model_only else {DISK_WEIGHTS: weights, DISK_OPTIMIZER: states}
-    if setup.adapters:
-        disk[DISK_WEIGHTS] = setup.trained * setup.held
+    if setup.weights.adapters:
+        disk[DISK_WEIGHTS] = setup.weights.trained * formats.held
     if kind != "full":
-        share = weights / setup.parameter_shards
-        return Save({}, {STAGED_WEIGHTS: setup.local * share}, disk, "every rank writes its shards", copies)
-    if setup.strategy == "fsdp2":  # one whole tensor at a time
-        gpu = setup.held * max(transients.head_elements(setup), setup.architecture.largest_tensor)
+        share = weights / ranks.parameter_shards
+        return Save({}, {STAGED_WEIGHTS: ranks.local * share}, disk, "every rank writes its shards", copies)
+    if ranks.strategy == "fsdp2":  # one whole tensor at a time
+        gpu = formats.held * max(transients.head_elements(setup), setup.architecture.largest_tensor)
     else:  # one unit at a time
-        gpu = setup.held * max(transients.unit_elements(setup), transients.root_elements(setup))
+        gpu = formats.held * max(transients.unit_elements(setup), transients.root_elements(setup))
     host = {GATHERED_WEIGHTS: weights} if model_only or weights >= states else {GATHERED_OPTIMIZER: states}
     if not model_only:
         disk[DISK_WEIGHTS] *= 2  # once for loading and once for resuming
@@ -222,7 +228,7 @@ def _fsdp(setup: Setup, plan: Plan, model_only: bool, copies: int) -> Save | Non
 def _unsharded(setup: Setup, copies: int) -> Save:
     """OLMo's unsharded checkpoint: rank 0 still holds the weights while it gathers the optimizer's states."""
     elements = setup.architecture.parameters
-    weights, states = elements * setup.held, elements * (setup.optimizer or 0)
+    weights, states = elements * setup.formats.held, elements * (setup.optimizer.state or 0)
     return Save(
         {GATHERED: wrapped_elements(setup) * _UNIT_BYTES},
         {GATHERED_WEIGHTS: weights, GATHERED_OPTIMIZER: states},
@@ -237,25 +243,29 @@ def _replicated(setup: Setup, copies: int) -> Save:
     FullCheckpointer), which brings one storage at a time to the host.
     """
     elements = setup.architecture.parameters
-    disk = {DISK_WEIGHTS: elements * setup.held, DISK_OPTIMIZER: elements * (setup.optimizer or 0)}
+    disk = {DISK_WEIGHTS: elements * setup.formats.held, DISK_OPTIMIZER: elements * (setup.optimizer.state or 0)}
     largest = max(transients.head_elements(setup), setup.architecture.largest_tensor)
-    host = {STAGED_WEIGHTS: largest * setup.held}
+    host = {STAGED_WEIGHTS: largest * setup.formats.held}
     return Save({}, host, disk, "rank 0 writes its own copy", copies)
 
 
 def wrapped_elements(setup: Setup) -> float:
     """Elements of the largest unit that OLMo's FSDP wraps: a layer, or the whole model."""
-    return setup.architecture.parameters if setup.wrapping == "root" else transients.unit_elements(setup)
+    return setup.architecture.parameters if setup.sharding.wrapping == "root" else transients.unit_elements(setup)
 
 
 def _olmo(setup: Setup, checkpointer: str, copies: int) -> Save | None:
     """OLMo's sharded checkpointers (ai2-olmo 0.6.0, checkpoint.py; ai2-olmo-core 0.1.0, distributed/checkpoint.py)."""
-    shape, local, world, shards = setup.architecture, setup.local, setup.world, setup.shards
-    states = shape.parameters * (setup.held + (setup.optimizer or 0))
-    disk = {DISK_WEIGHTS: shape.parameters * setup.held, DISK_OPTIMIZER: shape.parameters * (setup.optimizer or 0)}
+    ranks, formats, optimizer = setup.ranks, setup.formats, setup.optimizer
+    shape, local, world, shards = setup.architecture, ranks.local, ranks.world, ranks.shards
+    states = shape.parameters * (formats.held + (optimizer.state or 0))
+    disk = {
+        DISK_WEIGHTS: shape.parameters * formats.held,
+        DISK_OPTIMIZER: shape.parameters * (optimizer.state or 0),
+    }
     unit = wrapped_elements(setup)
     if checkpointer == "local":
-        host = {STAGED_SHARDS: local * unit * setup.held / shards}
+        host = {STAGED_SHARDS: local * unit * formats.held / shards}
         return Save({}, host, disk, "every rank writes its shards as they are", copies)
     if checkpointer in ("torch_legacy", "torch_new"):
         host = {STAGED_SHARDS: local * states / shards}
@@ -267,7 +277,7 @@ def _olmo(setup: Setup, checkpointer: str, copies: int) -> Save | None:
         each = table().coefficients["shard-metadata"].expected
         metadata = world * shape.tensors * (PLAN_BYTES + each * shards)
         host = {
-            STAGED_SHARDS: local * shape.parameters * (setup.optimizer or 0) / shards,
+            STAGED_SHARDS: local * shape.parameters * (optimizer.state or 0) / shards,
             HOST_METADATA: local * metadata,
         }
         gpu: dict[Component, float] = {METADATA: world * shape.tensors * shards * STAGED_BYTES}

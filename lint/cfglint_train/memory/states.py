@@ -34,43 +34,46 @@ def small_elements(setup: Setup) -> int:
     """Elements of parameters at or below ZeRO-3's persistence threshold: norms, biases and small matrices."""
     shape = setup.architecture
     large = sum(
-        item.elements for item in shape.linears if item.inputs * item.outputs * max(1, item.experts) > setup.persistence
+        item.elements
+        for item in shape.linears
+        if item.inputs * item.outputs * max(1, item.experts) > setup.sharding.persistence
     )
     return max(0, shape.parameters - large) if shape.linears else 0
 
 
 def secondary(setup: Setup) -> float:
     """Bytes of hpZ's second copy of the weights on one rank: it lies where the partitions lie, and like them."""
-    if setup.secondary == 1:
+    if setup.sharding.secondary == 1:
         return 0.0
-    return (setup.trained * setup.gathered + setup.frozen_bytes) / setup.secondary
+    return (setup.weights.trained * setup.formats.gathered + setup.frozen_bytes) / setup.sharding.secondary
 
 
 def states(setup: Setup) -> States:
     """The steady states of a rank."""
-    trained, scales = setup.trained, setup.frozen_weights.scales
-    parameters = trained * setup.held / setup.parameter_shards
-    frozen = setup.frozen_sharded / setup.parameter_shards
-    master = trained * setup.master / setup.optimizer_shards
-    optimizer = trained * (setup.optimizer or 0) / setup.optimizer_shards
-    reference = 0.0 if setup.offload_reference else setup.reference_bytes / setup.parameter_shards
+    ranks, formats, offload = setup.ranks, setup.formats, setup.offload
+    trained, scales = setup.weights.trained, setup.frozen_weights.scales
+    parameters = trained * formats.held / ranks.parameter_shards
+    frozen = setup.frozen_sharded / ranks.parameter_shards
+    master = trained * formats.master / ranks.optimizer_shards
+    optimizer = trained * (setup.optimizer.state or 0) / ranks.optimizer_shards
+    reference = 0.0 if offload.reference else setup.reference_bytes / ranks.parameter_shards
     accumulated = _accumulated(setup)
     persistent = 0.0
-    if setup.zero_stage == 3 and setup.persistence:
+    if ranks.zero_stage == 3 and setup.sharding.persistence:
         small = min(small_elements(setup), setup.architecture.parameters)
-        persistent = named(small, "elements that stay whole") * setup.gathered * (1 - 1 / setup.parameter_shards)
-    if not setup.offload_parameters:
+        persistent = named(small, "elements that stay whole") * formats.gathered * (1 - 1 / ranks.parameter_shards)
+    if not offload.parameters:
         persistent += secondary(setup)
     host = 0.0
-    if setup.offload_optimizer:
+    if offload.optimizer:
         host += master + optimizer
         master = optimizer = 0.0
-        if setup.zero_stage:
-            accumulated = trained * setup.gradient if setup.zero_stage == 1 and setup.accumulation > 1 else 0.0
-    if setup.offload_parameters:
+        if ranks.zero_stage:
+            accumulated = trained * formats.gradient if ranks.zero_stage == 1 and setup.batch.accumulation > 1 else 0.0
+    if offload.parameters:
         host += parameters + frozen
         parameters = frozen = 0.0
-        if setup.strategy in FSDP:  # torch's CPU offload takes gradients and states along
+        if ranks.strategy in FSDP:  # torch's CPU offload takes gradients and states along
             host += master + optimizer
             master = optimizer = accumulated = 0.0
     neighbours = sum(neighbour.bytes for neighbour in setup.neighbours)
@@ -79,60 +82,71 @@ def states(setup: Setup) -> States:
 
 def whole_fp32_gradients(setup: Setup) -> bool:
     """Stage 1 with fp32 accumulation runs DeepSpeed's BF16_Optimizer: whole fp32 gradients on every rank, for good."""
-    return setup.zero_stage == 1 and setup.accumulated > setup.gradient and not setup.offload_optimizer
+    return (
+        setup.ranks.zero_stage == 1
+        and setup.formats.accumulated > setup.formats.gradient
+        and not setup.offload.optimizer
+    )
 
 
 def _accumulated(setup: Setup) -> float:
     """Gradients that exist while the last micro batch runs."""
-    trained = setup.trained * setup.active
-    if setup.updates == "within":
+    ranks, weights, formats = setup.ranks, setup.weights, setup.formats
+    trained = weights.trained * weights.active
+    if setup.optimizer.updates == "within":
         return 0.0
-    if setup.zero_stage == 3:  # the flat gradient partition is allocated once and for all (stage3.py)
-        return trained * setup.accumulated / setup.gradient_shards
+    if ranks.zero_stage == 3:  # the flat gradient partition is allocated once and for all (stage3.py)
+        return trained * formats.accumulated / ranks.gradient_shards
     if whole_fp32_gradients(setup):
-        return trained * setup.accumulated
-    if setup.accumulation == 1:
+        return trained * formats.accumulated
+    if setup.batch.accumulation == 1:
         return 0.0
-    if setup.strategy in FSDP and setup.defers_reduction:
+    if ranks.strategy in FSDP and setup.sharding.defers_reduction:
         # FSDP2 keeps them in the format that it reduces in (_fsdp_param.py, to_accumulated_grad_if_needed).
-        return setup.computed * setup.active * (setup.communication if setup.strategy == "fsdp2" else setup.gathered)
-    return trained * setup.accumulated / setup.gradient_shards
+        return (
+            weights.computed
+            * weights.active
+            * (formats.communication if ranks.strategy == "fsdp2" else formats.gathered)
+        )
+    return trained * formats.accumulated / ranks.gradient_shards
 
 
 def leaves_at_once(setup: Setup) -> bool:
     """FSDP's CPU offload takes each sharded gradient along as soon as it is reduced."""
-    return setup.offload_parameters and setup.strategy in FSDP and not setup.defers_reduction
+    return setup.offload.parameters and setup.ranks.strategy in FSDP and not setup.sharding.defers_reduction
 
 
 def made(setup: Setup) -> float:
     """Gradients that the last micro batch leaves beside those that exist already, in bytes."""
-    trained = setup.trained * setup.active
-    if leaves_at_once(setup) or setup.updates == "within":
+    ranks, formats = setup.ranks, setup.formats
+    trained = setup.weights.trained * setup.weights.active
+    if leaves_at_once(setup) or setup.optimizer.updates == "within":
         return 0.0
     if whole_fp32_gradients(setup):
-        return trained * setup.gradient
-    if setup.zero_stage == 3 or (setup.offload_optimizer and setup.zero_stage):
+        return trained * formats.gradient
+    if ranks.zero_stage == 3 or (setup.offload.optimizer and ranks.zero_stage):
         return 0.0
-    if setup.zero_stage == 1:  # the rank's partition, copied out of the whole gradients
-        return trained * setup.gradient / setup.optimizer_shards
-    if setup.zero_stage == 2:
+    if ranks.zero_stage == 1:  # the rank's partition, copied out of the whole gradients
+        return trained * formats.gradient / ranks.optimizer_shards
+    if ranks.zero_stage == 2:
         # What was reduced waits in the model's format until it is added to the fp32 gradients.
-        first = setup.accumulated if setup.accumulation == 1 else 0
-        each = first + setup.gradient if setup.accumulated > setup.gradient else first or setup.gradient
-        return trained * each / setup.gradient_shards
-    if setup.accumulation > 1 and not setup.defers_reduction:
+        first = formats.accumulated if setup.batch.accumulation == 1 else 0
+        each = first + formats.gradient if formats.accumulated > formats.gradient else first or formats.gradient
+        return trained * each / ranks.gradient_shards
+    if setup.batch.accumulation > 1 and not setup.sharding.defers_reduction:
         return 0.0
-    return trained * setup.accumulated / setup.gradient_shards
+    return trained * formats.accumulated / ranks.gradient_shards
 
 
 def left(setup: Setup) -> float:
     """Gradients that the optimizer step starts with, in bytes."""
-    trained = setup.trained * setup.active
-    if setup.updates == "within":
+    ranks, formats = setup.ranks, setup.formats
+    trained = setup.weights.trained * setup.weights.active
+    if setup.optimizer.updates == "within":
         return 0.0
     if whole_fp32_gradients(setup):
-        return trained * (setup.accumulated + setup.gradient)
-    if (setup.offload_optimizer and setup.zero_stage) or (setup.offload_parameters and not setup.zero_stage):
+        return trained * (formats.accumulated + formats.gradient)
+    if (setup.offload.optimizer and ranks.zero_stage) or (setup.offload.parameters and not ranks.zero_stage):
         return 0.0
-    each = setup.gradient if setup.zero_stage == 1 else setup.accumulated
-    return trained * each / (setup.optimizer_shards if setup.zero_stage == 1 else setup.gradient_shards)
+    each = formats.gradient if ranks.zero_stage == 1 else formats.accumulated
+    return trained * each / (ranks.optimizer_shards if ranks.zero_stage == 1 else ranks.gradient_shards)

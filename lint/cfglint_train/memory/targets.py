@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.layers.families import ALL_LINEAR
-from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.models.architecture import Architecture, Linear
 from cfglint_train.models.modules import paths_of
 from cfglint_train.plan.fields import ALL

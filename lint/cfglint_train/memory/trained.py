@@ -5,8 +5,8 @@ from __future__ import annotations
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import adapters
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.ranks import Ranks
-from cfglint_train.memory.reader import Reader
 from cfglint_train.memory.targets import NO_MATRIX, adapted_by, targeted
 from cfglint_train.models.architecture import Architecture, Linear
 
@@ -26,8 +26,10 @@ class Trained(Frozen):
     """Which elements are trained."""
 
     trained: int
+    """Elements with a gradient, of the whole model."""
     frozen: int
     adapters: int
+    """Elements of adapters among the trained ones."""
     leaves: frozenset[str]
     experts: tuple[int, int]
     """Ranks of the adapters of the fused experts: of gate and up, and of down; 0 is none."""
@@ -37,6 +39,19 @@ class Trained(Frozen):
     """Of adapters, as their activations see it."""
     away: int = 0
     """Of the trained elements those of routed experts that other ranks have."""
+    share: float = 1.0
+    """Of the weights of the followed layers that are trained."""
+    active: float = 1.0
+    """Share of the trained elements that have gradients at a time."""
+    head_trained: bool = False
+    trains_tower: bool = False
+    trains_decoder: bool = True
+    """The decoder's own weights get gradients, or an adapter beside them."""
+
+    @property
+    def computed(self) -> int:
+        """Trained elements whose gradients a rank itself computes: of experts that ranks share, its own."""
+        return self.trained - self.away
 
 
 def trained_of(reader: Reader, architecture: Architecture, tuning: str, ranks: Ranks) -> Trained | None:

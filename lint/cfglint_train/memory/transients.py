@@ -30,7 +30,7 @@ _ROOT: Final = "elements outside the layers"
 def root_elements(setup: Setup) -> float:
     """Elements outside the decoder layers that FSDP gathers as one unit: embedding, head, final norm."""
     shape = setup.architecture
-    if setup.wrapping in ("block_and_size", "size", TENSORS):
+    if setup.sharding.wrapping in ("block_and_size", "size", TENSORS):
         return 0.0
     if shape.experts is not None:  # its layers are not of one size
         tower = shape.tower
@@ -42,7 +42,7 @@ def root_elements(setup: Setup) -> float:
 def unit_elements(setup: Setup) -> float:
     """Elements of one decoder layer (the largest kind), or of its largest tensor where each is gathered by itself."""
     shape = setup.architecture
-    if setup.wrapping == TENSORS:
+    if setup.sharding.wrapping == TENSORS:
         return layer_tensor(setup)
     each = shape.layer_parameters or (shape.parameters - shape.embedding_parameters) / shape.layers
     return named(each, "elements of a layer")
@@ -50,34 +50,36 @@ def unit_elements(setup: Setup) -> float:
 
 def head_elements(setup: Setup) -> int:
     """Elements of the output matrix (and of the embedding)."""
-    elements = setup.architecture.vocab * setup.architecture.hidden // setup.head_split
+    elements = setup.architecture.vocab * setup.architecture.hidden // setup.part.head_split
     return named(elements, "elements of the output matrix")
 
 
 def gathered(setup: Setup) -> tuple[float, float]:
     """Bytes of whole weights that a sharded model holds while a layer, and while the loss runs."""
-    size = setup.gathered
-    if setup.parameter_shards == 1:
+    formats = setup.formats
+    size = formats.gathered
+    if setup.ranks.parameter_shards == 1:
         return 0.0, 0.0
     total = setup.architecture.parameters
-    if setup.strategy == "zero":
+    if setup.ranks.strategy == "zero":
         ahead, at_once = zero_gathers(setup)
-        whole = size * ahead + setup.quantized_gather * at_once
+        whole = size * ahead + formats.quantized_gather * at_once
         return whole, whole
-    if setup.wrapping == "root" or not setup.reshard:
-        whole = size * total if setup.unit_bytes == size else setup.frozen_sharded
+    if setup.sharding.wrapping == "root" or not setup.sharding.reshard:
+        whole = size * total if formats.unit_bytes == size else setup.frozen_sharded
         return whole, whole
     unit, root = unit_elements(setup), root_elements(setup)
     edge = 0.0 if root else head_elements(setup)
     # A layer's own unit and the one that is prefetched; the loss finds the last layer's unit gathered.
-    return size * root + setup.unit_bytes * unit * 2, size * (root + edge) + setup.unit_bytes * unit
+    return size * root + formats.unit_bytes * unit * 2, size * (root + edge) + formats.unit_bytes * unit
 
 
 def zero_gathers(setup: Setup) -> tuple[float, float]:
     """Elements that ZeRO-3 holds whole, and of them those gathered in one piece, which ZeRO++ passes through 8 bits."""
+    sharding = setup.sharding
     leaf, total = max(head_elements(setup), leaf_elements(setup)), setup.architecture.parameters
-    ahead = min(total, setup.live + setup.prefetch_bucket) if setup.live else 0
-    at_once = max(leaf, min(total, setup.prefetch_bucket))
+    ahead = min(total, sharding.live + sharding.prefetch_bucket) if sharding.live else 0
+    at_once = max(leaf, min(total, sharding.prefetch_bucket))
     return named(max(leaf, ahead), "elements"), named(at_once, "elements in one piece")
 
 
@@ -89,12 +91,13 @@ def streams(setup: Setup, whole: tuple[float, float]) -> tuple[float, Component 
     stream's, where the sharded gradients stay; FSDP1 and ZeRO-3 gather whole weights on a stream of their own, `whole`
     while a layer and while the loss runs.
     """
-    if setup.parameter_shards == 1 or setup.wrapping == TENSORS:
+    formats = setup.formats
+    if setup.ranks.parameter_shards == 1 or setup.sharding.wrapping == TENSORS:
         return 0.0, None
-    if setup.strategy == "fsdp2":
+    if setup.ranks.strategy == "fsdp2":
         unit, root = unit_elements(setup), root_elements(setup) or head_elements(setup)
-        buffers = setup.gathered * root + setup.unit_bytes * unit
-        return max(buffers, 2 * setup.unit_bytes * unit) + made(setup), GRADIENTS
+        buffers = formats.gathered * root + formats.unit_bytes * unit
+        return max(buffers, 2 * formats.unit_bytes * unit) + made(setup), GRADIENTS
     return max(whole) + staged(setup), GATHERED
 
 
@@ -102,10 +105,12 @@ def staged(setup: Setup) -> float:
     """Bytes of the shards that FSDP1 brings back from the host to gather a unit, on a stream of their own: those of the
     root and of one layer (_flat_param.py, pre_unshard).
     """
-    if setup.strategy != "fsdp1" or not setup.offload_parameters:
+    if setup.ranks.strategy != "fsdp1" or not setup.offload.parameters:
         return 0.0
-    pieces = setup.gathered * (root_elements(setup) or head_elements(setup)) + setup.unit_bytes * unit_elements(setup)
-    return pieces / setup.parameter_shards
+    pieces = setup.formats.gathered * (
+        root_elements(setup) or head_elements(setup)
+    ) + setup.formats.unit_bytes * unit_elements(setup)
+    return pieces / setup.ranks.parameter_shards
 
 
 # torch's FSDP1 broadcasts rank 0's weights in buckets that are full at this size (_init_utils.py,
@@ -119,10 +124,11 @@ def broadcast(setup: Setup) -> tuple[float, float]:
     A bucket is a copy, unless it is one tensor; the tensor that fills it is in it whole, however large
     (`compute_bucket_assignment_by_size`). A large embedding is a bucket by itself, the final norm one with the head.
     """
-    words, root = setup.gathered * head_elements(setup), setup.gathered * root_elements(setup)
+    formats = setup.formats
+    words, root = formats.gathered * head_elements(setup), formats.gathered * root_elements(setup)
     rest = 0.0 if setup.architecture.tied else words
     last = min(root, rest if words >= _BROADCAST else _BROADCAST + words)
-    return last, min(setup.unit_bytes * unit_elements(setup), 2.0 * _BROADCAST)
+    return last, min(formats.unit_bytes * unit_elements(setup), 2.0 * _BROADCAST)
 
 
 def leftovers(setup: Setup, whole: bool) -> float:
@@ -134,13 +140,14 @@ def leftovers(setup: Setup, whole: bool) -> float:
     FSDP2, where the `whole` model is on the GPU: accelerate's `fsdp2_prepare_model` holds its state dict until each
     weight has a shard (accelerate 1.15.0, utils/fsdp_utils.py; axolotl 0.18.0, monkeypatch/accelerate/fsdp2.py).
     """
-    if setup.strategy == "fsdp2" and whole:
+    ranks = setup.ranks
+    if ranks.strategy == "fsdp2" and whole:
         return setup.frozen_sharded
-    if setup.strategy != "fsdp1" or setup.parameter_shards == 1:
+    if ranks.strategy != "fsdp1" or ranks.parameter_shards == 1:
         return 0.0
-    root, unit = setup.gathered * root_elements(setup), setup.unit_bytes * unit_elements(setup)
+    root, unit = setup.formats.gathered * root_elements(setup), setup.formats.unit_bytes * unit_elements(setup)
     pieces = 2 * (root + unit) + sum(broadcast(setup))
-    return pieces - (0.0 if setup.offload_parameters else root / setup.parameter_shards)
+    return pieces - (0.0 if setup.offload.parameters else root / ranks.parameter_shards)
 
 
 def read_ahead(setup: Setup) -> float:
@@ -167,42 +174,44 @@ def leaf_elements(setup: Setup) -> float:
     """Elements of the largest module that ZeRO-3 gathers at once; a mixture counts as one where it is a leaf."""
     experts = setup.architecture.experts
     largest: float = setup.architecture.largest_tensor
-    if experts is not None and setup.leaf_modules:
+    if experts is not None and setup.sharding.leaf_modules:
         largest = max(largest, 3.0 * experts.count * setup.architecture.hidden * experts.intermediate)
     return largest
 
 
 def reducing(setup: Setup) -> float:
     """Bytes of gradients that FSDP is still reducing while a layer runs: those of the layer behind it, if any."""
-    if setup.strategy not in FSDP or setup.defers_reduction:
+    if setup.ranks.strategy not in FSDP or setup.sharding.defers_reduction:
         return 0.0
     if not setup.mode.trained:
         return 0.0
-    return unit_elements(setup) * setup.communication * (1 + 1 / setup.shards)
+    return unit_elements(setup) * setup.formats.communication * (1 + 1 / setup.ranks.shards)
 
 
 def bucket(setup: Setup) -> float:
     """Bytes of gradient buckets that live from the first gradient of a backward pass to its end."""
-    size = setup.reduce_bucket
-    trained = setup.trained
-    if (setup.strategy == "zero" and setup.zero_stage == 0) or whole_fp32_gradients(setup):
-        return setup.gradient * min(ZERO0_FLATTEN, trained)
-    if setup.zero_stage in (1, 2):
-        element = setup.gradient
-        flatten = min(size, trained) if setup.reduce_scatter else 0
-        return element * (size * (2 if setup.overlap else 1) + flatten)
-    if setup.zero_stage == 3:  # the interleaved copy that a reduce-scatter sends
-        return setup.gradient * min(size, trained)
+    ranks, formats, sharding = setup.ranks, setup.formats, setup.sharding
+    size = sharding.reduce_bucket
+    trained = setup.weights.trained
+    if (ranks.strategy == "zero" and ranks.zero_stage == 0) or whole_fp32_gradients(setup):
+        return formats.gradient * min(ZERO0_FLATTEN, trained)
+    if ranks.zero_stage in (1, 2):
+        element = formats.gradient
+        flatten = min(size, trained) if sharding.reduce_scatter else 0
+        return element * (size * (2 if sharding.overlap else 1) + flatten)
+    if ranks.zero_stage == 3:  # the interleaved copy that a reduce-scatter sends
+        return formats.gradient * min(size, trained)
     return 0.0
 
 
 def held_bucket(setup: Setup) -> float:
     """Bytes of gradient buckets that are never given back."""
-    trained = setup.trained
-    if setup.zero_stage == 3:
-        return setup.gradient * setup.reduce_bucket
-    if setup.strategy == "ddp" and setup.world > 1:
-        return DDP_BUCKETS * trained * setup.gradient
+    ranks = setup.ranks
+    trained = setup.weights.trained
+    if ranks.zero_stage == 3:
+        return setup.formats.gradient * setup.sharding.reduce_bucket
+    if ranks.strategy == "ddp" and ranks.world > 1:
+        return DDP_BUCKETS * trained * setup.formats.gradient
     return 0.0
 
 
@@ -212,37 +221,41 @@ def step(setup: Setup) -> float:
     torch's foreach AdamW makes one more tensor of the size of all weights it updates, its loop over single tensors two
     of the largest, its fused kernel none; others in `optimizers.RULES`. ZeRO casts and flattens gradients beside that.
     """
-    trained = setup.trained
-    updated = setup.master or setup.held
-    if setup.offload_optimizer or setup.offload_parameters:
+    ranks, formats, optimizer = setup.ranks, setup.formats, setup.optimizer
+    trained = setup.weights.trained
+    updated = formats.master or formats.held
+    if setup.offload.optimizer or setup.offload.parameters:
         return 0.0
-    local = trained / setup.optimizer_shards
-    each, largest, besides = setup.scratch
+    local = trained / ranks.optimizer_shards
+    each, largest, besides = optimizer.scratch
     temporaries = each + largest
-    if setup.updates == "within":
+    if optimizer.updates == "within":
         return 0.0  # `updating` of the backward pass
-    if setup.strategy != "zero":
-        size = min(local, setup.architecture.largest_tensor / setup.optimizer_shards)
-        if setup.updates == "block":  # the block's gradients in fp32, of which those in 16 bits are still there
+    if ranks.strategy != "zero":
+        size = min(local, setup.architecture.largest_tensor / ranks.optimizer_shards)
+        if optimizer.updates == "block":  # the block's gradients in fp32, of which those in 16 bits are still there
             return (4.0 + each) * local + largest * size
         return max(each * local + largest * size, besides)
-    if setup.zero_stage == 0:
-        return 4.0 * trained if setup.gradient < 4 else 0.0  # fp32 gradients for the master copy
+    if ranks.zero_stage == 0:
+        return 4.0 * trained if formats.gradient < 4 else 0.0  # fp32 gradients for the master copy
     if whole_fp32_gradients(setup):
         return 0.0  # BF16_Optimizer updates from the fp32 gradients that it holds
     # A flat copy of the gradients, and a copy of that in the master's format, which stays for the update.
-    cast = 4.0 if setup.accumulated < 4 <= updated else 0.0
-    if setup.zero_stage == 3:
-        return max(setup.accumulated + cast, (cast or setup.accumulated) + temporaries) * sub_group_elements(setup)
-    if setup.zero_stage == 2 and setup.accumulated > setup.gradient:
+    cast = 4.0 if formats.accumulated < 4 <= updated else 0.0
+    if ranks.zero_stage == 3:
+        return max(formats.accumulated + cast, (cast or formats.accumulated) + temporaries) * sub_group_elements(setup)
+    if ranks.zero_stage == 2 and formats.accumulated > formats.gradient:
         return temporaries * local  # since 0.19.8 one flat fp32 buffer, which the update takes as it is
-    return (max(2 * setup.gradient + cast, 4 + temporaries) - setup.gradient) * local
+    return (max(2 * formats.gradient + cast, 4 + temporaries) - formats.gradient) * local
 
 
 def sub_group_elements(setup: Setup) -> float:
     """Elements of a rank that ZeRO-3 updates at once."""
-    largest = setup.architecture.largest_tensor / setup.optimizer_shards
-    return named(min(setup.sub_group or largest, setup.trained / setup.optimizer_shards), "elements of a sub-group")
+    largest = setup.architecture.largest_tensor / setup.ranks.optimizer_shards
+    return named(
+        min(setup.sharding.sub_group or largest, setup.weights.trained / setup.ranks.optimizer_shards),
+        "elements of a sub-group",
+    )
 
 
 def exchanging(setup: Setup) -> float:
@@ -251,10 +264,10 @@ def exchanging(setup: Setup) -> float:
     Ring attention (ring_flash_attn): receive buffers of keys and values, their gradients in fp32 and those received,
     the query's gradient in fp32 and that of one block: 20 bytes per element of a key, 6 per element of a query.
     """
-    if setup.context == 1:
+    if setup.ranks.context == 1:
         return 0.0
     shape = setup.architecture
-    return setup.tokens * shape.head_dim * (20 * shape.kv_heads + 6 * shape.heads)
+    return setup.batch.tokens * shape.head_dim * (20 * shape.kv_heads + 6 * shape.heads)
 
 
 def layer_tensor(setup: Setup) -> float:
@@ -265,9 +278,10 @@ def layer_tensor(setup: Setup) -> float:
 
 def updating(setup: Setup, elements: float) -> float:
     """Bytes that updating one tensor makes while the backward pass runs."""
-    if setup.updates != "within":
+    optimizer = setup.optimizer
+    if optimizer.updates != "within":
         return 0.0
-    return max(setup.scratch.largest * elements, setup.scratch.besides)
+    return max(optimizer.scratch.largest * elements, optimizer.scratch.besides)
 
 
 def casts(setup: Setup) -> tuple[float, float] | None:
@@ -275,16 +289,22 @@ def casts(setup: Setup) -> tuple[float, float] | None:
 
     None where there is one sub-group, or nothing to cast. An allocation of the latter size is the one that fails last.
     """
-    local = setup.trained / setup.optimizer_shards
-    piece = setup.sub_group
-    if setup.zero_stage != 3 or setup.offload_optimizer or not piece or piece >= local or setup.accumulated >= 4:
+    local = setup.weights.trained / setup.ranks.optimizer_shards
+    piece = setup.sharding.sub_group
+    if (
+        setup.ranks.zero_stage != 3
+        or setup.offload.optimizer
+        or not piece
+        or piece >= local
+        or setup.formats.accumulated >= 4
+    ):
         return None
     return 4.0 * piece, 4.0 * (local % piece or piece)
 
 
 def norm(setup: Setup) -> float:
     """Bytes that ZeRO-1 and 2 need for the gradient norm: the largest gradient of the rank in fp64 (get_norm_dtype)."""
-    if setup.adapters or setup.offload_optimizer or whole_fp32_gradients(setup):
+    if setup.weights.adapters or setup.offload.optimizer or whole_fp32_gradients(setup):
         return 0.0
-    local = setup.trained / setup.optimizer_shards
+    local = setup.weights.trained / setup.ranks.optimizer_shards
     return min(setup.architecture.largest_tensor, local) * 8.0

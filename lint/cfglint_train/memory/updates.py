@@ -5,8 +5,8 @@ from __future__ import annotations
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory import optimizers
 from cfglint_train.memory.optimizers import Choice, Scratch
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.ranks import Ranks
-from cfglint_train.memory.reader import Reader
 from cfglint_train.memory.targets import targeted
 from cfglint_train.memory.trained import Trained
 from cfglint_train.models.architecture import Architecture
@@ -22,6 +22,7 @@ class Optimizer(Frozen):
     scratch: Scratch = Scratch()
     updates: str = "after"
     """after (the backward pass), within (each weight as its gradient is there), block (one decoder layer at a time)."""
+    paged: bool = False
 
 
 def chosen(reader: Reader, ranks: Ranks, updated: float) -> Choice | None:
@@ -57,7 +58,13 @@ def optimizer_of(
         return Optimizer()
     state, projecting = _states(reader, architecture, choice, trained, tuning)
     updates = "within" if choice.within else "block" if choice.one_layer else "after"
-    return Optimizer(state, choice.scratch, Scratch(*optimizers.temporaries(choice), projecting), updates)
+    return Optimizer(
+        state,
+        choice.scratch,
+        Scratch(*optimizers.temporaries(choice), projecting),
+        updates,
+        reader.flag("optimizer.paged"),
+    )
 
 
 def _states(

@@ -14,7 +14,7 @@ from cfglint_train.memory import comparable
 from cfglint_train.memory.budget import Budget, Phase, verdict
 from cfglint_train.memory.calibration import table as table_of_evidence
 from cfglint_train.memory.explanation import explain
-from cfglint_train.memory.reader import MODEL
+from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.plan.certainty import Assumption
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field

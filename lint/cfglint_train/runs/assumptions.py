@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.wording import some
 from cfglint_train.hardware.gpus import largest, roomiest
-from cfglint_train.memory.reader import MODEL
+from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.plan.certainty import Assumption
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field

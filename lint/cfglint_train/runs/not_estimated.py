@@ -11,7 +11,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import spelled
 from cfglint_train.memory.layers.families import has_formula
-from cfglint_train.memory.reader import MODEL
+from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.plan.fields import named
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Place

@@ -35,12 +35,7 @@ from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "BAT004",
-    "learning-rate-out-of-scale",
-    "warning",
-    depends_on_unseen_flags=True,
-)
+RULE: Final = Rule("BAT004", "learning-rate-out-of-scale", "warning", depends_on_unseen_flags=True)
 
 _LIMITS: Final[Mapping[str, float]] = {"full": 1e-3, "freeze": 1e-3, "lora": 1e-2}
 _USUAL: Final[Mapping[str, str]] = {"full": "1e-6 to 2e-5", "freeze": "1e-6 to 2e-5", "lora": "5e-5 to 5e-4"}

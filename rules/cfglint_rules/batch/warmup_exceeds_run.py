@@ -37,11 +37,7 @@ from cfglint_train.plan.length import most_steps, stated_by
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
-    "BAT003",
-    "warmup-exceeds-run",
-    "warning",
-    needs={"optimizer.warmup_steps": ()},
-    depends_on_unseen_flags=True,
+    "BAT003", "warmup-exceeds-run", "warning", needs={"optimizer.warmup_steps": ()}, depends_on_unseen_flags=True
 )
 
 _TRIAL: Final = 20

@@ -29,11 +29,4 @@ from __future__ import annotations
 from cfglint_rules.rule import Rule
 from cfglint_train.foundation.typed import Final
 
-RULE: Final = Rule(
-    "CHK004",
-    "file-not-found",
-    "info",
-    scope="file",
-    reported_by_engine="absent",
-    unchecked="run",
-)
+RULE: Final = Rule("CHK004", "file-not-found", "info", scope="file", reported_by_engine="absent", unchecked="run")

@@ -32,13 +32,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import keys_of
 from cfglint_train.frameworks.lens import Config
 
-RULE: Final = Rule(
-    "CHK003",
-    "keys-not-checked",
-    "info",
-    scope="config",
-    unchecked="keys",
-)
+RULE: Final = Rule("CHK003", "keys-not-checked", "info", scope="config", unchecked="keys")
 
 
 def check(config: Config) -> Iterator[Report]:

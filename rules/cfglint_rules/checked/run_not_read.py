@@ -35,11 +35,4 @@ from __future__ import annotations
 from cfglint_rules.rule import Rule
 from cfglint_train.foundation.typed import Final
 
-RULE: Final = Rule(
-    "CHK005",
-    "run-not-read",
-    "info",
-    scope="file",
-    reported_by_engine="run",
-    unchecked="run",
-)
+RULE: Final = Rule("CHK005", "run-not-read", "info", scope="file", reported_by_engine="run", unchecked="run")

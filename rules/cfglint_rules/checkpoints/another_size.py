@@ -37,12 +37,7 @@ from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "CKP010",
-    "resumed-at-another-size",
-    "error",
-    needs={"checkpoint.load_ranks": ()},
-)
+RULE: Final = Rule("CKP010", "resumed-at-another-size", "error", needs={"checkpoint.load_ranks": ()})
 
 _ONE_FILE_PER_RANK: Final = ("torch_legacy", "local")
 

@@ -39,12 +39,7 @@ from cfglint_train.runs.run import Run
 _LENGTH: Final = tuple(field for field in LENGTH_FIELDS if field != "sequence.length")
 """Frameworks that count tokens save at the end, so that no length of sequences decides."""
 
-RULE: Final = Rule(
-    "CKP009",
-    "interval-exceeds-run",
-    "warning",
-    needs={"checkpoint.strategy": ("steps",)},
-)
+RULE: Final = Rule("CKP009", "interval-exceeds-run", "warning", needs={"checkpoint.strategy": ("steps",)})
 
 _SHARE: Final = 10
 """The help proposes as many checkpoints as this; a run with fewer steps is a trial."""

@@ -38,8 +38,8 @@ from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.checkpoint_retention import limits
 from cfglint_train.memory.components import DISK_WEIGHTS
-from cfglint_train.memory.kept import limits
 from cfglint_train.plan.length import most_steps
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run

@@ -35,12 +35,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "CKP005",
-    "temporary-path",
-    "warning",
-    needs={"launch.working_copy": (True,)},
-)
+RULE: Final = Rule("CKP005", "temporary-path", "warning", needs={"launch.working_copy": (True,)})
 
 _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 

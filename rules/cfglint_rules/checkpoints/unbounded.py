@@ -43,7 +43,7 @@ from cfglint_train.findings.finding import Fix, Report, Severity
 from cfglint_train.findings.wording import worded
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.kept import copies_of, ephemeral, limits, most_saves
+from cfglint_train.memory.checkpoint_retention import copies_of, ephemeral, limits, most_saves
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(

@@ -43,13 +43,7 @@ from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "XFL001",
-    "deepspeed-contradicts-trainer",
-    "error",
-    particular=True,
-    fix="safe",
-)
+RULE: Final = Rule("XFL001", "deepspeed-contradicts-trainer", "error", particular=True, fix="safe")
 
 
 class Pair(Frozen):

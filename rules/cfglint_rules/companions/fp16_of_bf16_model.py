@@ -38,12 +38,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.runs.run import GPU, Run
 
-RULE: Final = Rule(
-    "XFL004",
-    "fp16-of-bf16-model",
-    "warning",
-    needs={"precision.compute": ("fp16",)},
-)
+RULE: Final = Rule("XFL004", "fp16-of-bf16-model", "warning", needs={"precision.compute": ("fp16",)})
 
 _HAS_BF16: Final = 8.0
 _OVERFLOWING: Final = re.compile(r"gemma|qwen2(?!\d)", re.I)

@@ -41,12 +41,7 @@ from cfglint_train.memory.components import OFFLOADED
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "HST001",
-    "host-memory-exceeded",
-    "error",
-    estimates=("host",),
-)
+RULE: Final = Rule("HST001", "host-memory-exceeded", "error", estimates=("host",))
 
 
 PHASES: Final = ("load", *STEP, "rollout")

@@ -43,12 +43,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.calibration import table
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "HST002",
-    "too-many-loaders",
-    "warning",
-    needs={"data.workers": ()},
-)
+RULE: Final = Rule("HST002", "too-many-loaders", "warning", needs={"data.workers": ()})
 
 
 def check(run: Run) -> Iterator[Report]:

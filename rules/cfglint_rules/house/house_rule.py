@@ -43,12 +43,7 @@ from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "HSE001",
-    "house-rule",
-    "warning",
-    fix="unsafe",
-)
+RULE: Final = Rule("HSE001", "house-rule", "warning", fix="unsafe")
 
 
 def check(run: Run) -> Iterator[Report]:

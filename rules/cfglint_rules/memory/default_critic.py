@@ -35,13 +35,7 @@ from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "MEM009",
-    "default-critic",
-    "info",
-    needs={"model.roles": ()},
-    estimates=("gpu",),
-)
+RULE: Final = Rule("MEM009", "default-critic", "info", needs={"model.roles": ()}, estimates=("gpu",))
 
 _SHARE: Final = 0.1
 """Of a GPU, from which on it is worth saying."""

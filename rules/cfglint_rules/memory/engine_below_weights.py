@@ -33,13 +33,7 @@ from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "MEM008",
-    "engine-below-weights",
-    "error",
-    needs={"rollout.engine": ("vllm",)},
-    estimates=("gpu",),
-)
+RULE: Final = Rule("MEM008", "engine-below-weights", "error", needs={"rollout.engine": ("vllm",)}, estimates=("gpu",))
 
 _BYTES: Final = 2
 """Of one weight in the engine."""

@@ -58,12 +58,7 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
-    "MEM011",
-    "evaluation-exceeds-gpu",
-    "error",
-    fix="safe",
-    needs={"eval.enabled": (True,)},
-    estimates=("gpu",),
+    "MEM011", "evaluation-exceeds-gpu", "error", fix="safe", needs={"eval.enabled": (True,)}, estimates=("gpu",)
 )
 
 _FIELD: Final[Field] = "batch.eval_micro"

@@ -34,13 +34,7 @@ from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "MEM005",
-    "group-exceeds-gpu",
-    "error",
-    needs={"model.roles": ()},
-    estimates=("gpu",),
-)
+RULE: Final = Rule("MEM005", "group-exceeds-gpu", "error", needs={"model.roles": ()}, estimates=("gpu",))
 
 
 def check(run: Run) -> Iterator[Report]:

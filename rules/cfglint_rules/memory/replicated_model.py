@@ -32,12 +32,7 @@ from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "MEM004",
-    "replicated-model",
-    "error",
-    estimates=("gpu",),
-)
+RULE: Final = Rule("MEM004", "replicated-model", "error", estimates=("gpu",))
 
 
 def check(run: Run) -> Iterator[Report]:

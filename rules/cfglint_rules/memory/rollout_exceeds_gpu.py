@@ -39,13 +39,7 @@ from cfglint_train.findings.verdicts import ROLLOUT, STEP, breakdown, judge, out
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "MEM007",
-    "rollout-exceeds-gpu",
-    "error",
-    fix="safe",
-    estimates=("gpu",),
-)
+RULE: Final = Rule("MEM007", "rollout-exceeds-gpu", "error", fix="safe", estimates=("gpu",))
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -57,13 +57,7 @@ from cfglint_train.runs.run import Run
 if TYPE_CHECKING:
     from cfglint_train.fitting.smallest import Solution
 
-RULE: Final = Rule(
-    "MEM001",
-    "step-exceeds-gpu",
-    "error",
-    fix="safe",
-    estimates=("gpu",),
-)
+RULE: Final = Rule("MEM001", "step-exceeds-gpu", "error", fix="safe", estimates=("gpu",))
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -126,7 +120,7 @@ def _notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
     """What the step consists of, and the whole gradients that FSDP keeps while it accumulates."""
     parts = (breakdown(judgement.budget), *_awake(run, judgement), *_casts(judgement))
     whole = sum(size for component, size in judgement.budget.sizes if component is GRADIENTS)
-    if not judgement.budget.subject.defers_reduction or whole < judgement.budget.expected * _LEAST_SHARE:
+    if not judgement.budget.subject.sharding.defers_reduction or whole < judgement.budget.expected * _LEAST_SHARE:
         return parts
     return (
         *parts,

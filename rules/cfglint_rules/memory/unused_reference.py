@@ -37,12 +37,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.fields import Role
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "MEM010",
-    "unused-reference",
-    "warning",
-    needs={"model.roles": (), "rollout.kl_coefficient": ()},
-)
+RULE: Final = Rule("MEM010", "unused-reference", "warning", needs={"model.roles": (), "rollout.kl_coefficient": ()})
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -37,12 +37,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "PAR003",
-    "no-meeting-point",
-    "error",
-    needs={"launch.meets": (False,)},
-)
+RULE: Final = Rule("PAR003", "no-meeting-point", "error", needs={"launch.meets": (False,)})
 
 # What an address alone leaves open: without it every node takes itself for the first one (rank 0).
 _BESIDE: Final = {

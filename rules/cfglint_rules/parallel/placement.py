@@ -32,12 +32,7 @@ from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "PAR001",
-    "placement-exceeds-cluster",
-    "error",
-    needs={"launch.groups": ()},
-)
+RULE: Final = Rule("PAR001", "placement-exceeds-cluster", "error", needs={"launch.groups": ()})
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -40,12 +40,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
-    "REL004",
-    "gpu-lacks-kernel",
-    "error",
-    fix="safe",
-    writes=("activations.attention",),
-    rests_on_release=True,
+    "REL004", "gpu-lacks-kernel", "error", fix="safe", writes=("activations.attention",), rests_on_release=True
 )
 
 AMPERE: Final = 8.0

@@ -49,13 +49,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.certainty import freshly_installed
 from cfglint_train.plan.origin import Place
 
-RULE: Final = Rule(
-    "REL002",
-    "newest-refuses",
-    "warning",
-    scope="config",
-    rests_on_release=True,
-)
+RULE: Final = Rule("REL002", "newest-refuses", "warning", scope="config", rests_on_release=True)
 
 
 def check(config: Config) -> Iterator[Report]:

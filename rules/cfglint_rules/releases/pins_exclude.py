@@ -33,12 +33,7 @@ from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "REL003",
-    "pins-exclude-each-other",
-    "warning",
-    rests_on_release=True,
-)
+RULE: Final = Rule("REL003", "pins-exclude-each-other", "warning", rests_on_release=True)
 
 
 def check(run: Run) -> Iterator[Report]:

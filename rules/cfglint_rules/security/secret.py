@@ -45,13 +45,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.origin import Place
 
-RULE: Final = Rule(
-    "SEC002",
-    "secret-in-configuration",
-    "error",
-    scope="config",
-    reported_by_engine="secret",
-)
+RULE: Final = Rule("SEC002", "secret-in-configuration", "error", scope="config", reported_by_engine="secret")
 
 # A key of that kind anywhere in the text; without it no mapping is walked.
 _KEY_WORDS: Final = (b"key", b"token", b"secret", b"pass", b"pwd")

@@ -42,10 +42,4 @@ from __future__ import annotations
 from cfglint_rules.rule import Rule
 from cfglint_train.foundation.typed import Final
 
-RULE: Final = Rule(
-    "SYN008",
-    "beyond-limits",
-    "error",
-    scope="file",
-    reported_by_engine="limit",
-)
+RULE: Final = Rule("SYN008", "beyond-limits", "error", scope="file", reported_by_engine="limit")

@@ -51,14 +51,7 @@ from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
 
-RULE: Final = Rule(
-    "SYN007",
-    "broken-command",
-    "error",
-    scope="config",
-    particular=True,
-    fix="safe",
-)
+RULE: Final = Rule("SYN007", "broken-command", "error", scope="config", particular=True, fix="safe")
 
 
 def check(config: Config) -> Iterable[Report]:

@@ -44,12 +44,7 @@ from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
 
-RULE: Final = Rule(
-    "SYN003",
-    "duplicate-key",
-    "warning",
-    scope="config",
-)
+RULE: Final = Rule("SYN003", "duplicate-key", "warning", scope="config")
 
 _LAST: Final = "the last one wins"
 

@@ -29,13 +29,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.origin import Place
 from cfglint_train.settings import cluster_facts, pragmas
 
-RULE: Final = Rule(
-    "SYN006",
-    "malformed-pragma",
-    "warning",
-    scope="file",
-    reported_by_engine="pragma",
-)
+RULE: Final = Rule("SYN006", "malformed-pragma", "warning", scope="file", reported_by_engine="pragma")
 
 
 def check(document: Document) -> Iterator[Report]:

@@ -33,11 +33,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "SYN004",
-    "not-strict-json",
-    "error",
-)
+RULE: Final = Rule("SYN004", "not-strict-json", "error")
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -36,13 +36,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
 
-RULE: Final = Rule(
-    "SYN002",
-    "unparsable",
-    "error",
-    scope="config",
-    reported_by_engine="syntax",
-)
+RULE: Final = Rule("SYN002", "unparsable", "error", scope="config", reported_by_engine="syntax")
 
 
 def check(config: Config) -> Iterator[Report]:

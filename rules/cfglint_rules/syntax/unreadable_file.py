@@ -20,10 +20,4 @@ from __future__ import annotations
 from cfglint_rules.rule import Rule
 from cfglint_train.foundation.typed import Final
 
-RULE: Final = Rule(
-    "SYN001",
-    "unreadable-file",
-    "error",
-    scope="file",
-    reported_by_engine="file",
-)
+RULE: Final = Rule("SYN001", "unreadable-file", "error", scope="file", reported_by_engine="file")

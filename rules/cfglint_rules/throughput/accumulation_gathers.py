@@ -63,8 +63,8 @@ def check(run: Run) -> Iterator[Report]:
         return
     before, after = gains.between_ranks(offer.before), gains.between_ranks(offer.after)
     yield Report(
-        f"sharded weights are gathered for each of {offer.before.accumulation} micro batches per step, and "
-        f"{offer.after.accumulation} of larger size would fit: {gib(offer.expected)} expected per GPU, "
+        f"sharded weights are gathered for each of {offer.before.batch.accumulation} micro batches per step, and "
+        f"{offer.after.batch.accumulation} of larger size would fit: {gib(offer.expected)} expected per GPU, "
         f"{gib(run.hardware.gpu_bytes or 0)} available",
         run.place("batch.accumulation", "batch.micro"),
         minimum="followed",

@@ -35,12 +35,7 @@ from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "PRF004",
-    "eager-attention",
-    "warning",
-    needs={"activations.attention": ("eager",)},
-)
+RULE: Final = Rule("PRF004", "eager-attention", "warning", needs={"activations.attention": ("eager",)})
 
 _FIELD: Final = "activations.attention"
 _LONG: Final = 2048

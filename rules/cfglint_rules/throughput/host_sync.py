@@ -39,11 +39,7 @@ from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "PRF003",
-    "host-sync-every-step",
-    "warning",
-)
+RULE: Final = Rule("PRF003", "host-sync-every-step", "warning")
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -39,12 +39,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
-    "PRF001",
-    "metrics-every-step",
-    "warning",
-    particular=True,
-    fix="safe",
-    writes=("logging.metrics_interval",),
+    "PRF001", "metrics-every-step", "warning", particular=True, fix="safe", writes=("logging.metrics_interval",)
 )
 
 _FIELD: Final = "logging.metrics_interval"

@@ -44,12 +44,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
-    "PRF005",
-    "needless-checkpointing",
-    "info",
-    fix="unsafe",
-    writes=("activations.checkpointing",),
-    estimates=("gpu",),
+    "PRF005", "needless-checkpointing", "info", fix="unsafe", writes=("activations.checkpointing",), estimates=("gpu",)
 )
 
 _FIELD: Final = "activations.checkpointing"

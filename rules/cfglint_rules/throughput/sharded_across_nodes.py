@@ -65,7 +65,7 @@ def check(run: Run) -> Iterator[Report]:
         return
     before, after = gains.between_nodes(offer.before), gains.between_nodes(offer.after)
     yield Report(
-        f"weights are gathered over {offer.before.nodes} nodes, and a copy per node fits: {gib(offer.expected)} "
+        f"weights are gathered over {offer.before.ranks.nodes} nodes, and a copy per node fits: {gib(offer.expected)} "
         f"expected per GPU, {gib(run.hardware.gpu_bytes or 0)} available",
         run.place("parallel.sharding", "parallel.zero_stage", "parallel.strategy"),
         minimum="followed",

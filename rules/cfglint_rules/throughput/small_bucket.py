@@ -62,7 +62,7 @@ def check(run: Run) -> Iterator[Report]:
     offer = gains.gain(run, "bucket")
     if offer is None:
         return
-    trained, wanted = offer.before.trained, offer.changes[_FIELD]
+    trained, wanted = offer.before.weights.trained, offer.changes[_FIELD]
     yield Report(
         f"`{run.spell(_FIELD)}` of {size:,} elements makes {-(-trained // size):,} collectives in each backward pass; "
         f"{-(-trained // wanted):,} would do",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.vocabulary.removed_key import untaken
 from cfglint_rules.vocabulary.survey import Sighting, target
-from cfglint_rules.vocabulary.verdicts import sightings
-from cfglint_rules.vocabulary.wrong_type import unfit_words
+from cfglint_rules.vocabulary.verdicts import may_be_forks, sightings, verdicts
 from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.wording import some
 from cfglint_train.frameworks.evidence import Evidence
@@ -37,5 +35,5 @@ def folded(config: Config, doubt: Evidence) -> Iterator[Report]:
 
 def _foreign(config: Config) -> Iterator[Sighting]:
     yield from sightings(config, "unknown")
-    yield from untaken(config)
-    yield from unfit_words(config)
+    yield from (one.sighting for one in verdicts(config, "gone") if one.effect != "mapped")
+    yield from (one.sighting for one in verdicts(config, "misfit") if may_be_forks(one))

@@ -47,14 +47,7 @@ from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import Config, spelled
 
-RULE: Final = Rule(
-    "KEY003",
-    "gated-key",
-    "warning",
-    scope="config",
-    fix="safe",
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY003", "gated-key", "warning", scope="config", fix="safe", rests_on_vocabulary=True)
 
 
 def check(config: Config) -> Iterator[Report]:

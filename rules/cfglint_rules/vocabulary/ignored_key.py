@@ -47,13 +47,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import spelled
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "KEY005",
-    "ignored-key",
-    "info",
-    fix="unsafe",
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY005", "ignored-key", "info", fix="unsafe", rests_on_vocabulary=True)
 
 
 def check(run: Run) -> Iterator[Report]:

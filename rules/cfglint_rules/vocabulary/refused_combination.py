@@ -50,14 +50,7 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule(
-    "KEY006",
-    "refused-combination",
-    "error",
-    fix="safe",
-    refuses=True,
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY006", "refused-combination", "error", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -54,7 +54,7 @@ from cfglint_rules.vocabulary.launched import Given, given
 from cfglint_rules.vocabulary.moves import may_move, moved
 from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, vocabulary
 from cfglint_rules.vocabulary.values import fits, shown
-from cfglint_rules.vocabulary.verdicts import Verdict, effect_of, package_beside, verdicts
+from cfglint_rules.vocabulary.verdicts import Verdict, package_beside, verdicts
 from cfglint_schemas.status import Status, parts_of
 from cfglint_train.documents.document import MISSING, Change, Delete, Route, Set, Unknown
 from cfglint_train.findings.finding import APPLICABILITIES, SEVERITIES, Fix, Related, Report, Severity
@@ -66,15 +66,7 @@ from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
 from cfglint_train.plan.releases import Best
 
-RULE: Final = Rule(
-    "KEY002",
-    "removed-key",
-    "error",
-    scope="config",
-    fix="safe",
-    refuses=True,
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY002", "removed-key", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 _LISTED: Final = 3
 """Keys that one message names."""
@@ -153,11 +145,6 @@ def refused(config: Config) -> Iterator[str]:
             yield f"{target(config).name} has no `{gone.sighting.name}`"
 
 
-def untaken(config: Config) -> Iterator[Sighting]:
-    """The keys that the target release does not take, in whatever way."""
-    return (one.sighting for one in verdicts(config, "gone") if effect_of(one.sighting, one.status) != "mapped")
-
-
 def _torn(config: Config, best: Best) -> Report:
     """Keys that no release takes together: one that the best release lacks, and one that keeps others from being it."""
     keys, window = keys_of(config), window_of(config)
@@ -234,7 +221,7 @@ def _is_certain(on: tuple[Ground, ...]) -> bool:
 
 def _report(gone: Verdict) -> Report:
     sighting, status, outcome = gone.sighting, gone.status, gone.outcome
-    keys, effect = keys_of(sighting.config), effect_of(sighting, status)
+    keys, effect = keys_of(sighting.config), gone.effect
     severity: Severity = {"error": "error", "mapped": "info"}.get(effect, "warning")  # type: ignore[assignment]
     if effect == "dropped" and (sighting.value is False or sighting.value in ("", [], {})):
         severity = "info"  # nothing is lost

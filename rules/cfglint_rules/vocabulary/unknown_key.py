@@ -65,7 +65,7 @@ from cfglint_rules.vocabulary.moves import may_move, moved
 from cfglint_rules.vocabulary.operators import is_on
 from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, vocabulary
 from cfglint_rules.vocabulary.values import fits
-from cfglint_rules.vocabulary.verdicts import outcome, sightings
+from cfglint_rules.vocabulary.verdicts import Verdict, sightings, verdicts
 from cfglint_schemas.status import ITEM, PRESENT
 from cfglint_train.documents.document import Change, Delete, Route
 from cfglint_train.findings.finding import Fix, Report, Severity
@@ -76,15 +76,7 @@ from cfglint_train.frameworks.lens import Config, spelled
 if TYPE_CHECKING:
     from cfglint_rules.vocabulary.proposals import Proposal
 
-RULE: Final = Rule(
-    "KEY001",
-    "unknown-key",
-    "error",
-    scope="config",
-    fix="safe",
-    refuses=True,
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY001", "unknown-key", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 
 MOST_MEANT: Final = 200
@@ -100,18 +92,18 @@ def check(config: Config) -> Iterator[Report]:
         return
     found = sightings(config, "unknown")
     refused, idle = refusals_of(config, found), idle_blocks(config, found)
-    for sighting in found:
-        report = _report(sighting) if refused.get(dotted(sighting)) != "error" else None
-        if report is not None and (report.severity == "error" or not is_inside(sighting, idle)):
-            yield _as_chosen(config, sighting.route, report)
-    for one in given(config, "unknown"):
+    for one in verdicts(config, "unknown"):
+        report = _report(one) if refused.get(dotted(one.sighting)) != "error" else None
+        if report is not None and (report.severity == "error" or not is_inside(one.sighting, idle)):
+            yield _as_chosen(config, one.sighting.route, report)
+    for option in given(config, "unknown"):
         report = Report(
-            f"{target(config).title} has no `{one.name}`: {one.releases.said()}" + _launched_hint(config, one),
-            one.place,
-            one.releases.milder("error"),
-            grounds=one.releases.grounds,
+            f"{target(config).title} has no `{option.name}`: {option.releases.said()}" + _launched_hint(config, option),
+            option.place,
+            option.releases.milder("error"),
+            grounds=option.releases.grounds,
         )
-        yield _as_chosen(config, tuple(one.name.split(".")), report)
+        yield _as_chosen(config, tuple(option.name.split(".")), report)
     yield from handed(config)
     keys = keys_of(config)
     for other in () if keys is None else keys.unparsed(config):
@@ -163,13 +155,14 @@ def nearest(config: Config) -> Iterator[tuple[Sighting, Route]]:
 
 def refused(config: Config) -> Iterator[str]:
     """The unknown keys that stop the framework."""
-    for sighting in sightings(config, "unknown") if config.evidence.fork is None else ():
-        if outcome(sighting) == REFUSED:
-            yield f"{target(config).title} has no `{sighting.name}`"
+    for one in verdicts(config, "unknown") if config.evidence.fork is None else ():
+        if one.effect == REFUSED:
+            yield f"{target(config).title} has no `{one.sighting.name}`"
 
 
-def _report(sighting: Sighting) -> Report | None:
-    config, held, effect = sighting.config, target(sighting.config), outcome(sighting)
+def _report(unknown: Verdict) -> Report | None:
+    sighting, effect = unknown.sighting, unknown.effect
+    config, held = sighting.config, target(sighting.config)
     releases = fate_of_unknown(sighting)
     if releases is None:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cfglint_rules.vocabulary.across import Across, fate
 from cfglint_rules.vocabulary.misfits import misfit
 from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, survey, target, vocabulary
-from cfglint_rules.vocabulary.values import Schema
+from cfglint_rules.vocabulary.values import Schema, members
 from cfglint_schemas.status import PRESENT, Context, Status
 from cfglint_train.documents.document import Alias, Node, Sequence, follow
 from cfglint_train.documents.document import Mapping as MappingNode
@@ -19,7 +19,6 @@ from cfglint_train.mutations.mutations import mutations_of
 
 Kind = Literal["unknown", "gone", "gated", "unread", "misfit"]
 
-_UNKNOWN: Final = Status("unknown")
 _UNREAD: Final = {"ignored": ("nothing", "warning"), "renamed": ("nothing",)}
 """The effects of a key that is there and that nothing reads."""
 _GONE: Final = frozenset(("removed", "renamed", "not yet"))
@@ -35,9 +34,17 @@ class Verdict(Frozen):
     unread: nothing reads it; misfit: its value does not fit."""
     sighting: Sighting
     status: Status
-    """What the key is at the release that decides; for one that no release has, an unknown one."""
+    """What the key is at the release that decides."""
     schema: Schema = {}
     """What the key takes, where its value does not fit."""
+
+    @property
+    def effect(self) -> str:
+        """What becomes of the key with this value: dropped, warning, error, mapped, kept."""
+        config, keys = self.sighting.config, keys_of(self.sighting.config)
+        assert keys is not None
+        effect, release = self.status.effect or "dropped", target(config).release
+        return keys.effect(effect, self.sighting.route, self.sighting.value, config, release)
 
     @property
     def outcome(self) -> Across:
@@ -69,8 +76,10 @@ def _judge(sighting: Sighting, keys: Keys, newest: Context | None) -> Iterator[V
     config, fact, status = sighting.config, sighting.fact, sighting.status
     mutations = mutations_of(config)
     if fact is None or status is None:
-        if not mutations.is_own(sighting.route) and _is_lost(sighting):
-            yield Verdict("unknown", sighting, _UNKNOWN)
+        effect = keys.vocabulary_of(config).effect(sighting.parent, target(config).release, context(config))
+        unknown = Verdict("unknown", sighting, Status("unknown", effect=effect))
+        if not mutations.is_own(sighting.route) and _is_lost(unknown):
+            yield unknown
     elif status.kind == PRESENT:
         schema = misfit(sighting, keys)
         if schema is not None:
@@ -85,40 +94,30 @@ def _judge(sighting: Sighting, keys: Keys, newest: Context | None) -> Iterator[V
     elif status.effect in _UNREAD.get(status.kind, ()):
         yield Verdict("unread", sighting, status)
     elif status.kind in _GONE and status.effect != "nothing":
-        if sighting.value is None and effect_of(sighting, status) != REFUSED:
+        gone = Verdict("gone", sighting, status)
+        if sighting.value is None and gone.effect != REFUSED:
             return  # nothing was asked for
         if status.kind != "not yet" or not keys.may_be_another(fact, config, target(config).release):
-            yield Verdict("gone", sighting, status)
+            yield gone
 
 
-def _is_lost(sighting: Sighting) -> bool:
-    """Whether an unknown key asks for something that is lost: it is no comment, is not empty and not only an anchor."""
-    if _is_remark(sighting) or _holds_anchors(sighting):
-        return False
-    return sighting.value not in (None, [], {}) or outcome(sighting) == REFUSED
-
-
-def outcome(sighting: Sighting) -> str:
-    """What becomes of an unknown key: dropped, warning, error, kept."""
-    config, known, keys = sighting.config, vocabulary(sighting.config), keys_of(sighting.config)
-    assert known is not None
-    assert keys is not None
-    release = target(config).release
-    effect = known.effect(sighting.parent, release, context(config))
-    return keys.effect(effect, sighting.route, sighting.value, config, release)
+def _is_lost(unknown: Verdict) -> bool:
+    """Return whether a key is refused, or asks for something: it is no comment, not empty and not only an anchor."""
+    one = unknown.sighting
+    asks = not (_is_remark(one) or _holds_anchors(one) or one.value in (None, [], {}))
+    return asks or unknown.effect == REFUSED
 
 
 def _is_remark(sighting: Sighting) -> bool:
-    """A key that serves as a comment, where the framework accepts it: JSON has no other way to write one."""
+    """Return whether a key serves as a comment: JSON has no other way to write one."""
     key = str(sighting.route[-1])
     is_text = key in _REMARKS and isinstance(sighting.value, str) and sighting.config.document.syntax == "json"
-    return (is_text or key.startswith(("_", "//", "#", "x-"))) and outcome(sighting) != REFUSED
+    return is_text or key.startswith(("_", "//", "#", "x-"))
 
 
 def _holds_anchors(sighting: Sighting) -> bool:
-    """A key that only holds what aliases elsewhere in the file repeat, where the framework accepts it."""
-    source = sighting.config.document.source
-    if b"&" not in source or outcome(sighting) == REFUSED:
+    """Return whether a key only holds what aliases elsewhere in the file repeat."""
+    if b"&" not in sighting.config.document.source:
         return False
     repeated = sighting.config.once(_repeated)
     held = set(map(id, _nodes(sighting.entry.value)))
@@ -170,10 +169,7 @@ def _in_newest(sighting: Sighting, newest: Context) -> Status | None:
     return status if status is not None and status.kind in _GONE and status.effect == REFUSED else None
 
 
-def effect_of(sighting: Sighting, status: Status) -> str:
-    """What becomes of the key with this value."""
-    effect, config = status.effect or "dropped", sighting.config
-    keys = keys_of(config)
-    return (
-        effect if keys is None else keys.effect(effect, sighting.route, sighting.value, config, target(config).release)
-    )
+def may_be_forks(one: Verdict) -> bool:
+    """Return whether a fork may have added the word; it changes no types."""
+    doubt, value = one.sighting.config.evidence.fork, one.sighting.value
+    return doubt is not None and isinstance(value, str) and bool(members(one.schema))

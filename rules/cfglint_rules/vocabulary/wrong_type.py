@@ -66,7 +66,7 @@ from cfglint_rules.vocabulary.misfits import (
 from cfglint_rules.vocabulary.moves import is_taken, moved
 from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, vocabulary
 from cfglint_rules.vocabulary.values import Schema, expected, members, shown
-from cfglint_rules.vocabulary.verdicts import Verdict, verdicts
+from cfglint_rules.vocabulary.verdicts import may_be_forks, verdicts
 from cfglint_schemas.status import PRESENT
 from cfglint_train.documents.document import Change, Delete, Route, Set, Unknown
 from cfglint_train.findings.finding import Applicability, Fix, Report
@@ -75,15 +75,7 @@ from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.certainty import Ground
 
-RULE: Final = Rule(
-    "KEY004",
-    "wrong-type",
-    "error",
-    scope="config",
-    fix="safe",
-    refuses=True,
-    rests_on_vocabulary=True,
-)
+RULE: Final = Rule("KEY004", "wrong-type", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 _SPECIAL: Final = frozenset(("bos_token", "eos_token", "pad_token", "unk_token", "additional_special_tokens"))
 # LLaMA-Factory's own keys that are split at commas whatever they hold (0.9.5 hparams/model_args.py).
@@ -93,7 +85,7 @@ _SPLIT: Final = ("adapter_name_or_path", "add_special_tokens", "add_tokens")
 def check(config: Config) -> Iterator[Report]:
     """One report per value that does not fit."""
     for one in verdicts(config, "misfit"):
-        if not _may_be_forks(one):
+        if not may_be_forks(one):
             yield _report(one.sighting, one.schema)
     yield from _launched(config)
 
@@ -101,7 +93,7 @@ def check(config: Config) -> Iterator[Report]:
 def refused(config: Config) -> Iterator[str]:
     """The values that stop the framework."""
     for one in verdicts(config, "misfit"):
-        if stops(one.sighting) and not _may_be_forks(one):
+        if stops(one.sighting) and not may_be_forks(one):
             yield f"{one.sighting.name} takes {expected(one.schema)}"
 
 
@@ -110,19 +102,8 @@ def unfit_everywhere(config: Config) -> frozenset[Route]:
     return frozenset(
         one.sighting.route
         for one in verdicts(config, "misfit")
-        if stops(one.sighting) and not _may_be_forks(one) and _across(one.sighting, one.schema, REFUSED).agreed
+        if stops(one.sighting) and not may_be_forks(one) and _across(one.sighting, one.schema, REFUSED).agreed
     )
-
-
-def unfit_words(config: Config) -> Iterator[Sighting]:
-    """The settings whose words a fork may take although upstream does not."""
-    return (one.sighting for one in verdicts(config, "misfit") if _may_be_forks(one))
-
-
-def _may_be_forks(one: Verdict) -> bool:
-    """Return whether a fork may have added the word; it changes no types."""
-    doubt, value = one.sighting.config.evidence.fork, one.sighting.value
-    return doubt is not None and isinstance(value, str) and bool(members(one.schema))
 
 
 def _registering(sighting: Sighting) -> str | None:

@@ -10,7 +10,7 @@ from cfglint_train.frameworks.accelerate.settings import deepspeed_key, distribu
 from cfglint_train.frameworks.deepspeed import lenses as deepspeed
 from cfglint_train.frameworks.hf_trainer import fsdp
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
-from cfglint_train.frameworks.key import NOT_STATED, PLAIN, Custom, Found, find
+from cfglint_train.frameworks.key import NOT_STATED, PLAIN, Custom, Found, find, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, refuse_override
 from cfglint_train.frameworks.loaders import ACCELERATE
 from cfglint_train.plan.names import Field
@@ -315,14 +315,22 @@ def _wraps_blocks(config: Config) -> bool:
 
 
 LENSES: Final = (
-    Custom({"launch.nodes": (("num_machines",),), "launch.gpus_per_node": (("num_processes",),)}, _read_launch),
-    Custom({"launch.meets": (("main_process_ip",), ("num_machines",))}, _read_meets),
-    Custom({"parallel.strategy": (("distributed_type",), ("fsdp_config", "fsdp_version"))}, _read_strategy),
+    Custom(
+        {"launch.nodes": (("num_machines",),), "launch.gpus_per_node": (("num_processes",),)}, _read_launch, read_only
+    ),
+    Custom({"launch.meets": (("main_process_ip",), ("num_machines",))}, _read_meets, read_only),
+    Custom({"parallel.strategy": (("distributed_type",), ("fsdp_config", "fsdp_version"))}, _read_strategy, read_only),
     Custom(_sharding_keys(), _read_sharding, _write_sharding, PLAIN._replace(find=_find)),
     wrapping(_wraps_blocks),
     Custom(
-        {field: (("parallelism_config", f"parallelism_config_{key}"),) for field, key in _RANKS.items()}, _read_ranks
+        {field: (("parallelism_config", f"parallelism_config_{key}"),) for field, key in _RANKS.items()},
+        _read_ranks,
+        read_only,
     ),
-    Custom(dict.fromkeys(("precision.compute", "precision.autocast"), (("mixed_precision",),)), _read_precision),
-    Custom({"activations.compile": (("dynamo_config", "dynamo_backend"), ("dynamo_backend",))}, _read_compile),
+    Custom(
+        dict.fromkeys(("precision.compute", "precision.autocast"), (("mixed_precision",),)), _read_precision, read_only
+    ),
+    Custom(
+        {"activations.compile": (("dynamo_config", "dynamo_backend"), ("dynamo_backend",))}, _read_compile, read_only
+    ),
 )

@@ -8,7 +8,7 @@ from cfglint_train.documents.document import Append, CannotEdit, Change, Set
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.axolotl.settings import LIGER_PLUGIN, fsdp_setting, has_plugin, read_bool, read_integer
-from cfglint_train.frameworks.key import Custom
+from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, before, granted, names, origin_of, refuse_override
 from cfglint_train.plan.origin import Origin
 
@@ -223,7 +223,9 @@ CHECKPOINTING: Final = Custom(
     _write_checkpointing,
     also=names("selective_checkpointing"),
 )
-ATTENTION: Final = Custom({"activations.attention": names("attn_implementation", *_LEGACY_ATTENTION)}, _read_attention)
+ATTENTION: Final = Custom(
+    {"activations.attention": names("attn_implementation", *_LEGACY_ATTENTION)}, _read_attention, read_only
+)
 LOSS: Final = Custom(
     {
         "activations.fused_loss": names("liger_fused_linear_cross_entropy"),

@@ -14,7 +14,7 @@ from cfglint_train.frameworks.axolotl.settings import read_bool, read_integer
 from cfglint_train.frameworks.codec import choice
 from cfglint_train.frameworks.hf_trainer.arguments import key
 from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZER_FIELDS, OPTIMIZERS
-from cfglint_train.frameworks.key import Custom, Key, Table
+from cfglint_train.frameworks.key import Custom, Key, Table, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, before, granted, names, origin_of, refuse_override
 from cfglint_train.frameworks.loaders import PYDANTIC
 from cfglint_train.plan.names import Field
@@ -78,6 +78,7 @@ _EVAL: Final = Custom(
         "eval.strategy": names("eval_strategy", "evaluation_strategy", "evals_per_epoch"),
     },
     _read_eval,
+    read_only,
 )
 
 
@@ -147,6 +148,7 @@ _ROLLOUT: Final = Custom(
         **{field: names(f"trl.{name}") for field, name in _GENERATED.items()},
     },
     _read_rollout,
+    read_only,
 )
 
 
@@ -217,7 +219,7 @@ def _read_rope(config: Config) -> Iterator[Triple]:
     yield "model.rope_scaling", "none", granted(config, ("overrides_of_model_config", "rope_scaling"))
 
 
-_ROPE: Final = Custom({"model.rope_scaling": names("overrides_of_model_config.rope_scaling")}, _read_rope)
+_ROPE: Final = Custom({"model.rope_scaling": names("overrides_of_model_config.rope_scaling")}, _read_rope, read_only)
 
 LENSES: Final = (
     Key("model.id", names("base_model"), PYDANTIC.string),

@@ -8,7 +8,7 @@ from cfglint_train.documents.document import MISSING, CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.axolotl.settings import has_plugin, read_bool
 from cfglint_train.frameworks.codec import Codec, Unreadable
-from cfglint_train.frameworks.key import Custom
+from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import (
     Changes,
     Config,
@@ -223,10 +223,10 @@ def _read_precision(config: Config) -> Iterator[Triple]:
 
 
 STAGE: Final = Custom(
-    {"method.stage": names("rl", "reward_model", "process_reward_model", "pretraining_dataset")}, _read_stage
+    {"method.stage": names("rl", "reward_model", "process_reward_model", "pretraining_dataset")}, _read_stage, read_only
 )
-TUNING: Final = Custom({"method.tuning": names("adapter", "unfrozen_parameters")}, _read_tuning)
-LISA: Final = Custom({"method.active_layers": names("lisa_n_layers", "lisa_step_interval")}, _read_lisa)
+TUNING: Final = Custom({"method.tuning": names("adapter", "unfrozen_parameters")}, _read_tuning, read_only)
+LISA: Final = Custom({"method.active_layers": names("lisa_n_layers", "lisa_step_interval")}, _read_lisa, read_only)
 QUANTIZATION: Final = Custom(
     {
         "method.quantization": names("load_in_4bit", "load_in_8bit", "gptq", "bnb_config_kwargs"),
@@ -244,8 +244,10 @@ TARGETS: Final = Custom(
         "method.lora_target_pattern": names("lora_target_modules"),
     },
     _read_targets,
+    read_only,
 )
 PRECISION: Final = Custom(
     dict.fromkeys(("precision.compute", "precision.autocast"), names("bf16", "fp16", "bfloat16", "float16")),
     _read_precision,
+    read_only,
 )

@@ -8,7 +8,7 @@ from cfglint_train.documents.document import MISSING, CannotEdit, Change, Route,
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.codec import Codec, at_least, choice
-from cfglint_train.frameworks.key import ABSENT, NOT_STATED, PLAIN, Custom, Found, Key, find, put
+from cfglint_train.frameworks.key import ABSENT, NOT_STATED, PLAIN, Custom, Found, Key, find, put, read_only
 from cfglint_train.frameworks.lens import Auto, Changes, Config, Triple, granted, refuse_override
 from cfglint_train.frameworks.loaders import DEEPSPEED
 from cfglint_train.frameworks.loaders import PLAIN as TOP
@@ -375,8 +375,8 @@ LENSES: Final = (
         _write_offload,
         PLAIN._replace(find=_find_offload),
     ),
-    Custom({"parallel.leaf_modules": ((ZERO, "leaf_module"),)}, _read_leaves),
-    Custom({field: (route,) for field, route in _RANKS}, _read_ranks),
+    Custom({"parallel.leaf_modules": ((ZERO, "leaf_module"),)}, _read_leaves, read_only),
+    Custom({field: (route,) for field, route in _RANKS}, _read_ranks, read_only),
     _key("parallel.communication", _COMMUNICATION, "communication_data_type", null=ABSENT),
     Custom(
         {
@@ -397,6 +397,7 @@ LENSES: Final = (
             (("optimizer", "type"), ("optimizer", "params")),
         ),
         _read_optimizer,
+        read_only,
     ),
     Custom(
         {
@@ -404,6 +405,7 @@ LENSES: Final = (
             "optimizer.state_bits": (("bf16", "bf16_optimizer_states"),),
         },
         _read_masters,
+        read_only,
     ),
     _key("optimizer.clipping", TOP.number, "gradient_clipping", default=CLIPPING_DEFAULT, null=0.0),
     _key("batch.micro", _BATCH, "train_micro_batch_size_per_gpu", null=ABSENT, beside=("train_batch_size",)),
@@ -419,22 +421,3 @@ FILLED: Final = frozenset((
 
 
 SHARED: Final = frozenset(("batch.micro", "batch.accumulation", "batch.global_", "precision.compute"))
-
-
-def to_auto(config: Config, field: Field) -> list[Change]:
-    """The changes that leave a field to the HF host: its stated keys become "auto".
-
-    Raises CannotEdit for a field that no host fills in, and where no key states it.
-    """
-    if field not in FILLED:
-        raise CannotEdit(f"no program fills in {field}")
-    if field == "precision.compute":
-        routes: list[Route] = [(name, "enabled") for name in ("bf16", "fp16") if config.has(name, "enabled")]
-    else:
-        lens = next(lens for lens in LENSES if field in lens.fields)
-        routes = [route for route in lens.keys[field] if config.has(*route)]
-    if not routes:
-        raise CannotEdit("no key states it")
-    for route in routes:
-        refuse_override(config, route)
-    return [Set((*config.root, *route), "auto") for route in routes if config.value(*route) != "auto"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import CannotEdit, Change, Set, Unknown
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Since
-from cfglint_train.frameworks.key import Custom, Key
+from cfglint_train.frameworks.key import Custom, Key, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of, refuse_override
 from cfglint_train.frameworks.trainer_script.samples import LENGTH, PACKED, PADDED
 from cfglint_train.frameworks.trl.lenses import LENSES as OF_TRL
@@ -68,6 +68,7 @@ LENSES: Final = (
     Custom(
         dict.fromkeys(("sequence.length", "sequence.packing", "sequence.padding"), names("max_length")),
         _read_samples,
+        read_only,
         also=names(LENGTH, PACKED, PADDED),
     ),
     Custom(

@@ -8,7 +8,7 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.key import Custom
+from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import Config, Triple
 from cfglint_train.frameworks.loaders import ACCELERATE
 from cfglint_train.plan.choices import FSDP
@@ -121,7 +121,7 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     yield "checkpoint.state_dict", default_state_dict(version), origin
 
 
-FSDP_LENS: Final = Custom(dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",))), _read_fsdp)
+FSDP_LENS: Final = Custom(dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",))), _read_fsdp, read_only)
 """TrainingArguments' `fsdp` and `fsdp_config`."""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import CannotEdit, Change, Route
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Since
-from cfglint_train.frameworks.key import Custom, Key
+from cfglint_train.frameworks.key import Custom, Key, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of
 from cfglint_train.frameworks.llamafactory.settings import stage_of
 from cfglint_train.frameworks.loaders import PLAIN
@@ -74,4 +74,4 @@ def _read_generated(config: Config) -> Iterator[Triple]:
 LENGTH: Final = Custom(
     {"sequence.length": names(_CUTOFF)}, _read_length, _write_length, also=names(_GENERATED, _WHOLE), terms=_terms
 )
-NEW_TOKENS: Final = Custom({"rollout.new_tokens": names(_GENERATED)}, _read_generated, also=names(_WHOLE))
+NEW_TOKENS: Final = Custom({"rollout.new_tokens": names(_GENERATED)}, _read_generated, read_only, also=names(_WHOLE))

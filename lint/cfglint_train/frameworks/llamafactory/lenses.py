@@ -17,7 +17,7 @@ from cfglint_train.frameworks.hf_trainer.arguments import batch, counting, key
 from cfglint_train.frameworks.hf_trainer.fsdp import FSDP_LENS, wraps_blocks
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
 from cfglint_train.frameworks.key import PLAIN as NESTED
-from cfglint_train.frameworks.key import Custom, Found, Key, find
+from cfglint_train.frameworks.key import Custom, Found, Key, find, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of, refuse_override
 from cfglint_train.frameworks.llamafactory import activations, method
 from cfglint_train.frameworks.llamafactory.length import LENGTH, NEW_TOKENS
@@ -85,10 +85,11 @@ def _write_streaming(config: Config, changes: Changes) -> list[Change]:
     return [Set((*config.root, "streaming"), changes["data.streaming"], ("dataset",))]
 
 
-_PARALLEL: Final = Custom({field: names(name) for field, name in MEGATRON.items()}, _read_megatron)
+_PARALLEL: Final = Custom({field: names(name) for field, name in MEGATRON.items()}, _read_megatron, read_only)
 _RESUMING: Final = Custom(
     dict.fromkeys(("checkpoint.load_path", "checkpoint.resume_latest"), names("resume_from_checkpoint")),
     _read_resuming,
+    read_only,
 )
 _EVALUATION: Final = Custom(
     {
@@ -96,8 +97,9 @@ _EVALUATION: Final = Custom(
         "eval.strategy": names("eval_strategy", "evaluation_strategy"),
     },
     _read_eval,
+    read_only,
 )
-_SAMPLES: Final = Custom({"batch.samples": names("max_samples")}, _read_samples)
+_SAMPLES: Final = Custom({"batch.samples": names("max_samples")}, _read_samples, read_only)
 _STREAMING: Final = Custom({"data.streaming": names("streaming")}, _read_streaming, _write_streaming)
 
 _SAVING: Final = ("save_total_limit", "save_only_model", "save_steps", "save_strategy", "logging_steps", "output_dir")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable
-from cfglint_train.frameworks.key import Custom
+from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import (
     Changes,
     Config,
@@ -233,17 +233,18 @@ def _write_precision(config: Config, changes: Changes) -> list[Change]:
     return written
 
 
-STAGE: Final = Custom({"method.stage": names("stage", "pref_loss")}, _read_stage)
+STAGE: Final = Custom({"method.stage": names("stage", "pref_loss")}, _read_stage, read_only)
 TARGET_MODULES: Final = Custom(
     {"method.lora_targets": names("lora_target")}, _read_targets, _write_targets, also=names("oft_target")
 )
-OFT: Final = Custom({field: names(key) for field, (key, _) in _OFT.items()}, _read_blocks)
+OFT: Final = Custom({field: names(key) for field, (key, _) in _OFT.items()}, _read_blocks, read_only)
 MODULES_TO_SAVE: Final = Custom(
-    {"method.lora_modules_to_save": names("additional_target", "resize_vocab")}, _read_extras
+    {"method.lora_modules_to_save": names("additional_target", "resize_vocab")}, _read_extras, read_only
 )
 TRAINABLE_LAYERS: Final = Custom(
     {"method.trainable_layers": names("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules")},
     _read_layers,
+    read_only,
 )
 QUANTIZATION: Final = Custom(
     {

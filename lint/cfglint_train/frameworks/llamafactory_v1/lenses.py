@@ -8,7 +8,7 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, choice
 from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
-from cfglint_train.frameworks.key import Custom, Key
+from cfglint_train.frameworks.key import Custom, Key, read_only
 from cfglint_train.frameworks.lens import Config, Triple, granted
 from cfglint_train.frameworks.llamafactory_v1.settings import plugin
 from cfglint_train.frameworks.loaders import PLAIN
@@ -154,12 +154,14 @@ LENSES: Final = (
             "method.lora_targets": (("peft_config", "target_modules"),),
             "method.lora_modules_to_save": (("peft_config", "modules_to_save"),),
         },
-        _read_method,
+        _read_method, read_only,
     ),
     Custom(
-        dict.fromkeys(("method.quantization", "method.double_quantization"), (("quant_config",),)), _read_quantization
+        dict.fromkeys(("method.quantization", "method.double_quantization"), (("quant_config",),)),
+        _read_quantization,
+        read_only,
     ),
-    Custom(dict.fromkeys(optimizers.OPTIMIZER_FIELDS, (("optim_config",),)), _read_optimizer),
+    Custom(dict.fromkeys(optimizers.OPTIMIZER_FIELDS, (("optim_config",),)), _read_optimizer, read_only),
     _key("optimizer.learning_rate", "learning_rate", PLAIN.number, 1e-4, beside=("max_grad_norm",)),
     _key("optimizer.clipping", "max_grad_norm", PLAIN.number, 1.0, beside=("learning_rate",)),
     _key("batch.micro", "micro_batch_size", PLAIN.integer, 1, beside=("output_dir",)),
@@ -169,12 +171,16 @@ LENSES: Final = (
         "activations.checkpointing", "enable_activation_checkpointing", _CHECKPOINTING, "full", "none", ("cutoff_len",)
     ),
     _key("activations.attention", "flash_attn", _ATTENTION, "sdpa", beside=("model_class", "model")),
-    Custom(dict.fromkeys(("activations.fused_loss", "activations.liger_layers"), (("kernel_config",),)), _read_kernels),
+    Custom(
+        dict.fromkeys(("activations.fused_loss", "activations.liger_layers"), (("kernel_config",),)),
+        _read_kernels,
+        read_only,
+    ),
     Custom(dict.fromkeys((
         "parallel.strategy", "parallel.sharding", "parallel.reshard_after_forward", "parallel.offload_params",
         "parallel.offload_optimizer", "parallel.wrapping", "parallel.use_orig_params", "checkpoint.state_dict",
-    ), (("dist_config",),)), _read_parallel),
-    Custom({"parallel.context": (("cp_size",), ("dist_config", "cp_size"))}, _read_context),
+    ), (("dist_config",),)), _read_parallel, read_only),
+    Custom({"parallel.context": (("cp_size",), ("dist_config", "cp_size"))}, _read_context, read_only),
     Custom(
         {
             "checkpoint.strategy": (("save_steps",), ("save_epochs",)),
@@ -182,7 +188,7 @@ LENSES: Final = (
             "checkpoint.load_path": (("resume_from_checkpoint",),),
             "checkpoint.resume_latest": (("resume_from_checkpoint",),),
         },
-        _read_saving,
+        _read_saving, read_only,
     ),
     _key("checkpoint.keep", "save_total_limit", _KEEP, "all", "all", ("save_steps", "output_dir")),
     Key("checkpoint.path", (("output_dir",),), PLAIN.string),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.documents.document import CannotEdit, Change
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, written_as
-from cfglint_train.frameworks.key import NOT_STATED, Custom, Stated
+from cfglint_train.frameworks.key import NOT_STATED, Custom, Stated, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo.settings import find, setting, value_of, write_one
@@ -122,6 +122,8 @@ LENSES: Final = (
     Custom(dict.fromkeys(_CHECKPOINTING, (("activation_checkpointing",),)), _read_checkpointing, _write_checkpointing),
     Custom({"activations.attention": (("model", "flash_attention"),)}, _read_attention, _write_attention),
     setting("activations.fused_loss", "fused_loss", _LOSS, null="none", beside=("softmax_auxiliary_loss", "precision")),
-    Custom({"activations.dropout": tuple(("model", f"{part}_dropout") for part in _DROPOUTS)}, _read_dropout),
-    Custom({"activations.compile": (("compile",),)}, _read_compile),
+    Custom(
+        {"activations.dropout": tuple(("model", f"{part}_dropout") for part in _DROPOUTS)}, _read_dropout, read_only
+    ),
+    Custom({"activations.compile": (("compile",),)}, _read_compile, read_only),
 )

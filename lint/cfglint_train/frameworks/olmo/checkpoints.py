@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import Change
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, enumeration, or_zero
-from cfglint_train.frameworks.key import NOT_STATED, Custom, Stated
+from cfglint_train.frameworks.key import NOT_STATED, Custom, Stated, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo.settings import find, is_known, setting, value_of, write_one
@@ -113,7 +113,7 @@ LENSES: Final = (
         _read_checkpointer,
         _write_checkpointer,
     ),
-    Custom({"checkpoint.strategy": (), "checkpoint.final": ()}, _read_saving),
+    Custom({"checkpoint.strategy": (), "checkpoint.final": ()}, _read_saving, read_only),
     setting("checkpoint.interval", "save_interval", NEVER, null=0, beside=("save_folder",)),
     setting("checkpoint.interval_ephemeral", "save_interval_ephemeral", NEVER, null=0, beside=("save_interval",)),
     setting("checkpoint.interval_unsharded", "save_interval_unsharded", NEVER, null=0, beside=("save_interval",)),
@@ -128,8 +128,8 @@ LENSES: Final = (
     setting("checkpoint.path", "save_folder", OMEGACONF.string),
     setting("checkpoint.load_path", "load_path", OMEGACONF.string),
     setting("checkpoint.resume_latest", "try_load_latest_save", OMEGACONF.boolean),
-    Custom({"checkpoint.at_start": (("no_pre_train_checkpoint",), ("load_path",))}, _read_start),
-    Custom({"checkpoint.remote": (("remote_save_folder",),)}, _read_remote),
+    Custom({"checkpoint.at_start": (("no_pre_train_checkpoint",), ("load_path",))}, _read_start, read_only),
+    Custom({"checkpoint.remote": (("remote_save_folder",),)}, _read_remote, read_only),
     setting(
         "checkpoint.load_optimizer",
         "reset_optimizer_state",

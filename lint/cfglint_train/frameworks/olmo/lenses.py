@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.documents.document import CannotEdit, Change
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable
-from cfglint_train.frameworks.key import NOT_STATED, Custom, Stated
+from cfglint_train.frameworks.key import NOT_STATED, Custom, Stated, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, default_at, granted
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo import activations, checkpoints, parallel
@@ -291,8 +291,8 @@ _DEVICE: Final = Codec(_read_device, lambda value: value)
 
 
 LENSES: Final = (
-    Custom(dict.fromkeys(_FIXED, ()), _read_fixed),
-    Custom({"model.architecture": tuple(("model", name) for name in _ARCHITECTURE)}, _read_architecture),
+    Custom(dict.fromkeys(_FIXED, ()), _read_fixed, read_only),
+    Custom({"model.architecture": tuple(("model", name) for name in _ARCHITECTURE)}, _read_architecture, read_only),
     setting("model.init_device", "model.init_device", _DEVICE, null="cpu", beside=("pad_token_id", "embedding_size")),
     setting("precision.compute", "precision", parallel.PRECISION),
     setting("batch.micro", "device_train_microbatch_size", OMEGACONF.integer, beside=("global_train_batch_size",)),
@@ -316,15 +316,16 @@ LENSES: Final = (
             "optimizer.stated_name": (("optimizer", "name"),),
         },
         _read_optimizer,
+        read_only,
     ),
-    Custom({"optimizer.scheduler": (("scheduler", "name"),)}, _read_schedule),
+    Custom({"optimizer.scheduler": (("scheduler", "name"),)}, _read_schedule, read_only),
     Custom({"optimizer.warmup_steps": (("scheduler", "t_warmup"),)}, _read_warmup, _write_warmup),
     setting("optimizer.clipping", "max_grad_norm", OMEGACONF.number, null=0.0, beside=("precision",)),
     *parallel.LENSES,
     *checkpoints.LENSES,
     setting("eval.interval", "eval_interval", OMEGACONF.integer),
-    Custom(dict.fromkeys(("eval.enabled", "eval.strategy"), (("evaluators",),)), _read_eval),
-    Custom(dict.fromkeys(("batch.steps", "batch.tokens"), (("max_duration",),)), _read_duration),
+    Custom(dict.fromkeys(("eval.enabled", "eval.strategy"), (("evaluators",),)), _read_eval, read_only),
+    Custom(dict.fromkeys(("batch.steps", "batch.tokens"), (("max_duration",),)), _read_duration, read_only),
     setting("logging.interval", "console_log_interval", OMEGACONF.integer, beside=("speed_monitor",)),
     Custom(
         {
@@ -336,7 +337,7 @@ LENSES: Final = (
     ),
     setting("logging.cancel_check_interval", "canceled_check_interval", OMEGACONF.integer),
     setting("logging.gc_interval", "gen1_gc_interval", checkpoints.NEVER, null=0),
-    Custom({"logging.profiler": (("torch_profiling",), ("python_profiling",))}, _read_profiler),
+    Custom({"logging.profiler": (("torch_profiling",), ("python_profiling",))}, _read_profiler, read_only),
     setting("data.workers", "data.num_workers", OMEGACONF.integer, beside=("drop_last",)),
     setting("data.prefetch", "data.prefetch_factor", OMEGACONF.integer, null=2, beside=("num_workers",)),
     setting("data.pin_memory", "data.pin_memory", OMEGACONF.boolean, beside=("num_workers",)),

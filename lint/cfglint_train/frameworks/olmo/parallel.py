@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.codec import Codec, choice, enumeration
-from cfglint_train.frameworks.key import Custom
+from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import Config, Triple
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo.settings import is_known, setting, value_of
@@ -86,7 +86,7 @@ LENSES: Final = (
         beside=("sharding_strategy", "use_orig_params"),
         applies=is_fsdp,
     ),
-    Custom({"parallel.wrapping_group": (("model", "block_group_size"),)}, _read_wrapping_group),
+    Custom({"parallel.wrapping_group": (("model", "block_group_size"),)}, _read_wrapping_group, read_only),
     setting("parallel.use_orig_params", "fsdp.use_orig_params", OMEGACONF.boolean, applies=is_fsdp),
-    Custom({"parallel.communication": (("fsdp", "precision"),)}, _read_communication),
+    Custom({"parallel.communication": (("fsdp", "precision"),)}, _read_communication, read_only),
 )

@@ -8,7 +8,7 @@ from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import enumeration, member_name
-from cfglint_train.frameworks.key import NOT_STATED, Custom, Stated
+from cfglint_train.frameworks.key import NOT_STATED, Custom, Stated, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, refuse_override
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.frameworks.olmo_core.recognise import TRAIN_MODULE_PATH, override
@@ -203,7 +203,7 @@ def _write_loss(config: Config, changes: Changes) -> list[Change]:
 
 LENSES: Final = (
     Custom(dict.fromkeys(_AC, (_AC_ROUTE,)), _read_checkpointing, _write_checkpointing),
-    Custom({"activations.attention": (("model", "attn_backend"), ("model", "use_flash"))}, _read_attention),
+    Custom({"activations.attention": (("model", "attn_backend"), ("model", "use_flash"))}, _read_attention, read_only),
     Custom({"activations.fused_loss": (("model", "lm_head", "loss_implementation"),)}, _read_loss, _write_loss),
     setting(
         "activations.compile",

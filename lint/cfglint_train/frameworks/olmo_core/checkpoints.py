@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.codec import Codec, member_name
-from cfglint_train.frameworks.key import NOT_STATED, UNRESOLVED, Custom, Key, Stated
+from cfglint_train.frameworks.key import NOT_STATED, UNRESOLVED, Custom, Key, Stated, read_only
 from cfglint_train.frameworks.lens import Config, Triple, granted
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.frameworks.olmo_core.settings import (
@@ -85,7 +85,7 @@ def _kept(
 
 
 LENSES: Final = (
-    Custom({"checkpoint.strategy": (("trainer", "no_checkpoints"),)}, _read_strategy),
+    Custom({"checkpoint.strategy": (("trainer", "no_checkpoints"),)}, _read_strategy, read_only),
     _kept("checkpoint.interval", "save_interval", NEVER, 250, 0, _refuses_interval),
     _kept("checkpoint.interval_ephemeral", "ephemeral_save_interval", NEVER, 0, 0, _refuses_ephemeral),
     _kept("checkpoint.keep", "max_checkpoints", KEEP, Since((("", "all"), ("2.6.0", 3))), "all"),
@@ -101,5 +101,6 @@ LENSES: Final = (
             "checkpoint.resume_latest": (("trainer", "load_strategy"),),
         },
         _read_load,
+        read_only,
     ),
 )

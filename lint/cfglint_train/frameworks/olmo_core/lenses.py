@@ -8,7 +8,7 @@ from cfglint_train.documents.document import CannotEdit, Change, Route, Set
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import member_name
-from cfglint_train.frameworks.key import UNRESOLVED, Custom, Key, Stated
+from cfglint_train.frameworks.key import UNRESOLVED, Custom, Key, Stated, read_only
 from cfglint_train.frameworks.lens import (
     Changes,
     Config,
@@ -277,10 +277,11 @@ def _read_launch(config: Config) -> Iterator[Triple]:
 
 
 LENSES: Final[tuple[Lens, ...]] = (
-    Custom(dict.fromkeys(_FIXED, ()), _read_fixed),
+    Custom(dict.fromkeys(_FIXED, ()), _read_fixed, read_only),
     Custom(
         {"method.stage": (("dataset", "label_mask_paths"),), "method.tuning": (("model", "freeze_params"),)},
         _read_method,
+        read_only,
     ),
     MODEL,
     *parallel.LENSES,
@@ -293,6 +294,7 @@ LENSES: Final[tuple[Lens, ...]] = (
             "optimizer.stated_name": (("train_module", "optim"), ("optim",)),
         },
         _read_optimizer,
+        read_only,
     ),
     setting("optimizer.clipping", "train_module.max_grad_norm", PLAIN.number, default=0.0, null=0.0, beside=("optim",)),
     Custom(
@@ -305,10 +307,16 @@ LENSES: Final[tuple[Lens, ...]] = (
     ),
     _sequences("batch.micro", *_MICRO),
     _sequences("batch.global_", _GLOBAL),
-    Custom({"batch.micro_tokens": (dotted(_MICRO[0]),), "batch.global_tokens": (dotted(_GLOBAL),)}, _read_uneven),
+    Custom(
+        {"batch.micro_tokens": (dotted(_MICRO[0]),), "batch.global_tokens": (dotted(_GLOBAL),)}, _read_uneven, read_only
+    ),
     *activations.LENSES,
     *checkpoints.LENSES,
-    Custom(dict.fromkeys(("eval.enabled", "eval.strategy", "eval.interval"), (("trainer", "callbacks"),)), _read_eval),
+    Custom(
+        dict.fromkeys(("eval.enabled", "eval.strategy", "eval.interval"), (("trainer", "callbacks"),)),
+        _read_eval,
+        read_only,
+    ),
     setting(
         "logging.metrics_interval",
         "trainer.metrics_collect_interval",
@@ -330,9 +338,9 @@ LENSES: Final[tuple[Lens, ...]] = (
         default=1000,
         access=below(COLLECTOR),
     ),
-    Custom({"logging.profiler": (("trainer", "callbacks"),)}, _read_profiler),
+    Custom({"logging.profiler": (("trainer", "callbacks"),)}, _read_profiler, read_only),
     setting("data.workers", "data_loader.num_workers", PLAIN.integer, default=0, beside=("seed", "global_batch_size")),
     setting("data.prefetch", "data_loader.prefetch_factor", PLAIN.integer, default=2, null=2, beside=("num_workers",)),
     Custom({"data.token_dtype": (dotted("dataset.dtype"),)}, _read_tokens, _write_tokens),
-    Custom({field: (dotted(name),) for field, name in _LAUNCH.items()}, _read_launch),
+    Custom({field: (dotted(name),) for field, name in _LAUNCH.items()}, _read_launch, read_only),
 )

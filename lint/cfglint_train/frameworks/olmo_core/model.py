@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.documents.document import MISSING
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.key import Custom, Stated
+from cfglint_train.frameworks.key import Custom, Stated, read_only
 from cfglint_train.frameworks.lens import Config, Triple
 from cfglint_train.frameworks.olmo_core.settings import find
 
@@ -127,4 +127,6 @@ def _unrotated(block: Any) -> Any:
     return {key: _unrotated(value) for key, value in block.items() if key != "rope"}
 
 
-MODEL: Final = Custom(dict.fromkeys(("model.id", "model.overrides", "model.architecture"), (("model",),)), _read_model)
+MODEL: Final = Custom(
+    dict.fromkeys(("model.id", "model.overrides", "model.architecture"), (("model",),)), _read_model, read_only
+)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import CannotEdit, Change, Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import at_least, enumeration, member_name
-from cfglint_train.frameworks.key import NOT_STATED, UNRESOLVED, Custom, Found, Stated
+from cfglint_train.frameworks.key import NOT_STATED, UNRESOLVED, Custom, Found, Stated, read_only
 from cfglint_train.frameworks.key import PLAIN as PLAIN_KEYS
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted
 from cfglint_train.frameworks.loaders import PLAIN
@@ -172,7 +172,7 @@ def _degree(field: Field, key: str, null: int = 1) -> Custom:
         if isinstance(degree, Stated):
             yield field, _DEGREE.readable(degree.value), degree.origin
 
-    return Custom({field: (("train_module", key, "degree"),)}, read)
+    return Custom({field: (("train_module", key, "degree"),)}, read, read_only)
 
 
 def _find_parallel(config: Config, names: tuple[Route, ...]) -> tuple[Route, Found]:
@@ -189,6 +189,7 @@ LENSES: Final = (
             "precision.autocast": (("train_module", "autocast_precision"),),
         },
         _read_precision,
+        read_only,
     ),
     Custom(
         {
@@ -225,6 +226,7 @@ LENSES: Final = (
             "parallel.stages": (("train_module", "pp_config", "split_points"),),
         },
         _read_schedule,
+        read_only,
     ),
     _degree("parallel.expert", "ep_config"),
 )

@@ -11,7 +11,7 @@ from cfglint_train.documents.document import MISSING, CannotEdit, Change, Delete
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.codec import Codec, Unreadable, written_as
-from cfglint_train.frameworks.key import ABSENT, NOT_STATED, Access, Custom, Found, Key, Stated
+from cfglint_train.frameworks.key import ABSENT, NOT_STATED, Access, Custom, Found, Key, Stated, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, refuse_override
 from cfglint_train.frameworks.loaders import ARGPARSE
 from cfglint_train.frameworks.openrlhf import names as flag
@@ -110,7 +110,7 @@ def switch(
 def custom(
     keys: Mapping[Field, tuple[Route, ...]],
     reader: Callable[[Config], Iterator[Triple]],
-    writer: Callable[[Config, Changes], list[Change]] | None = None,
+    writer: Callable[[Config, Changes], list[Change]],
     terms: Callable[[Config], tuple[Route, ...]] | None = None,
 ) -> Custom:
     """A lens of two functions over flags."""
@@ -206,7 +206,7 @@ def fixed(field: Field, value: Any, applies: Callable[[Config], bool] | None = N
         if applies is None or applies(config):
             yield field, value, Origin("default", note=f"openrlhf {usage(config).release}", framework="openrlhf")
 
-    return Custom({field: ()}, read)
+    return Custom({field: ()}, read, read_only)
 
 
 def has_reward_model(config: Config) -> bool:

@@ -8,6 +8,7 @@ from cfglint_train.documents.document import MISSING, CannotEdit, Change, Route
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import choice
+from cfglint_train.frameworks.key import read_only
 from cfglint_train.frameworks.launchers import launch_of
 from cfglint_train.frameworks.lens import Changes, Config, Lens, Triple
 from cfglint_train.frameworks.openrlhf import method, rollout
@@ -298,7 +299,11 @@ LENSES: Final[tuple[Lens, ...]] = (
     switch("parallel.offload_optimizer", flag.ADAM_OFFLOAD, "cpu", "none"),
     switch("method.reference_offload", flag.REFERENCE_OFFLOAD),
     fixed("parallel.pin_memory", True),
-    custom({field: keys_of(flag.NO_TRACE) if field in _WITHOUT_TRACE else () for field in _DEEPSPEED}, _read_buckets),
+    custom(
+        {field: keys_of(flag.NO_TRACE) if field in _WITHOUT_TRACE else () for field in _DEEPSPEED},
+        _read_buckets,
+        read_only,
+    ),
     custom({"parallel.overlap_comm": keys_of(flag.OVERLAP)}, _read_overlap, _write_overlap),
     custom(
         dict.fromkeys(("checkpoint.strategy", "checkpoint.interval"), keys_of(flag.SAVE_STEPS)),
@@ -329,5 +334,6 @@ LENSES: Final[tuple[Lens, ...]] = (
     custom(
         {**dict.fromkeys(_LAUNCH, ()), **{field: keys_of(names) for field, names in ACTOR_GROUP}},
         _read_launch,
+        read_only,
     ),
 )

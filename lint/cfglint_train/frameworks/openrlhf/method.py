@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.documents.document import MISSING, CannotEdit, Change
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.codec import choice
+from cfglint_train.frameworks.key import read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, pending
 from cfglint_train.frameworks.openrlhf import names as flag
 from cfglint_train.frameworks.openrlhf.flags import (
@@ -163,7 +164,7 @@ def trains_adapter(config: Config) -> bool:
     return (setting(config, flag.RANK, INTEGER) or 0) > 0
 
 
-STAGE: Final = custom({"method.stage": keys_of(flag.ESTIMATOR, flag.IPO, flag.PRETRAIN)}, _read_stage)
+STAGE: Final = custom({"method.stage": keys_of(flag.ESTIMATOR, flag.IPO, flag.PRETRAIN)}, _read_stage, read_only)
 TUNING: Final = custom(
     {
         "method.tuning": keys_of(flag.RANK),

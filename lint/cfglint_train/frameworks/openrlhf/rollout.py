@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from cfglint_train.documents.document import MISSING, CannotEdit, Change
 from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.key import read_only
 from cfglint_train.frameworks.lens import Changes, Config, Lens, Triple
 from cfglint_train.frameworks.openrlhf import names as flag
 from cfglint_train.frameworks.openrlhf.flags import granted, name_at, stated, usage, value_of
@@ -133,7 +134,7 @@ LENSES: Final[tuple[Lens, ...]] = (
         read_tokens(flag.ROLLOUT_TOKENS, "rollout.tokens_per_gpu"),
         write_tokens(flag.ROLLOUT_TOKENS, "rollout.tokens_per_gpu"),
     ),
-    custom({"rollout.new_tokens": keys_of(flag.NEW_TOKENS, flag.GENERATED)}, _read_new_tokens),
+    custom({"rollout.new_tokens": keys_of(flag.NEW_TOKENS, flag.GENERATED)}, _read_new_tokens, read_only),
     switch("rollout.asynchronous", flag.ASYNCHRONOUS, applies=is_ppo),
     switch("rollout.colocate_all", flag.COLOCATE_ALL, applies=is_ppo),
     switch("rollout.enforce_eager", ("--vllm.enforce_eager", "--enforce_eager"), applies=is_ppo),

@@ -17,7 +17,7 @@ from cfglint_train.frameworks.hf_trainer.fsdp import FSDP_LENS, wraps_blocks
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
 from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZER
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
-from cfglint_train.frameworks.key import ABSENT, PLAIN, UNRESOLVED, Custom, Found, Key
+from cfglint_train.frameworks.key import ABSENT, PLAIN, UNRESOLVED, Custom, Found, Key, read_only
 from cfglint_train.frameworks.lens import Config, Triple, before, default_at, granted, names, origin_of
 from cfglint_train.frameworks.trl import activations, method, rollout
 from cfglint_train.frameworks.trl.dtype import DTYPE
@@ -140,6 +140,7 @@ def _read_compile(config: Config) -> Iterator[Triple]:
 _RESUMING: Final = Custom(
     dict.fromkeys(("checkpoint.load_path", "checkpoint.resume_latest"), names("resume_from_checkpoint")),
     _read_resuming,
+    read_only,
 )
 _EVALUATION: Final = Custom(
     {
@@ -147,10 +148,12 @@ _EVALUATION: Final = Custom(
         "eval.strategy": names("eval_strategy", "evaluation_strategy"),
     },
     _read_eval,
+    read_only,
 )
 _COMPILE: Final = Custom(
     {"activations.compile": names("torch_compile")},
     _read_compile,
+    read_only,
     also=names("torch_compile_backend", "torch_compile_mode"),
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable
-from cfglint_train.frameworks.key import Custom
+from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import (
     Changes,
     Config,
@@ -179,7 +179,7 @@ def _write_precision(config: Config, changes: Changes) -> list[Change]:
     return written
 
 
-STAGE: Final = Custom({"method.stage": ()}, _read_stage, also=names("loss_type"))
+STAGE: Final = Custom({"method.stage": ()}, _read_stage, read_only, also=names("loss_type"))
 TARGET_MODULES: Final = Custom(
     {
         "method.lora_targets": names("lora_target_modules", *PARTIAL.values()),
@@ -188,8 +188,10 @@ TARGET_MODULES: Final = Custom(
     _read_targets,
     _write_targets,
 )
-TARGET_PARAMETERS: Final = Custom({"method.lora_target_parameters": names("lora_target_parameters")}, _read_parameters)
-MODULES_TO_SAVE: Final = Custom({"method.lora_modules_to_save": names("lora_modules_to_save")}, _read_extras)
+TARGET_PARAMETERS: Final = Custom(
+    {"method.lora_target_parameters": names("lora_target_parameters")}, _read_parameters, read_only
+)
+MODULES_TO_SAVE: Final = Custom({"method.lora_modules_to_save": names("lora_modules_to_save")}, _read_extras, read_only)
 QUANTIZATION: Final = Custom(
     {
         "method.quantization": names("load_in_4bit", "load_in_8bit", "bnb_4bit_quant_type"),

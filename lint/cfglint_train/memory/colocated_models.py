@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.formats import Formats
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.ranks import Ranks
-from cfglint_train.memory.reader import Reader
 from cfglint_train.models.architecture import Architecture
 
 
-class Neighbour(Frozen):
+class ColocatedModel(Frozen):
     """Another model of the job on the same GPUs."""
 
     role: str
@@ -22,9 +22,9 @@ class Neighbour(Frozen):
     """Its shards wait on the host until they are used."""
 
 
-def neighbours_of(
+def colocated_models_of(
     reader: Reader, architecture: Architecture, ranks: Ranks, formats: Formats, optimizer: float | None
-) -> tuple[Neighbour, ...]:
+) -> tuple[ColocatedModel, ...]:
     """The models beside the actor; none where roles or pools are unknown. `optimizer`: bytes of state per element."""
     roles = reader.get("model.roles")
     if not roles:
@@ -32,7 +32,7 @@ def neighbours_of(
     actor = next((role for role in roles if role.name == "actor"), None)
     if actor is None or actor.pool is None:
         return ()
-    found: list[Neighbour] = []
+    found: list[ColocatedModel] = []
     for role in roles:
         if role is actor or role.pool != actor.pool:
             continue
@@ -44,22 +44,22 @@ def neighbours_of(
             states = formats.master + (optimizer or 0)
             if reader.offloads("parallel.offload_optimizer"):
                 states = 0.0
-            each = formats.held / ranks.parameters + states / ranks.optimizer
+            each = formats.held / ranks.parameter_shards + states / ranks.optimizer_shards
             if ranks.zero_stage == 3 and states:
-                each += formats.gradient / ranks.gradients
+                each += formats.gradient / ranks.gradient_shards
             size = elements * each
             if reader.get("rollout.train_sleep"):
                 # One of the two is awake at a time (OpenRLHF 0.9.0, ppo_trainer.py ppo_train): what both keep are the
                 # 16-bit weights, beside the states of the larger one (deepspeed_utils.py, offload_deepspeed_states).
-                asleep = formats.held / ranks.parameters
+                asleep = formats.held / ranks.parameter_shards
                 size = elements * asleep + max(0, elements - architecture.parameters) * (each - asleep)
-            found.append(Neighbour(role.name, size, elements, trained=True))
+            found.append(ColocatedModel(role.name, size, elements, trained=True))
         else:
             # Offload works under ZeRO-3 only: other stages put the whole model on every GPU.
             asked = reader.get("method.reference_offload") if role.name == "reference" else role.offload
             offloaded = ranks.zero_stage == 3 and bool(asked)
-            size = 0.0 if offloaded else elements * formats.plain / (ranks.parameters or 1)
-            found.append(Neighbour(role.name, size, elements, offloaded=offloaded))
+            size = 0.0 if offloaded else elements * formats.unquantized / (ranks.parameter_shards or 1)
+            found.append(ColocatedModel(role.name, size, elements, offloaded=offloaded))
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture
 
 
-class Passed(Frozen):
+class BlockOutputs(Frozen):
     """Bytes of one micro batch on one GPU."""
 
     kept: float
@@ -29,38 +29,39 @@ class Passed(Frozen):
     """What those ones left."""
 
 
-_NOTHING: Final = Passed(0.0, 0.0, 0.0, 0, 0.0)
+_NOTHING: Final = BlockOutputs(0.0, 0.0, 0.0, 0, 0.0)
 
 
-def passed(setup: Setup) -> Passed:
+def block_outputs(setup: Setup) -> BlockOutputs:
     """A second embedding of each token (Gemma 3n, 4), of which every layer has a part, and shared keys and values."""
+    batch, mode = setup.batch, setup.mode
     shape = setup.architecture
     attention = shape.attention
     width = _width(shape)
     if not width and (attention is None or not attention.reusing_layers):
         return _NOTHING
-    weight, checkpointed = setup.mode.weight, setup.checkpointing != "none"
-    embedding = setup.tokens * shape.layers * width
+    weight, checkpointed = mode.weight, setup.checkpointing.method != "none"
+    embedding = batch.tokens * shape.layers * width
     # Its norm, the projection's input, and where layers are checkpointed the sum with the projected first embedding,
     # whose parts they hold as arguments; others count the part that they keep. The gradient of one part is as large as
     # the whole.
-    spread, gathered, copies = _streams(shape, setup.mode) if shape.streams > 1 else (0.0, 0.0, 0.0)
-    ended = setup.tokens * gathered
-    kept = setup.tokens * spread + ended + copies
-    if width and setup.mode.autocast and weight == 4:  # the projection's input and weight
-        kept += 2.0 * shape.hidden * (setup.tokens + shape.layers * width)
-    elif width and setup.mode.trained and not checkpointed:
-        kept += setup.tokens * shape.hidden * weight
-    kept += embedding * ((8 if setup.mode.trained else 4) + (weight if checkpointed else 0))
-    kept += setup.tokens * _adapted(setup)
+    spread, gathered, copies = _streams(shape, mode) if shape.streams > 1 else (0.0, 0.0, 0.0)
+    ended = batch.tokens * gathered
+    kept = batch.tokens * spread + ended + copies
+    if width and mode.autocast and weight == 4:  # the projection's input and weight
+        kept += 2.0 * shape.hidden * (batch.tokens + shape.layers * width)
+    elif width and mode.trained and not checkpointed:
+        kept += batch.tokens * shape.hidden * weight
+    kept += embedding * ((8 if mode.trained else 4) + (weight if checkpointed else 0))
+    kept += batch.tokens * _adapted(setup)
     returned = embedding * weight
     if attention is None or not attention.reusing_layers:
-        return Passed(kept, ended, returned, 0, 0.0)
-    handed, made = handed_on(shape, setup.mode)
+        return BlockOutputs(kept, ended, returned, 0, 0.0)
+    handed, made = handed_on(shape, mode)
     if not checkpointed:  # a part of what the layers keep themselves
-        return Passed(kept, ended, returned, 0, 0.0)
+        return BlockOutputs(kept, ended, returned, 0, 0.0)
     before = shape.layers - attention.reusing_layers - 2
-    return Passed(kept + handed * setup.tokens, ended, returned, before, made * setup.tokens)
+    return BlockOutputs(kept + handed * batch.tokens, ended, returned, before, made * batch.tokens)
 
 
 @lru_cache(maxsize=64)

@@ -28,7 +28,7 @@ class Turn(Frozen):
     """Weight gradients of the blocks behind it."""
 
 
-class Seen(Frozen):
+class EncoderMemory(Frozen):
     """Bytes of one micro batch on one GPU."""
 
     kept: float
@@ -47,7 +47,7 @@ def block_cost(tower: Tower, mode: Mode) -> Cost | None:
     return layer_cost(_shape(tower), mode) if tower.kind else None
 
 
-def seen(tower: Tower, mode: Mode, patches: int, checkpointed: bool) -> Seen | None:
+def encoder_memory(tower: Tower, mode: Mode, patches: int, checkpointed: bool) -> EncoderMemory | None:
     """The tower's memory for so many patches; None for a tower without a formula.
 
     `mode.trained` says whether its blocks are trained. Frozen ones leave nothing behind: no gradient reaches them.
@@ -58,7 +58,7 @@ def seen(tower: Tower, mode: Mode, patches: int, checkpointed: bool) -> Seen | N
     width = float(tower.hidden * mode.weight * patches)
     running, others = peak(cost.inference, patches) + width, tower.layers - 1
     if not mode.trained:  # nor does autocast keep copies of weights that are frozen
-        return Seen(0.0, 0.0, running, ())
+        return EncoderMemory(0.0, 0.0, running, ())
     if checkpointed:
         top, kept, copies = max(peak(cost.recompute, patches), peak(cost.backward, patches)), width, 0.0
         forward = others * (width + cost.fixed_saved) + running
@@ -69,7 +69,7 @@ def seen(tower: Tower, mode: Mode, patches: int, checkpointed: bool) -> Seen | N
     own = width if checkpointed else 0.0
     last = Turn(others * kept + own, others * copies, top, 0.0)
     first = Turn(own, 0.0, top, others * cost.weight_gradients)
-    return Seen(tower.layers * kept, tower.layers * copies, forward, (last, first))
+    return EncoderMemory(tower.layers * kept, tower.layers * copies, forward, (last, first))
 
 
 def _shape(tower: Tower) -> Architecture:

@@ -19,7 +19,7 @@ from cfglint_train.memory.components import ENGINE, GRADIENTS, LOGITS, PAGED, RE
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import runs_traced_code
 from cfglint_train.memory.phase_fields import DISK_FIELDS, NO_FIELDS
-from cfglint_train.memory.reader import Reader
+from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.setup import Setup
 
 if TYPE_CHECKING:
@@ -62,18 +62,19 @@ def weighed(parts: dict[Component, float]) -> tuple[tuple[tuple[Component, int],
     return tuple(sizes), lasting, flowing, passing
 
 
-class Margins:
-    """What the budgets of a job on one GPU share, whatever its batch."""
+class Uncertainty:
+    """What bounds the budgets of a job on one GPU, whatever its batch."""
 
     def __init__(self, job: Job, hardware: Hardware | None, compared: Residual | None) -> None:
         setup, known, self.job = job.setup, table(), job
+        ranks = setup.ranks
         self.between: tuple[Phase, list[Phase]] | None = None
         """Loading, and the other phases between steps, once they were estimated."""
         self.paged = job.lasting.get(PAGED, 0.0)
         self.held = weighed(job.lasting)
         self.capacity: int | None = None if hardware is None else hardware.capacity("gpu")
         flowing, jobs = flow_residual(setup, known), compared or comparable.residual(setup, known.residuals)
-        self.gaps = reserve.gaps(setup.checkpointing not in ("none", "selective_ops"))
+        self.gaps = reserve.gaps(setup.checkpointing.method not in ("none", "selective_ops"))
         held_high = known.residuals["states"].high
         self.flowing_high, self.held_most = 1 + flowing.high, 1 + held_high
         self.factors = (1 + flowing.low, self.flowing_high, self.held_most, 1 + jobs.low, 1 + jobs.high)
@@ -86,13 +87,13 @@ class Margins:
         """What exists all the time in the bounds that usually are the wider ones (`edges`)."""
         self.elsewhere, self.stream_part = job.streams
         self.streams_pass = self.stream_part is not None and self.stream_part.passes
-        self.whole = setup.parameter_shards > 1 and job.plan.model.init_device == "cuda"
+        self.whole = ranks.parameter_shards > 1 and job.plan.model.init_device == "cuda"
         self.leftovers = transients.leftovers(setup, self.whole)
         self.ahead = transients.read_ahead(setup) if job.plan.method.reads_ahead else 0.0
         self.pinned = transients.pinned(setup) if self.ahead else 0.0
         modern = hardware is None or (hardware.compute_capability or 9.0) >= 9.0
         # DeepSpeed makes a process group of one rank, too, and NCCL loads its kernels whatever the number of ranks.
-        group = "nccl" if setup.world > 1 else "nccl-kernels" if setup.strategy == "zero" else ""
+        group = "nccl" if ranks.world > 1 else "nccl-kernels" if ranks.strategy == "zero" else ""
         self.around, self.workspace_high, self.context_low, self.around_low, self.around_high = reserve.around(
             modern, group
         )
@@ -109,23 +110,23 @@ class Margins:
 
 
 @lru_cache(maxsize=256)
-def margins_of(job: Job, hardware: Hardware | None, compared: Residual | None) -> Margins:
-    """The margins of a job on a GPU. `compared`: how far jobs like it were from their estimates, where that is not what
-    the table says.
+def uncertainty_of(job: Job, hardware: Hardware | None, compared: Residual | None) -> Uncertainty:
+    """Return the uncertainty of a job on a GPU. `compared`: how far jobs like it were from their estimates, if that is
+    not what the table says.
     """
-    return Margins(job, hardware, compared)
+    return Uncertainty(job, hardware, compared)
 
 
-class Frame:
-    """What the phases of one estimate share."""
+class PhaseBudget:
+    """Makes the budgets of the phases of one estimate."""
 
-    def __init__(self, setup: Setup, reader: Reader, known: Margins) -> None:
+    def __init__(self, setup: Setup, reader: Reader, known: Uncertainty) -> None:
         plan = reader.plan
         self.setup, self.reader, self.plan = setup, reader, plan
         self.known, self.job = known, known.job
         self.flow = activations(setup)
         self.basis = (setup, plan, known.capacity)
-        self.lengths = None if setup.records == 0 else reserve.lengths(setup.records)
+        self.lengths = None if setup.batch.records == 0 else reserve.lengths(setup.batch.records)
 
     def gpu(
         self, phase: str, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS, steady: bool = True
@@ -155,7 +156,7 @@ class Frame:
         held, lasts, flows, _ = known.held
         low, high = known.edges(lasting + lasts, flowing + flows, known.paged)
         reserved, top, leaving = high - inside, total - inside, 0.0
-        sharded = self.setup.parameter_shards > 1
+        sharded = self.setup.ranks.parameter_shards > 1
         for moment in moments:
             size, elsewhere, own, _ = moment
             if sharded:
@@ -255,12 +256,13 @@ _PARTLY: Final = frozenset(("selective", "fine_grained", "budget", "every_n"))
 
 def flow_residual(setup: Setup, known: Table) -> Residual:
     """The residual that belongs to what follows the tokens."""
+    ranks = setup.ranks
     untraced = known.residuals["untraced"]
-    if setup.tensor > 1 and setup.sequence_split == 1:  # between all of it on every rank and an even share
-        return untraced._replace(low=(1 + untraced.low) / setup.tensor - 1)
-    if setup.tensor * setup.pipeline * setup.context * setup.expert > 1:
+    if ranks.tensor > 1 and ranks.sequence_split == 1:  # between all of it on every rank and an even share
+        return untraced._replace(low=(1 + untraced.low) / ranks.tensor - 1)
+    if ranks.tensor * ranks.pipeline * ranks.context * ranks.expert > 1:
         return untraced
-    if setup.compile:
+    if setup.compiled.layers:
         return known.residuals["compiled"]
-    unsure = setup.approximate or setup.checkpointing in _PARTLY
+    unsure = setup.approximate or setup.checkpointing.method in _PARTLY
     return untraced if unsure or not runs_traced_code(setup.architecture) else known.residuals["traced"]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import adapters
 from cfglint_train.memory.attention_kernel import attention_kernel
-from cfglint_train.memory.batch import Batch, batch_of, filled
+from cfglint_train.memory.batch import Batch, filled, flow_of
+from cfglint_train.memory.colocated_models import colocated_models_of
 from cfglint_train.memory.formats import (
     Formats,
     FrozenWeights,
@@ -22,13 +23,12 @@ from cfglint_train.memory.formats import (
     quantized_gather,
 )
 from cfglint_train.memory.job import Job
-from cfglint_train.memory.layers.families import FAMILIES
+from cfglint_train.memory.layers.families import FAMILIES, Family
 from cfglint_train.memory.layers.layer import residual_bytes
 from cfglint_train.memory.layers.matrices import Mode
-from cfglint_train.memory.neighbours import neighbours_of
+from cfglint_train.memory.plan_reader import MODEL, Reader
 from cfglint_train.memory.ranks import Part, Ranks, part_of, ranks_of
-from cfglint_train.memory.reader import MODEL, Reader
-from cfglint_train.memory.setup import Setup
+from cfglint_train.memory.setup import Checkpointing, Compiled, LossChoice, Offload, Setup, Sharding
 from cfglint_train.memory.trained import Trained, one_layer, shares, trained_of
 from cfglint_train.memory.updates import Optimizer, chosen, optimizer_of
 from cfglint_train.models.architecture import Architecture
@@ -41,17 +41,6 @@ _BUCKET: Final = 500_000_000
 
 RL_STAGES: Final = frozenset(("ppo", "grpo", "rloo", "reinforce", "ebft"))
 SCORING_STAGES: Final = frozenset(("rm", "prm"))
-
-_ONE_TOKEN: Final[dict[str, Any]] = {
-    "tokens": 1,
-    "length": 1,
-    "sequences": 1,
-    "evaluation_tokens": None,
-    "image_tokens": 0,
-    "scored": 1.0,
-    "records": None,
-}
-"""The batch of a job that is not yet known."""
 
 
 def read(
@@ -93,8 +82,8 @@ def _read(reader: Reader, architecture: Architecture, ends: bool) -> tuple[Setup
     reader.repeat(read_before)
     if job is None:
         return None
-    flow = filled(reader, budget, length, ranks), micro, length
-    return _with_batch(reader, job.setup, batch_of(reader, tuning, ranks.context, flow)), job
+    flow = filled(reader, budget, length, ranks) if budget else 0, micro, length
+    return _with_batch(reader, job.setup, length, flow_of(reader, tuning, ranks.context, flow)), job
 
 
 _NO_BATCH: Final = Plan()
@@ -110,7 +99,9 @@ def _without_batch(plan: Plan) -> Plan:
     if plan.checkpoint.strategy == "epoch":
         batch = _NO_BATCH.batch._replace(steps=plan.batch.steps, epochs=plan.batch.epochs)
     else:
-        batch = _NO_BATCH.batch._replace(steps=most_steps(plan))
+        steps, batch = most_steps(plan), _NO_BATCH.batch
+        if steps is not None:
+            batch = batch._replace(steps=steps)
     return plan._replace(model=model, batch=batch, sequence=_NO_BATCH.sequence)
 
 
@@ -123,47 +114,48 @@ def job_of(plan: Plan, architecture: Architecture, ends: bool, accumulation: int
     if ranks.expert > 1 and not ranks.fsdp and strategy != "ddp":
         reader.missing.append("parallel.expert")  # DeepSpeed's own mixtures have no formula here
         return None, ranks, reader
-    part = part_of(reader, ranks, architecture, accumulation, ends)
+    own, part = part_of(reader, ranks, architecture, accumulation, ends)
     formats = formats_of(reader, tuning not in ("full", "freeze"), ranks.fsdp)
     if formats is None:
         return None, ranks, reader
-    trained = trained_of(reader, part.architecture, tuning, ranks)
+    trained = trained_of(reader, own, tuning, ranks)
     if trained is None:
         return None, ranks, reader
     choice = chosen(reader, ranks, formats.master or formats.held)
     if choice is not None and choice.one_layer:
-        trained = one_layer(trained, part.architecture)
+        trained = one_layer(trained, own)
         formats = formats._replace(master=4.0)  # the layer's fp32 copy, which is what it updates
         choice = choice._replace(updated=4.0)
-    optimizer = optimizer_of(reader, part.architecture, choice, trained, tuning)
-    setup = _setup(reader, architecture, part, ranks, formats, trained, optimizer, accumulation)
+    optimizer = optimizer_of(reader, own, choice, trained, tuning)
+    setup = _setup(reader, (architecture, own), part, ranks, formats, trained, optimizer, accumulation)
     return Job(setup, plan), ranks, reader
 
 
-def _with_batch(reader: Reader, job: Setup, batch: Batch) -> Setup:
-    """The setup of a job with such a batch."""
+def _with_batch(reader: Reader, job: Setup, length: int, flow: tuple[int, int, int | None, int]) -> Setup:
+    """Return the setup of a job with a batch of sequences of such a length."""
     architecture, mode = job.architecture, job.mode
-    sequences, length, tokens, evaluation_tokens, virtual = batch
+    sequences, tokens, evaluation_tokens, whole_length = flow
     kernel, keys = attention_kernel(reader, job, sequences, length)
     several = sequences > 1 and architecture.attention is not None and architecture.attention.index_heads > 0
     if several or kernel != mode.attention or keys:
         mode = mode._replace(attention=kernel, sequence=keys, several=several)
     scored = reader.number("activations.scored_tokens")
-    return job._replace(
-        tokens=tokens,
-        length=length,
-        sequences=sequences,
-        evaluation_tokens=evaluation_tokens,
-        mode=mode,
-        scored=min(1.0, scored / (length + virtual)) if scored else 1.0,
-        image_tokens=_image_tokens(reader, job) * sequences,
-        records=None if _varying(reader) else 0.0,
+    batch = Batch(
+        sequences,
+        length,
+        tokens,
+        job.batch.accumulation,
+        evaluation_tokens,
+        _image_tokens(reader, job) * sequences,
+        min(1.0, scored / whole_length) if scored else 1.0,
+        None if _varying(reader) else 0.0,
     )
+    return job._replace(batch=batch, mode=mode)
 
 
 def _setup(
     reader: Reader,
-    whole: Architecture,
+    models: tuple[Architecture, Architecture],
     part: Part,
     ranks: Ranks,
     formats: Formats,
@@ -171,86 +163,89 @@ def _setup(
     optimizer: Optimizer,
     accumulation: int,
 ) -> Setup:
-    """Everything in one record, for one sequence of one token."""
-    get, flag, number, assume = reader.get, reader.flag, reader.number, reader.assume
-    architecture, tuning, stage = part.architecture, get("method.tuning"), get("method.stage")
-    zero = ranks.strategy == "zero" and ranks.zero_stage > 0
-    family = FAMILIES.get(architecture.formula)
+    """Return everything in one record, for one sequence of one token. `models`: the whole one, and the rank's part."""
+    whole, architecture = models
     mode = _mode(reader, ranks, formats, trained, accumulation)
     if optimizer.updates == "within" and not ranks.fsdp:  # a weight that is updated at once gives up its gradient, too
         mode = mode._replace(accumulates=True)
     frozen = frozen_weights(reader, architecture, trained.frozen, ranks.zero_stage)
-    share, active = shares(reader, architecture, tuning, trained, zero)
-    checkpointing, recomputed, kept = _checkpointing(reader)
-    tower = get("activations.tower")
+    weights = _weights(reader, architecture, part, ranks, trained, optimizer)
+    checkpointing = _checkpointing(reader)
+    neighbours = colocated_models_of(reader, architecture, ranks, formats, optimizer.state)
     return Setup(
         architecture=architecture,
         whole=whole,
-        strategy=ranks.strategy,
-        zero_stage=ranks.zero_stage,
-        world=ranks.nodes * ranks.local,
-        local=ranks.local,
-        nodes=ranks.nodes,
-        shards=ranks.shards,
-        parameter_shards=ranks.parameters,
-        gradient_shards=ranks.gradients,
-        optimizer_shards=ranks.optimizer,
-        tensor=ranks.tensor,
-        pipeline=ranks.pipeline,
-        context=ranks.context,
-        expert=ranks.expert,
-        sequence_split=ranks.tensor if get("parallel.sequence_parallel") else 1,
-        head_split=part.head_split,
-        in_flight=part.in_flight,
-        ends=part.ends,
-        trained=trained.trained,
-        computed=trained.trained - trained.away,
-        frozen=trained.frozen,
+        ranks=ranks,
+        part=part,
+        weights=weights,
         frozen_weights=frozen,
-        adapters=trained.adapters,
-        reference=formats.plain if get("method.reference_model") == "full" else 0.0,
-        offload_reference=ranks.zero_stage == 3 and flag("method.reference_offload"),
-        neighbours=neighbours_of(reader, architecture, ranks, formats, optimizer.state),
-        loaded=loaded(reader),
-        held=formats.held,
-        gathered=formats.gathered,
-        master=formats.master,
-        gradient=formats.gradient,
-        accumulated=formats.accumulated,
-        optimizer=optimizer.state,
-        optimizer_scratch=optimizer.implementation,
-        scratch=optimizer.scratch,
-        updates=optimizer.updates,
-        paged=flag("optimizer.paged"),
-        offload_parameters=reader.offloads("parallel.offload_params"),
-        offload_optimizer=reader.offloads("parallel.offload_optimizer"),
-        pinned=get("parallel.pin_memory") is not False,
-        accumulation=accumulation,
+        formats=_formats(reader, formats, ranks, trained, frozen, mode, FAMILIES.get(architecture.formula)),
+        optimizer=optimizer,
+        offload=_offload(reader, ranks),
+        batch=Batch(accumulation=accumulation),
         mode=mode,
-        residual=residual_bytes(family or FAMILIES["llama"], mode),
         checkpointing=checkpointing,
-        recomputed=recomputed,
-        kept=kept,
-        reentrant=flag("activations.reentrant"),
-        offload_activations=reader.offloads("activations.offload"),
         loss=_loss(reader),
-        keeps_logits=flag("activations.keeps_outputs"),
-        passing_logits=number("activations.passing_logits"),
-        fused_evaluation=flag("activations.fused_evaluation"),
-        scores=stage in SCORING_STAGES,
-        trains_tower=_trains_tower(reader, tuning),
-        recomputes_tower=checkpointing != "none" if tower is None else tower,
-        trains_decoder=not _freezes_decoder(reader),
-        policy=stage in RL_STAGES,
-        trained_layers=trained.layers,
-        trained_share=share,
+        compiled=_compiled(reader),
+        sharding=_sharding(reader, ranks, accumulation),
+        neighbours=neighbours,
+        approximate=_approximate(reader, architecture, mode),
+    )
+
+
+def _weights(
+    reader: Reader, architecture: Architecture, part: Part, ranks: Ranks, trained: Trained, optimizer: Optimizer
+) -> Trained:
+    """Return the trained elements with what of them has gradients."""
+    tuning = reader.get("method.tuning")
+    share, active = shares(reader, architecture, tuning, trained, ranks.strategy == "zero" and ranks.zero_stage > 0)
+    decoder = not _freezes_decoder(reader)
+    return trained._replace(
+        share=share,
         active=active,
-        head_trained=tuning == "full" and not _freezes_decoder(reader) and optimizer.updates != "block" and part.ends,
-        compile=flag("activations.compile"),
-        compiled_model=(flag("activations.compiled_model") or flag("activations.compiled_loss"))
-        and flag("activations.compile"),
-        compiled_loss=flag("activations.compile") and flag("activations.compiled_loss"),
-        reduce_bucket=assume("parallel.reduce_bucket", _BUCKET) if zero else 0,
+        head_trained=tuning == "full" and decoder and optimizer.updates != "block" and part.ends,
+        trains_tower=_trains_tower(reader, tuning),
+        trains_decoder=decoder,
+    )
+
+
+def _formats(
+    reader: Reader,
+    formats: Formats,
+    ranks: Ranks,
+    trained: Trained,
+    frozen: FrozenWeights,
+    mode: Mode,
+    family: Family | None,
+) -> Formats:
+    """Return the formats with those of what flows, and of models beside the trained one."""
+    get = reader.get
+    return formats._replace(
+        loaded=loaded(reader),
+        residual=residual_bytes(family or FAMILIES["llama"], mode),
+        reference=formats.unquantized if get("method.reference_model") == "full" else 0.0,
+        host_experts=formats.unquantized if get("model.host_experts") else 0.0,
+        communication=element(get("parallel.communication") or "fp32"),
+        unit_bytes=_unit_bytes(formats, frozen, trained, mode),
+        quantized_gather=quantized_gather(reader) if ranks.zero_stage == 3 else 0.0,
+    )
+
+
+def _offload(reader: Reader, ranks: Ranks) -> Offload:
+    return Offload(
+        parameters=reader.offloads("parallel.offload_params"),
+        optimizer=reader.offloads("parallel.offload_optimizer"),
+        reference=ranks.zero_stage == 3 and reader.flag("method.reference_offload"),
+        activations=reader.offloads("activations.offload"),
+        pinned=reader.get("parallel.pin_memory") is not False,
+    )
+
+
+def _sharding(reader: Reader, ranks: Ranks, accumulation: int) -> Sharding:
+    get, flag, number = reader.get, reader.flag, reader.number
+    zero = ranks.strategy == "zero" and ranks.zero_stage > 0
+    return Sharding(
+        reduce_bucket=reader.assume("parallel.reduce_bucket", _BUCKET) if zero else 0,
         overlap=flag("parallel.overlap_comm"),
         reduce_scatter=get("parallel.reduce_scatter") is not False,
         prefetch_bucket=number("parallel.prefetch_bucket"),
@@ -258,26 +253,28 @@ def _setup(
         live=number("parallel.max_live_parameters"),
         sub_group=number("parallel.sub_group"),
         secondary=get("parallel.secondary_partition") or 1,
-        quantized_gather=quantized_gather(reader) if ranks.zero_stage == 3 else 0.0,
         wrapping=get("parallel.wrapping") or "block",
         reshard=get("parallel.reshard_after_forward") is not False and get("parallel.sharding") != "shard_grad_op",
-        communication=element(get("parallel.communication") or "fp32"),
-        unit_bytes=_unit_bytes(formats, frozen, trained, mode),
         leaf_modules=flag("parallel.leaf_modules"),
-        approximate=_approximate(reader, architecture, mode),
-        host_experts=formats.plain if flag("model.host_experts") else 0.0,
         defers_reduction=flag("parallel.defers_reduction") and accumulation > 1,
-        **_ONE_TOKEN,
     )
 
 
-def _checkpointing(reader: Reader) -> tuple[str, float, float]:
-    """How activations are checkpointed, the share of the layers that run again, and the share that a budget keeps."""
-    how = reader.assume("activations.checkpointing", "none")
+def _compiled(reader: Reader) -> Compiled:
+    layers, loss = reader.flag("activations.compile"), reader.flag("activations.compiled_loss")
+    return Compiled(layers, layers and (loss or reader.flag("activations.compiled_model")), layers and loss)
+
+
+def _checkpointing(reader: Reader) -> Checkpointing:
+    how, tower = reader.assume("activations.checkpointing", "none"), reader.get("activations.tower")
+    recomputed, kept = 1.0, 0.0
     if how == "every_n":
         every, of = reader.get("activations.every"), reader.get("activations.of")
-        return how, of / every if every and of is not None else 1.0, 0.0
-    return how, 1.0, reader.number("activations.budget") if how == "budget" else 0.0
+        recomputed = of / every if every and of is not None else 1.0
+    elif how == "budget":
+        kept = reader.number("activations.budget")
+    reentrant = reader.flag("activations.reentrant")
+    return Checkpointing(how, recomputed, kept, reentrant, how != "none" if tower is None else tower)
 
 
 def _unit_bytes(formats: Formats, frozen: FrozenWeights, trained: Trained, mode: Mode) -> float:
@@ -305,7 +302,7 @@ def _mode(reader: Reader, ranks: Ranks, formats: Formats, trained: Trained, accu
     quantization = get("method.quantization") or "none"
     adapter = bool(trained.leaves) or get("method.tuning") not in ("full", "freeze")
     frozen = _freezes_decoder(reader)
-    weight = 4 if (formats.plain if frozen else formats.gathered) == 4 else 2
+    weight = 4 if (formats.unquantized if frozen else formats.gathered) == 4 else 2
     return Mode(
         weight=weight,
         trained=not adapter and not frozen,
@@ -353,7 +350,7 @@ def _image_tokens(reader: Reader, job: Setup) -> int:
     """Tokens of a sequence that are images. Where the number is unknown, a trained tower's activations are not known;
     a frozen one leaves nothing behind.
     """
-    tower, trained = job.architecture.tower, job.trains_tower
+    tower, trained = job.architecture.tower, job.weights.trains_tower
     if tower is None:
         return 0
     tokens: int | None = reader.get("sequence.image_tokens")
@@ -364,10 +361,18 @@ def _image_tokens(reader: Reader, job: Setup) -> int:
     return tokens or 0
 
 
-def _loss(reader: Reader) -> str:
-    loss: str = reader.assume("activations.fused_loss", "none")
-    compiled = loss == "none" and reader.get("activations.compile") and reader.get("activations.compiled_head")
-    return "compiled" if compiled else loss
+def _loss(reader: Reader) -> LossChoice:
+    kind: str = reader.assume("activations.fused_loss", "none")
+    compiled = kind == "none" and reader.get("activations.compile") and reader.get("activations.compiled_head")
+    stage = reader.get("method.stage")
+    return LossChoice(
+        kind="compiled" if compiled else kind,
+        keeps_logits=reader.flag("activations.keeps_outputs"),
+        passing_logits=reader.number("activations.passing_logits"),
+        fused_evaluation=reader.flag("activations.fused_evaluation"),
+        scores=stage in SCORING_STAGES,
+        policy=stage in RL_STAGES,
+    )
 
 
 _CHUNKED: Final = frozenset(("liger_pairs", "liger_unpaired", "liger_policy", "liger_distilled"))
