@@ -28,7 +28,7 @@ from cfglint_train.memory.comparable import residual
 from cfglint_train.memory.formats import Formats
 from cfglint_train.memory.layers.layer import layer_cost
 from cfglint_train.memory.layers.matrices import Mode
-from cfglint_train.memory.logits import OTHER_LOSSES
+from cfglint_train.memory.losses import OTHER_LOSSES
 from cfglint_train.memory.ranks import Ranks
 from cfglint_train.memory.setup import Setup, Sharding
 from cfglint_train.memory.setup_builder import read as read_setup

@@ -1,7 +1,7 @@
 """Decoder layers and losses of code that cfglint does not lint, for evidence rows of that code.
 
 Published rows of litgpt, torchtitan and torchtune hold the tape to a GPU's own counters, so their models are written
-down as transformers' are. `install()` adds them to the tables of `memory/layers/` and `memory/logits.py`; only the
+down as transformers' are. `install()` adds them to the tables of `memory/layers/` and `memory/losses.py`; only the
 evidence calls it. Their `model_type` is prefixed with the code's name: `litgpt:llama`.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.layers.families import FAMILIES, LEAVES, Family, Leaves
 from cfglint_train.memory.layers.layer import PROGRAMS, Layer
-from cfglint_train.memory.logits import OTHER_LOSSES, Loss
+from cfglint_train.memory.losses import OTHER_LOSSES, Loss
 from cfglint_train.models.architecture import Experts
 
 

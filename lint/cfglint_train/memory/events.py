@@ -29,7 +29,6 @@ from cfglint_train.memory.components import (
 )
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.logits import (
-    NOTHING,
     Head,
     is_one_graph,
     returns_at_once,
@@ -37,6 +36,7 @@ from cfglint_train.memory.logits import (
     sums_in_place,
     sums_in_product,
 )
+from cfglint_train.memory.losses import NOTHING
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.states import whole_fp32_gradients
 from cfglint_train.memory.tape import peak

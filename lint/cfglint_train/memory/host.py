@@ -88,11 +88,11 @@ def _offloaded(setup: Setup, share: float) -> dict[Component, float]:
             frozen = setup.frozen_sharded / ranks.parameter_shards
             parts[OFFLOADED_PARAMETERS] = local * (block(share * formats.held) + block(frozen))
             parts[OFFLOADED_GRADIENTS] = local * block(share * formats.held)
-            parts[OFFLOADED_OPTIMIZER] = local * share * (setup.optimizer.state or 0)
+            parts[OFFLOADED_OPTIMIZER] = local * share * setup.optimizer.known_state
         return parts
     if offload.optimizer:
         master = 4.0 if formats.master else formats.held
-        parts[OFFLOADED_OPTIMIZER] = local * share * (setup.optimizer.state or 0)
+        parts[OFFLOADED_OPTIMIZER] = local * share * setup.optimizer.known_state
         if ranks.zero_stage == 3:
             # The master copy is made sub-group by sub-group in plain memory; its gradients are pinned.
             parts[OFFLOADED_MASTER] = local * share * master
@@ -135,7 +135,7 @@ def asleep(setup: Setup, plan: Plan) -> float:
     ranks = setup.ranks
     if not plan.rollout.train_sleep or ranks.strategy != "zero" or setup.offload.optimizer:
         return 0.0
-    tensors = named((setup.formats.master + (setup.optimizer.state or 0)) / 4, "tensors")
+    tensors = named((setup.formats.master + setup.optimizer.known_state) / 4, "tensors")
     total = 0.0
     for elements in (setup.weights.trained, *(other.elements for other in setup.neighbours if other.trained)):
         share = elements / ranks.optimizer_shards

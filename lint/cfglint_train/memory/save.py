@@ -40,7 +40,7 @@ class Save(Frozen):
     host: dict[Component, float]
     disk: dict[Component, float]
     event: str
-    copies: int
+    copies: int = 1
     """Checkpoints on disk at once: those that are kept, and the one being written."""
 
 
@@ -60,19 +60,23 @@ _GATHERED: Final = (GATHERED_WEIGHTS, GATHERED_OPTIMIZER)
 
 
 def save(setup: Setup, plan: Plan) -> Save | None:
-    """The cost of one checkpoint; None where nothing is saved or the way is unknown."""
-    found = _own(setup, plan)
-    times = parts(setup)
+    """Return the cost of one checkpoint, or None if nothing is saved or the way is unknown."""
+    checkpoint, times = plan.checkpoint, parts(setup)
+    at_the_end = checkpoint.strategy == "no"
+    # What is saved when the run has ended is the model alone, once.
+    model_only = at_the_end or bool(checkpoint.model_only)
+    found = None if at_the_end and not checkpoint.final else _own(setup, plan, model_only)
     if found is None:
         return None
+    disk = found.disk
     others = beside(setup, plan)
-    if others and DISK_OPTIMIZER in found.disk:
-        states = others * ((setup.optimizer.state or 0) + (setup.formats.master or 0))
-        found = found._replace(disk={**found.disk, DISK_OTHERS: states})
-    if times == 1:
-        return found
-    host = {part: size * (times if part in _GATHERED else 1) for part, size in found.host.items()}
-    return found._replace(host=host, disk={part: size * times for part, size in found.disk.items()})
+    if others and DISK_OPTIMIZER in disk:
+        disk[DISK_OTHERS] = others * (setup.optimizer.known_state + setup.formats.master)
+    host = found.host
+    if times != 1:
+        host = {part: size * (times if part in _GATHERED else 1) for part, size in host.items()}
+        disk = {part: size * times for part, size in disk.items()}
+    return found._replace(host=host, disk=disk, copies=1 if at_the_end else copies_of(plan))
 
 
 def beside(setup: Setup, plan: Plan) -> int:
@@ -86,87 +90,70 @@ def parts(setup: Setup) -> float:
     return named(setup.whole.parameters / max(1, setup.architecture.parameters), "parts")
 
 
-def _own(setup: Setup, plan: Plan) -> Save | None:
-    weights = setup.weights
-    checkpoint = plan.checkpoint
-    at_the_end = checkpoint.strategy == "no"
-    if at_the_end and not checkpoint.final:
-        return None
-    # What is saved when the run has ended is the model alone, once.
-    model_only = at_the_end or bool(checkpoint.model_only)
-    copies = 1 if at_the_end else copies_of(plan)
+def _own(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
+    checkpoint, weights = plan.checkpoint, setup.weights
     if checkpoint.checkpointer is not None:
         if plan.parallel.strategy == "ddp":
             none = checkpoint.interval_unsharded == 0 and checkpoint.at_start is False
-            return None if none else _replicated(setup, copies)
+            return None if none else _replicated(setup)
         if not writes_shards(plan):
-            return _unsharded(setup, copies)
-        sharded = _olmo(setup, checkpoint.checkpointer, copies)
+            return _unsharded(setup)
+        sharded = _olmo(setup, checkpoint.checkpointer)
         if not checkpoint.interval_unsharded:
             return sharded
-        whole = _unsharded(setup, copies)
+        whole = _unsharded(setup)
         # Two kinds of checkpoint: the one that its host feels more.
         return whole if sharded is None or sum(whole.host.values()) > sum(sharded.host.values()) else sharded
     if setup.ranks.strategy == "zero":
-        return _zero(setup, plan, model_only, copies)
+        return _zero(setup, plan, model_only)
     if setup.ranks.strategy in FSDP:
-        return _fsdp(setup, plan, model_only, copies)
+        return _fsdp(setup, plan, model_only)
     if weights.adapters:
-        return _adapter(setup, model_only, copies)
+        return _adapter(setup, model_only)
     written = weights.trained * setup.formats.held + setup.frozen_bytes
-    disk: dict[Component, float] = {DISK_WEIGHTS: written}
-    if not model_only:
-        disk[DISK_OPTIMIZER] = weights.trained * (setup.optimizer.state or 0)
-    return Save({}, {FILE: min(written, FILE_BYTES)}, disk, "rank 0 writes its own copy", copies)
+    disk = _on_disk(written, weights.trained * setup.optimizer.known_state, model_only)
+    return Save({}, {FILE: min(written, FILE_BYTES)}, disk, "rank 0 writes its own copy")
 
 
-def _adapter(setup: Setup, model_only: bool, copies: int) -> Save:
-    written = setup.weights.trained * setup.formats.held
-    disk = {DISK_WEIGHTS: written}
-    if not model_only:
-        disk[DISK_OPTIMIZER] = setup.weights.trained * (setup.optimizer.state or 0)
-    return Save({}, {STAGED_WEIGHTS: written}, disk, "the adapter is written", copies)
+def _on_disk(weights: float, states: float, model_only: bool = False) -> dict[Component, float]:
+    return {DISK_WEIGHTS: weights} if model_only else {DISK_WEIGHTS: weights, DISK_OPTIMIZER: states}
 
 
-def _zero(setup: Setup, plan: Plan, model_only: bool, copies: int) -> Save | None:
+def _adapter(setup: Setup, model_only: bool) -> Save:
+    trained = setup.weights.trained
+    written = trained * setup.formats.held
+    disk = _on_disk(written, trained * setup.optimizer.known_state, model_only)
+    return Save({}, {STAGED_WEIGHTS: written}, disk, "the adapter is written")
+
+
+def _frozen(setup: Setup) -> float:
+    """Return the bytes of frozen weights in a whole state dict."""
+    weights = setup.weights
+    return setup.frozen_bytes if weights.adapters else weights.frozen * setup.formats.gathered
+
+
+def _zero(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
     """DeepSpeed: stages 0 to 2 clone the whole model on every rank, stage 3 gathers it module by module on rank 0.
     After that every rank writes its shards of the states; the larger of the two counts.
     """
-    ranks, weights, formats = setup.ranks, setup.weights, setup.formats
-    whole = weights.trained * formats.gathered + (
-        setup.frozen_bytes if weights.adapters else weights.frozen * formats.gathered
-    )
-    states = weights.trained * ((setup.optimizer.state or 0) + (formats.master or 0))
-    disk: dict[Component, float] = {}
+    ranks, weights, formats, gather = setup.ranks, setup.weights, setup.formats, plan.checkpoint.gather
+    whole = weights.trained * formats.gathered + _frozen(setup)
+    states = weights.trained * (setup.optimizer.known_state + formats.master)
     piece = 0.0 if setup.offload.optimizer else ranks.local * 4.0 * _flat_elements(setup)
-    if ranks.zero_stage < 3:
-        disk[DISK_WEIGHTS] = weights.trained * formats.held if weights.adapters else whole
-        host = {CLONED: ranks.local * whole}
-        if not model_only:
-            disk[DISK_OPTIMIZER] = states
-            host |= _beyond(piece, host[CLONED])
-        return Save({}, host, disk, "every rank clones the model to its host", copies)
-    gather = plan.checkpoint.gather
-    if gather is None:
-        return None
-    if not gather:  # transformers calls DeepSpeed's own save_checkpoint, whether states are wanted or not
-        disk[DISK_OPTIMIZER] = states
-        return Save({}, _beyond(piece, 0.0), disk, "every rank writes its shards", copies)
+    if ranks.zero_stage == 3 and not gather:  # transformers calls DeepSpeed's own save_checkpoint in any case
+        shards = Save({}, _beyond(piece, 0.0), {DISK_OPTIMIZER: states}, "every rank writes its shards")
+        return None if gather is None else shards
     # transformers 5 leaves frozen weights out where PEFT trains; every module is gathered on the GPU anyway.
-    adapter = weights.trained * formats.held
-    disk[DISK_WEIGHTS] = adapter if weights.adapters else whole
+    written = weights.trained * formats.held if weights.adapters else whole
+    disk = _on_disk(written, states, model_only)
+    if ranks.zero_stage < 3:
+        gpu, host, event = {}, {CLONED: ranks.local * whole}, "every rank clones the model to its host"
+    else:
+        gpu, host = {GATHERED: formats.gathered * module_elements(setup)}, {GATHERED_WEIGHTS: written}
+        event = "rank 0 gathers the 16-bit weights module by module"
     if not model_only:
-        disk[DISK_OPTIMIZER] = states
-    host = {GATHERED_WEIGHTS: disk[DISK_WEIGHTS]}
-    if not model_only:
-        host |= _beyond(piece, disk[DISK_WEIGHTS])
-    return Save(
-        {GATHERED: formats.gathered * module_elements(setup)},
-        host,
-        disk,
-        "rank 0 gathers the 16-bit weights module by module",
-        copies,
-    )
+        host |= _beyond(piece, *host.values())
+    return Save(gpu, host, disk, event)
 
 
 def _flat_elements(setup: Setup) -> float:
@@ -195,26 +182,22 @@ def module_elements(setup: Setup) -> float:
     return named(max(shape.largest_tensor, transients.head_elements(setup), fused), "elements of the largest module")
 
 
-def _fsdp(setup: Setup, plan: Plan, model_only: bool, copies: int) -> Save | None:
+def _fsdp(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
     """FSDP: a full state dict is gathered on rank 0, weights first and the optimizer's states after them.
 
     PEFT takes the adapter out of the whole state dict (get_peft_model_state_dict).
     """
-    ranks, formats = setup.ranks, setup.formats
-    kind = plan.checkpoint.state_dict
-    if setup.weights.adapters and kind != "full":
-        return _adapter(setup, model_only, copies)
+    ranks, formats, kind = setup.ranks, setup.formats, plan.checkpoint.state_dict
+    adapters, trained = setup.weights.adapters, setup.weights.trained
+    if adapters and kind != "full":
+        return _adapter(setup, model_only)
     if kind is None:
         return None
-    frozen = setup.frozen_bytes if setup.weights.adapters else setup.weights.frozen * formats.gathered
-    weights = setup.weights.trained * formats.held + frozen
-    states = setup.weights.trained * (setup.optimizer.state or 0)
-    disk = {DISK_WEIGHTS: weights} if model_only else {DISK_WEIGHTS: weights, DISK_OPTIMIZER: states}
-    if setup.weights.adapters:
-        disk[DISK_WEIGHTS] = setup.weights.trained * formats.held
+    weights, states = trained * formats.held + _frozen(setup), trained * setup.optimizer.known_state
+    disk = _on_disk(trained * formats.held if adapters else weights, states, model_only)
     if kind != "full":
         share = weights / ranks.parameter_shards
-        return Save({}, {STAGED_WEIGHTS: ranks.local * share}, disk, "every rank writes its shards", copies)
+        return Save({}, {STAGED_WEIGHTS: ranks.local * share}, disk, "every rank writes its shards")
     if ranks.strategy == "fsdp2":  # one whole tensor at a time
         gpu = formats.held * max(transients.head_elements(setup), setup.architecture.largest_tensor)
     else:  # one unit at a time
@@ -222,31 +205,29 @@ def _fsdp(setup: Setup, plan: Plan, model_only: bool, copies: int) -> Save | Non
     host = {GATHERED_WEIGHTS: weights} if model_only or weights >= states else {GATHERED_OPTIMIZER: states}
     if not model_only:
         disk[DISK_WEIGHTS] *= 2  # once for loading and once for resuming
-    return Save({GATHERED: gpu}, host, disk, "rank 0 gathers the full state dict", copies)
+    return Save({GATHERED: gpu}, host, disk, "rank 0 gathers the full state dict")
 
 
-def _unsharded(setup: Setup, copies: int) -> Save:
-    """OLMo's unsharded checkpoint: rank 0 still holds the weights while it gathers the optimizer's states."""
+def _olmo_sizes(setup: Setup) -> tuple[float, float]:
+    """Return the bytes of the weights and of the optimizer's states of the rank's part of the model."""
     elements = setup.architecture.parameters
-    weights, states = elements * setup.formats.held, elements * (setup.optimizer.state or 0)
-    return Save(
-        {GATHERED: wrapped_elements(setup) * _UNIT_BYTES},
-        {GATHERED_WEIGHTS: weights, GATHERED_OPTIMIZER: states},
-        {DISK_WEIGHTS: weights, DISK_OPTIMIZER: states},
-        "rank 0 gathers an unsharded checkpoint",
-        copies,
-    )
+    return elements * setup.formats.held, elements * setup.optimizer.known_state
 
 
-def _replicated(setup: Setup, copies: int) -> Save:
+def _unsharded(setup: Setup) -> Save:
+    """OLMo's unsharded checkpoint: rank 0 still holds the weights while it gathers the optimizer's states."""
+    weights, states = _olmo_sizes(setup)
+    gpu, host = wrapped_elements(setup) * _UNIT_BYTES, {GATHERED_WEIGHTS: weights, GATHERED_OPTIMIZER: states}
+    return Save({GATHERED: gpu}, host, _on_disk(weights, states), "rank 0 gathers an unsharded checkpoint")
+
+
+def _replicated(setup: Setup) -> Save:
     """OLMo's checkpoint under DDP: rank 0 gives tensors on its GPU to `torch.save` (ai2-olmo 0.6.0, checkpoint.py
     FullCheckpointer), which brings one storage at a time to the host.
     """
-    elements = setup.architecture.parameters
-    disk = {DISK_WEIGHTS: elements * setup.formats.held, DISK_OPTIMIZER: elements * (setup.optimizer.state or 0)}
     largest = max(transients.head_elements(setup), setup.architecture.largest_tensor)
     host = {STAGED_WEIGHTS: largest * setup.formats.held}
-    return Save({}, host, disk, "rank 0 writes its own copy", copies)
+    return Save({}, host, _on_disk(*_olmo_sizes(setup)), "rank 0 writes its own copy")
 
 
 def wrapped_elements(setup: Setup) -> float:
@@ -254,32 +235,25 @@ def wrapped_elements(setup: Setup) -> float:
     return setup.architecture.parameters if setup.sharding.wrapping == "root" else transients.unit_elements(setup)
 
 
-def _olmo(setup: Setup, checkpointer: str, copies: int) -> Save | None:
+def _olmo(setup: Setup, checkpointer: str) -> Save | None:
     """OLMo's sharded checkpointers (ai2-olmo 0.6.0, checkpoint.py; ai2-olmo-core 0.1.0, distributed/checkpoint.py)."""
-    ranks, formats, optimizer = setup.ranks, setup.formats, setup.optimizer
-    shape, local, world, shards = setup.architecture, ranks.local, ranks.world, ranks.shards
-    states = shape.parameters * (formats.held + (optimizer.state or 0))
-    disk = {
-        DISK_WEIGHTS: shape.parameters * formats.held,
-        DISK_OPTIMIZER: shape.parameters * (optimizer.state or 0),
-    }
-    unit = wrapped_elements(setup)
+    ranks, shape, unit = setup.ranks, setup.architecture, wrapped_elements(setup)
+    local, world, shards = ranks.local, ranks.world, ranks.shards
+    weights, states = _olmo_sizes(setup)
+    disk = _on_disk(weights, states)
     if checkpointer == "local":
-        host = {STAGED_SHARDS: local * unit * formats.held / shards}
-        return Save({}, host, disk, "every rank writes its shards as they are", copies)
+        host = {STAGED_SHARDS: local * unit * setup.formats.held / shards}
+        return Save({}, host, disk, "every rank writes its shards as they are")
     if checkpointer in ("torch_legacy", "torch_new"):
-        host = {STAGED_SHARDS: local * states / shards}
+        host = {STAGED_SHARDS: local * (weights + states) / shards}
         if checkpointer == "torch_legacy":
             each = table().coefficients["legacy-metadata"].expected
             host[HOST_METADATA] = local * each * shape.tensors * world
-        return Save({GATHERED: unit * _UNIT_BYTES}, host, disk, "each unit is gathered in fp32", copies)
+        return Save({GATHERED: unit * _UNIT_BYTES}, host, disk, "each unit is gathered in fp32")
     if checkpointer == "olmo_core":
         each = table().coefficients["shard-metadata"].expected
         metadata = world * shape.tensors * (PLAN_BYTES + each * shards)
-        host = {
-            STAGED_SHARDS: local * shape.parameters * (optimizer.state or 0) / shards,
-            HOST_METADATA: local * metadata,
-        }
+        host = {STAGED_SHARDS: local * states / shards, HOST_METADATA: local * metadata}
         gpu: dict[Component, float] = {METADATA: world * shape.tensors * shards * STAGED_BYTES}
-        return Save(gpu, host, disk, "every rank gathers every rank's save plan", copies)
+        return Save(gpu, host, disk, "every rank gathers every rank's save plan")
     return None

@@ -55,7 +55,7 @@ def states(setup: Setup) -> States:
     parameters = trained * formats.held / ranks.parameter_shards
     frozen = setup.frozen_sharded / ranks.parameter_shards
     master = trained * formats.master / ranks.optimizer_shards
-    optimizer = trained * (setup.optimizer.state or 0) / ranks.optimizer_shards
+    optimizer = trained * setup.optimizer.known_state / ranks.optimizer_shards
     reference = 0.0 if offload.reference else setup.reference_bytes / ranks.parameter_shards
     accumulated = _accumulated(setup)
     persistent = 0.0

@@ -24,6 +24,11 @@ class Optimizer(Frozen):
     """after (the backward pass), within (each weight as its gradient is there), block (one decoder layer at a time)."""
     paged: bool = False
 
+    @property
+    def known_state(self) -> float:
+        """Bytes of state per trained element; 0 for an optimizer without a formula."""
+        return self.state or 0.0
+
 
 def chosen(reader: Reader, ranks: Ranks, updated: float) -> Choice | None:
     """The optimizer; None if it is not stated. `updated`: bytes of an element of what it updates."""
