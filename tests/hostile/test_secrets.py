@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cfglint_train.foundation.credentials import PLACEHOLDER, is_secret, masked, shortened, spans
+from cfglint_train.judging import dispatch
+from cfglint_train.judging.options import LintOptions
+from cfglint_train.judging.result import Result
 from cfglint_train.reports.escape import plain, printable
+from cfglint_train.runs.workspace import Workspace
 from cfglint_train.settings.settings import FORMATS
 from tests.support.cases import for_each
 from tests.support.command import Outcome, cfglint
@@ -379,7 +383,7 @@ def test_no_format_shows_a_token(tmp_path: Path, form: str) -> None:
 
 
 @pytest.fixture
-def shown_nowhere(tmp_path: Path) -> Callable[[Outcome], None]:
+def written(tmp_path: Path) -> Path:
     """A configuration, and a script, with every secret beside misspelt keys."""
     settings = "".join(f'{key}: "{value.format(secret)}"\n' for key, (value, secret) in SECRETS.items())
     (tmp_path / ".git").mkdir()
@@ -391,6 +395,12 @@ def shown_nowhere(tmp_path: Path) -> Callable[[Outcome], None]:
         for key, (value, secret) in SECRETS.items()
     )
     (tmp_path / "a.sh").write_text(f"#!/bin/bash\n{script}")
+    return tmp_path
+
+
+@pytest.fixture
+def shown_nowhere(written: Path) -> Callable[[Outcome], None]:
+    """Refuse what shows one of the secrets of those files."""
 
     def check(outcome: Outcome) -> None:
         assert [key for key, (_, secret) in SECRETS.items() if secret in outcome.out + outcome.err] == []
@@ -398,9 +408,23 @@ def shown_nowhere(tmp_path: Path) -> Callable[[Outcome], None]:
     return check
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_no_format_shows_a_secret(tmp_path: Path, form: str, shown_nowhere) -> None:
-    outcome = cfglint("--output-format", form, ".", cwd=tmp_path)
+@pytest.fixture
+def linted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of a test share one lint, and one more for each report that asks something of every run."""
+    lint, results = dispatch.lint, {}
+
+    def shared(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Result:
+        kind = getattr(options.digest, "__qualname__", None)
+        if kind not in results:
+            results[kind] = lint(workspace, paths, options)
+        return results[kind]
+
+    monkeypatch.setattr(dispatch, "lint", shared)
+
+
+@for_each("form", FORMATS)
+def test_no_format_shows_a_secret(form: str, written: Path, shown_nowhere, linted_once) -> None:
+    outcome = cfglint("--output-format", form, ".", cwd=written)
     assert outcome.code == 1
     shown_nowhere(outcome)
 
