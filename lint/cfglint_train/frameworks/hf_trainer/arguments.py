@@ -6,13 +6,13 @@ those keys that its files have with its own loader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from cfglint_train.documents.document import Route
+from cfglint_train.documents.document import CannotEdit, Change, Route, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable, choice, or_zero
-from cfglint_train.frameworks.key import ABSENT, Access, Found, Key, find
-from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.key import ABSENT, Access, Custom, Found, Key, find
+from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of, refuse_override
 from cfglint_train.frameworks.loaders import Loader
 from cfglint_train.plan.names import Field
 
@@ -140,3 +140,21 @@ def key(loader: Loader, name: str, *beside: str) -> Key:
     """The lens of one argument; a new value is written next to one of the keys `beside`."""
     field, kind, default, null = _ROWS[name]
     return Key(field, ((name,),), _KINDS[kind](loader), default, null, beside)
+
+
+def compiled(switch: Callable[[Config], bool | None]) -> Custom:
+    """Return the lens of `torch_compile`, which two other arguments switch on as well."""
+    others = ("torch_compile_backend", "torch_compile_mode")
+
+    def read(config: Config) -> Iterator[Triple]:
+        chosen = next((one for one in others if config.get(one) is not None), None)
+        value = switch(config) if chosen is None else True
+        yield "activations.compile", value, origin_of(config, chosen or "torch_compile")
+
+    def write(config: Config, changes: Changes) -> list[Change]:
+        if not changes["activations.compile"] and any(config.get(one) is not None for one in others):
+            raise CannotEdit("torch_compile_backend and torch_compile_mode switch it on as well")
+        refuse_override(config, ("torch_compile",))
+        return [Set((*config.root, "torch_compile"), changes["activations.compile"])]
+
+    return Custom({"activations.compile": names("torch_compile")}, read, write, also=names(*others))

@@ -120,25 +120,6 @@ def _write_loss(config: Config, changes: Changes) -> list[Change]:
     return [Set((*config.root, "enable_liger_kernel"), True, beside)]
 
 
-def _read_compile(config: Config) -> Iterator[Triple]:
-    value = config.get("torch_compile", default=False)
-    keys = ("torch_compile_backend", "torch_compile_mode")
-    key = next((key for key in keys if config.get(key) is not None), None)
-    if key is not None:
-        yield "activations.compile", True, config.origin(key)
-    else:
-        yield "activations.compile", value if isinstance(value, bool) else None, origin_of(config, "torch_compile")
-
-
-def _write_compile(config: Config, changes: Changes) -> list[Change]:
-    if not changes["activations.compile"] and any(
-        config.get(key) is not None for key in ("torch_compile_backend", "torch_compile_mode")
-    ):
-        raise CannotEdit("torch_compile_backend and torch_compile_mode switch it on as well")
-    refuse_override(config, ("torch_compile",))
-    return [Set((*config.root, "torch_compile"), changes["activations.compile"])]
-
-
 def _read_packing(config: Config) -> Iterator[Triple]:
     neat, packing = on(config, "neat_packing"), config.get("packing")
     if neat:
@@ -171,12 +152,6 @@ LIGER: Final = Custom(
     _read_loss,
     _write_loss,
     also=names("use_liger_kernel"),
-)
-COMPILE: Final = Custom(
-    {"activations.compile": names("torch_compile")},
-    _read_compile,
-    _write_compile,
-    also=names("torch_compile_backend", "torch_compile_mode"),
 )
 PACKING: Final = Custom(
     {"sequence.packing": names("packing")}, _read_packing, _write_packing, also=names("neat_packing")

@@ -13,7 +13,7 @@ from cfglint_train.documents.document import CannotEdit, Change, Route, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.codec import Codec, choice
-from cfglint_train.frameworks.hf_trainer.arguments import batch, counting, key
+from cfglint_train.frameworks.hf_trainer.arguments import batch, compiled, counting, key
 from cfglint_train.frameworks.hf_trainer.fsdp import FSDP_LENS, wraps_blocks
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
 from cfglint_train.frameworks.key import PLAIN as NESTED
@@ -186,7 +186,7 @@ LENSES: Final = (
         beside=("trust_remote_code", "model_name_or_path"),
     ),
     activations.LIGER,
-    activations.COMPILE,
+    compiled(lambda config: PLAIN.boolean.readable(config.get("torch_compile", default=False))),
     _number("method.lora_dropout", "lora_dropout", 0.0, "lora_rank", codec=PLAIN.number),
     FSDP_LENS,
     wrapping(_wraps_blocks),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, choice
-from cfglint_train.frameworks.hf_trainer.arguments import batch, counting, steps
+from cfglint_train.frameworks.hf_trainer.arguments import batch, compiled, counting, steps
 from cfglint_train.frameworks.hf_trainer.arguments import key as argument
 from cfglint_train.frameworks.hf_trainer.fsdp import FSDP_LENS, wraps_blocks
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
@@ -129,14 +129,6 @@ def _read_eval(config: Config) -> Iterator[Triple]:
     yield "eval.strategy", strategy, origin_of(config, name)
 
 
-def _read_compile(config: Config) -> Iterator[Triple]:
-    chosen = next((one for one in ("torch_compile_backend", "torch_compile_mode") if config.get(one) is not None), None)
-    if chosen is not None:
-        yield "activations.compile", True, config.origin(chosen)
-    else:
-        yield "activations.compile", stated(config, "torch_compile", "boolean"), origin_of(config, "torch_compile")
-
-
 _RESUMING: Final = Custom(
     dict.fromkeys(("checkpoint.load_path", "checkpoint.resume_latest"), names("resume_from_checkpoint")),
     _read_resuming,
@@ -150,13 +142,6 @@ _EVALUATION: Final = Custom(
     _read_eval,
     read_only,
 )
-_COMPILE: Final = Custom(
-    {"activations.compile": names("torch_compile")},
-    _read_compile,
-    read_only,
-    also=names("torch_compile_backend", "torch_compile_mode"),
-)
-
 _SAVING: Final = ("save_total_limit", "save_only_model", "save_steps", "save_strategy", "logging_steps", "output_dir")
 _BATCH: Final = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _INTEGER, _NUMBER, _BOOLEAN = HF_ARGPARSER.integer, HF_ARGPARSER.number, HF_ARGPARSER.boolean
@@ -206,7 +191,7 @@ LENSES: Final = (
         "model_name_or_path",
     )._replace(default="sdpa"),
     activations.LIGER,
-    _COMPILE,
+    compiled(lambda config: stated(config, "torch_compile", "boolean")),
     FSDP_LENS,
     wrapping(_wraps),
     argument(HF_ARGPARSER, "max_steps", "num_train_epochs", "learning_rate"),
