@@ -1,8 +1,10 @@
 """Tiers of tests, and skips: with CI=true a test that lacks what it needs fails.
 
 Markers: `slow` takes over two seconds or needs a program beside Python, git and bash; `oracle` asks a framework's own
-code, or fuzzes for long (and is slow, too). `pytest` without a path runs what has neither: it needs the extra `dev` and
-nothing else. `pytest -m slow` runs the rest, `pytest tests` everything, and a path everything in it.
+code, or fuzzes for long; `recorded` compares with recorded answers of such code. Both are slow, too. `pytest` without a
+path runs what has no marker: it needs the extra `dev` and nothing else. `pytest -m slow` runs the rest, `pytest tests`
+everything, and a path everything in it. With CFGLINT_ORACLE=sample (`tests/support/oracle.py`), a tenth of the tests
+that are marked `oracle` run, others every time; the header names the seed.
 A skip is fine everywhere only where its reason says `not applicable: ...` (`tests/support/skips.py`), or that data
 beside the repository is missing.
 """
@@ -10,12 +12,14 @@ beside the repository is missing.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+from tests.support import oracle
 from tests.support.skips import is_fine
 
 CI = os.environ.get("CI", "").lower() in ("1", "true")
@@ -25,6 +29,12 @@ _collected: list[str] = []
 def pytest_configure(config: pytest.Config) -> None:
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.markexpr:
         config.option.markexpr = "not slow"
+    # Set here for the processes of `-n`, which must collect the same.
+    os.environ.setdefault("CFGLINT_ORACLE_SEED", str(random.randrange(10**6)))
+
+
+def pytest_report_header() -> list[str]:
+    return [f"CFGLINT_ORACLE=sample CFGLINT_ORACLE_SEED={oracle.seed()}"] if oracle.mode() == "sample" else []
 
 
 def pytest_collection_finish() -> None:
@@ -35,9 +45,14 @@ def pytest_collection_finish() -> None:
         providers._get_local_constants = lambda: none
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if oracle.mode() == "sample":
+        draw = random.Random(oracle.seed())
+        left_out = {item for item in items if item.get_closest_marker("oracle") and draw.random() > oracle.SAMPLED}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
-        if item.get_closest_marker("oracle") is not None:
+        if any(item.get_closest_marker(name) is not None for name in ("oracle", "recorded")):
             item.add_marker(pytest.mark.slow)
 
 

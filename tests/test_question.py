@@ -11,7 +11,8 @@ import yaml
 
 from cfglint_schemas.vocabulary import load
 from cfglint_train.front import starter
-from tests.schemas import test_judges, test_trl_parsers
+from tests.schemas import test_trl_parsers
+from tests.support import oracle
 from tests.support.axolotl import judged as judged_by_axolotl
 from tests.support.command import Outcome, cfglint
 
@@ -221,7 +222,7 @@ def written_all(folder: Path, framework: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.oracle
+@pytest.mark.recorded
 def test_axolotl_takes_what_is_written(tmp_path):
     configs = written_all(tmp_path, "axolotl")
     for config, verdict in zip(configs, judged_by_axolotl(configs), strict=True):
@@ -229,10 +230,10 @@ def test_axolotl_takes_what_is_written(tmp_path):
         assert set(config) <= set(verdict["kept"])
 
 
-@pytest.mark.oracle
+@pytest.mark.recorded
 def test_llama_factory_takes_what_is_written(tmp_path):
     configs = written_all(tmp_path, "llamafactory")
-    _, *verdicts = test_judges.judged("llamafactory_arguments.py", configs, "llamafactory")
+    verdicts = oracle.judge("llamafactory_arguments.py", configs)
     assert [(config, one["why"], one["unused"]) for config, one in zip(configs, verdicts) if not one["accepted"]] == []
     assert len(verdicts) == len(configs)
 

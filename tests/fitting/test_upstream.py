@@ -9,12 +9,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +23,8 @@ from cfglint_train.fixing import loop
 from cfglint_train.fixing.write import write_all
 from cfglint_train.judging import dispatch
 from cfglint_train.runs.run import Run
-from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
+from tests.support import oracle
+from tests.support.corpus import CORPUS, needs_corpus
 from tests.support.linting import contents, options, working_in
 
 pytestmark = [pytest.mark.oracle, needs_corpus]
@@ -38,12 +35,12 @@ PROJECTS = ("accelerate", "axolotl", "deepspeed", "llamafactory", "olmo")
 WHOLE = bool(os.environ.get("CFGLINT_ALL_PAIRS"))
 
 JUDGES = {
-    "axolotl": ("axolotl_validation.py", "axolotl", "base_model"),
-    "llamafactory": ("llamafactory_arguments.py", "llamafactory", "model_name_or_path"),
-    "olmo": ("olmo_structured.py", "olmo", "model"),
-    "deepspeed": ("deepspeed_config.py", "deepspeed", "zero_optimization"),
+    "axolotl": ("axolotl_validation.py", "base_model"),
+    "llamafactory": ("llamafactory_arguments.py", "model_name_or_path"),
+    "olmo": ("olmo_structured.py", "model"),
+    "deepspeed": ("deepspeed_config.py", "zero_optimization"),
 }
-"""The reader that is asked, the package that it needs, and a key by which its files are known."""
+"""The reader that is asked, and a key by which its files are known."""
 
 DISTRIBUTIONS = {"axolotl": "axolotl", "llamafactory": "llamafactory", "olmo": "ai2-olmo", "deepspeed": "deepspeed"}
 
@@ -84,7 +81,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Fixed]:
 
 def _fixed(folder: Path, number: int, cluster: tuple[str, int, int]) -> Iterator[Fixed]:
     gpu, local, nodes = cluster
-    releases = {name: version(of) for name, of in DISTRIBUTIONS.items() if name in JUDGES and _installed(name)}
+    releases = {name: oracle.releases()[of] for name, of in DISTRIBUTIONS.items()}
     chosen = options(gpu=gpu, gpus_per_node=str(local), nodes=str(nodes), **releases)
     workspace = dispatch.workspace_for(chosen)
     paths = workspace.collect(["."])
@@ -99,10 +96,6 @@ def _fixed(folder: Path, number: int, cluster: tuple[str, int, int]) -> Iterator
         after = fixed.result.runs
         yield Fixed(cluster, unsafe, before, contents(folder), runs, after, len(again.applied), fixed.refused, said)
         runs = fixed.result.runs
-
-
-def _installed(name: str) -> bool:
-    return find_spec(JUDGES[name][1]) is not None
 
 
 def test_fixed_twice_is_fixed_once(outcomes: list[Fixed]) -> None:
@@ -137,22 +130,16 @@ class Judged(NamedTuple):
 
 def judged(framework: str, outcomes: list[Fixed]) -> list[Judged]:
     """The changed files of a framework that its reader took before they were changed."""
-    oracle, module, key = JUDGES[framework]
-    if find_spec(module) is None:
-        pytest.skip(f"{module} is not installed (tests/oracles/requirements.txt)")
+    program, key = JUDGES[framework]
     pairs = []
     for one in outcomes:
         for path, before, after in one.changed():
             old, new = _content(path, before), _content(path, after)
             if isinstance(old, dict) and key in old:
                 pairs.append((one, path, old, new))
-    texts = dict.fromkeys(_line(framework, content) for _, _, old, new in pairs for content in (old, new))
-    words = [sys.executable, str(REPOSITORY / "tests" / "oracles" / oracle)]
-    done = subprocess.run(words, input="".join(texts), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"accepted"')]
-    verdicts = dict(zip(texts, answers, strict=True))
-    every = [Judged(*pair, verdicts[_line(framework, pair[2])], verdicts[_line(framework, pair[3])]) for pair in pairs]
+    asked = [_asked(framework, content) for _, _, old, new in pairs for content in (old, new)]
+    verdicts = oracle.judge(program, asked, recorded=False)
+    every = [Judged(*pair, *both) for pair, both in zip(pairs, zip(verdicts[::2], verdicts[1::2]), strict=True)]
     return [one for one in every if one.old_verdict["accepted"]]
 
 
@@ -163,10 +150,9 @@ def _short(value: Any) -> Any:
     return value[:3] if isinstance(value, list) and len(value) > 20 else value
 
 
-def _line(framework: str, content: Any) -> str:
+def _asked(framework: str, content: Any) -> Any:
     content = _short(content)
-    whole = {"train_batch_size": 1, **_without_auto(content)} if framework == "deepspeed" else content
-    return json.dumps(whole, default=str) + "\n"
+    return {"train_batch_size": 1, **_without_auto(content)} if framework == "deepspeed" else content
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from cfglint_train.frameworks.axolotl import settings as axolotl
 from cfglint_train.frameworks.lens import Config
 from tests.support import laws
 from tests.support.axolotl import judged
+from tests.support.cases import for_each
 from tests.support.corpus import CORPUS, REPOSITORY, files, needs_corpus
 from tests.support.jobs import architecture_of, job_of, plan_of
 
@@ -71,7 +72,7 @@ def test_leaves_look_alikes_alone(source):
 
 
 @needs_corpus
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(CORPUS)))
+@for_each("path", EXAMPLES, ids=lambda path: str(path.relative_to(CORPUS)))
 def test_values_are_pyyamls(path):
     assert same(config(path.read_bytes()).document.value(), yaml.safe_load(path.read_bytes()))
 
@@ -79,7 +80,7 @@ def test_values_are_pyyamls(path):
 # --- defaults and reading --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("field", "release", "expected"),
     [
         ("sequence.length", "0.21.0", 512),
@@ -113,7 +114,7 @@ def test_defaults(field, release, expected):
 KERNELS = {"plugins": ["axolotl.integrations.kernels.KernelsPlugin"]}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("keys", "field", "expected"),
     [
         ({"rl": "dpo"}, "method.stage", "dpo"),
@@ -405,11 +406,10 @@ def test_laws_over_odd_files(keys, changes):
 # --- axolotl as the judge --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.oracle
+@pytest.mark.recorded
 @needs_corpus
 def test_axolotl_accepts_what_is_written():
     """Law 5, with axolotl's own validation: what it takes before a fix it takes afterwards, and keeps its keys."""
-    pytest.importorskip("axolotl", reason="axolotl is not installed")
     befores = [config(path.read_bytes(), str(path)) for path in EXAMPLES if path.parent.name != "cloud"]
     accepted = [verdict["accepted"] for verdict in judged([before.document.value() for before in befores])]
     assert accepted.count(True) > 200

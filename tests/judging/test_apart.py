@@ -17,12 +17,17 @@ from cfglint_train.judging import dispatch
 from cfglint_train.judging.guard import apart
 from cfglint_train.runs.workspace import Workspace
 from tests.support.acceptance import expectation
+from tests.support.cases import for_each
 from tests.support.configs import AXOLOTL
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
 from tests.support.linting import lint, options, runs_in, working_in
 
 RULES = sorted((REPOSITORY / "fixtures" / "rules").glob("*/fires"))
+MANY = {"BAT002"}
+"""Rules with so many files in a folder that linting it again after each fix takes long."""
 CASES = sorted(path.parent for path in (REPOSITORY / "fixtures" / "acceptance").glob("*/*/expect.json"))
+PARTS = 16
+"""Tests that share the cases: a few, so that two processes are busy to the end."""
 RESUMED = """\
 model_name_or_path: Qwen/Qwen2.5-0.5B
 stage: sft
@@ -87,11 +92,11 @@ def contradictions(findings: list[Finding]) -> Iterator[tuple[str, str, str]]:
                 yield code, one.code, str(place)
 
 
-@pytest.fixture
-def repository(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    shutil.copytree(request.param, tmp_path / "x")
-    (tmp_path / "x" / ".git").mkdir(exist_ok=True)
-    return tmp_path / "x"
+def copied(case: Path, folder: Path) -> Path:
+    """Return a copy of a case that is a repository."""
+    shutil.copytree(case, folder / "x")
+    (folder / "x" / ".git").mkdir(exist_ok=True)
+    return folder / "x"
 
 
 def law(folder: Path, paths: list[str]) -> None:
@@ -102,15 +107,26 @@ def law(folder: Path, paths: list[str]) -> None:
         assert list(undone(workspace, paths, found)) == []
 
 
-@pytest.mark.parametrize("repository", RULES, indirect=True, ids=[path.parent.name for path in RULES])
-def test_no_fix_of_the_rules_is_undone(repository: Path) -> None:
-    law(repository, ["."])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(path, id=path.parent.name, marks=[pytest.mark.slow] if path.parent.name in MANY else [])
+        for path in RULES
+    ],
+)
+def test_no_fix_of_the_rules_is_undone(case: Path, tmp_path: Path) -> None:
+    law(copied(case, tmp_path), ["."])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("repository", CASES, indirect=True, ids=["-".join(path.parts[-2:]) for path in CASES])
-def test_no_fix_of_the_cases_is_undone(repository: Path) -> None:
-    law(repository, expectation(repository).get("paths", ["."]))
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_fix_of_the_cases_is_undone(tmp_path: Path, part: int) -> None:
+    @for_each("case", CASES[part::PARTS], ids=lambda case: "/".join(case.parts[-2:]))
+    def holds(case: Path, tmp_path: Path) -> None:
+        repository = copied(case, tmp_path)
+        law(repository, expectation(repository).get("paths", ["."]))
+
+    holds(tmp_path=tmp_path)
 
 
 @pytest.mark.slow

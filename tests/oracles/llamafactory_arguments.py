@@ -35,12 +35,11 @@ def verdict(parser: Any, config: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     from llamafactory.hparams import parser
-    from transformers import HfArgumentParser, __version__
+    from transformers import HfArgumentParser
 
     for dataclass in parser._TRAIN_ARGS:
         dataclass.__post_init__ = lambda self: None
     asked = HfArgumentParser(parser._TRAIN_ARGS)
-    print(json.dumps({"transformers": __version__}), flush=True)
     for line in sys.stdin:
         print(json.dumps(verdict(asked, json.loads(line)), default=str), flush=True)
 

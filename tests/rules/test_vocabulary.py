@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from cfglint_train.documents.document import MISSING
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks import registry
+from tests.support import oracle
 from tests.support.axolotl import judged as judged_by_axolotl
 from tests.support.corpus import CORPUS, SHARED, needs_corpus
 from tests.support.linting import contents, copied, fix, lint, options
@@ -366,31 +366,24 @@ TYPE_ERRORS = frozenset((
     "literal_error", "missing", "model_type", "string_type", "tuple_type",
 ))  # fmt: skip
 
+INSTALLED = oracle.releases()["axolotl"]
+
 # Entries about what axolotl's validation lets through, and others stop at later.
 TAKEN = {"nothing-saved", "new-tokens-frozen", "paged-on-fsdp2", *(f"tensor-parallel-{name}" for name in (
     "paged-adamw-8bit", "adamw-8bit", "adamw-bnb-8bit",
 ))}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def installed() -> str:
-    """The release of axolotl that is installed."""
-    try:
-        return version("axolotl")
-    except PackageNotFoundError:
-        pytest.skip("axolotl is not installed")
-
-
-@pytest.mark.oracle
-def test_axolotl_itself_refuses_the_examples_of_its_entries(installed):
+@pytest.mark.recorded
+def test_axolotl_itself_refuses_the_examples_of_its_entries():
     """Every entry that holds at the installed release against its validation."""
     clauses = [
         clause
         for framework, clause in REFUSALS
         if framework == "axolotl" and clause.severity == "error" and clause.source.startswith("axolotl")
         if not any(name.startswith("@") for name in clause.when) and clause.package is None
-        if clause.since is None or release_key(clause.since) <= release_key(installed)
-        if clause.before is None or release_key(installed) < release_key(clause.before)
+        if clause.since is None or release_key(clause.since) <= release_key(INSTALLED)
+        if clause.before is None or release_key(INSTALLED) < release_key(clause.before)
     ]
     base, *said = judged_by_axolotl(
         [BASES["axolotl"], *(laid(BASES["axolotl"], dict(clause.example)) for clause in clauses)]
@@ -426,11 +419,11 @@ def test_the_words_of_the_trainer_are_those_of_transformers():
         assert {word.value for word in theirs} <= set(elsewhere(name))
 
 
-@pytest.mark.oracle
-def test_a_value_fits_where_axolotl_itself_takes_it(installed):
+@pytest.mark.recorded
+def test_a_value_fits_where_axolotl_itself_takes_it():
     """Values of every kind for every key of the top level: what does not fit is refused, and what fits has no error."""
     known, context = load("axolotl"), Context(plugins=())
-    found = (known.fact((name,), installed, context) for name in known.names((), installed, context))
+    found = (known.fact((name,), INSTALLED, context) for name in known.names((), INSTALLED, context))
     keys = [
         fact
         for fact in found
@@ -451,12 +444,12 @@ def test_a_value_fits_where_axolotl_itself_takes_it(installed):
     assert len(tried) > 5_000
 
 
-@pytest.mark.oracle
+@pytest.mark.recorded
 @needs_corpus
-def test_axolotl_still_takes_what_the_vocabulary_fixes_rewrite(installed, tmp_path):
+def test_axolotl_still_takes_what_the_vocabulary_fixes_rewrite(tmp_path):
     """Law 5 for the KEY rules, with their unsafe fixes: what it takes before the fixes it takes afterwards."""
     folder = copied(EXAMPLES, tmp_path / "examples")
-    chosen = options(select=["KEY"], axolotl=installed)
+    chosen = options(select=["KEY"], axolotl=INSTALLED)
     before = contents(folder)
     fixed = fix(folder, chosen, unsafe=True)
     changed = sorted(fixed.sources)

@@ -1,18 +1,13 @@
 """The frameworks' own readers as judges of generated configurations: which keys they take, drop and refuse.
 
-They are asked in processes of their own (`tests/oracles`), in the environment that `tests/oracles/requirements.txt`
-describes; without a framework its tests are skipped.
+Their answers are recorded (`tests/support/oracle.py`).
 """
 
 from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Iterable
-from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -26,22 +21,13 @@ from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import Route
 from cfglint_train.findings.finding import Report
 from cfglint_train.frameworks.lens import Config
-from tests.support.corpus import CORPUS, REPOSITORY, files, needs_corpus
+from tests.support import oracle
+from tests.support.corpus import CORPUS, files, needs_corpus
 from tests.support.laws import config_of
 
-pytestmark = pytest.mark.oracle
+pytestmark = pytest.mark.recorded
 
 NUMBER = 1000
-
-
-def judged(oracle: str, asked: Iterable[Any], module: str) -> list[dict[str, Any]]:
-    if find_spec(module) is None:
-        pytest.skip(f"{module} is not installed (tests/oracles/requirements.txt)")
-    words = [sys.executable, str(REPOSITORY / "tests" / "oracles" / oracle)]
-    lines = "".join(json.dumps(one, default=str) + "\n" for one in asked)
-    done = subprocess.run(words, input=lines, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def reports(config: Config, *codes: str) -> list[Report]:
@@ -65,15 +51,14 @@ def arguments(vocabulary: Vocabulary) -> list[str]:
     return sorted({fact.name for of in definitions for fact in vocabulary.facts_of(of, vocabulary.newest)})
 
 
-@pytest.mark.oracle
 def test_llama_factory_takes_and_refuses_the_same_keys() -> None:
     vocabulary = load("llamafactory")
     names = [*arguments(vocabulary), *STRANGERS]
     dice = random.Random("llamafactory")
     asked = [{"output_dir": "out", name: None} for name in names]
     asked += [{"output_dir": "out", **dict.fromkeys(dice.sample(names, dice.randint(1, 12)))} for _ in range(NUMBER)]
-    _, *answers = judged("llamafactory_arguments.py", asked, "llamafactory")
-    releases = {"llamafactory": version("llamafactory"), "transformers": version("transformers")}
+    answers = oracle.judge("llamafactory_arguments.py", asked)
+    releases = {name: oracle.releases()[name] for name in ("llamafactory", "transformers")}
     refused = 0
     for config, answer in zip(asked, answers, strict=True):
         assert answer["why"] is None, (config, answer)
@@ -85,7 +70,6 @@ def test_llama_factory_takes_and_refuses_the_same_keys() -> None:
     assert 300 < refused < len(asked) - 200
 
 
-@pytest.mark.oracle
 @needs_corpus
 def test_llama_factory_takes_its_own_examples() -> None:
     examples = []
@@ -95,8 +79,8 @@ def test_llama_factory_takes_its_own_examples() -> None:
         plain = isinstance(document, dict) and {"do_train", "model_name_or_path"} <= document.keys()
         if plain and not path.parent.name.startswith("megatron"):
             examples.append((path, document))
-    _, *answers = judged("llamafactory_arguments.py", [document for _, document in examples], "llamafactory")
-    releases = {"llamafactory": version("llamafactory"), "transformers": version("transformers")}
+    answers = oracle.judge("llamafactory_arguments.py", [document for _, document in examples])
+    releases = {name: oracle.releases()[name] for name in ("llamafactory", "transformers")}
     for (path, _), answer in zip(examples, answers, strict=True):
         checked = config_of("llamafactory", path.read_bytes(), **releases)
         found = [one for one in reports(checked, "KEY001", "KEY002") if one.severity == "error"]
@@ -176,12 +160,11 @@ def _place(made: dict[str, Any], route: Route) -> dict[str, Any]:
     return here
 
 
-@pytest.mark.oracle
 def test_olmo_takes_and_refuses_the_same_configurations() -> None:
     vocabulary, dice = load("olmo"), random.Random("olmo")
-    release = version("ai2-olmo") if find_spec("olmo") else vocabulary.newest
+    release = oracle.releases()["ai2-olmo"]
     asked = [document(dice, vocabulary, release, Context()) for _ in range(NUMBER)]
-    answers = judged("olmo_structured.py", asked, "olmo")
+    answers = oracle.judge("olmo_structured.py", asked)
     apart = []
     for config, answer in zip(asked, answers, strict=True):
         checked = config_of("olmo", yaml.safe_dump(config, sort_keys=False), olmo=release)
@@ -197,12 +180,11 @@ def test_olmo_takes_and_refuses_the_same_configurations() -> None:
 KEY_REASONS = ("Extra inputs are not permitted", "has been removed", "no longer supported", "Input should be")
 
 
-@pytest.mark.oracle
 def test_deepspeed_drops_and_refuses_the_same_keys() -> None:
     vocabulary, dice = load("deepspeed"), random.Random("deepspeed")
-    release = version("deepspeed") if find_spec("deepspeed") else vocabulary.newest
+    release = oracle.releases()["deepspeed"]
     asked = [{"train_batch_size": 1, **document(dice, vocabulary, release, Context())} for _ in range(NUMBER)]
-    answers = judged("deepspeed_config.py", asked, "deepspeed")
+    answers = oracle.judge("deepspeed_config.py", asked)
     apart = []
     compared = 0
     for config, answer in zip(asked, answers, strict=True):
@@ -232,7 +214,6 @@ def without_auto(value: Any) -> Any:
     return {key: without_auto(one) for key, one in value.items() if one != "auto"}
 
 
-@pytest.mark.oracle
 @needs_corpus
 def test_deepspeed_takes_what_cfglint_takes_of_its_examples() -> None:
     examples = []
@@ -243,10 +224,10 @@ def test_deepspeed_takes_what_cfglint_takes_of_its_examples() -> None:
             continue
         if isinstance(config, dict) and "zero_optimization" in config:
             examples.append((path, {"train_batch_size": 1, **without_auto(config)}))
-    answers = judged("deepspeed_config.py", [config for _, config in examples], "deepspeed")
+    answers = oracle.judge("deepspeed_config.py", [config for _, config in examples])
     for (path, _), answer in zip(examples, answers, strict=True):
         if answer["accepted"]:
-            checked = config_of("deepspeed", path.read_bytes(), "json", deepspeed=version("deepspeed"))
+            checked = config_of("deepspeed", path.read_bytes(), "json", deepspeed=oracle.releases()["deepspeed"])
             assert [one for one in reports(checked, "KEY001", "KEY002", "KEY004") if one.severity == "error"] == [], (
                 path
             )
