@@ -23,6 +23,8 @@ from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
 from tests.support.linting import lint, options, runs_in, working_in
 
 RULES = sorted((REPOSITORY / "fixtures" / "rules").glob("*/fires"))
+MANY = {"BAT002"}
+"""Rules with so many files in a folder that linting it again after each fix takes long."""
 CASES = sorted(path.parent for path in (REPOSITORY / "fixtures" / "acceptance").glob("*/*/expect.json"))
 PARTS = 16
 """Tests that share the cases: a few, so that two processes are busy to the end."""
@@ -105,7 +107,13 @@ def law(folder: Path, paths: list[str]) -> None:
         assert list(undone(workspace, paths, found)) == []
 
 
-@for_each("case", RULES, ids=lambda case: case.parent.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(path, id=path.parent.name, marks=[pytest.mark.slow] if path.parent.name in MANY else [])
+        for path in RULES
+    ],
+)
 def test_no_fix_of_the_rules_is_undone(case: Path, tmp_path: Path) -> None:
     law(copied(case, tmp_path), ["."])
 
