@@ -158,6 +158,8 @@ def _remark(budget: Budget, component: Component) -> str:
     if component is ACTIVATIONS:
         method = setup.checkpointing.method
         return f"{_CHECKPOINTING.get(method, method)}, {setup.mode.attention} attention"
+    if component is LOGITS and budget.phase == "optimizer step":
+        return "outputs that the caller keeps"
     if component is LOGITS:
         if budget.phase == "eval" and setup.loss.kind not in OF_EVALUATION:
             return _LOSSES["none"]

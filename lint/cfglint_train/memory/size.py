@@ -18,6 +18,7 @@ Factor = tuple[float, str]
 
 BYTES: Final = "B"
 CHECKPOINTS: Final = "checkpoints"
+RANKS: Final = "ranks"
 
 # Longer sums are multiplied as one number.
 _LONGEST: Final = 6
@@ -193,7 +194,7 @@ def _term_times(one: Term, other: Term) -> Term:
     ]
     divisors = [factor for factor in (*one.divisors, *other.divisors) if factor[0] != 1]
     for divisor in tuple(divisors):
-        if divisor in factors:
+        if divisor in factors and divisor[1] != RANKS:  # those of a node are not those that share a state
             factors.remove(divisor)
             divisors.remove(divisor)
     return Term(one.number * other.number, tuple(factors), tuple(divisors))
