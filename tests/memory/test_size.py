@@ -31,6 +31,7 @@ TOKENS, WIDTH = Size.of(2048, "tokens"), Size.of(4096, "width *")
         (max(0, TOKENS * HELD - 4), "2,048 tokens x 2 B - 4 B"),
         (TOKENS * HELD * (1 - 1 / RANKS), "2,048 tokens x 2 B - 2,048 tokens x 2 B / 8 ranks"),
         (TRAINED * HELD * (TOKENS / TRAINED), "2,048 tokens x 2 B"),
+        (RANKS * (TOKENS / RANKS * HELD), "8 ranks x 2,048 tokens x 2 B / 8 ranks"),
         (TOKENS // RANKS * HELD, "2,048 tokens x 2 B / 8 ranks"),
         (named(TOKENS * 0.5, "tokens with logits") * HELD, "1,024 tokens with logits x 2 B"),
         (counted(32, "layers", TOKENS) * TOKENS * HELD + TOKENS * HELD, "33 layers x 2,048 tokens x 2 B"),

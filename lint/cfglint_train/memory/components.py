@@ -34,13 +34,7 @@ WEIGHT_COPIES: Final = Component(
     passes=True,
 )
 LOGITS: Final = Component("logits and loss", "logits", evidence=("traced",), flows=True, passes=True)
-BACKWARD: Final = Component(
-    "backward transients",
-    "transient",
-    evidence=("traced",),
-    flows=True,
-    passes=True,
-)
+BACKWARD: Final = Component("backward transients", "transient", evidence=("traced",), flows=True, passes=True)
 FORWARD: Final = Component("forward transients", "transient", "", evidence=(), flows=True, passes=True)
 # No token decides about it, but no row bounds it tighter.
 METADATA: Final = Component("checkpoint metadata", "transient", evidence=("shard-metadata",), flows=True)

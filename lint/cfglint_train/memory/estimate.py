@@ -54,6 +54,7 @@ from cfglint_train.memory.save import save
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.setup_builder import read, read_with_job
 from cfglint_train.memory.size import CHECKPOINTS, counted
+from cfglint_train.memory.states import partition
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan
 
@@ -227,10 +228,8 @@ def _load(budgets: PhaseBudget) -> Phase:
     steady = {PARAMETERS: held.parameters, FROZEN: held.frozen, REFERENCE: held.reference}
     parts, event = steady, "the weights on the GPU"
     if formats.loaded and formats.loaded * weights.trained > held.parameters:
-        parts, event = (
-            {**steady, PARAMETERS: formats.loaded * weights.trained},
-            "the whole model is on every GPU",
-        )
+        parts = {**steady, PARAMETERS: formats.loaded * weights.trained}
+        event = "the whole model is on every GPU"
     elif known.whole:
         parts, event = {**steady, FROZEN: setup.frozen_bytes}, "the whole model is on every GPU"
         if setup.ranks.strategy == "fsdp2":
@@ -257,10 +256,7 @@ def _flattened(budgets: PhaseBudget) -> float:
     CPU where the GPU has no room for it (stage_1_and_2.py, flatten_on_accelerator), or a rank's fp32 partition.
     """
     setup, held = budgets.setup, budgets.job.held
-    flat, local = (
-        setup.weights.trained * setup.formats.gathered,
-        setup.weights.trained / setup.ranks.optimizer_shards * 8,
-    )
+    flat, local = setup.weights.trained * setup.formats.gathered, partition(setup) * 8
     whole = flat + held.parameters + held.frozen + held.reference + budgets.known.context_low
     if budgets.known.capacity is not None and whole > budgets.known.capacity:
         return local
@@ -295,11 +291,7 @@ def _step(budgets: PhaseBudget) -> list[Phase]:
     if setup.optimizer.state is None:
         moments.clear()
     shared = Step(
-        others,
-        others + loss + end.logits,
-        whole_logits,
-        reserve.never_shared(setup, flow),
-        _resident(budgets),
+        others, others + loss + end.logits, whole_logits, reserve.never_shared(setup, flow), _resident(budgets)
     )
     flowing = {OFFLOADED_ACTIVATIONS: host.checkpointed(setup), WAITING: host.waiting(setup, budgets.plan)}
     on_the_host = {**budgets.job.on_the_host, **flowing}
@@ -343,10 +335,7 @@ def _save(budgets: PhaseBudget) -> Phase | None:
     found = save(setup, plan)
     if found is None:
         return None
-    parts = {
-        BUCKETS: budgets.job.base[BUCKETS],
-        ENGINE: _resident(budgets, woken=bool(plan.rollout.awake_at_save)),
-    }
+    parts = {BUCKETS: budgets.job.base[BUCKETS], ENGINE: _resident(budgets, woken=bool(plan.rollout.awake_at_save))}
     for component, size in found.gpu.items():
         parts[component] = parts.get(component, 0.0) + size
     on_host = {**host.offloaded(setup), WORKERS: host.workers(setup, plan), **found.host}

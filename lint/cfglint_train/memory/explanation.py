@@ -9,8 +9,16 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Budget, Phase
 from cfglint_train.memory.component import Component
-from cfglint_train.memory.components import ACTIVATIONS, ENGINE, LOGITS
+from cfglint_train.memory.components import (
+    ACTIVATIONS,
+    ENGINE,
+    LOGITS,
+    OFFLOADED_GRADIENTS,
+    OFFLOADED_MASTER,
+    OFFLOADED_PARAMETERS,
+)
 from cfglint_train.memory.estimate import phases_of
+from cfglint_train.memory.host import PINNED
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.logits import OF_EVALUATION
 from cfglint_train.memory.phase_budget import PhaseBudget, Sized, Step, Uncertainty
@@ -138,7 +146,10 @@ def _formula(budget: Budget, component: Component, size: Size | float | None) ->
     if size is None:
         return component.words
     computed = size.text if isinstance(size, Size) else f"{shown(size)} B"
-    remark = _remark(budget, component)
+    if component in (OFFLOADED_PARAMETERS, OFFLOADED_MASTER, OFFLOADED_GRADIENTS):
+        remark = "pinned: rounded up to powers of two" if PINNED in computed else "not pinned"
+    else:
+        remark = _remark(budget, component)
     return f"{computed}; {remark}" if remark else computed
 
 
@@ -147,6 +158,8 @@ def _remark(budget: Budget, component: Component) -> str:
     if component is ACTIVATIONS:
         method = setup.checkpointing.method
         return f"{_CHECKPOINTING.get(method, method)}, {setup.mode.attention} attention"
+    if component is LOGITS and budget.phase == "optimizer step":
+        return "outputs that the caller keeps"
     if component is LOGITS:
         if budget.phase == "eval" and setup.loss.kind not in OF_EVALUATION:
             return _LOSSES["none"]

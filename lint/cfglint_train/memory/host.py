@@ -20,25 +20,22 @@ from cfglint_train.memory.components import (
 )
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.size import counted, named
-from cfglint_train.memory.states import secondary
+from cfglint_train.memory.states import partition, secondary
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Plan
+
+PINNED: Final = "B of pinned blocks"
 
 
 def pinned(size: float) -> float:
     """Return the bytes of a pinned block for `size` bytes."""
     block = 0 if size <= 0 else 1 << (max(1, int(size)) - 1).bit_length()
-    return counted(block, "B of pinned blocks", size)
+    return counted(block, PINNED, size)
 
 
 def blocks(setup: Setup) -> Callable[[float], float]:
     """What a block of some bytes takes of the host: as it is, or pinned."""
     return pinned if setup.offload.pinned else lambda size: size
-
-
-def partition(setup: Setup) -> float:
-    """Trained elements of a rank."""
-    return setup.weights.trained / max(1, setup.ranks.optimizer_shards)
 
 
 def partition_bytes(setup: Setup) -> float:
@@ -70,7 +67,7 @@ def offloaded(setup: Setup) -> dict[Component, float]:
         if other.trained:
             own = _offloaded(
                 setup._replace(offload=setup.offload._replace(parameters=False)),
-                other.elements / max(1, setup.ranks.optimizer_shards),
+                other.elements / setup.ranks.optimizer_shards,
             )
             parts = {part: parts.get(part, 0.0) + own.get(part, 0.0) for part in {**parts, **own}}
     return parts

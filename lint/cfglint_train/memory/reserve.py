@@ -21,10 +21,7 @@ def around(modern: bool, group: str) -> tuple[tuple[tuple[Component, int], ...],
     known = table().coefficients
     workspace, context = known["workspace-sm90" if modern else "workspace-sm80"], known["context"]
     nccl = known[group] if group else None
-    parts = (
-        (WORKSPACES, int(workspace.expected)),
-        (CONTEXT, int(context.expected + (nccl.expected if nccl else 0))),
-    )
+    parts = ((WORKSPACES, int(workspace.expected)), (CONTEXT, int(context.expected + (nccl.expected if nccl else 0))))
     low = context.low + (nccl.low if nccl else 0)
     high = context.high + (nccl.high if nccl else 0)
     return parts, workspace.high, low, workspace.low + low, workspace.high + high

@@ -29,6 +29,7 @@ from cfglint_train.memory.components import (
 )
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.size import named
+from cfglint_train.memory.states import partition
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Plan
 
@@ -165,7 +166,7 @@ def _flat_elements(setup: Setup) -> float:
     ranks = setup.ranks
     if ranks.zero_stage == 3:
         return transients.sub_group_elements(setup)
-    return setup.weights.trained / ranks.optimizer_shards if ranks.zero_stage else 0.0
+    return partition(setup) if ranks.zero_stage else 0.0
 
 
 def _beyond(piece: float, before: float) -> dict[Component, float]:

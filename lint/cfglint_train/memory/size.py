@@ -18,6 +18,7 @@ Factor = tuple[float, str]
 
 BYTES: Final = "B"
 CHECKPOINTS: Final = "checkpoints"
+RANKS: Final = "ranks"
 
 # Longer sums are multiplied as one number.
 _LONGEST: Final = 6
@@ -56,11 +57,8 @@ class Size:
     @property
     def text(self) -> str:
         """The computation of a number of bytes."""
-        shown = ""
-        for term in self.terms or (Term(0),):
-            sign = ("- " if term.number < 0 else "+ ") if shown else "-" if term.number < 0 else ""
-            shown += f" {sign}{_product(term)}" if shown else f"{sign}{_product(term)}"
-        return shown
+        shown = "".join(f" {'-' if term.number < 0 else '+'} {_product(term)}" for term in self.terms or (Term(0),))
+        return f"-{shown[3:]}" if shown.startswith(" - ") else shown[3:]
 
     def __repr__(self) -> str:
         return f"Size({self.value!r}: {self.text})"
@@ -75,9 +73,6 @@ class Size:
 
     def __int__(self) -> int:
         return int(self.value)
-
-    def __float__(self) -> float:
-        return float(self.value)
 
     def __index__(self) -> int:
         return operator.index(self.value)
@@ -95,10 +90,10 @@ class Size:
         return bool(self.value <= _value(other))
 
     def __gt__(self, other: Any) -> bool:
-        return bool(self.value > _value(other))
+        return not self <= other
 
     def __ge__(self, other: Any) -> bool:
-        return bool(self.value >= _value(other))
+        return not self < other
 
     # -- arithmetic
 
@@ -139,9 +134,6 @@ class Size:
 
     def __mod__(self, other: Any) -> Size:
         return Size.of(self.value % _value(other), self.unit)
-
-    def __pow__(self, other: int) -> Size:
-        return Size.of(self.value**other, self.unit)
 
 
 if TYPE_CHECKING:
@@ -202,7 +194,7 @@ def _term_times(one: Term, other: Term) -> Term:
     ]
     divisors = [factor for factor in (*one.divisors, *other.divisors) if factor[0] != 1]
     for divisor in tuple(divisors):
-        if divisor in factors:
+        if divisor in factors and divisor[1] != RANKS:  # those of a node are not those that share a state
             factors.remove(divisor)
             divisors.remove(divisor)
     return Term(one.number * other.number, tuple(factors), tuple(divisors))

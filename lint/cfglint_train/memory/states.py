@@ -80,6 +80,11 @@ def states(setup: Setup) -> States:
     return States(parameters, frozen + scales, master, optimizer, reference, neighbours, accumulated, persistent, host)
 
 
+def partition(setup: Setup) -> float:
+    """Return the trained elements whose optimizer states a rank has."""
+    return setup.weights.trained / setup.ranks.optimizer_shards
+
+
 def whole_fp32_gradients(setup: Setup) -> bool:
     """Stage 1 with fp32 accumulation runs DeepSpeed's BF16_Optimizer: whole fp32 gradients on every rank, for good."""
     return (

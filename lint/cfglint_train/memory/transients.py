@@ -11,7 +11,7 @@ from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import GATHERED, GRADIENTS
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.size import counted, named
-from cfglint_train.memory.states import made, whole_fp32_gradients
+from cfglint_train.memory.states import made, partition, whole_fp32_gradients
 from cfglint_train.plan.choices import FSDP
 
 # torch's DDP keeps gradients twice unless they are views of its buckets (reducer.cpp, initialize_buckets).
@@ -252,10 +252,7 @@ def step(setup: Setup) -> float:
 def sub_group_elements(setup: Setup) -> float:
     """Elements of a rank that ZeRO-3 updates at once."""
     largest = setup.architecture.largest_tensor / setup.ranks.optimizer_shards
-    return named(
-        min(setup.sharding.sub_group or largest, setup.weights.trained / setup.ranks.optimizer_shards),
-        "elements of a sub-group",
-    )
+    return named(min(setup.sharding.sub_group or largest, partition(setup)), "elements of a sub-group")
 
 
 def exchanging(setup: Setup) -> float:
@@ -289,7 +286,7 @@ def casts(setup: Setup) -> tuple[float, float] | None:
 
     None where there is one sub-group, or nothing to cast. An allocation of the latter size is the one that fails last.
     """
-    local = setup.weights.trained / setup.ranks.optimizer_shards
+    local = partition(setup)
     piece = setup.sharding.sub_group
     if (
         setup.ranks.zero_stage != 3
@@ -306,5 +303,5 @@ def norm(setup: Setup) -> float:
     """Bytes that ZeRO-1 and 2 need for the gradient norm: the largest gradient of the rank in fp64 (get_norm_dtype)."""
     if setup.weights.adapters or setup.offload.optimizer or whole_fp32_gradients(setup):
         return 0.0
-    local = setup.weights.trained / setup.ranks.optimizer_shards
+    local = partition(setup)
     return min(setup.architecture.largest_tensor, local) * 8.0
