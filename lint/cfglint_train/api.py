@@ -230,10 +230,10 @@ class EstimateResult(_Reading):
         return tuple(map(estimate.estimate_of, self.raw.runs))
 
 
-class FitResult(_Result):
+class FitResult(_Reading):
     """The smallest changes with which the runs that were found fit."""
 
-    _fields = ("runs", "needs_change", "hopeless", "sources", "refused")
+    _fields = ("runs", "needs_change", "hopeless", "sources", "refused", "errors", "skipped")
 
     def __init__(self, raw: Result, ladders: tuple[Ladder, ...], fixed: Fixed | None) -> None:
         self.raw = raw

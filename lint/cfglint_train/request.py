@@ -132,7 +132,7 @@ def request(
         for name, text in (sources or {}).items()
     }
     if paths is None:
-        paths = list(texts) or ["."]
+        paths = ["."] if sources is None else list(texts)
     named = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     workspace = workspace_for(wanted, texts)
     budget = _budget(options, workspace)

@@ -7,6 +7,7 @@ another program, a program that uses the timer itself) the work takes as long as
 from __future__ import annotations
 
 import _signal as signal  # type: ignore[import-not-found]  # without the enumerations, which take a millisecond
+from _contextvars import ContextVar
 from collections.abc import Callable
 from time import process_time
 
@@ -24,10 +25,10 @@ _LONGEST: Final = 86_400.0
 
 _left: Callable[[], float] = float
 """Gives the work that is timed the seconds that are left."""
-_aside: float = 0.0
-"""Seconds of all work that was done beside."""
-_since: float | None = None
-"""When the work that is done beside began."""
+_aside: Final[ContextVar[float]] = ContextVar("aside", default=0.0)
+"""Seconds of all work that was done beside, in this thread."""
+_since: Final[ContextVar[float | None]] = ContextVar("since", default=None)
+"""When the work that is done beside began, in this thread."""
 
 
 class OutOfTime(BaseException):
@@ -36,7 +37,8 @@ class OutOfTime(BaseException):
 
 def clock() -> float:
     """Return the processor time of this process without that of the work `beside`."""
-    return (process_time() if _since is None else _since) - _aside
+    since = _since.get()
+    return (process_time() if since is None else since) - _aside.get()
 
 
 def within(left: Callable[[], float], work: Callable[[Part], Made], part: Part) -> Made:
@@ -60,15 +62,15 @@ def within(left: Callable[[], float], work: Callable[[Part], Made], part: Part) 
 
 def beside(work: Callable[[], Made]) -> Made:
     """Return what some work makes that is bounded by itself and done once for many: `clock` stands still meanwhile."""
-    global _aside, _since  # noqa: PLW0603
-    if _since is not None:
+    if _since.get() is not None:
         return work()
-    _since = process_time()
+    since = process_time()
+    token = _since.set(since)
     try:
         return work()
     finally:
-        _aside += process_time() - _since
-        _since = None
+        _aside.set(_aside.get() + process_time() - since)
+        _since.reset(token)
 
 
 def _arm(seconds: float) -> None:
