@@ -11,6 +11,7 @@ from collections.abc import Iterator
 FAMILIES = ("SYN", "KEY", "MEM", "CKP", "HST", "BAT", "PAR", "XFL", "REL", "PRF", "SEC", "HSE", "CHK")
 """The families, in the order in which their rules are listed and run."""
 
+_STATED = re.compile(r"^RULE\b", re.MULTILINE)
 _METADATA = re.compile(r"^RULE: Final = (Rule\((?:.+\)$|\n(?s:.*?)^\)))", re.MULTILINE)
 
 
@@ -24,8 +25,12 @@ def _stated(root: str) -> Iterator[dict[str, object]]:
         family = os.path.join(root, folder)
         for name in os.listdir(family) if os.path.isdir(family) else ():
             if name.endswith(".py"):
-                with open(os.path.join(family, name), encoding="utf-8") as file:
-                    metadata = _METADATA.search(file.read())
+                path = os.path.join(family, name)
+                with open(path, encoding="utf-8") as file:
+                    text = file.read()
+                metadata = _METADATA.search(text)
+                if metadata is None and _STATED.search(text):
+                    raise ValueError(f"{path}: `RULE` must read `RULE: Final = Rule(...)`, closed at a line end")
                 if metadata is not None:
                     yield eval(metadata[1], {"Rule": _arguments}) | {"module": f"{folder}.{name.removesuffix('.py')}"}
 

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from cfglint_train import frameworks as folders
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks import registry
 from cfglint_train.plan.fields import FIELDS
 from tests.support.command import Outcome, cfglint
 from tests.support.corpus import REPOSITORY
@@ -89,6 +91,16 @@ def here(tmp_path: Path) -> Path:
 def configured(here: Path, text: str) -> Path:
     (here / "run.yaml").write_text(text)
     return here
+
+
+def test_a_vocabulary_that_its_framework_does_not_name_is_told(tmp_path, monkeypatch):
+    folder = tmp_path / "guest"
+    folder.mkdir()
+    (folder / "framework.json").write_text('{"title": "Guest", "clues": {}}')
+    (folder / "vocabulary.json").write_text("{}")
+    monkeypatch.setattr(folders, "__path__", [str(tmp_path)])
+    with pytest.raises(ValueError, match=r"guest/framework\.json: `vocabulary` must name"):
+        registry._files.__wrapped__()
 
 
 @pytest.mark.usefixtures("either")

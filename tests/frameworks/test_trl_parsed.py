@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from textwrap import dedent
 
@@ -9,6 +10,7 @@ import pytest
 
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.foundation.typed import Any
+from cfglint_train.frameworks.trainer_script.facts import in_full
 from cfglint_train.frameworks.trainer_script.launch import line_of
 from cfglint_train.frameworks.trainer_script.line import FromLine
 from cfglint_train.frameworks.trainer_script.reader import runs
@@ -45,6 +47,12 @@ own, training_args = HfArgumentParser((Own, SFTConfig)).parse_args_into_dataclas
 training_args.max_length = own.length
 SFTTrainer(model=own.model_id, args=training_args)
 """
+
+
+def test_a_module_beside_the_script_does_not_hide_where_a_name_is_from() -> None:
+    text = b"from transformers import A\nfrom .own import A\nfrom trl import B\nfrom transformers import B\n"
+    document = PythonDocument("train.py", text)
+    assert [in_full(document, ast.Name(name)) for name in ("A", "B", "C")] == ["transformers.A", "", ""]
 
 
 def settings(text: str, words: list[str]) -> dict[str, Any]:

@@ -35,6 +35,14 @@ def told(result, code: str) -> list[str]:
     ]
 
 
+def grounds(result, code: str) -> list[tuple[object, ...]]:
+    return [
+        (finding.path, finding.start, finding.rests_on, finding.reads)
+        for finding in result.findings
+        if finding.code == code
+    ]
+
+
 @for_each("code", CODES)
 def test_every_rule_has_fixtures(code):
     assert (FOLDER / code / "fires").is_dir()
@@ -51,7 +59,8 @@ def repository(tmp_path):
 
 @pytest.mark.parametrize("code", CODES)
 def test_fires_where_it_must(code, repository):
-    result = lint(copied(FOLDER / code / "fires", repository / "fires"))
+    folder = copied(FOLDER / code / "fires", repository / "fires")
+    result = lint(folder)
     lines = told(result, code)
     expected = FOLDER / code / "expected.txt"
     if UPDATE:
@@ -63,6 +72,8 @@ def test_fires_where_it_must(code, repository):
     pointed = {finding.path for finding in result.findings if finding.code == code}
     pointed |= {finding.run.main.document.path for finding in result.findings if finding.code == code and finding.run}
     assert mains <= pointed, "a configuration in fires/ has no finding"
+    alone = lint(folder, options(select=[code, *NEEDED.get(code, ())]))
+    assert grounds(alone, code) == grounds(result, code), "the rules that run beside it change what it rests on"
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cfglint_rules import registry
+from cfglint_rules import catalogue, registry
 from cfglint_train.fitting import moves
 from cfglint_train.plan.fields import FIELDS
 from cfglint_train.plan.names import Field
@@ -31,6 +31,30 @@ def test_the_metadata_is_what_the_modules_state():
         assert {*rule.needs, *rule.writes} <= {*FIELDS}
         assert bool(rule.writes) <= (rule.fix is not None)
         assert hasattr(module, "refused") == rule.refuses
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'RULE = Rule("PRF900", "no-data-workers", "warning")',
+        'RULE: Final = Rule("PRF900", "no-data-workers", "warning")  # advice',
+        'RULE: Final = Rule("PRF900",\n    "no-data-workers", "warning")',
+    ],
+)
+def test_metadata_in_another_form_is_refused_and_not_left_out(text, tmp_path):
+    (tmp_path / "throughput").mkdir()
+    (tmp_path / "throughput" / "no_data_workers.py").write_text(f"{text}\n")
+    with pytest.raises(ValueError, match=r"no_data_workers\.py: `RULE` must read"):
+        catalogue.read(str(tmp_path))
+
+
+def test_no_rule_of_performance_is_an_error():
+    """What is merely slow is neither refused nor lost."""
+    rules = [rule for rule in registry.RULES.values() if rule.code.startswith("PRF")]
+    assert rules
+    for rule in rules:
+        reported = {report.severity for run in fixture_runs(rule.code) for report in registry.checker(rule)(run)}
+        assert "error" not in {rule.severity, *reported}, rule.code
 
 
 def fixture_runs(code: str) -> Iterator[Run]:

@@ -62,14 +62,14 @@ class Judgement(Frozen):
 def judge(run: Run, place: Resource, phases: Iterable[str] | None = None) -> Judgement | None:
     """The verdict on the worst of the phases (all of them by default).
 
-    None where nothing could be estimated, or where the host's memory or the disk is not stated.
+    None where nothing could be estimated, or where the host's memory or the disk is not stated. It is worked out once
+    for all rules, of what no rule reads itself; what follows from it is read of the run of the rule that asks.
     """
     key = (place, tuple(phases) if phases is not None else None)
-    if key in run.judgements:
-        known: Judgement | None = run.judgements[key]
-        return known
-    found = run.judgements[key] = _judged(run, place, key[1])
-    return found
+    if key not in run.judgements:
+        run.judgements[key] = _judged(run, place, key[1])
+    known: Judgement | None = run.judgements[key]
+    return None if known is None else known._replace(run=run)
 
 
 def _judged(run: Run, place: Resource, wanted: tuple[str, ...] | None) -> Judgement | None:

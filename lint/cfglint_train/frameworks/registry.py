@@ -115,6 +115,8 @@ def _files() -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
     files = tuple((name, folder, _read(os.path.join(folder, _FILE))) for name, folder in sorted(found))
     for _, folder, content in files:
         if os.path.exists(own := os.path.join(folder, "vocabulary.json")):
+            if "vocabulary" not in content:
+                raise ValueError(f"{os.path.join(folder, _FILE)}: `vocabulary` must name what is in {own}")
             cfglint_schemas.files[content["vocabulary"]] = own
     return files
 

@@ -4,22 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
-from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.names import Field
-
-LENGTH_FIELDS: Final[tuple[Field, ...]] = (
-    "batch.steps",
-    "batch.tokens",
-    "batch.samples",
-    "batch.epochs",
-    "batch.global_",
-    "rollout.batch",
-    "sequence.length",
-    "launch.nodes",
-    "launch.gpus_per_node",
-)
-"""The fields that the number of steps follows from, the one that states it first."""
 
 
 def stated_by(plan: Plan) -> Field:

@@ -33,11 +33,8 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.plan.length import LENGTH_FIELDS, most_steps, stated_by
+from cfglint_train.plan.length import most_steps, stated_by
 from cfglint_train.runs.run import Run
-
-_LENGTH: Final = tuple(field for field in LENGTH_FIELDS if field != "sequence.length")
-"""Frameworks that count tokens save at the end, so that no length of sequences decides."""
 
 RULE: Final = Rule("CKP009", "interval-exceeds-run", "warning", needs={"checkpoint.strategy": ("steps",)})
 

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from cfglint_rules.memory.fields import fitting_with
+from cfglint_rules.memory.fitting import fitting_with
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.findings.verdicts import STEP, judge

@@ -57,10 +57,14 @@ def uncalled(evaluator: Evaluator, makes: Callable[[str], object]) -> Iterator[F
 
 
 def in_full(document: PythonScript, node: ast.expr) -> str:
-    """Return a name with the module that the script imports it from, or nothing if no import, or several, have it."""
+    """Return a name with the module that the script imports it from, or nothing if no import, or several, have it.
+
+    Modules beside the script do not count.
+    """
     if isinstance(node, ast.Attribute):
         owner = node.value
         modules = {alias.asname or alias.name: alias.name for one in document.nodes(ast.Import) for alias in one.names}
         return f"{modules[owner.id]}.{node.attr}" if isinstance(owner, ast.Name) and owner.id in modules else ""
-    found = [f"{module}.{name}" for module, name in imports(document, getattr(node, "id", ""))]
-    return found[0] if len(found) == 1 and not found[0].startswith(".") else ""
+    imported = imports(document, getattr(node, "id", ""))
+    found = [f"{module}.{name}" for module, name in imported if not module.startswith(".")]
+    return found[0] if len(found) == 1 else ""
