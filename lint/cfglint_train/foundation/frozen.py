@@ -98,13 +98,15 @@ else:
         """The base of a record: `class Place(Frozen)` with annotated fields, defaults behind the others."""
 
     class _DataFields:
-        """The fields by which `dataclasses.replace` and `dataclasses.asdict` handle a record."""
+        """The fields by which `dataclasses.replace` and `dataclasses.asdict` handle a record, made when first read."""
 
         def __get__(self, record: Any, kind: Any) -> Any:
-            from dataclasses import make_dataclass
+            from dataclasses import field, make_dataclass
 
-            fields = [(name, kind.__annotations__[name]) for name in kind._fields]
-            return make_dataclass(kind.__name__, fields).__dataclass_fields__
+            defaults = {name: field(default=value) for name, value in kind._field_defaults.items()}
+            fields = [(name, kind.__annotations__[name], defaults.get(name, field())) for name in kind._fields]
+            kind.__dataclass_fields__ = made = make_dataclass(kind.__name__, fields).__dataclass_fields__
+            return made
 
     def dataclass(*, frozen: bool, slots: bool, order: bool = False) -> Any:
         """Make a record of a class: what `dataclasses.dataclass` makes, without the cost of that module's import."""
