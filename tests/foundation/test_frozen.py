@@ -119,3 +119,22 @@ def test_a_record_of_the_api_is_handled_as_a_data_class():
     assert Place.__dataclass_fields__ is Place.__dataclass_fields__
     assert asdict(Place("a")) == {"path": "a", "line": 1}
     assert replace(Place("a"), line=2) == Place("a", 2)
+
+
+def test_a_record_of_the_api_equals_only_its_like():
+    @dataclass(frozen=True, slots=True)
+    class Place:
+        path: str
+        line: int
+
+    @dataclass(frozen=True, slots=True)
+    class Line:
+        path: str
+        line: int
+
+    assert Place("a", 1) == Place("a", 1) != Place("a", 2)
+    assert hash(Place("a", 1)) == hash(Place("a", 1))
+    assert (Place("a", 1) != Place("a", 1)) is False
+    for other in (Line("a", 1), ("a", 1), None):
+        assert (Place("a", 1) == other) is (other == Place("a", 1)) is False
+        assert (Place("a", 1) != other) is (other != Place("a", 1)) is True

@@ -108,6 +108,18 @@ else:
             kind.__dataclass_fields__ = made = make_dataclass(kind.__name__, fields).__dataclass_fields__
             return made
 
+    def _equals(self: Any, other: object) -> bool:
+        if type(other) is type(self):
+            return tuple.__eq__(self, other)
+        return False if isinstance(other, tuple) else NotImplemented
+
+    def _differs(self: Any, other: object) -> bool:
+        equal = _equals(self, other)
+        return equal if equal is NotImplemented else not equal
+
+    _DATA = {"__eq__": _equals, "__ne__": _differs, "__hash__": tuple.__hash__, "__dataclass_fields__": _DataFields()}
+    """What the records that are handled as data classes have of their own: one equals only its like."""
+
     def dataclass(*, frozen: bool, slots: bool, order: bool = False) -> Any:
         """Make a record of a class: what `dataclasses.dataclass` makes, without the cost of that module's import."""
         assert frozen
@@ -115,6 +127,6 @@ else:
 
         def made(kind: type) -> type:
             body = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__")}
-            return _Maker(kind.__name__, (Frozen,), {**body, "__dataclass_fields__": _DataFields()})
+            return _Maker(kind.__name__, (Frozen,), {**body, **_DATA})
 
         return made
