@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cfglint_train.findings.finding import Applicability, Severity
+from cfglint_train.fitting.moves import Basis
 from cfglint_train.foundation.frozen import dataclass
-from cfglint_train.foundation.typed import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from cfglint_train.findings.finding import Applicability, Severity
-    from cfglint_train.fitting.moves import Basis
-    from cfglint_train.memory.budget import Resource, Verdict
-    from cfglint_train.plan.certainty import Certainty
+from cfglint_train.memory.budget import Resource, Verdict
+from cfglint_train.plan.certainty import Certainty
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +154,8 @@ class RunEstimate:
     """The memory budget of one run."""
 
     path: str
-    framework: str
+    framework: str | None
+    """None for a question or a plan file, which are of no framework."""
     release: str | None
     model: Model | None
     nodes: int | None

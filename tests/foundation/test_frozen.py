@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import MISSING, asdict, fields, replace
 from typing import NamedTuple
 
 import pytest
 
 from cfglint_train.foundation import frozen
-from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.frozen import Frozen, dataclass
 from tests.support.cases import for_each
 
 
@@ -105,3 +106,35 @@ def test_records_go_between_processes():
         again = pickle.loads(pickle.dumps(Ours(1, "y", (2,))))
         assert again == Ours(1, "y", (2,))
         assert type(again) is Ours
+
+
+def test_a_record_of_the_api_is_handled_as_a_data_class():
+    @dataclass(frozen=True, slots=True)
+    class Place:
+        path: str
+        line: int = 1
+
+    assert "__dataclass_fields__" in vars(Place)
+    assert [(one.name, one.default) for one in fields(Place)] == [("path", MISSING), ("line", 1)]
+    assert Place.__dataclass_fields__ is Place.__dataclass_fields__
+    assert asdict(Place("a")) == {"path": "a", "line": 1}
+    assert replace(Place("a"), line=2) == Place("a", 2)
+
+
+def test_a_record_of_the_api_equals_only_its_like():
+    @dataclass(frozen=True, slots=True)
+    class Place:
+        path: str
+        line: int
+
+    @dataclass(frozen=True, slots=True)
+    class Line:
+        path: str
+        line: int
+
+    assert Place("a", 1) == Place("a", 1) != Place("a", 2)
+    assert hash(Place("a", 1)) == hash(Place("a", 1))
+    assert (Place("a", 1) != Place("a", 1)) is False
+    for other in (Line("a", 1), ("a", 1), None):
+        assert (Place("a", 1) == other) is (other == Place("a", 1)) is False
+        assert (Place("a", 1) != other) is (other != Place("a", 1)) is True

@@ -12,6 +12,7 @@ from argparse import SUPPRESS
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Literal, get_type_hints
 
 import pytest
 
@@ -85,6 +86,20 @@ def test_the_estimate_report_is_the_result_of_estimate(folder):
     told = json.loads(cfglint("estimate", "--isolated", "--output-format", "json", ".", cwd=alone(folder)).out)
     with working_in(alone(folder)):
         assert [plain(run) for run in api.estimate(".", ALONE).runs] == told["runs"]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in api.__all__ if is_dataclass(getattr(api, name))))
+def test_the_types_of_a_record_can_be_asked_for(name):
+    record = getattr(api, name)
+    assert list(get_type_hints(record)) == [one.name for one in fields(record)]
+
+
+def test_the_types_of_a_record_are_those_of_its_values():
+    assert get_type_hints(api.RunEstimate)["framework"] == str | None
+    assert get_type_hints(api.RunFit)["verdict"] == (
+        Literal["fits", "tight", "probably does not fit", "does not fit"] | None
+    )
+    assert get_type_hints(api.CheckedFile)["role"].__args__ == ("main", "companion")
 
 
 def test_records_have_every_field_of_the_reports():

@@ -55,6 +55,27 @@ def test_a_skip_must_be_fine():
         lacking()
 
 
+def test_a_skip_hides_no_failure():
+    @for_each("number", range(3))
+    def some(number: int) -> None:
+        if number == 1:
+            pytest.skip("not installed")
+        assert number, "none"
+
+    with pytest.raises(AssertionError, match=r"1 of 2 cases fail:\n\[0\] AssertionError: none"):
+        some()
+
+
+def test_an_error_that_is_not_raised_is_a_failure():
+    @for_each("word", ["x", "1", "y", "2"])
+    def refused(word: str) -> None:
+        with pytest.raises(ValueError, match=word):
+            int(word)
+
+    with pytest.raises(AssertionError, match=r"2 of 4 cases fail:\n\[1\] Failed: DID NOT RAISE(.|\n)*\[2\] Failed"):
+        refused()
+
+
 @for_each("name", ["a", "b"])
 def test_each_case_has_a_folder(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,8 @@
-"""The engine judges rules by their attributes, never by their codes: a new family or rule needs no edit there."""
+"""What judges and reports asks rules for their attributes, not for their codes: a new family or rule needs no edit."""
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -11,7 +12,15 @@ from tests.support.corpus import REPOSITORY
 
 FAMILIES = "|".join(sorted({code[:3] for code in RULES}))
 CODE = re.compile(rf"\b(?:{FAMILIES})[0-9]{{3}}\b|[\"'](?:{FAMILIES})[\"']")
-MODULES = sorted((REPOSITORY / "lint" / "cfglint_train" / "judging").glob("*.py"))
+ENGINE = REPOSITORY / "lint" / "cfglint_train"
+MODULES = sorted((ENGINE / "judging").glob("*.py"))
+EXCEPTIONS = {
+    "front/commands/fit.py": {"KEY"},  # no rule: what stands for a key in the help
+    "front/migrate/rewrite.py": {"KEY001", "KEY002"},  # what the goal does not know, and what it has removed
+    "reports/answer.py": {"MEM001"},  # has looked for the change with which the run fits
+    "reports/estimate.py": {"KEY001"},  # knows which key a misspelt one is meant to be
+}
+"""Modules that name a rule, since what they ask of it alone is no attribute that several rules have."""
 
 
 def test_the_engine_names_no_rule() -> None:
@@ -22,6 +31,21 @@ def test_the_engine_names_no_rule() -> None:
         if CODE.search(line)
     ]
     assert found == []
+
+
+def named(text: str) -> set[str]:
+    """The codes and families that a module has as values, not in its texts."""
+    values = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    return values & (RULES.keys() | {code[:3] for code in RULES})
+
+
+def test_other_modules_that_name_a_rule_say_why() -> None:
+    found = {path.relative_to(ENGINE).as_posix(): named(path.read_text("utf-8")) for path in ENGINE.rglob("*.py")}
+    assert {path: codes for path, codes in found.items() if codes} == EXCEPTIONS
+
+
+def test_a_code_among_values_is_noticed() -> None:
+    assert named('"""About KEY006."""\nx = code == "SYN005" or code.startswith(("MEM", 1.5))') == {"SYN005", "MEM"}
 
 
 @pytest.mark.parametrize("line", ['code.startswith("KEY")', "RULES['SYN006']", "# BAT002 reports it"])

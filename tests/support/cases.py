@@ -34,7 +34,7 @@ def for_each(
 
         @functools.wraps(test)
         def run(**shared: Any) -> None:
-            failed, passed, skip = [], 0, None
+            failed, passed, fine, lacking = [], 0, None, None
             for number, case in enumerate(cases() if callable(cases) else cases):
                 if isinstance(case, _PARAMETERS):
                     values, name = case.values, case.id or str(case.values)
@@ -51,15 +51,17 @@ def for_each(
                     test(**{**shared, **own}, **dict(zip(arguments, values, strict=True)))
                     passed += 1
                 except pytest.skip.Exception as skipped:
-                    if not is_fine(skipped.msg or ""):
-                        raise
-                    skip = skipped
-                except Exception as error:
+                    if is_fine(skipped.msg or ""):
+                        fine = skipped
+                    else:
+                        lacking = lacking or skipped
+                except (Exception, pytest.fail.Exception) as error:
                     failed.append(f"[{name}] {type(error).__name__}: {error}")
-            if skip is not None and not passed and not failed:
-                raise skip
-            assert passed or failed, "there are no cases"
             assert not failed, f"{len(failed)} of {len(failed) + passed} cases fail:\n" + "\n".join(failed)
+            skip = lacking or (None if passed else fine)
+            if skip is not None:
+                raise skip
+            assert passed, "there are no cases"
 
         run.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
         del run.__wrapped__  # type: ignore[attr-defined]  # pytest would ask it for its fixtures

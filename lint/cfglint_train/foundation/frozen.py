@@ -98,13 +98,27 @@ else:
         """The base of a record: `class Place(Frozen)` with annotated fields, defaults behind the others."""
 
     class _DataFields:
-        """The fields by which `dataclasses.replace` and `dataclasses.asdict` handle a record."""
+        """The fields by which `dataclasses.replace` and `dataclasses.asdict` handle a record, made when first read."""
 
         def __get__(self, record: Any, kind: Any) -> Any:
-            from dataclasses import make_dataclass
+            from dataclasses import field, make_dataclass
 
-            fields = [(name, kind.__annotations__[name]) for name in kind._fields]
-            return make_dataclass(kind.__name__, fields).__dataclass_fields__
+            defaults = {name: field(default=value) for name, value in kind._field_defaults.items()}
+            fields = [(name, kind.__annotations__[name], defaults.get(name, field())) for name in kind._fields]
+            kind.__dataclass_fields__ = made = make_dataclass(kind.__name__, fields).__dataclass_fields__
+            return made
+
+    def _equals(self: Any, other: object) -> bool:
+        if type(other) is type(self):
+            return tuple.__eq__(self, other)
+        return False if isinstance(other, tuple) else NotImplemented
+
+    def _differs(self: Any, other: object) -> bool:
+        equal = _equals(self, other)
+        return equal if equal is NotImplemented else not equal
+
+    _DATA = {"__eq__": _equals, "__ne__": _differs, "__hash__": tuple.__hash__, "__dataclass_fields__": _DataFields()}
+    """What the records that are handled as data classes have of their own: one equals only its like."""
 
     def dataclass(*, frozen: bool, slots: bool, order: bool = False) -> Any:
         """Make a record of a class: what `dataclasses.dataclass` makes, without the cost of that module's import."""
@@ -113,6 +127,6 @@ else:
 
         def made(kind: type) -> type:
             body = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__")}
-            return _Maker(kind.__name__, (Frozen,), {**body, "__dataclass_fields__": _DataFields()})
+            return _Maker(kind.__name__, (Frozen,), {**body, **_DATA})
 
         return made

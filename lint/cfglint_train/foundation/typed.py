@@ -39,6 +39,12 @@ else:
         def __class_getitem__(cls, values: object) -> Literal:
             return cls(values if isinstance(values, tuple) else (values,))
 
+        def __or__(self, other: object) -> Any:
+            """Return what `typing` makes of the union: only `typing.get_type_hints` evaluates one."""
+            from typing import Literal
+
+            return Literal[self.__args__] | other
+
     Any = ClassVar = Final = Generic = NoReturn = Protocol = TextIO = TypeGuard = _Word
 
 

@@ -25,7 +25,7 @@ from cfglint_train.documents.document import (
 )
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any, Final, Protocol, TypeVar
+from cfglint_train.foundation.typed import Any, Final, Literal, Protocol, TypeVar
 from cfglint_train.foundation.versions import Since, release_key
 from cfglint_train.frameworks.evidence import ConfigEvidence
 from cfglint_train.plan.names import Field
@@ -34,6 +34,9 @@ from cfglint_train.plan.reading import same
 from cfglint_train.plan.releases import Releases
 
 Made = TypeVar("Made")
+
+Role = Literal["main", "companion"]
+"""What a configuration is to a run: what it is started with, or a file that another one names."""
 
 Triple = tuple[Field, Any, Origin]
 """A field with its value and where that comes from."""
@@ -120,7 +123,7 @@ class Config:
         document: Document,
         releases: Releases,
         root: Route = (),
-        role: str = "main",
+        role: Role = "main",
         overrides: Mapping[Route, Override] | None = None,
         assumed: str = "",
     ) -> None:

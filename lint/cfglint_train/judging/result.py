@@ -8,6 +8,7 @@ from cfglint_train.findings.finding import Finding, bounded
 from cfglint_train.foundation.errors import crash
 from cfglint_train.foundation.frozen import Frozen, dataclass
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
+from cfglint_train.frameworks.lens import Role
 from cfglint_train.repository.documents import SkippedFile
 from cfglint_train.runs.run import Run
 from cfglint_train.settings.cluster_facts import FactError
@@ -32,11 +33,11 @@ class Trouble(Frozen):
 
 @dataclass(frozen=True, slots=True, order=True)
 class CheckedFile:
-    """A file that is a configuration: its framework and what it is to a run (main, companion, launcher)."""
+    """A file that is a configuration: its framework and what it is to a run."""
 
     path: str
     framework: str
-    role: str
+    role: Role
 
 
 @dataclass(frozen=True, slots=True)

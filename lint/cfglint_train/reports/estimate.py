@@ -274,7 +274,7 @@ def estimate_of(run: Run | Planned) -> RunEstimate:
     model = run.architecture
     return RunEstimate(
         path=plain(run.main.document.path if isinstance(run, Run) else run.path),
-        framework=run.framework.name if isinstance(run, Run) else None,  # type: ignore[arg-type]  # printed as null
+        framework=run.framework.name if isinstance(run, Run) else None,
         release=run.releases.get(run.framework.name) if isinstance(run, Run) else None,
         model=None if model is None else Model(model.id, model.parameters),
         nodes=run.plan.launch.nodes,

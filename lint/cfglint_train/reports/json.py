@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from json import dumps
 
-from cfglint_train.findings.finding import Finding as Signed
-from cfglint_train.findings.finding import Remedy
+from cfglint_train import records
+from cfglint_train.findings.finding import Finding, Remedy
 from cfglint_train.foundation.redact import Redact, redaction
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.judging.result import CheckedFile, Result, UnsupportedFiles
 from cfglint_train.plan import certainty as plan
-from cfglint_train.records import Edit, Failure, Finding, Fix, Ground, NotChecked, RelatedPlace
+from cfglint_train.records import Edit, Failure, Fix, Ground, NotChecked, RelatedPlace
 from cfglint_train.reports.details import related
 from cfglint_train.reports.escape import plain
 from cfglint_train.reports.fixes import shown
@@ -37,14 +37,14 @@ def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
 
 def lines(result: Result, style: Style = PLAIN) -> Iterator[str]:
     """Every record of the object on a line of its own, its kind in `type`."""
-    for kind, records in (
+    for kind, listing in (
         ("file", map(values, files(result))),
         ("finding", (_linked(one, style) for one in findings(result))),
         ("not_checked", map(values, not_checked(result))),
         ("unsupported", map(values, unsupported(result))),
         ("error", map(values, failures(result))),
     ):
-        for record in records:
+        for record in listing:
             yield compact({"type": kind, **record})
 
 
@@ -149,14 +149,14 @@ def not_checked(result: Result) -> Iterator[NotChecked]:
         yield NotChecked(plain(one.path), one.start.line, plain(redact(one.message)), help_)
 
 
-def findings(result: Result) -> Iterator[Finding]:
+def findings(result: Result) -> Iterator[records.Finding]:
     """Yield the findings of a lint."""
     redact = redaction(result.secrets)
     return (_finding(one, redact) for one in result.findings)
 
 
-def _finding(one: Signed, redact: Redact) -> Finding:
-    return Finding(
+def _finding(one: Finding, redact: Redact) -> records.Finding:
+    return records.Finding(
         code=one.code,
         name=one.name,
         severity=one.severity,
@@ -177,7 +177,7 @@ def _finding(one: Signed, redact: Redact) -> Finding:
     )
 
 
-def _linked(finding: Finding, style: Style) -> dict[str, Any]:
+def _linked(finding: records.Finding, style: Style) -> dict[str, Any]:
     """A finding with the address of its rule's page, where that is stated."""
     page = style.page(finding.code, finding.name)
     return values(finding) if page is None else {**values(finding), "url": page}

@@ -15,7 +15,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.evidence import ConfigEvidence
 from cfglint_train.frameworks.framework import Reference
-from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.lens import Config, Role
 from cfglint_train.frameworks.registry import listed
 from cfglint_train.hardware.catalogue import hardware_from
 from cfglint_train.launches.consumers import given_programs
@@ -160,7 +160,7 @@ class Workspace:
                 self.documents.skip(document.path, found[0].why, document.source)
             return []
         framework.prepare(document)
-        role = "companion" if framework.is_companion else "main"
+        role: Role = "companion" if framework.is_companion else "main"
         overrides = self.statements.overrides(framework)
         stated = self._stated(framework, document)
         configs = [

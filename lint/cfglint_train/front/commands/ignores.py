@@ -6,6 +6,7 @@ import json
 import os
 import re
 
+from cfglint_rules.registry import OF_ENGINE
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.wording import counted
 from cfglint_train.front.commands.options import refuse_beside
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from cfglint_train.fixing.loop import Fixed
     from cfglint_train.judging.result import Result
 
-_UNUSED: Final = "SYN005"
+_UNUSED: Final = OF_ENGINE["suppression"].code
 """Comments that silence nothing: they are to be removed, not silenced."""
 
 

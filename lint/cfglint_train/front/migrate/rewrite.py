@@ -1,4 +1,4 @@
-"""One file after another: what the KEY rules say of it at the goal is applied, read back, and looked at again.
+"""One file after another: what the rules about keys say of it at the goal is applied, read back, and looked at again.
 
 A migration makes the fixes that the rules state, and goes further than `--fix` in two things: where the goal has a
 successor of a key that does not mean quite the same, it is written anyway, to be reviewed; and a key that says
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from cfglint_rules.registry import RULES
 from cfglint_train.documents.document import CannotEdit, Delete, Document, DocumentError, Edit, Rename, apply, ordered
 from cfglint_train.findings import draft
 from cfglint_train.findings.finding import Finding, Fix
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 MAX_PASSES: Final = 100
 
 # A migration lists everything that the goal does not take, also what was suppressed before.
-_RULES: Final = LintOptions(select=("KEY",), suppressions=False)
+_RULES: Final = LintOptions(
+    select=tuple(code for code, rule in RULES.items() if rule.rests_on_vocabulary), suppressions=False
+)
 
 # Rules about a key at a release; the others are about its surroundings.
 _REMOVED: Final = "KEY002"
@@ -311,7 +314,7 @@ class _File:
             self.items += (Item("review", text) for key, text in defaults(run, now, self.goal) if key not in spoken)
 
     def _concerns(self, finding: Finding) -> bool:
-        return finding.path == self.path and finding.code.startswith("KEY")
+        return finding.path == self.path and RULES[finding.code].rests_on_vocabulary
 
 
 def _what(finding: Finding) -> tuple[str, str]:
