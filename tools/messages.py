@@ -1,6 +1,6 @@
 """Write tests/messages.txt, the message templates that a user can see: python -m tools.messages
 
-Those of the rules are not among them: the `expected.txt` of their fixtures have their messages.
+The rules' own are not among them: the `expected.txt` of their fixtures has messages, fixes, helps and notes.
 
 The templates are read from the source without running it: the texts that are passed to findings, fixes and errors, all
 other texts of more than two words, and the texts of the JSON tables. `{name}` is a value that is filled in.

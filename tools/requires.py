@@ -23,7 +23,8 @@ from cfglint_train.releases.pins import requirement
 
 SOURCE: Final = (
     "pyproject.toml, or requirements.txt and setup.py, of the tags; Requires-Dist of wheels without a tag. A row is a "
-    "release, what it requires and what its extras require, and holds until the next. Made by tools/requires.py."
+    "release, what it requires and what its extras require, and holds until the next. tools/requires.py makes `rows` "
+    "and keeps `newest`, which is stated by hand: the newest releases of ranges on the day of a release."
 )
 _QUOTED: Final = re.compile(r"[\"']([a-z][a-z0-9-]*[ \t]*[=<>!~][^\"';]*)[\"']")
 _EXTRA: Final = re.compile(r"[\"']([a-z-]+)[\"'][ \t]*:[ \t]*\[")

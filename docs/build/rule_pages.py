@@ -11,6 +11,7 @@ from markdown_text import fenced, prose, table
 from run import REPOSITORY, alone, cfglint
 
 from cfglint_rules import registry
+from cfglint_rules.catalogue import FAMILIES
 from cfglint_rules.registry import RULES
 from cfglint_rules.rule import Rule
 from cfglint_train.frameworks.registry import listed, naming
@@ -20,22 +21,6 @@ FOLDER = "rules"
 _SETTINGS = "cfglint.toml"
 _LONG = 40
 """Lines; a longer file is shown folded."""
-
-FAMILIES = {
-    "SYN": "Syntax",
-    "KEY": "Vocabulary",
-    "MEM": "GPU memory",
-    "CKP": "Checkpoints",
-    "HST": "Host memory",
-    "BAT": "Batch",
-    "PAR": "Parallelism",
-    "XFL": "Across files",
-    "REL": "Releases",
-    "PRF": "Throughput",
-    "SEC": "Security",
-    "HSE": "House rules",
-    "CHK": "Not checked",
-}
 
 
 def pages() -> dict[str, str]:

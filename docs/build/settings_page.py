@@ -53,7 +53,7 @@ SETTINGS = {
         "force-exclude = true",
     ),
     "respect-gitignore": Text(
-        "Skip what `.gitignore` files and `.git/info/exclude` name, unless git tracks it.",
+        "Skip what `.gitignore` files and `.git/info/exclude` name when walking folders, unless git tracks it.",
         "respect-gitignore = false",
     ),
     "fail-on": Text(
@@ -71,8 +71,8 @@ SETTINGS = {
         "require-checked = true",
     ),
     "resumable": Text(
-        "Whether runs must be able to resume from their checkpoints. If not, fixes that leave the optimizer state out "
-        "of checkpoints are safe.",
+        "Whether runs must be able to resume from their checkpoints (the default). If not, fixes that leave the "
+        "optimizer state out of checkpoints are safe.",
         "resumable = false",
     ),
     "severity": Text(

@@ -8,8 +8,22 @@ import os
 import re
 from collections.abc import Iterator
 
-FAMILIES = ("SYN", "KEY", "MEM", "CKP", "HST", "BAT", "PAR", "XFL", "REL", "PRF", "SEC", "HSE", "CHK")
-"""The families, in the order in which their rules are listed and run."""
+FAMILIES = {
+    "SYN": "Syntax",
+    "KEY": "Vocabulary",
+    "MEM": "GPU memory",
+    "CKP": "Checkpoints",
+    "HST": "Host memory",
+    "BAT": "Batch",
+    "PAR": "Parallelism",
+    "XFL": "Across files",
+    "REL": "Releases",
+    "PRF": "Throughput",
+    "SEC": "Security",
+    "HSE": "House rules",
+    "CHK": "Not checked",
+}
+"""The families with their titles, in the order in which their rules are listed and run."""
 
 _STATED = re.compile(r"^RULE\b", re.MULTILINE)
 _METADATA = re.compile(r"^RULE: Final = (Rule\((?:.+\)$|\n(?s:.*?)^\)))", re.MULTILINE)
@@ -17,7 +31,8 @@ _METADATA = re.compile(r"^RULE: Final = (Rule\((?:.+\)$|\n(?s:.*?)^\)))", re.MUL
 
 def read(root: str) -> list[dict[str, object]]:
     """Return the arguments of every `RULE` in the modules below a folder, by family and number."""
-    return sorted(_stated(root), key=lambda rule: (FAMILIES.index(str(rule["code"])[:3]), rule["code"]))
+    order = list(FAMILIES)
+    return sorted(_stated(root), key=lambda rule: (order.index(str(rule["code"])[:3]), rule["code"]))
 
 
 def _stated(root: str) -> Iterator[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""What a rule says of itself; its module holds one as `RULE`, and its docstring is its documentation."""
+"""The metadata of a rule: its module holds it as `RULE`, and the module's docstring documents the rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cfglint_train.plan.names import Field
 
 Scope = Literal["file", "config", "run"]
 Occasion = Literal["file", "syntax", "limit", "absent", "run", "pragma", "suppression", "secret"]
-"""What the engine reports without a rule's `check`: the causes of files that are not read, and what comments say."""
+"""Reports of the engine itself, without a rule's `check`: files that it cannot read, and comments."""
 
 
 class Rule(Frozen):

@@ -1,7 +1,7 @@
 """Every rule against its fixtures: configurations where it must fire, where it must stay silent, and the fixed files.
 
 fixtures/rules/<CODE>/fires/     each recognised file has a finding of the rule; `expected.txt` beside the folders lists
-                                 path, line and message
+                                 path, line, message, fix, help and notes
 fixtures/rules/<CODE>/silent/    none has
 fixtures/rules/<CODE>/fixed/     `fires/` after `--fix --unsafe-fixes --select CODE`, byte for byte, where it fixes
 
@@ -27,12 +27,19 @@ CODES = sorted(registry.RULES)
 
 
 def told(result, code: str) -> list[str]:
-    return [
-        f"{finding.path}:{finding.start.line}:{finding.start.column} {finding.severity} {finding.message}"
-        + (f" [{finding.fix.applicability}]" if finding.fix is not None else "")
-        for finding in result.findings
-        if finding.code == code
-    ]
+    return [line for finding in result.findings if finding.code == code for line in described(finding)]
+
+
+def described(finding):
+    """Yield the message of a finding with its place, then its fix, help and notes."""
+    fix = finding.fix
+    ending = f" [{fix.applicability}]" if fix is not None else ""
+    start = f"{finding.path}:{finding.start.line}:{finding.start.column}"
+    yield f"{start} {finding.severity} {finding.message}{ending}"
+    texts = [("fix", fix.message)] if fix is not None else []
+    texts += [("help", finding.help)] if finding.help else []
+    for kind, text in (*texts, *(("note", note) for note in finding.notes)):
+        yield from f"  {kind}: {text}".splitlines()
 
 
 def grounds(result, code: str) -> list[tuple[object, ...]]:

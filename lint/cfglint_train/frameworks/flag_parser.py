@@ -1,4 +1,4 @@
-"""What a framework makes of the words of a command line, its own or those beside a file."""
+"""Command lines as a framework parses them: its own, or words beside a file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Launched(Frozen):
     """The first release that stops at a setting below such a section."""
 
     def stops(self, release: str) -> bool:
-        """Whether a release stops because the section is unset."""
+        """Return whether a release stops because the section is unset."""
         return bool(self.unset) and release_key(release) >= release_key(self.stops_since)
 
 
@@ -37,40 +37,40 @@ class FlagParser:
     """The flags of a command line; none where the configuration is a mapping that no launch adds to."""
 
     def flags(self, config: Config) -> Iterator[tuple[Entry, str | None]] | None:
-        """The flags of a command line, each with the one of the vocabulary that it stands for (None: none of it).
+        """Yield the flags of a command line, each with the vocabulary's flag that it stands for, or None.
 
-        None where the configuration is a mapping.
+        Return None if the configuration is a mapping.
         """
         return None
 
     def strays(self, config: Config) -> tuple[Word, ...]:
-        """Words of a command line that no flag takes."""
+        """Return the words of a command line that no flag takes."""
         return ()
 
     def given_to_switches(self, config: Config) -> tuple[Word, ...]:
-        """Those of them that are given to flags without a value as their value: KEY004 reports these flags."""
+        """Return the strays that follow flags without a value: KEY004 reports these flags."""
         return ()
 
     def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
-        """Whether a word of white space among those of a launch, by its number, stops the program in any case."""
+        """Return whether a blank word of a launch, by its number, stops the program in any case."""
         return False
 
     def puts_right(self, config: Config, flag: str, value: str) -> bool:
-        """Whether the framework itself replaces the value that a flag got."""
+        """Return whether the framework itself replaces the value that a flag got."""
         return False
 
     def is_sure(self, written: str, meant: str, sure: bool) -> bool:
-        """Whether a likely slip is one."""
+        """Return whether a likely slip is one."""
         return sure
 
     def launched(self, config: Config, route: Route) -> Launched | None:
-        """Where the vocabulary has a setting that the launch gives; None where that is not checked."""
+        """Return the place in the vocabulary of a setting that the launch gives, or None if it is not checked."""
         return None
 
     def launched_effect(self, effect: str, config: Config, release: str) -> str:
-        """What becomes of a setting of a launch that the release does not have. `effect`: what the vocabulary says."""
+        """Return the effect of a setting of a launch that the release does not have; `effect` is the vocabulary's."""
         return effect
 
     def launched_as(self, name: str, value: Any) -> str:
-        """How a launch would give a setting that it gives in the form of another program; empty where it does not."""
+        """Return the right form for a setting that a launch gives in the form of another program, or an empty text."""
         return ""

@@ -129,7 +129,7 @@ class Launching(Frozen):
 
 
 class Traits(Frozen):
-    """What a rule has to know of a framework, where most others are as the defaults say."""
+    """Properties of a framework that rules need. The defaults fit most frameworks."""
 
     runs_trainer: bool = False
     """It runs the HF Trainer, and has the Trainer's arguments under their own names."""

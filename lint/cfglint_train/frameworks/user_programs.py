@@ -1,4 +1,4 @@
-"""What programs of the user's own hand to a framework, and which settings they may have besides."""
+"""Users' own programs: the arguments that they pass to a framework, and the settings that they may add."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Arguments(Frozen):
-    """What a call takes, and what becomes of an argument that it has under another name."""
+    """The arguments that a call takes, with the change that renames one of them."""
 
     vocabulary: Vocabulary
     context: Context
     value: Any
     """The value of the argument; Unknown where it depends on something out of sight."""
     same: str | None
-    """What the call has for an argument of that name elsewhere."""
+    """The call's own name for an argument that has this name elsewhere."""
     rename: Callable[[str], Change | None]
     """The change that gives the argument another name; None where the call is given that one already."""
     is_sure: Callable[[str, str, bool], bool]
@@ -37,19 +37,19 @@ class Handed(Frozen):
 
     name: str
     call: str
-    """What it is handed to."""
+    """The callee."""
     place: Place
     status: Callable[[str], Status]
-    """What it is there at a release."""
+    """The setting's status there, by release."""
     rewrite: Rewrite | None = None
-    """How the script would say it at the release that counts."""
+    """The change that fits the script to the release that counts."""
     help: str | None = None
     package: str | None = None
     """The package that it is handed to; None: the framework's own."""
     assumed: str = ""
-    """What is assumed, where it is not certain that the call is made."""
+    """The assumption, if the call may not be made."""
     arguments: Arguments | None = None
-    """What the call takes, where that is known of all its arguments."""
+    """The arguments that the call takes, or None if some are unknown."""
     copy: str = ""
     """The folder of the copy of the package that is used; empty where one of its releases is."""
 
@@ -61,36 +61,36 @@ class Unparsed(Frozen):
     program: str
     place: Place
     near: str = ""
-    """What it was probably meant to be."""
+    """The option that was probably meant."""
 
 
 class UserPrograms:
     """Programs of the user's own that call the framework; none if it reads its files itself."""
 
     def handed(self, config: Config) -> tuple[Handed, ...]:
-        """The settings that other calls of a script are given, and that only some releases took there."""
+        """Return the settings that a script passes to other calls, and that only some releases took there."""
         return ()
 
     def unparsed(self, config: Config) -> Iterator[Unparsed]:
-        """The options of launches that the parser of a user's own program refuses, where all that it takes is known."""
+        """Yield the options of launches that a user's own parser refuses, if all that it takes is known."""
         return iter(())
 
     def untaken(self, config: Config, route: Route) -> str:
-        """Why the call of a script that would be given a new argument does not take it; empty where it does."""
+        """Return why a script's call does not take a new argument, or an empty text if it does."""
         return ""
 
     def may_be_foreign(self, config: Config, release: str) -> bool:
-        """Whether something that the configuration loads may bring keys that are unknown here."""
+        """Return whether something that the configuration loads may bring keys that are unknown here."""
         return False
 
     def may_be_read(self, config: Config) -> bool:
-        """Whether a program of the user's own may read the configuration, and so has settings of its own there."""
+        """Return whether a program of the user's own may read the configuration and have settings of its own there."""
         return False
 
     def may_be_another(self, fact: Fact, config: Config, release: str) -> bool:
-        """Whether a key that the release does not have yet may be one that the user's own program has by that name."""
+        """Return whether a key that the release does not have yet may be one of the user's own program."""
         return False
 
     def may_take_more(self, name: str, config: Config) -> bool:
-        """Whether a program of the user's own may take other values of a setting than the framework."""
+        """Return whether a program of the user's own may take other values of a setting than the framework."""
         return False

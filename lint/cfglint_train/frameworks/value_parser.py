@@ -1,4 +1,4 @@
-"""What a framework makes of the values of its keys."""
+"""The values of a framework's keys: which it takes, and which stop it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cfglint_train.foundation.typed import Any
 
 
 def words_of(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The enumeration in a schema, if it alone is enforced; None where there is none."""
+    """Return the enumeration in a schema, if it alone is enforced; None if there is none."""
     return {"enum": schema["enum"]} if "enum" in schema else None
 
 
@@ -22,22 +22,22 @@ class ValueParser:
     """Settings that take any text and hand it on: the enumeration (by its Python name) that must have it in the end,
     and further words that are taken (`*` stands for anything)."""
     handed_to: str = "the HF Trainer"
-    """What refuses other words."""
+    """The program that refuses other words."""
     stopping: frozenset[str] | None = None
     """The settings whose wrong values stop the framework while it reads them; None: all of them."""
 
     def part(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-        """The part of a setting's schema that the framework enforces; None where it enforces none."""
+        """Return the part of a setting's schema that the framework enforces; None if it enforces none."""
         return words_of(schema) if "x-unchecked" in schema else schema
 
     def takes(self, schema: Mapping[str, Any], value: Any) -> bool | None:
-        """Whether a value is taken, where the loader's types do not decide; None where they do."""
+        """Return whether a value is taken, where the loader's types do not decide; None if they do."""
         return None
 
     def stops(self, route: Route) -> bool:
-        """Whether a wrong value at a place stops the framework."""
+        """Return whether a wrong value at a place stops the framework."""
         return self.stopping is None or str(route[0]) in self.stopping
 
     def shape(self, schema: Mapping[str, Any]) -> str | None:
-        """What a setting takes, in words, where its schema would say it wrongly."""
+        """Return in words what a setting takes, or None if its schema says it."""
         return None

@@ -39,11 +39,11 @@ class Outdated(Frozen):
     severity: Literal["error", "warning", "info"]
     help: str | None = None
     grounds: tuple[Ground, ...] = ()
-    """What it rests on."""
+    """The facts that it rests on."""
 
 
 class Words(Frozen):
-    """What people write and mean by it: `words.json` in the folder of a framework."""
+    """Names that people write by mistake, and the settings that they mean: a framework's `words.json`."""
 
     same: Mapping[str, str] = {}
     """A name (dotted where nested) that another framework has -> the setting with the same meaning and values."""
@@ -92,12 +92,12 @@ class VocabularyAccess:
         return load(self.name)
 
     def vocabulary_of(self, config: Config) -> Vocabulary:
-        """The vocabulary that counts for a configuration: that of a copy of the framework, else upstream's."""
+        """Return the vocabulary that counts for a configuration: that of a copy of the framework, else upstream's."""
         return config.evidence.vocabulary or self.vocabulary
 
     @cached_property
     def words(self) -> Words:
-        """What people write and mean by it."""
+        """The contents of `words.json`, empty without that file."""
         path = os.path.join(self.listed.folder, "words.json")
         if not os.path.exists(path):
             return Words()
@@ -105,15 +105,15 @@ class VocabularyAccess:
             return Words(**parse(file))
 
     def entry(self, document: Document, root: Route) -> str | None:
-        """The entry point of the vocabulary that a configuration is for; None: the usual one."""
+        """Return the entry point of the vocabulary that a configuration is for; None: the usual one."""
         return self.listed.entry
 
     def context(self, config: Config) -> Context:
-        """What the existence of keys depends on beside the release, as far as the configuration shows."""
+        """Return what decides beside the release which keys exist, as far as the configuration shows it."""
         return Context(entry=self.entry(config.document, config.root))
 
     def started(self, config: Config) -> str | None:
-        """The entry point that a copy of the framework would be started at; None where none of it is."""
+        """Return the entry point that a copy of the framework would be started at; None if none of it is."""
         return self.context(config).entry or next(iter(self.vocabulary.entries))
 
     def traces(self, config: Config) -> Iterator[tuple[str, Trace]]:
@@ -125,17 +125,18 @@ class VocabularyAccess:
                 yield "key", Trace(forks[key], key, config.where(key), "config", frozenset((key,)))
 
     def release(self, config: Config) -> str:
-        """The release that counts where none is stated."""
+        """Return the release that counts where none is stated."""
         return config.release
 
     def chosen(self, config: Config, route: Route) -> Ground | None:
-        """What the entry point of a configuration rests on where that is assumed: it counts as assumed for a setting
-        that another one has; None where no assumption chooses it.
+        """Return the assumption that chooses the entry point of a configuration, or None if nothing is assumed.
+
+        It counts for settings that another entry point has.
         """
         return None
 
     def told(self, document: Document, root: Route, release: str, package: str | None = None) -> Told | None:
-        """The releases that the keys are written for; None where `release` refuses none of them.
+        """Return the releases that the keys are written for; None if `release` refuses none of them.
 
         `package`: another package that the vocabulary rests on; then all releases are that package's.
         """
@@ -145,31 +146,31 @@ class VocabularyAccess:
         return told(self.vocabulary, context, self.settles, document, root, release, package)
 
     def in_use(self, document: Document, root: Route, package: str | None = None) -> list[Use]:
-        """The keys of a configuration by the releases that take them, save what all take. `package`: as in `told`."""
+        """Return the keys that not all releases take, with the releases that do. `package`: as in `told`."""
         from cfglint_train.frameworks.keys_in_use import in_use
 
         context = Context(entry=self.entry(document, root))
         return in_use(self.vocabulary, context, self.settles, document, root, package)
 
     def settles(self, route: Route) -> bool:
-        """Whether a place has the same settings in every file."""
+        """Return whether a place has the same settings in every file."""
         return True
 
     def is_earlier(self, document: Document, root: Route) -> bool:
-        """Whether a configuration gives a value to what only releases before the oldest known one took."""
+        """Return whether a configuration gives a value to what only releases before the oldest known one took."""
         return self._gives(document, root, self.words.earlier)
 
     def is_outdated(self, document: Document, root: Route) -> bool:
-        """Whether every known release refuses a configuration for what an earlier one took."""
+        """Return whether every known release refuses a configuration for what an earlier one took."""
         return False
 
     def may_be_former(self, route: Route) -> bool:
-        """Whether a release before the oldest known one may have a setting."""
+        """Return whether a release before the oldest known one may have a setting."""
         known = self.words.formerly
         return known is None or len(route) > 1 or route[0] in known or route[0] in self.words.earlier
 
     def is_dated(self, document: Document, root: Route) -> bool:
-        """Whether it gives a value to what only examples of releases before the oldest known one had."""
+        """Return whether it gives a value to what only examples of releases before the oldest known one had."""
         return self._gives(document, root, self.words.dated)
 
     def _gives(self, document: Document, root: Route, names: Iterable[str]) -> bool:
@@ -180,16 +181,16 @@ class VocabularyAccess:
         return any(document.value((*root, *route)) not in (None, MISSING) for route in routes)
 
     def outdated(self, config: Config) -> Outdated | None:
-        """Where the configuration as a whole is for other releases than the one it is checked against."""
+        """Return a report if the whole configuration is for other releases than the one it is checked against."""
         return None
 
     def effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
-        """What becomes of a key that the release does not have, with a certain value, as the configuration is started.
+        """Return the effect of a key that the release does not have, given its value and how the config is started.
 
-        `effect`: what the vocabulary says.
+        `effect` is the vocabulary's.
         """
         return effect
 
     def loading(self, config: Config, route: Route, plugins: tuple[str, ...]) -> Rewrite | None:
-        """The change that loads one of some plugins, for the sake of a key."""
+        """Return the change that loads one of some plugins, for the sake of a key."""
         return None

@@ -229,7 +229,7 @@ def _trace_plan(plan: Plan) -> Plan:
 
 
 class _Parts(PhaseBudget):
-    """A budgets whose budgets hold the sizes of parts, without what the allocator adds, and without bounds."""
+    """Budgets of parts alone: no bounds, and nothing that the allocator adds."""
 
     def gpu(self, phase: str, parts: dict[Component, float], fields: Any = None, steady: bool = True) -> Budget:
         return self._of(phase, "gpu", {**self.job.lasting, **parts} if steady else parts)

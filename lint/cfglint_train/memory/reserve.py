@@ -1,4 +1,4 @@
-"""What torch's allocator and the driver hold of a GPU beyond what is allocated (docs/memory-model.md, section 6)."""
+"""GPU memory beyond what is allocated: torch's allocator and the driver (docs/memory/allocator.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What comes and goes within a step: gathered weights, buckets, reductions, the optimizer's temporaries, workspaces.
 
-Sources: torch 2.13 (optim/adam.py, distributed/fsdp, c10d/reducer.cpp), DeepSpeed 0.19.8 (runtime/zero). The
-derivations are in docs/memory-model.md.
+Sources: torch 2.13 (optim/adam.py, distributed/fsdp, c10d/reducer.cpp), DeepSpeed 0.19.8 (runtime/zero). Derived
+in docs/memory/sharding.md and docs/memory/allocator.md.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from cfglint_train.runs.run import Run
 
 
 class RecordedRun(Run):
-    """A run that notes the plan fields that are read of it, but for those that are read once for all rules."""
+    """A run that records which plan fields are read, except those that are read once for all rules."""
 
     def __init__(self, run: Run, seen: dict[Field, None]) -> None:
         self.__dict__.update(run.__dict__)

@@ -20,7 +20,7 @@ Silent below 400 GiB per node, where nothing is offloaded, sleeps or is loaded b
 memory is stated: then HST001 compares.
 
 ## References
-docs/memory-model.md (host).
+docs/memory/host.md.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ checked itself. It never fails a run by itself; `require-checked = true` makes i
 says. `per-file-ignores` and comments still leave out single files.
 
 ## References
-docs/memory-model.md; the page of settings (`require-checked`).
+docs/memory/limits.md; the page of settings (`require-checked`).
 """
 
 from __future__ import annotations

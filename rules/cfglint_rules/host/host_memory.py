@@ -25,7 +25,7 @@ run is asked to resume, not where the framework looks for a checkpoint by itself
 data workers alone is HST002's.
 
 ## References
-docs/memory-model.md (host); axolotl #1439; OpenRLHF #171, #1013; torch 2.13 `CachingHostAllocator.h`.
+docs/memory/host.md; axolotl #1439; OpenRLHF #171, #1013; torch 2.13 `CachingHostAllocator.h`.
 """
 
 from __future__ import annotations

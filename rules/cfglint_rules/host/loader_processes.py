@@ -25,7 +25,7 @@ Where the host's memory is stated and too small for so many workers, but not for
 where it is only tight because of them, this rule does.
 
 ## References
-docs/memory-model.md (host); transformers 5.23.0 `trainer.py` (get_train_dataloader); torch 2.13
+docs/memory/host.md; transformers 5.23.0 `trainer.py` (get_train_dataloader); torch 2.13
 `utils/data/dataloader.py` (check_worker_number_rationality).
 """
 

@@ -21,7 +21,7 @@ reward model.
 
 ## References
 OpenRLHF 0.11.2 and 0.6.0 `cli/train_ppo_ray.py` (the critic's model defaults to the reward model, else to the actor's);
-docs/memory-model.md.
+docs/memory/states.md.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ Silent for models whose weights are published in fewer bits, unknown models, and
 
 ## References
 OpenRLHF 0.11.2 `cli/train_ppo_ray.py` (create_vllm_engines: the actor's model); vLLM `v1/core/kv_cache_utils.py`
-(_check_enough_kv_cache_memory); docs/memory-model.md.
+(_check_enough_kv_cache_memory); docs/memory/states.md.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ full length is an assumption, as in MEM001.
 ## References
 transformers 5.8.0 `trainer.py` (prediction_step, evaluation_loop), `training_args.py` (per_device_eval_batch_size);
 liger-kernel 0.8.5 `transformers/model/llama.py` (skip_logits); axolotl 0.18.0 `core/trainers/base.py`
-(_create_multipack_sampler); docs/memory-model.md.
+(_create_multipack_sampler); docs/memory/loss.md.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ only reports a group where even the lower bound of the estimate does not fit: th
 group.
 
 ## References
-OpenRLHF 0.9.0 `cli/train_ppo_ray.py`, `trainer/ray/ppo_critic.py`; docs/memory-model.md.
+OpenRLHF 0.9.0 `cli/train_ppo_ray.py`, `trainer/ray/ppo_critic.py`; docs/memory/states.md.
 """
 
 from __future__ import annotations

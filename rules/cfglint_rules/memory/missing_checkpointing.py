@@ -27,7 +27,7 @@ activation checkpointing. Safe: the loss is the same, a step takes about a third
 with the reason.
 
 ## References
-docs/memory-model.md (activations); docs/fit.md; Chen et al. 2016, arXiv:1604.06174.
+docs/memory/activations.md; docs/fit.md; Chen et al. 2016, arXiv:1604.06174.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Silent for engines on GPUs of their own, and for engines whose share is unknown.
 stated GPU only.
 
 ## References
-OpenRLHF 0.11.2 `trainer/ray/vllm_engine.py`, `trainer/ppo_trainer.py`; TideDra/lmm-r1#43; docs/memory-model.md.
+OpenRLHF 0.11.2 `trainer/ray/vllm_engine.py`, `trainer/ppo_trainer.py`; TideDra/lmm-r1#43; docs/memory/states.md.
 """
 
 from __future__ import annotations

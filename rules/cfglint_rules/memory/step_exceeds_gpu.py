@@ -37,7 +37,7 @@ warning at most. Where samples are put end to end and no more than one of a micr
 length, what only all of them exceed is information.
 
 ## References
-docs/memory-model.md derives every term; docs/fit.md has the changes and what they cost.
+The pages of docs/memory-model.md derive every term; docs/fit.md has the changes and what they cost.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ Silent where an adapter is trained on `lm_head`: Liger's loss reads the frozen b
 would get no gradient.
 
 ## References
-docs/memory-model.md (logits and loss); docs/fit.md; Liger-Kernel, arXiv:2410.10989; Cut Cross-Entropy,
+docs/memory/loss.md; docs/fit.md; Liger-Kernel, arXiv:2410.10989; Cut Cross-Entropy,
 arXiv:2411.09009.
 """
 

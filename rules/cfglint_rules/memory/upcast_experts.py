@@ -29,7 +29,7 @@ Under FSDP with QLoRA and under ZeRO-3 axolotl does not cast; transformers 4 has
 
 ## References
 PEFT 0.21.2 `utils/other.py`, `prepare_model_for_kbit_training`; axolotl 0.18.0 `loaders/model.py`,
-`_prepare_model_for_quantization`, and its page on the quantisation of experts; docs/memory-model.md.
+`_prepare_model_for_quantization`, and its page on the quantisation of experts; docs/memory/states.md.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ that are filled up to a number of tokens.
 
 ## References
 ZeRO, arXiv:1910.02054, section 7 (what each stage communicates); PyTorch FSDP, arXiv:2304.11277, section 3.3.4
-(accumulation with and without communication); docs/memory-model.md (sharding).
+(accumulation with and without communication); docs/memory/sharding.md.
 """
 
 from __future__ import annotations

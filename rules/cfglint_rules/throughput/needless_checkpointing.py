@@ -29,7 +29,7 @@ of a step's arithmetic.
 
 ## References
 Chen et al. 2016, arXiv:1604.06174 (one more forward pass); transformers docs, perf_train_gpu_one (v4.21): 7.75
-samples/s without, 5.99 with (23 % less); docs/memory-model.md (activations).
+samples/s without, 5.99 with (23 % less); docs/memory/activations.md.
 """
 
 from __future__ import annotations

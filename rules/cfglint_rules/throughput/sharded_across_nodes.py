@@ -30,7 +30,7 @@ the number of GPUs.
 
 ## References
 PyTorch FSDP, arXiv:2304.11277, section 3.2.2 (hybrid sharding); ZeRO++, arXiv:2306.10209, section 3.2 (hpZ);
-docs/memory-model.md (sharding).
+docs/memory/sharding.md.
 """
 
 from __future__ import annotations
