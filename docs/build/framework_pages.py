@@ -10,7 +10,7 @@ from markdown_text import table
 
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Lens, spelled
-from cfglint_train.frameworks.registry import Listed, listed
+from cfglint_train.frameworks.registry import FrameworkManifest, listed
 from cfglint_train.plan.fields import FIELDS
 from cfglint_train.plan.names import Field
 
@@ -36,7 +36,7 @@ def listing() -> str:
     return f"Frameworks: {', '.join(f'[{one.title}]({path})' for one, path in _paged())}."
 
 
-def _paged() -> list[tuple[Listed, str]]:
+def _paged() -> list[tuple[FrameworkManifest, str]]:
     """Every framework with the path of its page; one in another's package is on that one's page."""
     return [(one, f"{FOLDER}/{one.name}.md") for one in listed().values() if one.package == one.name]
 
@@ -48,7 +48,7 @@ def sections(path: str) -> str:
     return "\n".join(_written(one, f"## Every key{f': {one.title}' if one not in own else ''}") for one in shown)
 
 
-def _written(one: Listed, heading: str) -> str:
+def _written(one: FrameworkManifest, heading: str) -> str:
     """Every field that the framework's lenses read: its keys, and whether fixes write it."""
     framework = frameworks.load(one.name)
     owners = {field: lens for lens in framework.lenses for field in lens.fields}
@@ -64,7 +64,7 @@ def _keys(lens: Lens, field: Field) -> str:
     return ", ".join(f"`{spelled(route)}`" for route in lens.keys[field])
 
 
-def _facts(one: Listed) -> str:
+def _facts(one: FrameworkManifest) -> str:
     syntaxes = ", ".join(one.clues)
     known = "a vocabulary" if one.vocabulary else "no vocabulary, so that no key is reported as unknown"
     return f"Files: {syntaxes}. It has {known}.\n"

@@ -10,7 +10,7 @@ from run import REPOSITORY
 
 from cfglint_rules.vocabulary.table import table as clauses
 from cfglint_schemas.vocabulary import load
-from cfglint_train.frameworks.registry import Listed, listed
+from cfglint_train.frameworks.registry import FrameworkManifest, listed
 
 README = REPOSITORY / "README.md"
 CATCHES = "<!-- catches -->"
@@ -37,7 +37,7 @@ def catches(pages: str = "") -> str:
     return f"{table(('area', 'for example', 'rules'), found)}\n{table(head, known)}"
 
 
-def _framework(one: Listed, pages: str) -> tuple[str, ...]:
+def _framework(one: FrameworkManifest, pages: str) -> tuple[str, ...]:
     vocabulary = load(one.vocabulary)
     return (
         f"[{one.title}]({pages}frameworks/{one.name}.md)",

@@ -31,7 +31,7 @@ from cfglint_train.settings.settings import Settings
 if TYPE_CHECKING:
     from typing import Self
 
-    from cfglint_train.fitting.ladder import Goal, Ladder, Most
+    from cfglint_train.fitting.alternatives import Alternatives, Goal, Most
     from cfglint_train.fixing.loop import Applied, Fixed, Refused
     from cfglint_train.judging.result import CheckedFile, Result, UnsupportedFiles
     from cfglint_train.records import (
@@ -235,7 +235,7 @@ class FitResult(_Reading):
 
     _fields = ("runs", "needs_change", "hopeless", "sources", "refused", "errors", "skipped")
 
-    def __init__(self, raw: Result, ladders: tuple[Ladder, ...], fixed: Fixed | None) -> None:
+    def __init__(self, raw: Result, ladders: tuple[Alternatives, ...], fixed: Fixed | None) -> None:
         self.raw = raw
         """The engine's own result of reading the files."""
         self.ladders = ladders
@@ -406,12 +406,12 @@ def fit(
     costs nothing but time ("memory"). `most`: also find the largest "micro_batch" or "sequence_length" that fits.
     `change`: make the changes, in memory; `write`: on disk, too. Raises what `lint` raises.
     """
-    from cfglint_train.fitting.ladder import check_keep, ladder
+    from cfglint_train.fitting.alternatives import check_keep, ladder
     from cfglint_train.fixing.loop import make
     from cfglint_train.fixing.write import write_fixes
     from cfglint_train.judging import dispatch
-    from cfglint_train.judging.meaning import as_meant, rewritable
     from cfglint_train.judging.selection import Selection
+    from cfglint_train.judging.typo_correction import as_meant, rewritable
 
     request = requested(paths, options, sources)
     asked = request.options._replace(select=())

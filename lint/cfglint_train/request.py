@@ -144,7 +144,7 @@ def request(
     except deadline.OutOfTime:
         collected = places  # reported as not read
     if options.overrides:
-        from cfglint_train.judging.passed import refused
+        from cfglint_train.judging.overrides import refused
 
         problem = refused(workspace, collected, wanted.command_line)
         if problem is not None:

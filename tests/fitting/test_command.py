@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cfglint_train import api
-from cfglint_train.fitting.holding import Holding
+from cfglint_train.fitting.hardware_needed import HardwareNeed
 from tests.support.command import cfglint
 from tests.support.corpus import REPOSITORY
 
@@ -433,5 +433,5 @@ def test_wrong_usage_is_2(here: Path, arguments: tuple[str, ...], said: str) -> 
 
 @pytest.mark.parametrize(("card", "said"), [("H200", "(H200)"), (None, "(none is that large)")])
 def test_a_size_that_no_card_has_is_called_that(card, said):
-    held = Holding(200 * 2**30, nodes=None, gpus=None, gpu=card, settings=())
+    held = HardwareNeed(200 * 2**30, nodes=None, gpus=None, gpu=card, settings=())
     assert held.words == f"more GPUs do not help; a GPU with 200 GiB {said} would hold it"

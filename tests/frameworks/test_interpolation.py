@@ -12,8 +12,8 @@ from cfglint_train.documents.document import MISSING
 from cfglint_train.documents.yaml.dialects import omegaconf as dialect
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.frameworks.interpolation import look
-from cfglint_train.frameworks.key import NOT_STATED, UNRESOLVED, Stated
 from cfglint_train.frameworks.lens import Config, Override
+from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, Stated
 from cfglint_train.plan.origin import Origin
 from cfglint_train.plan.releases import Release, Releases
 

@@ -19,8 +19,8 @@ from cfglint_rules.vocabulary.values import fits, is_filled_in
 from cfglint_rules.vocabulary.wrong_type import check
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.codec import Unreadable, is_countable
-from cfglint_train.frameworks.key import Key
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.lens_types import Key
 from cfglint_train.frameworks.loaders import ARGPARSE, OMEGACONF, PYDANTIC, Loader
 from cfglint_train.frameworks.openrlhf.recognise import recognise
 from tests.support import laws

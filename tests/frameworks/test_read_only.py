@@ -14,8 +14,8 @@ from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings.draft import draft
 from cfglint_train.findings.finding import Fix
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import Config, Lens
+from cfglint_train.frameworks.lens_types import Custom, read_only
 from cfglint_train.frameworks.registry import listed
 from cfglint_train.plan.enumerations import choices
 from cfglint_train.plan.fields import Plan

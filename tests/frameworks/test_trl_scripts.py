@@ -11,7 +11,7 @@ from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.trainer_script.launch import given
-from cfglint_train.frameworks.trainer_script.reader import Settings, runs
+from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, runs
 
 IMPORTS = """\
 import argparse
@@ -26,7 +26,7 @@ def script(text: str) -> PythonDocument:
     return PythonDocument("train.py", (IMPORTS + dedent(text)).encode())
 
 
-def only(text: str) -> tuple[PythonDocument, Settings]:
+def only(text: str) -> tuple[PythonDocument, ScriptSettings]:
     document = script(text)
     (found,) = runs(document)
     document.show(found)

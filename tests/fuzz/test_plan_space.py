@@ -20,7 +20,7 @@ from cfglint_rules.vocabulary.table import table
 from cfglint_schemas import vocabulary
 from cfglint_schemas.status import Context
 from cfglint_train import api
-from cfglint_train.fitting.ladder import ladder
+from cfglint_train.fitting.alternatives import ladder
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.judging.checking import check
 from cfglint_train.judging.selection import Selection, settings_resolver

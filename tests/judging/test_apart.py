@@ -14,7 +14,7 @@ from cfglint_train.findings.finding import Finding, Fix, Report
 from cfglint_train.fixing import loop
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging import dispatch
-from cfglint_train.judging.guard import apart
+from cfglint_train.judging.fix_preconditions import apart
 from cfglint_train.runs.workspace import Workspace
 from tests.support.acceptance import expectation
 from tests.support.cases import for_each

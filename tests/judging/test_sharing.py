@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cfglint_train.judging.ledger import Ledger
+from cfglint_train.judging.collector import Ledger
 from cfglint_train.judging.sharing import changed_by
 from tests.support.linting import lint, options
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from cfglint_train import api
 from cfglint_train.findings.verdicts import STEP
-from cfglint_train.fitting.ladder import ladder
+from cfglint_train.fitting.alternatives import ladder
 from cfglint_train.memory.components import WORKSPACES
 from cfglint_train.plan.fields import Plan
 from cfglint_train.runs.run import Run

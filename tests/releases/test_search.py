@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from cfglint_train.foundation.roots import Roots
-from cfglint_train.releases.pins.search import Settled, pins_of
+from cfglint_train.releases.pins.search import ResolvedPin, pins_of
 from cfglint_train.releases.requirements import Requirements
 
 
@@ -24,7 +24,7 @@ def told(folder: Path) -> dict[str, str]:
     return {package: shown(settled, folder) for package, settled in pins_of(str(folder), os.listdir(folder)).items()}
 
 
-def shown(settled: Settled, folder: Path) -> str:
+def shown(settled: ResolvedPin, folder: Path) -> str:
     places = ", ".join(f"{Path(pin.path).relative_to(folder)}:{pin.line}" for pin in settled.pins)
     return f"{settled.constraint if settled.agreed else '?'} ({places})"
 

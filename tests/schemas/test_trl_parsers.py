@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from cfglint_rules import registry
-from cfglint_rules.vocabulary.survey import Sighting, survey
+from cfglint_rules.vocabulary.survey import KeyOccurrence, survey
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.frameworks.hf_trainer.arguments import OLDER_BATCH
@@ -133,7 +133,7 @@ def refusals(run: Run, *codes: str) -> list[str]:
     return found
 
 
-def is_unknown(sighting: Sighting) -> bool:
+def is_unknown(sighting: KeyOccurrence) -> bool:
     """Whether the release lacks a key."""
     status = sighting.status
     return status is None or (status.kind not in (PRESENT, "gated") and status.effect == "error")

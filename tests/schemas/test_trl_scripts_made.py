@@ -17,7 +17,7 @@ from cfglint_train.documents.document import Unknown
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.frameworks.trainer_script.launch import given
 from cfglint_train.frameworks.trainer_script.names import LORA, LORA_DEFAULTS
-from cfglint_train.frameworks.trainer_script.reader import Settings, runs
+from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, runs
 from tests.support.corpus import REPOSITORY
 from tests.support.releases import source
 
@@ -154,7 +154,7 @@ def made(release: str, scripts: list[dict[str, Any]]) -> list[list[dict[str, Any
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
 
 
-def read(text: str, words: list[str]) -> tuple[Settings, dict[str, Any]]:
+def read(text: str, words: list[str]) -> tuple[ScriptSettings, dict[str, Any]]:
     document = PythonDocument("train.py", text.encode())
     (found,) = runs(document, given(document, words))
     entries = {entry.name: entry for entry in found.entries}

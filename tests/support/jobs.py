@@ -11,7 +11,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.origin import Origin
-from cfglint_train.plan.reading import Reading
+from cfglint_train.plan.reading import ResolvedPlan
 
 
 def job_of(
@@ -25,7 +25,7 @@ def job_of(
     of = frameworks.load(main.framework)
     job = Job(main, companions or {}, main.releases)
     job.architecture = architecture
-    job.reading = Reading(frameworks.read(main).values)
+    job.reading = ResolvedPlan(frameworks.read(main).values)
     for name, companion in job.companions.items():
         frameworks.adopt(job, frameworks.read(companion), frameworks.load(name), of)
     for field, value in (("launch.nodes", nodes), ("launch.gpus_per_node", gpus)):

@@ -13,7 +13,7 @@ from cfglint_train.documents.document import BOM, CannotEdit, Document, Route, a
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, Lens
 from cfglint_train.plan.origin import Origin
-from cfglint_train.plan.reading import Reading, changed
+from cfglint_train.plan.reading import ResolvedPlan, changed
 from cfglint_train.plan.releases import Release, Releases
 
 # A spelling changes whenever the setting behind it does.
@@ -64,7 +64,7 @@ def config_of(
     return Config(framework, document, releases_of(framework, **stated), root, role)
 
 
-def read(config: Config) -> Reading:
+def read(config: Config) -> ResolvedPlan:
     return frameworks.read(config)
 
 

@@ -10,7 +10,7 @@ from cfglint_train.plan.enumerations import choices
 from cfglint_train.plan.fields import Plan, Role
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
-from cfglint_train.plan.reading import Reading
+from cfglint_train.plan.reading import ResolvedPlan
 from cfglint_train.runs.run import Run
 from tests.memory.generated import CHOICES, MODELS
 
@@ -78,7 +78,7 @@ def legal(field: Field) -> tuple[Any, ...]:
 
 def moved(run: Run, changes: Mapping[Field, Any]) -> Run:
     """The same job with other values in its plan, what was inferred included; nothing is inferred anew."""
-    reading = Reading(run.reading.values)
+    reading = ResolvedPlan(run.reading.values)
     facts = dict(run.parts.facts)
     for field, value in changes.items():
         known = run.reading.values.get(field)

@@ -23,8 +23,8 @@ from cfglint_train.findings.finding import FileEdit, Fix, Remedy
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.key_availability import refusal
 from cfglint_train.frameworks.lens import Config, Lens, spelled
-from cfglint_train.frameworks.taken import refusal
 from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin

@@ -8,7 +8,7 @@ from cfglint_train.documents.document import Change, Document, Edit, Position
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.plan.certainty import Certainty, Corner, Ground
+from cfglint_train.plan.certainty import Certainty, Ground, Scenario
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
 
@@ -151,7 +151,7 @@ class Finding(Frozen):
     rests_on: tuple[Ground, ...] = ()
     reads: tuple[Field, ...] = ()
     """The plan fields that it and its fix were made from, but for those of the estimate."""
-    corners: tuple[Corner, ...] = ()
+    corners: tuple[Scenario, ...] = ()
     """Other values of assumed facts, and whether it holds there."""
     runs: int = 1
     """How many runs it holds for, where it points into a companion that they share."""

@@ -18,14 +18,14 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.evidence import ConfigEvidence, Evidence, Scope, Strength, Trace
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import Listed, handed_to
+from cfglint_train.frameworks.registry import FrameworkManifest, handed_to
 
 if TYPE_CHECKING:
     from cfglint_schemas.vendored import VendoredVocabulary
     from cfglint_train.documents.shell.document import ShellDocument
     from cfglint_train.documents.shell.script import Invocation
     from cfglint_train.launches.launch_scripts import LaunchScripts
-    from cfglint_train.releases.pins.search import Settled
+    from cfglint_train.releases.pins.search import ResolvedPin
 
 _MAY_MOVE: Final = re.compile(rb"PYTHONPATH|\bcd\b|\bpushd\b|\binstall\b")
 """What is in a script that takes a package from another folder."""
@@ -34,9 +34,9 @@ _MAY_MOVE: Final = re.compile(rb"PYTHONPATH|\bcd\b|\bpushd\b|\binstall\b")
 class Subject(Frozen):
     """A package that a configuration uses, and what there is to look for evidence about it in."""
 
-    listed: Listed
+    listed: FrameworkManifest
     config: Config
-    pins: Mapping[str, Settled]
+    pins: Mapping[str, ResolvedPin]
     forks: Forks
     scripts: LaunchScripts
     launches: Sequence[tuple[ShellDocument, Invocation]] = ()
@@ -260,7 +260,7 @@ KINDS: Final = (
 
 
 def collect_evidence(
-    config: Config, pins: Mapping[str, Settled], forks: Forks, scripts: LaunchScripts
+    config: Config, pins: Mapping[str, ResolvedPin], forks: Forks, scripts: LaunchScripts
 ) -> ConfigEvidence:
     """Return the evidence about a configuration, and about the packages to which a script hands settings."""
     framework = frameworks.load(config.framework)

@@ -13,14 +13,14 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.roots import Roots, distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.evidence import Trace
-from cfglint_train.frameworks.registry import Listed, copied
+from cfglint_train.frameworks.registry import FrameworkManifest, copied
 from cfglint_train.releases.statements import ReleaseStatements
 from cfglint_train.repository.index import Repositories
 
 if TYPE_CHECKING:
     from cfglint_schemas.vendored import VendoredVocabulary
     from cfglint_train.forks.submodules import Submodule
-    from cfglint_train.releases.pins.search import Settled
+    from cfglint_train.releases.pins.search import ResolvedPin
 
 _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 
@@ -61,7 +61,7 @@ class Forks:
         self._copies: dict[tuple[str, tuple[str, ...]], VendoredVocabulary | Trace] = {}
         self._projects: dict[str, frozenset[str]] = {}
 
-    def stated(self, listed: Listed, path: str, said: ReleaseStatements) -> ReleaseStatements:
+    def stated(self, listed: FrameworkManifest, path: str, said: ReleaseStatements) -> ReleaseStatements:
         """The statements about releases around a file, and by the nearest copy of its framework: what is held in the
         repository is what runs, whatever its requirement files ask for.
         """
@@ -95,13 +95,13 @@ class Forks:
 
         return self._holding_file(path, lambda root, of, _: folder_at(root, of))
 
-    def _holding_file(self, path: str, folder: Callable[[str, Listed, str], str]) -> str:
+    def _holding_file(self, path: str, folder: Callable[[str, FrameworkManifest, str], str]) -> str:
         own, root = regular_files.tidy(os.path.abspath(path)), self.repositories.index(path).root
         holding = ((one, of) for of in copied() for one in self.folders_of(of, path))
         found = (folder(one, of, root) for one, of in holding)
         return next((self.named(one, path) for one in found if own.startswith(f"{one}/")), "")
 
-    def _nearest(self, listed: Listed, path: str, used: Collection[str]) -> tuple[str, ...]:
+    def _nearest(self, listed: FrameworkManifest, path: str, used: Collection[str]) -> tuple[str, ...]:
         """Return the folders that hold a copy which a file's run uses: in the file's folder or those above, where it
         takes packages from, or the framework's whole project beside those folders (`OLMo/`, `third_party/peft/`). Of
         several the nearest ones.
@@ -124,12 +124,12 @@ class Forks:
         distances = {root: distance(own, root) for root in near}
         return tuple(root for root in near if distances[root] == min(distances.values()))
 
-    def installed(self, listed: Listed, pins: Mapping[str, Settled]) -> tuple[str, ...]:
+    def installed(self, listed: FrameworkManifest, pins: Mapping[str, ResolvedPin]) -> tuple[str, ...]:
         """Return the folder that a requirement installs a framework from."""
         fork = pins[listed.package].fork if listed.package in pins else None
         return () if fork is None else (os.path.normpath(os.path.join(os.path.dirname(fork.path), fork.fork)),)
 
-    def copy(self, listed: Listed, path: str, used: Collection[str]) -> VendoredVocabulary | Trace | None:
+    def copy(self, listed: FrameworkManifest, path: str, used: Collection[str]) -> VendoredVocabulary | Trace | None:
         """Return what the copy takes that a file's run uses, or why that cannot be determined."""
         nearest = self._nearest(listed, path, used)
         if not nearest:
@@ -137,7 +137,7 @@ class Forks:
         found = self.read_copies(listed, nearest, path)
         return None if isinstance(found, Trace) and self._is_aside(listed, nearest[0], path, used) else found
 
-    def _is_aside(self, listed: Listed, root: str, path: str, used: Collection[str]) -> bool:
+    def _is_aside(self, listed: FrameworkManifest, root: str, path: str, used: Collection[str]) -> bool:
         """Whether a copy is no project of its own, and a file's run is not seen to use it: files that cannot be read as
         one then show only the keys that they declare.
         """
@@ -149,14 +149,14 @@ class Forks:
             return False
         return not f"{own}/".startswith(f"{project}/")
 
-    def read_copies(self, listed: Listed, roots: tuple[str, ...], path: str) -> VendoredVocabulary | Trace:
+    def read_copies(self, listed: FrameworkManifest, roots: tuple[str, ...], path: str) -> VendoredVocabulary | Trace:
         """Return what some copies take that are one, or why that cannot be determined."""
         key = (listed.name, roots)
         if key not in self._copies:
             self._copies[key] = self._choose(listed, roots, path)
         return self._copies[key]
 
-    def folders_of(self, listed: Listed, path: str) -> tuple[str, ...]:
+    def folders_of(self, listed: FrameworkManifest, path: str) -> tuple[str, ...]:
         """The folders of the repository that hold a copy."""
         assert listed.tree is not None
         index = self.repositories.index(path)
@@ -169,14 +169,16 @@ class Forks:
                 self._holding[key] = tuple(root for root in self._holding[key] if is_copy(root, listed))
         return self._holding[key]
 
-    def renamed_copy(self, listed: Listed, root: str, name: str, path: str) -> VendoredVocabulary | Trace:
+    def renamed_copy(self, listed: FrameworkManifest, root: str, name: str, path: str) -> VendoredVocabulary | Trace:
         """Return what a copy under another name takes, or why that cannot be determined."""
         key = (listed.name, (root, name))
         if key not in self._copies:
             self._copies[key] = self._under_another_name(listed, root, name, path)
         return self._copies[key]
 
-    def _under_another_name(self, listed: Listed, root: str, name: str, path: str) -> VendoredVocabulary | Trace:
+    def _under_another_name(
+        self, listed: FrameworkManifest, root: str, name: str, path: str
+    ) -> VendoredVocabulary | Trace:
         from cfglint_train.forks.vendored import UnreadTreeError, renamed_copy, vocabulary
         from cfglint_train.foundation.cache import folder_of
 
@@ -186,7 +188,7 @@ class Forks:
         except UnreadTreeError as error:
             return Trace(shown, str(error), names=error.declared)
 
-    def hollow(self, listed: Listed, path: str) -> Trace | None:
+    def hollow(self, listed: FrameworkManifest, path: str) -> Trace | None:
         """The evidence that a file is part of a copy whose package was left out."""
         folders, rooted = self.roots.above(os.path.dirname(os.path.abspath(path)))
         for folder in folders if rooted and listed.tree is not None else ():
@@ -198,7 +200,7 @@ class Forks:
                 return Trace(self.named(folder, path), "lacks the package", scope="folder")
         return None
 
-    def _choose(self, listed: Listed, roots: tuple[str, ...], path: str) -> VendoredVocabulary | Trace:
+    def _choose(self, listed: FrameworkManifest, roots: tuple[str, ...], path: str) -> VendoredVocabulary | Trace:
         from cfglint_train.forks.vendored import UnreadTreeError, copy_at, folder_at, vocabulary
         from cfglint_train.foundation.cache import folder_of
 

@@ -9,14 +9,14 @@ import re
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.registry import Listed, Tree
+from cfglint_train.frameworks.registry import FrameworkManifest, SourceLayout
 from cfglint_train.mutations.fillers import Followed
 from cfglint_train.repository.index import RepositoryIndex
 
 _IMPORT: Final = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
 
-def renamed_copy_of(file: str, index: RepositoryIndex, listed: Listed) -> tuple[str, str] | None:
+def renamed_copy_of(file: str, index: RepositoryIndex, listed: FrameworkManifest) -> tuple[str, str] | None:
     """The folder that holds the copy, and the copy's name; None where a program's file imports the framework itself, or
     no copy of it.
     """
@@ -29,7 +29,7 @@ def renamed_copy_of(file: str, index: RepositoryIndex, listed: Listed) -> tuple[
     )
 
 
-def imports_another(file: str, index: RepositoryIndex, listed: Listed) -> bool:
+def imports_another(file: str, index: RepositoryIndex, listed: FrameworkManifest) -> bool:
     """Whether a program of the repository imports a package of the repository, and neither of them the framework,
     directly or through others.
     """
@@ -53,7 +53,7 @@ def _imports(file: str, index: RepositoryIndex) -> dict[str, None]:
     return dict.fromkeys(_IMPORT.findall(index.once(Followed).text(file)))
 
 
-def _is_renamed(root: str, name: str, tree: Tree) -> bool:
+def _is_renamed(root: str, name: str, tree: SourceLayout) -> bool:
     """Whether a package below a folder has most of what a framework's is known by."""
     for package in tree.packages:
         tails = [mark.removeprefix(package) for mark in tree.marks if mark.startswith(f"{package}/")]

@@ -25,9 +25,9 @@ from cfglint_train.foundation.cache import Cache
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Constraint, is_final, release_key
-from cfglint_train.frameworks.registry import Listed
+from cfglint_train.frameworks.registry import FrameworkManifest
 from cfglint_train.releases.pins.readers import COPIED, Pin
-from cfglint_train.releases.pins.search import Settled
+from cfglint_train.releases.pins.search import ResolvedPin
 from cfglint_train.version import VERSION
 
 MAX_FILES: Final = 500
@@ -64,12 +64,12 @@ class Copy(Frozen):
         return found.hexdigest()
 
 
-def is_copy(root: str, listed: Listed) -> bool:
+def is_copy(root: str, listed: FrameworkManifest) -> bool:
     """Whether a folder holds source of a framework, and no mere namesake of its package."""
     return listed.tree is not None and next(_inside(root, listed.tree.marks), None) is not None
 
 
-def renamed_copy(root: str, name: str, listed: Listed) -> Copy:
+def renamed_copy(root: str, name: str, listed: FrameworkManifest) -> Copy:
     """The copy of a framework whose package has another name, read as if it had the framework's. Raises
     UnreadTreeError.
     """
@@ -83,7 +83,7 @@ def renamed_copy(root: str, name: str, listed: Listed) -> Copy:
     )
 
 
-def copy_at(root: str, listed: Listed) -> Copy:
+def copy_at(root: str, listed: FrameworkManifest) -> Copy:
     """The copy of a framework whose package is in a folder. Raises UnreadTreeError."""
     assert listed.tree is not None
     return Copy(folder_at(root, listed), _texts(root, listed.tree.parts))
@@ -107,7 +107,7 @@ def _texts(root: str, parts: Collection[str]) -> dict[str, str]:
     return files
 
 
-def folder_at(root: str, listed: Listed) -> str:
+def folder_at(root: str, listed: FrameworkManifest) -> str:
     """The folder of a framework's package below the folder that Python finds it in."""
     assert listed.tree is not None
     found = [f"{root.rstrip('/')}/{package}" for package in listed.tree.packages]
@@ -124,7 +124,7 @@ def is_project(folder: str) -> bool:
     return any(os.path.exists(f"{folder}/{name}") for name in _PROJECT)
 
 
-def whole(root: str, listed: Listed, repository: str) -> str:
+def whole(root: str, listed: FrameworkManifest, repository: str) -> str:
     """The folder of a copy: of the project that its package is in, where the repository holds that in a folder of its
     own, else of the package.
     """
@@ -132,7 +132,7 @@ def whole(root: str, listed: Listed, repository: str) -> str:
     return project if project.startswith(f"{repository}/") and is_project(project) else folder_at(root, listed)
 
 
-def release_of(root: str, listed: Listed) -> Settled | None:
+def release_of(root: str, listed: FrameworkManifest) -> ResolvedPin | None:
     """The release that a file of a copy says it is; None where none does.
 
     A development version is between two releases, and may be any state of the source between them.
@@ -148,11 +148,11 @@ def release_of(root: str, listed: Listed) -> Settled | None:
         if found is not None:
             constraint = _between(listed, ".".join(found.groups()))
             pin = Pin(listed.package, constraint, path, text.count("\n", 0, found.start()) + 1, COPIED)
-            return Settled(constraint, (pin,), optional=False, agreed=True)
+            return ResolvedPin(constraint, (pin,), optional=False, agreed=True)
     return None
 
 
-def likely_releases(copy: VendoredVocabulary | None, root: str, listed: Listed) -> Settled | None:
+def likely_releases(copy: VendoredVocabulary | None, root: str, listed: FrameworkManifest) -> ResolvedPin | None:
     """The releases that a copy without one may be, by the name of its folder and by its settings; None for any.
 
     A copy may be any state of the source next to the releases that it is most like.
@@ -170,10 +170,10 @@ def likely_releases(copy: VendoredVocabulary | None, root: str, listed: Listed) 
     constraint = Constraint((*named.comparisons, *bounds))
     if not constraint.comparisons:
         return None
-    return Settled(constraint, (Pin(listed.package, constraint, folder, 0, COPIED),), optional=False, agreed=True)
+    return ResolvedPin(constraint, (Pin(listed.package, constraint, folder, 0, COPIED),), optional=False, agreed=True)
 
 
-def _between(listed: Listed, version: str) -> Constraint:
+def _between(listed: FrameworkManifest, version: str) -> Constraint:
     """A release, or the releases next to one that is not finished; itself where it is older than all that are known."""
     assert listed.vocabulary is not None
     known = [one for one in load(listed.vocabulary).releases if is_final(one)]
@@ -205,7 +205,7 @@ def _inside(root: str, parts: Iterable[str]) -> Iterator[str]:
             yield from (f"{inside}/{name}" for name in modules)
 
 
-def vocabulary(copy: Copy, listed: Listed, shown: str, cache_folder: str | None) -> VendoredVocabulary:
+def vocabulary(copy: Copy, listed: FrameworkManifest, shown: str, cache_folder: str | None) -> VendoredVocabulary:
     """What a copy takes. Raises UnreadTreeError."""
     assert listed.vocabulary is not None
     kept = Cache("vocabulary", cache_folder)
@@ -238,7 +238,7 @@ def _declared(copy: Copy) -> Iterator[str]:
         yield from (name for name, _ in declared(tree_of(text)))
 
 
-def _read(copy: Copy, listed: Listed) -> str:
+def _read(copy: Copy, listed: FrameworkManifest) -> str:
     assert listed.vocabulary is not None
     with open(path_of(listed.vocabulary), encoding="utf-8") as file:
         upstream = loads(file.read())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cfglint_train.frameworks.lens import Config
 
 
-class Launched(Frozen):
+class LauncherOption(Frozen):
     """A setting that a launch gives, as the vocabulary has it."""
 
     entry: str | None
@@ -63,7 +63,7 @@ class FlagParser:
         """Return whether a likely slip is one."""
         return sure
 
-    def launched(self, config: Config, route: Route) -> Launched | None:
+    def launched(self, config: Config, route: Route) -> LauncherOption | None:
         """Return the place in the vocabulary of a setting that the launch gives, or None if it is not checked."""
         return None
 

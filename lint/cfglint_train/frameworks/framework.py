@@ -15,11 +15,11 @@ from cfglint_train.frameworks.codec import is_countable
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Auto, Config, Lens, Override
 from cfglint_train.frameworks.loaders import PLAIN, Loader
-from cfglint_train.frameworks.registry import Listed, listed
+from cfglint_train.frameworks.registry import FrameworkManifest, listed
 from cfglint_train.frameworks.requires import requires
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.reading import Reading
+from cfglint_train.plan.reading import ResolvedPlan
 from cfglint_train.plan.releases import Releases
 
 
@@ -62,7 +62,7 @@ class Job:
         self.releases = releases
         self.launch_known = launch_known
         """Its launches are known: what they do not name, they do not use. None: no script starts it."""
-        self.reading = Reading()
+        self.reading = ResolvedPlan()
         self.architecture: Architecture | None = None
 
 
@@ -180,7 +180,7 @@ class Framework(Frozen):
     traits: Traits = Traits()
 
     @property
-    def listed(self) -> Listed:
+    def listed(self) -> FrameworkManifest:
         """What `framework.json` says of it. Raises KeyError where there is no such folder."""
         return listed()[self.name]
 
@@ -259,27 +259,27 @@ def keys_of(config: Config) -> Keys | None:
     return load(config.framework).keys
 
 
-def read(config: Config) -> Reading:
+def read(config: Config) -> ResolvedPlan:
     """What one configuration says, field by field. A companion is read once for all runs that it shapes."""
     return config.once(_read)
 
 
-def _read(config: Config) -> Reading:
+def _read(config: Config) -> ResolvedPlan:
     return read_by(load(config.framework).lenses, config)
 
 
-def read_fields(config: Config, framework: Framework, *fields: Field) -> Reading:
+def read_fields(config: Config, framework: Framework, *fields: Field) -> ResolvedPlan:
     """What one configuration says of some fields, and of those that are read with them."""
     wanted = set(fields)
     return read_by((lens for lens in framework.lenses if not wanted.isdisjoint(lens.fields)), config)
 
 
-def read_by(lenses: Iterable[Lens], config: Config) -> Reading:
+def read_by(lenses: Iterable[Lens], config: Config) -> ResolvedPlan:
     """What some lenses read of a configuration. Later ones win over earlier ones.
 
     Numbers that no counter holds are left out: a plan can be computed with.
     """
-    reading = Reading()
+    reading = ResolvedPlan()
     for lens in lenses:
         for field, value, origin in lens.read(config):
             if is_countable(value):
@@ -287,7 +287,7 @@ def read_by(lenses: Iterable[Lens], config: Config) -> Reading:
     return reading
 
 
-def adopt(job: Job, companion: Reading, framework: Framework, host: Framework) -> None:
+def adopt(job: Job, companion: ResolvedPlan, framework: Framework, host: Framework) -> None:
     """Take a companion's fields over into the job's reading, as the host framework treats them.
 
     A shared field fills a gap only; "auto" becomes what the host fills in, else what the companion itself takes.

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from cfglint_train.documents.document import MISSING, Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.dotlist import split_key
-from cfglint_train.frameworks.key import NOT_STATED, UNRESOLVED, Found, Stated
 from cfglint_train.frameworks.lens import Config, default_at
+from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, Found, Stated
 
 _DEEPEST: Final = 20
 

@@ -7,13 +7,13 @@ vocabulary has no keys, and none of them is ever reported.
 
 from __future__ import annotations
 
-from cfglint_train.frameworks.flag_parser import FlagParser, Launched
+from cfglint_train.frameworks.flag_parser import FlagParser, LauncherOption
 from cfglint_train.frameworks.setting_lookup import SettingLookup
-from cfglint_train.frameworks.user_programs import Arguments, Handed, Unparsed, UserPrograms
+from cfglint_train.frameworks.user_programs import Arguments, CallArgument, Unparsed, UserPrograms
 from cfglint_train.frameworks.value_parser import ValueParser
-from cfglint_train.frameworks.vocabulary_access import Outdated, Rewrite, VocabularyAccess
+from cfglint_train.frameworks.vocabulary_access import KeyRewrite, Outdated, VocabularyAccess
 
-__all__ = ["Arguments", "Handed", "Keys", "Launched", "Outdated", "Rewrite", "Unparsed"]
+__all__ = ["Arguments", "CallArgument", "KeyRewrite", "Keys", "LauncherOption", "Outdated", "Unparsed"]
 
 
 class Keys(VocabularyAccess, ValueParser, SettingLookup, FlagParser, UserPrograms):

@@ -48,7 +48,7 @@ Lookup = Callable[[str], Any]
 """The name of a setting -> its value: MISSING if not given, Unknown if it depends on something out of sight."""
 
 
-class Given(Frozen):
+class LaunchArgument(Frozen):
     """Where a setting is given that is not under its own key of the file: the word of a launch script (an option's
     value, or what is behind `prefix` in a word), or a misspelt key.
     """
@@ -76,7 +76,7 @@ class Override(Frozen):
 
     value: Any
     origin: Origin
-    given: Given | None = None
+    given: LaunchArgument | None = None
     """Where a fix changes it; None where none can."""
 
     def refusal(self, name: str) -> str:

@@ -39,7 +39,7 @@ _FILE: Final = "framework.json"
 _PACKAGES: Final = os.path.join(os.path.dirname(__file__), "packages.json")
 
 
-class Tree(Frozen):
+class SourceLayout(Frozen):
     """How a copy of a framework's source is laid out. Paths count from the folder that Python finds it in."""
 
     marks: tuple[str, ...]
@@ -57,7 +57,7 @@ class Tree(Frozen):
         return tuple(dict.fromkeys(mark.partition("/")[0] for mark in self.marks))
 
 
-class Listed(Frozen):
+class FrameworkManifest(Frozen):
     """A framework as its `framework.json` has it."""
 
     name: str
@@ -66,7 +66,7 @@ class Listed(Frozen):
     """The package whose releases are its own."""
     clues: Mapping[str, tuple[bytes, ...]]
     vocabulary: str | None
-    tree: Tree | None
+    tree: SourceLayout | None
     entry: str | None
     beside: str | None
     launches: str | None
@@ -98,7 +98,7 @@ class Package(Frozen):
 
 
 @cache
-def listed() -> Mapping[str, Listed]:
+def listed() -> Mapping[str, FrameworkManifest]:
     """Every framework by name, in alphabetical order."""
     return {name: _listed(name, folder, content) for name, folder, content in _files()}
 
@@ -127,9 +127,9 @@ def _read(path: str) -> Mapping[str, Any]:
     return content
 
 
-def _listed(name: str, folder: str, content: Mapping[str, Any]) -> Listed:
+def _listed(name: str, folder: str, content: Mapping[str, Any]) -> FrameworkManifest:
     package = content.get("package")
-    return Listed(
+    return FrameworkManifest(
         name,
         content["title"],
         package if isinstance(package, str) else name,
@@ -147,9 +147,9 @@ def _listed(name: str, folder: str, content: Mapping[str, Any]) -> Listed:
     )
 
 
-def _tree(content: Mapping[str, Any]) -> Tree:
+def _tree(content: Mapping[str, Any]) -> SourceLayout:
     versions, former = content.get("versions", {}), content.get("former", {})
-    return Tree(tuple(content["marks"]), tuple(content["parts"]), versions, former)
+    return SourceLayout(tuple(content["marks"]), tuple(content["parts"]), versions, former)
 
 
 @cache
@@ -173,7 +173,7 @@ def _package(name: str, content: Mapping[str, Any]) -> Package:
 
 
 @cache
-def handed_to() -> Mapping[str, Listed]:
+def handed_to() -> Mapping[str, FrameworkManifest]:
     """The packages to which scripts hand settings, as their copies are found and read."""
     trees = {name: content["tree"] for name, content in _read(_PACKAGES).items() if "tree" in content}
     stated = {name: {"title": name, "clues": {}, "vocabulary": name, "tree": tree} for name, tree in trees.items()}
@@ -181,7 +181,7 @@ def handed_to() -> Mapping[str, Listed]:
 
 
 @cache
-def copied() -> tuple[Listed, ...]:
+def copied() -> tuple[FrameworkManifest, ...]:
     """The frameworks and packages of which copies are found."""
     return (*(one for one in listed().values() if one.tree is not None), *handed_to().values())
 
@@ -222,7 +222,7 @@ def _clues(syntax: str) -> tuple[tuple[str, tuple[bytes, ...]], ...]:
 
 
 @lru_cache(maxsize=4096)
-def of_program(program: str) -> Listed | None:
+def of_program(program: str) -> FrameworkManifest | None:
     """The framework that a program (command, module or script) is an entry point of."""
     of_entry = (one for one in listed().values() for entry in one.entries if re.fullmatch(entry, program))
     return next(of_entry, None)

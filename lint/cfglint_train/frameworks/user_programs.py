@@ -10,7 +10,7 @@ from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.documents.document import Change, Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
-from cfglint_train.frameworks.vocabulary_access import Rewrite
+from cfglint_train.frameworks.vocabulary_access import KeyRewrite
 from cfglint_train.plan.origin import Place
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Arguments(Frozen):
     """As `Keys.is_sure`."""
 
 
-class Handed(Frozen):
+class CallArgument(Frozen):
     """A setting that a script hands to a call which took it at some releases, beside the one that takes the others."""
 
     name: str
@@ -41,7 +41,7 @@ class Handed(Frozen):
     place: Place
     status: Callable[[str], Status]
     """The setting's status there, by release."""
-    rewrite: Rewrite | None = None
+    rewrite: KeyRewrite | None = None
     """The change that fits the script to the release that counts."""
     help: str | None = None
     package: str | None = None
@@ -67,7 +67,7 @@ class Unparsed(Frozen):
 class UserPrograms:
     """Programs of the user's own that call the framework; none if it reads its files itself."""
 
-    def handed(self, config: Config) -> tuple[Handed, ...]:
+    def handed(self, config: Config) -> tuple[CallArgument, ...]:
         """Return the settings that a script passes to other calls, and that only some releases took there."""
         return ()
 

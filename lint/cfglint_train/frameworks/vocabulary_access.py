@@ -14,16 +14,16 @@ from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Literal
 from cfglint_train.frameworks.evidence import Trace
-from cfglint_train.frameworks.registry import Listed
+from cfglint_train.frameworks.registry import FrameworkManifest
 from cfglint_train.plan.origin import Place
 
 if TYPE_CHECKING:
-    from cfglint_train.frameworks.keys_in_use import Told, Use
+    from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
     from cfglint_train.frameworks.lens import Config
     from cfglint_train.plan.certainty import Ground
 
 
-class Rewrite(Frozen):
+class KeyRewrite(Frozen):
     """Changes of keys that need the user's consent, and what they do."""
 
     applicability: Literal["safe", "unsafe", "display"]
@@ -80,9 +80,9 @@ class VocabularyAccess:
     """Whether files that train nothing (servers, converters) have the same keys, so that they are migrated as well."""
     rewrites: Mapping[Route, Any] = {}
     """Removed settings whose successor is no other name: route -> function of the configuration, which answers with a
-    `Rewrite` or None."""
+    `KeyRewrite` or None."""
 
-    def __init__(self, listed: Listed) -> None:
+    def __init__(self, listed: FrameworkManifest) -> None:
         self.listed = listed
         self.name = listed.vocabulary or listed.name
 
@@ -135,19 +135,19 @@ class VocabularyAccess:
         """
         return None
 
-    def told(self, document: Document, root: Route, release: str, package: str | None = None) -> Told | None:
+    def told(self, document: Document, root: Route, release: str, package: str | None = None) -> ReleaseHint | None:
         """Return the releases that the keys are written for; None if `release` refuses none of them.
 
         `package`: another package that the vocabulary rests on; then all releases are that package's.
         """
-        from cfglint_train.frameworks.keys_in_use import told
+        from cfglint_train.frameworks.key_usage import told
 
         context = Context(entry=self.entry(document, root))
         return told(self.vocabulary, context, self.settles, document, root, release, package)
 
-    def in_use(self, document: Document, root: Route, package: str | None = None) -> list[Use]:
+    def in_use(self, document: Document, root: Route, package: str | None = None) -> list[KeyUse]:
         """Return the keys that not all releases take, with the releases that do. `package`: as in `told`."""
-        from cfglint_train.frameworks.keys_in_use import in_use
+        from cfglint_train.frameworks.key_usage import in_use
 
         context = Context(entry=self.entry(document, root))
         return in_use(self.vocabulary, context, self.settles, document, root, package)
@@ -191,6 +191,6 @@ class VocabularyAccess:
         """
         return effect
 
-    def loading(self, config: Config, route: Route, plugins: tuple[str, ...]) -> Rewrite | None:
+    def loading(self, config: Config, route: Route, plugins: tuple[str, ...]) -> KeyRewrite | None:
         """Return the change that loads one of some plugins, for the sake of a key."""
         return None

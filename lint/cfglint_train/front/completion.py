@@ -14,7 +14,7 @@ _FILES: Final = ("FILE", "PATH", "FOLDER")
 _CODES: Final = ("CODES", "code")
 
 
-class Flag(Frozen):
+class CompletionFlag(Frozen):
     """One flag of a command."""
 
     names: tuple[str, ...]
@@ -29,7 +29,7 @@ class Command(Frozen):
     """What can follow a command."""
 
     name: str
-    flags: tuple[Flag, ...]
+    flags: tuple[CompletionFlag, ...]
     words: tuple[str, ...]
     """Words that are no flags: subcommands, codes of rules."""
 
@@ -54,14 +54,14 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
             yield found[1], told
 
 
-def _flag(head: str, told: str, codes: Sequence[str]) -> Flag:
+def _flag(head: str, told: str, codes: Sequence[str]) -> CompletionFlag:
     names = tuple(re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", head))
     choices = re.search(r"\{([^}]*)\}", head)
     values = tuple(choices[1].split(",")) if choices else ()
     takes = head.rpartition(" ")[2]
     if takes in _CODES:
         values = tuple(codes)
-    return Flag(names, values, takes in _FILES, told)
+    return CompletionFlag(names, values, takes in _FILES, told)
 
 
 def script(shell: str, commands: Sequence[Command]) -> Iterable[str]:
@@ -153,7 +153,7 @@ def _fish(commands: Sequence[Command]) -> Iterator[str]:
                 yield f"complete -c {program} -n '{condition}' -a '{' '.join(command.words)}'"
 
 
-def _fish_flag(flag: Flag) -> str:
+def _fish_flag(flag: CompletionFlag) -> str:
     parts = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in flag.names]
     if flag.values:
         parts.append(f"-x -a '{' '.join(flag.values)}'")

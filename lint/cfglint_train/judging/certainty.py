@@ -27,8 +27,8 @@ from cfglint_train.plan.certainty import (
     LOWERED,
     Assumption,
     Certainty,
-    Corner,
     Ground,
+    Scenario,
     grade,
     unappended,
     where,
@@ -71,7 +71,7 @@ class Grading(Frozen):
     notes: tuple[str, ...]
     fix: Fix | None
     help: str | None
-    corners: tuple[Corner, ...] = ()
+    corners: tuple[Scenario, ...] = ()
     """What came of asking again."""
     reads: tuple[Field, ...] = ()
     """The plan fields that the report and its fix rest on."""
@@ -90,7 +90,7 @@ def graded(
         return None
     found: tuple[Assumption, ...] = ()
     assumed: tuple[Assumption, ...] = ()
-    corners: tuple[Corner, ...] = ()
+    corners: tuple[Scenario, ...] = ()
     if run is not None:
         fields, facts = _asked_for(rule, report, run, seen)
         found = facts_behind(run, fields, *facts, *_pointed_at(report, run))
@@ -137,7 +137,7 @@ def graded(
     return Grading(severity, certainty, rests_on, notes, fix, report.help, corners, (*dict.fromkeys((*seen, *reads)),))
 
 
-def _alone(corners: tuple[Corner, ...], assumed: tuple[Assumption, ...], run: Run) -> int:
+def _alone(corners: tuple[Scenario, ...], assumed: tuple[Assumption, ...], run: Run) -> int:
     """How many facts that no file states make a report fall by themselves, all others being as assumed.
 
     What a fork does is one of them where the report rests on it; a limit of the length is, unless it is short.
@@ -251,7 +251,7 @@ def _changed(report: Report, configs: Iterable[Config]) -> Iterable[Ground]:
 
 def _assumed(
     rule: Rule, report: Report, run: Run, found: tuple[Assumption, ...], check: Check
-) -> tuple[tuple[Assumption, ...], tuple[Corner, ...]]:
+) -> tuple[tuple[Assumption, ...], tuple[Scenario, ...]]:
     """Those of the assumptions found at whose other value the report falls (none where it is at all of them), and
     the corners at which the rule was asked. Of a report that is made on known facts only, the first of them is enough.
     """
@@ -259,7 +259,7 @@ def _assumed(
     enough = 1 if report.minimum in _KNOWN else len(found)
     if len(untold) >= enough:
         return untold, ()
-    corners: list[Corner] = []
+    corners: list[Scenario] = []
 
     @cache
     def again(*facts: tuple[str, Any]) -> tuple[Report, ...]:
@@ -269,7 +269,7 @@ def _assumed(
             return ()
 
     def stands(facts: Mapping[str, Any]) -> bool:
-        corner = Corner(tuple(facts.items()), any(_same(rule, report, other) for other in again(*facts.items())))
+        corner = Scenario(tuple(facts.items()), any(_same(rule, report, other) for other in again(*facts.items())))
         if corner not in corners:
             corners.append(corner)
         return corner.holds

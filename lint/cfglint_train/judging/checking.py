@@ -17,10 +17,10 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.certainty import Check as Checker
 from cfglint_train.judging.certainty import graded
-from cfglint_train.judging.meaning import as_meant
+from cfglint_train.judging.finding_builder import signed
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
-from cfglint_train.judging.signing import signed
+from cfglint_train.judging.typo_correction import as_meant
 from cfglint_train.plan.names import Field
 from cfglint_train.releases import resolution
 from cfglint_train.runs.recorded_run import RecordedRun

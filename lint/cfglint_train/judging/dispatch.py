@@ -14,11 +14,11 @@ from cfglint_train.foundation import deadline
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final, TypeVar
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.checking import MAX_FINDINGS, check
-from cfglint_train.judging.ledger import Ledger
+from cfglint_train.judging.collector import Ledger
+from cfglint_train.judging.finding_builder import signed
 from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.result import CheckedFile, Result, Trouble, trouble_of
 from cfglint_train.judging.selection import Selection, settings_resolver
-from cfglint_train.judging.signing import signed
 from cfglint_train.runs.run import Run
 from cfglint_train.runs.workspace import Workspace
 from cfglint_train.settings import pragmas
@@ -332,7 +332,7 @@ class Lint:
 
     def _guarded(self, findings: list[Finding]) -> list[Finding]:
         """The findings, those that would be refused for display only; no fix is kept that could not be looked at."""
-        from cfglint_train.judging.guard import guarded
+        from cfglint_train.judging.fix_preconditions import guarded
 
         of_files: dict[str, list[int]] = {}
         for number, finding in enumerate(findings):
@@ -348,12 +348,12 @@ class Lint:
 
 
 def _refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
-    from cfglint_train.judging.guard import refusals
+    from cfglint_train.judging.fix_preconditions import refusals
 
     return refusals(workspace, run, texts)
 
 
 def _apart(findings: Iterable[Finding]) -> list[Finding]:
-    from cfglint_train.judging.guard import apart
+    from cfglint_train.judging.fix_preconditions import apart
 
     return apart(findings)

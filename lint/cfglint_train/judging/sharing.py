@@ -8,7 +8,7 @@ from cfglint_train.documents.document import Route
 from cfglint_train.findings.finding import SEVERITIES, Finding, Related
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.judging.signing import OF_RUN
+from cfglint_train.judging.finding_builder import OF_RUN
 from cfglint_train.runs.run import Run
 
 Job = tuple[str, Route] | None
@@ -18,7 +18,7 @@ MOST_LISTED: Final = 5
 """Runs that a finding lists by place; the others are counted."""
 
 
-class Sighting(Frozen):
+class Occurrence(Frozen):
     """What a rule says of one run."""
 
     turn: int
@@ -30,7 +30,7 @@ def job_of(run: Run | None) -> Job:
     return None if run is None else (run.main.document.path, run.main.root)
 
 
-def merged(sightings: Mapping[Job, Sighting], naming: Collection[Job]) -> Finding:
+def merged(sightings: Mapping[Job, Occurrence], naming: Collection[Job]) -> Finding:
     """One finding for what a rule says of several runs at one place; `naming` are the jobs that name the file.
 
     Its fix is safe only where it is safe for each of them.

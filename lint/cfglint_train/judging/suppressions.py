@@ -8,9 +8,9 @@ from cfglint_rules import registry
 from cfglint_train.documents.document import Span
 from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.typed import Final
-from cfglint_train.judging.ledger import Ledger, identity
+from cfglint_train.judging.collector import Ledger, identity
+from cfglint_train.judging.finding_builder import signed
 from cfglint_train.judging.selection import Selection
-from cfglint_train.judging.signing import signed
 from cfglint_train.settings import pragmas
 
 UNUSED_SUPPRESSION: Final = registry.OF_ENGINE["suppression"]

@@ -11,7 +11,7 @@ from cfglint_train.findings.finding import Finding, Severity, bounded
 from cfglint_train.foundation.budget import Budget
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import counted
-from cfglint_train.judging.ledger import Ledger
+from cfglint_train.judging.collector import Ledger
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
 from cfglint_train.plan.origin import Place

@@ -13,7 +13,7 @@ from cfglint_train.foundation.roots import distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import Listed
+from cfglint_train.frameworks.registry import FrameworkManifest
 from cfglint_train.repository import files
 from cfglint_train.repository.documents import Documents
 from cfglint_train.repository.index import Repositories, RepositoryIndex
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
     from cfglint_train.documents.shell.words import Word
     from cfglint_train.frameworks.launchers import Submission, Unread
-    from cfglint_train.launches.launches import Call, Start
+    from cfglint_train.launches.launches import Call, Launch
 
     Given = tuple[Invocation, tuple[Word, ...]]
     Handed = tuple[ShellDocument, Invocation, tuple[Word, ...]]
@@ -59,7 +59,7 @@ class LaunchScripts:
         after._launchers = {key: document for key, document in self._launchers.items() if key[0] not in changed}
         return after
 
-    def starts(self, main: Config) -> list[Start]:
+    def starts(self, main: Config) -> list[Launch]:
         """The places where scripts start a configuration."""
         if main.role != "main":
             return []
@@ -68,7 +68,7 @@ class LaunchScripts:
 
             return own_start(main, self._submissions(main.document))
         path = main.document.path
-        found: list[Start] = []
+        found: list[Launch] = []
         for document in self._naming(path):
             found += self._starts(main, document, self.handed_in(document, path))
         return (
@@ -82,7 +82,7 @@ class LaunchScripts:
             or list(self._described(main))
         )
 
-    def argued(self, main: Config) -> list[Start]:
+    def argued(self, main: Config) -> list[Launch]:
         """What the scripts add that start the script that a configuration is, where it hands its arguments on."""
         from cfglint_train.documents.shell.document import ShellDocument
 
@@ -93,7 +93,7 @@ class LaunchScripts:
 
         return argued(main, self._calls(document))
 
-    def _starts(self, main: Config, document: ShellDocument, given: Iterable[Given]) -> list[Start]:
+    def _starts(self, main: Config, document: ShellDocument, given: Iterable[Given]) -> list[Launch]:
         """What the invocations of a script come to that are given a configuration, and may train with it."""
         from cfglint_train.launches.entries import only_reads
         from cfglint_train.launches.launches import starts
@@ -110,13 +110,13 @@ class LaunchScripts:
             given = [(one, words) for one, words in given if not only_reads(document, one)]
         return starts(document, given, main, framework, repository, calls, job)
 
-    def _assembled(self, main: Config) -> Iterator[Start]:
+    def _assembled(self, main: Config) -> Iterator[Launch]:
         """The places in scripts that start a configuration by a name with variables that they set themselves."""
         path = main.document.path
         for document in self._naming_by_variables(path):
             yield from self._starts(main, document, self.handed_in(document, path))
 
-    def _supposed(self, main: Config, places: Iterable[Handed], why: str) -> Iterator[Start]:
+    def _supposed(self, main: Config, places: Iterable[Handed], why: str) -> Iterator[Launch]:
         """What places come to that may be given a configuration."""
         for document, invocation, words in places:
             from cfglint_train.launches.merged_launch import supposed
@@ -135,7 +135,7 @@ class LaunchScripts:
                 if words is not None:
                     yield document, one, words
 
-    def _turns(self, main: Config) -> Iterator[Start]:
+    def _turns(self, main: Config) -> Iterator[Launch]:
         """The places in scripts that start a configuration in a turn of a loop over files."""
         path = main.document.path
         repository = self.repositories.index(path)
@@ -168,7 +168,7 @@ class LaunchScripts:
 
             yield from self._read(scripts_naming(repository, path), path)
 
-    def _taking(self, main: Config) -> Iterator[Start]:
+    def _taking(self, main: Config) -> Iterator[Launch]:
         """The places in scripts that start a program of the framework with a file that they are handed: in those of the
         configuration's folder, or of the nearest one above.
         """
@@ -184,7 +184,7 @@ class LaunchScripts:
             for start in taking(document, main, framework):
                 yield supposed(start, "which takes its file as an argument")
 
-    def _described(self, main: Config) -> Iterator[Start]:
+    def _described(self, main: Config) -> Iterator[Launch]:
         """How the docstring of a Python script starts it: by the first of its commands."""
         script = main.document
         if script.syntax != "python":
@@ -206,7 +206,7 @@ class LaunchScripts:
         for start in self._starts(main, document, given[:1]):
             yield shown_whole(start)
 
-    def _shown(self, main: Config) -> Iterator[Start]:
+    def _shown(self, main: Config) -> Iterator[Launch]:
         """What the nearest read-me files, Makefiles and jobs in YAML show of how a configuration is started."""
         path = main.document.path
         repository = self.repositories.index(path)
@@ -216,7 +216,7 @@ class LaunchScripts:
 
         own = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
         name = os.fsencode(os.path.basename(path))
-        found: dict[int, list[Start]] = {}
+        found: dict[int, list[Launch]] = {}
         for file, text in repository.once(examples):
             document = self._example(file, text, path) if name in text else None
             if document is not None:
@@ -284,7 +284,7 @@ class LaunchScripts:
                     first = (script.path, name)
         return first
 
-    def _with_arguments(self, listed: Listed, path: str) -> tuple[str, ...]:
+    def _with_arguments(self, listed: FrameworkManifest, path: str) -> tuple[str, ...]:
         """The shell scripts around a file that use what they are handed, and name a program of a framework."""
         index = self.repositories.index(path)
         key = (listed.name, index.root)

@@ -18,7 +18,7 @@ from cfglint_train.frameworks import launchers
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.launch_reading import LaunchFacts
 from cfglint_train.frameworks.launchers import Submission, Unread, directives, launch_of, options_of
-from cfglint_train.frameworks.lens import Config, Given, Override
+from cfglint_train.frameworks.lens import Config, LaunchArgument, Override
 from cfglint_train.frameworks.registry import launched_by
 from cfglint_train.plan.origin import Origin, Place, Value
 from cfglint_train.repository.index import RepositoryIndex
@@ -47,7 +47,7 @@ class LauncherGiven(Frozen):
         return self.framework, self.path or "", repr([(route, one.value) for route, one in self.settings])
 
 
-class Start(Frozen):
+class Launch(Frozen):
     """One place where a script starts a configuration."""
 
     document: ShellDocument
@@ -77,7 +77,7 @@ def starts(
     repository: RepositoryIndex,
     calls: Callable[[bool], Collection[Call]],
     jobs: Callable[[str | None], ShellDocument | None],
-) -> list[Start]:
+) -> list[Launch]:
     """What the invocations of a script come to that are given a configuration's file, once for each place that submits
     the script or starts it with arguments that it hands on.
 
@@ -115,7 +115,7 @@ def _before(invocation: Invocation, behind: tuple[Word, ...]) -> tuple[Word, ...
     return tuple(invocation.words[:option]) if given else ()
 
 
-def taking(document: ShellDocument, config: Config, framework: Framework) -> list[Start]:
+def taking(document: ShellDocument, config: Config, framework: Framework) -> list[Launch]:
     """The places where a script starts a program of a framework with a file that is handed to the script (`$1`)."""
     found = []
     given = dict(_GIVEN.findall(document.source.decode("utf-8", "replace")))
@@ -143,7 +143,7 @@ def _is_argument(document: ShellDocument, word: Word, given: Mapping[str, str]) 
     return _ARGUMENT.search(given.get(name[1], text) if name is not None else text) is not None
 
 
-def _handed_on(outer: Start, inner: Start, ignored: Mapping[str, Value]) -> Start:
+def _handed_on(outer: Launch, inner: Launch, ignored: Mapping[str, Value]) -> Launch:
     """A start by a script that another one hands the file to; the job that the latter states wins.
 
     `ignored`: the directives of a script that is not submitted, which are comments then.
@@ -206,7 +206,7 @@ def shards_unknown(document: ShellDocument) -> bool:
     return any(one.launcher is not None or one.sharding is not None for one in starts)
 
 
-def own_start(config: Config, submitted: Collection[Submission] = ()) -> list[Start]:
+def own_start(config: Config, submitted: Collection[Submission] = ()) -> list[Launch]:
     """The command that a configuration is itself: its options are the settings. Empty for other shell scripts.
 
     Where the framework reads how its commands are started, only what submits the script counts, and nothing where their
@@ -221,13 +221,13 @@ def own_start(config: Config, submitted: Collection[Submission] = ()) -> list[St
     return [_start(document, document.invocations[int(number)], {}, one) for one in submitted or (None,)]
 
 
-def argued(config: Config, calls: Iterable[Call]) -> list[Start]:
+def argued(config: Config, calls: Iterable[Call]) -> list[Launch]:
     """What the places that start a script add to the command in it that is the configuration: the options there, as
     that command reads them.
     """
     document, (number, *_) = config.document, config.root
     assert isinstance(document, ShellDocument)
-    keyed, found = document.keyed.get(int(number)), list[Start]()
+    keyed, found = document.keyed.get(int(number)), list[Launch]()
     for caller, call in calls:
         options = call if keyed is None else keyed.mapping(call)
         overrides: dict[Route, Override] = {}
@@ -237,7 +237,7 @@ def argued(config: Config, calls: Iterable[Call]) -> list[Start]:
             place, script = Place(caller, written.span), os.path.basename(caller.path)
             origin = Origin("user", place, script, name, config.framework, assumed)
             overrides[tuple(name.split("."))] = Override(caller.plain(entry.value), origin)
-        found.append(Start(caller, call.number, {}, overrides, None))
+        found.append(Launch(caller, call.number, {}, overrides, None))
     return found
 
 
@@ -375,7 +375,7 @@ def _start(
     invocation: Invocation,
     overrides: Mapping[Route, Override],
     submission: Submission | None = None,
-) -> Start:
+) -> Launch:
     launch = launch_of(document, invocation, submission)
     name = os.path.basename(document.path)
     facts = _facts(launch, document, invocation)
@@ -385,7 +385,7 @@ def _start(
     given = [_launcher_given(document, outer) for outer in document.enclosing(invocation)]
     launcher = next((one for one in reversed(given) if one is not None), None)
     meets = None if launch.meets is None else _given(launch.meets, name)
-    return Start(
+    return Launch(
         document, invocation.number, facts, overrides, launcher, sharding, launch.complete, launch.environment, meets
     )
 
@@ -465,7 +465,7 @@ def _overrides(
     return found
 
 
-def _given_by(document: ShellDocument, invocation: Invocation, word: Word, route: Route) -> Given | None:
+def _given_by(document: ShellDocument, invocation: Invocation, word: Word, route: Route) -> LaunchArgument | None:
     """The word that a fix changes to give a setting another value: that of an option, or the word itself (`a.b=1`)."""
     index = next((index for index, one in enumerate(invocation.words) if one is word), None)
     if index is None or len(_steps(word.text)) != len(route):
@@ -473,9 +473,9 @@ def _given_by(document: ShellDocument, invocation: Invocation, word: Word, route
     flag = next((one for one in invocation.flags if one.word == index), None)
     if flag is not None:
         alone = flag.joined or len(flag.values) == 1
-        return Given(document, (invocation.number, flag.name)) if alone else None
+        return LaunchArgument(document, (invocation.number, flag.name)) if alone else None
     name, sign, _ = word.text.partition("=")
-    return Given(document, (invocation.number, index), f"{name}=") if sign else None
+    return LaunchArgument(document, (invocation.number, index), f"{name}=") if sign else None
 
 
 _UNTOLD: Final = "cfglint-untold"

@@ -11,11 +11,11 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.wording import counted
 from cfglint_train.frameworks.lens import Override
-from cfglint_train.launches.launches import LauncherGiven, Start
+from cfglint_train.launches.launches import Launch, LauncherGiven
 from cfglint_train.plan.origin import Origin, Value
 
 
-class Launch(Frozen):
+class MergedLaunch(Frozen):
     """What all the places that start a configuration come to."""
 
     documents: tuple[ShellDocument, ...]
@@ -43,7 +43,7 @@ class Launch(Frozen):
     """Whether several nodes are given an address at which they meet; None as a value where places differ."""
 
 
-def together(places: Iterable[Start]) -> Launch | None:
+def together(places: Iterable[Launch]) -> MergedLaunch | None:
     """What places come to that start one configuration, in whatever order; None where there are none.
 
     Two scripts may start the same file on different clusters: what they differ in stays unknown. A setting that only
@@ -77,12 +77,12 @@ def together(places: Iterable[Start]) -> Launch | None:
     sharding = next((start.sharding for start in starts if start.sharding is not None), None)
     environment = dict(set.intersection(*(set(start.environment.items()) for start in starts)))
     meets = _meets(starts)
-    return Launch(
+    return MergedLaunch(
         tuple(documents), facts, others, overrides, laid, invoked, tuple(ordered), sharding, known, environment, meets
     )
 
 
-def _meets(starts: list[Start]) -> Value | None:
+def _meets(starts: list[Launch]) -> Value | None:
     """What all places say of an address; a value of None where they do not say the same."""
     stated = next((start.meets for start in starts if start.meets is not None), None)
     same = len({None if start.meets is None else start.meets.value for start in starts}) == 1
@@ -108,7 +108,7 @@ def _one_of(name: str, given: list[Value], places: int) -> Value:
     return certain
 
 
-def supposed(start: Start, why: str) -> Start:
+def supposed(start: Launch, why: str) -> Launch:
     """A start whose script may be meant for another file: all that it says of the cluster is assumed."""
     return start._replace(facts={name: _supposed(name, value, why) for name, value in start.facts.items()})
 
@@ -126,7 +126,7 @@ _SHARDING: Final = ("deepspeed", "fsdp", "fsdp_config")
 _EXAMPLE: Final = "which is an example of how to start it"
 
 
-def shown(start: Start) -> Start | None:
+def shown(start: Launch) -> Launch | None:
     """A start as an example shows it: the cluster, what its launcher is given and the settings that shard the model as
     assumptions, where its nodes meet, and that the model may be sharded; None where it shows none of these. What else
     it changes in the file is for the example alone.
@@ -142,7 +142,7 @@ def shown(start: Start) -> Start | None:
     launcher = None
     if start.launcher is not None:
         launcher = start.launcher._replace(assumed=_launched_as(start.launcher, name))
-    return Start(start.document, start.number, facts, overrides, launcher, sharding, meets=start.meets)
+    return Launch(start.document, start.number, facts, overrides, launcher, sharding, meets=start.meets)
 
 
 def _launched_as(launcher: LauncherGiven, name: str) -> str:
@@ -154,7 +154,7 @@ def _launched_as(launcher: LauncherGiven, name: str) -> str:
     )
 
 
-def shown_whole(start: Start, why: str = _EXAMPLE) -> Start:
+def shown_whole(start: Launch, why: str = _EXAMPLE) -> Launch:
     """A start as an example in the script itself shows it, or as a job has it: with its options, all as assumptions."""
     facts = supposed(start, why).facts
     return start._replace(facts=facts, overrides={route: _exemplary(one) for route, one in start.overrides.items()})

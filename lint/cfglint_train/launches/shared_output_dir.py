@@ -43,7 +43,7 @@ _OTHER_PARSER: Final = re.compile(rb"HfArgumentParser|TrlParser|parse_known_args
 """Parsers whose options are declared elsewhere, or that pass over those that they do not know."""
 
 
-class Earlier(Frozen):
+class PreviousLaunch(Frozen):
     """A launch that writes into the folder before another one does."""
 
     place: Place
@@ -59,12 +59,12 @@ class SameFolder:
         self.configs_in = configs_in
         self._launches: dict[tuple[str, str, str], tuple[_Launch, ...]] = {}
 
-    def earlier(self, main: Config, repository: RepositoryIndex) -> tuple[Earlier, ...]:
+    def earlier(self, main: Config, repository: RepositoryIndex) -> tuple[PreviousLaunch, ...]:
         """The launches before those of a configuration that write into its folder, each once."""
         found = {(one.place.document.path, one.place.span): one for one in self._earlier(main, repository)}
         return tuple(found.values())
 
-    def _earlier(self, main: Config, repository: RepositoryIndex) -> Iterator[Earlier]:
+    def _earlier(self, main: Config, repository: RepositoryIndex) -> Iterator[PreviousLaunch]:
         """The launches before those of a configuration that write into its folder, with other settings.
 
         Only launches of one script count that are run in any case: two scripts, and the branches of a condition, are
@@ -82,10 +82,10 @@ class SameFolder:
             if _mentions(script, own.folder) > sum(one.is_own for one in together):
                 continue
             if own.turns:
-                yield Earlier(Place(script, own.invocation.span), True)
+                yield PreviousLaunch(Place(script, own.invocation.span), True)
             for one in together:
                 if one.invocation.number < number and one.settings != own.settings and not own.continues:
-                    yield Earlier(Place(script, one.invocation.span), False)
+                    yield PreviousLaunch(Place(script, one.invocation.span), False)
 
     def _of(self, script: ShellDocument, main: Config, repository: RepositoryIndex) -> tuple[_Launch, ...]:
         """The launches of a script whose folder is known, in order."""

@@ -26,7 +26,7 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.launchers import may_shard
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import Listed, candidates, of_program
+from cfglint_train.frameworks.registry import FrameworkManifest, candidates, of_program
 from cfglint_train.launches.entries import file_of, name_of, program, trains
 from cfglint_train.launches.examples import examples, scripts_in
 from cfglint_train.launches.launch_scripts import LaunchScripts
@@ -241,7 +241,7 @@ def started_with(document: ShellDocument, read: Container[int], sources: Sources
     return started
 
 
-def _trained_with(invocation: Invocation) -> Listed | None:
+def _trained_with(invocation: Invocation) -> FrameworkManifest | None:
     """The framework that a command or module trains with; None for a script, and for what does not train."""
     name = invocation.program
     first = next((word.text for word in invocation.arguments[:1] if word.known), "")

@@ -122,7 +122,7 @@ _LOSSES: Final = {
 }
 
 
-class Part(Frozen):
+class ExplainedComponent(Frozen):
     """One component of a budget with its bytes."""
 
     component: Component
@@ -136,10 +136,10 @@ class Part(Frozen):
         return self.component.name
 
 
-def explain(budget: Budget) -> tuple[Part, ...]:
+def explain(budget: Budget) -> tuple[ExplainedComponent, ...]:
     """Return the components of a budget with their computations."""
     sizes = sizes_of(budget)
-    return tuple(Part(part, size, _formula(budget, part, sizes.get(part))) for part, size in budget.sizes)
+    return tuple(ExplainedComponent(part, size, _formula(budget, part, sizes.get(part))) for part, size in budget.sizes)
 
 
 def _formula(budget: Budget, component: Component, size: Size | float | None) -> str:

@@ -13,7 +13,7 @@ from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory import comparable, reserve, transients
 from cfglint_train.memory.activations import activations
 from cfglint_train.memory.budget import Budget, Phase
-from cfglint_train.memory.calibration import Residual, Table, table
+from cfglint_train.memory.calibration import CoefficientTable, Residual, table
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import ENGINE, GRADIENTS, LOGITS, PAGED, RESERVE, UPDATE
 from cfglint_train.memory.job import Job
@@ -254,7 +254,7 @@ _PARTLY: Final = frozenset(("selective", "fine_grained", "budget", "every_n"))
 """Ways of recomputing a part of what a layer keeps."""
 
 
-def flow_residual(setup: Setup, known: Table) -> Residual:
+def flow_residual(setup: Setup, known: CoefficientTable) -> Residual:
     """The residual that belongs to what follows the tokens."""
     ranks = setup.ranks
     untraced = known.residuals["untraced"]

@@ -39,7 +39,7 @@ class Ranks(Frozen):
         return self.nodes * self.local
 
 
-class Part(Frozen):
+class ModelPart(Frozen):
     """The part of the model that one rank computes."""
 
     ends: bool = True
@@ -93,15 +93,15 @@ def ranks_of(reader: Reader, strategy: str) -> Ranks:
 
 def part_of(
     reader: Reader, ranks: Ranks, whole: Architecture, accumulation: int, last: bool
-) -> tuple[Architecture, Part]:
+) -> tuple[Architecture, ModelPart]:
     """Return what a rank computes; `last`: of a pipeline's last stage, else of its first."""
     if ranks.tensor * ranks.pipeline * ranks.expert == 1:
-        return whole, Part()
+        return whole, ModelPart()
     from cfglint_train.memory import sharding
 
     found, in_flight = _slice(reader, ranks, whole.layers, accumulation, last)
     architecture = sharding.local(whole, found._replace(sharded=ranks.fsdp))
-    return architecture, Part(found.last, found.head // found.logits, in_flight)
+    return architecture, ModelPart(found.last, found.head // found.logits, in_flight)
 
 
 def _slice(reader: Reader, ranks: Ranks, layers: int, accumulation: int, ends: bool) -> tuple[Slice, float]:

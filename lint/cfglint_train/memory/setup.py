@@ -7,7 +7,7 @@ from cfglint_train.memory.batch import Batch
 from cfglint_train.memory.colocated_models import ColocatedModel
 from cfglint_train.memory.formats import Formats, FrozenWeights
 from cfglint_train.memory.layers.matrices import Mode
-from cfglint_train.memory.ranks import Part, Ranks
+from cfglint_train.memory.ranks import ModelPart, Ranks
 from cfglint_train.memory.trained import Trained
 from cfglint_train.memory.updates import Optimizer
 from cfglint_train.models.architecture import Architecture
@@ -88,7 +88,7 @@ class Setup(Frozen):
     """What one rank computes with: its part under tensor, pipeline and expert parallelism."""
     whole: Architecture
     ranks: Ranks
-    part: Part
+    part: ModelPart
     weights: Trained
     frozen_weights: FrozenWeights
     """Those that are not trained, by format."""

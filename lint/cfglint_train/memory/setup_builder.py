@@ -27,7 +27,7 @@ from cfglint_train.memory.layers.families import FAMILIES, Family
 from cfglint_train.memory.layers.layer import residual_bytes
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.plan_reader import MODEL, Reader
-from cfglint_train.memory.ranks import Part, Ranks, part_of, ranks_of
+from cfglint_train.memory.ranks import ModelPart, Ranks, part_of, ranks_of
 from cfglint_train.memory.setup import Checkpointing, Compiled, LossChoice, Offload, Setup, Sharding
 from cfglint_train.memory.trained import Trained, one_layer, shares, trained_of
 from cfglint_train.memory.updates import Optimizer, chosen, optimizer_of
@@ -156,7 +156,7 @@ def _with_batch(reader: Reader, job: Setup, length: int, flow: tuple[int, int, i
 def _setup(
     reader: Reader,
     models: tuple[Architecture, Architecture],
-    part: Part,
+    part: ModelPart,
     ranks: Ranks,
     formats: Formats,
     trained: Trained,
@@ -194,7 +194,7 @@ def _setup(
 
 
 def _weights(
-    reader: Reader, architecture: Architecture, part: Part, ranks: Ranks, trained: Trained, optimizer: Optimizer
+    reader: Reader, architecture: Architecture, part: ModelPart, ranks: Ranks, trained: Trained, optimizer: Optimizer
 ) -> Trained:
     """Return the trained elements with what of them has gradients."""
     tuning = reader.get("method.tuning")

@@ -58,7 +58,7 @@ class Assumption(Frozen):
         return Ground(self.fact, self.value, "assumed", self.note, self.source)
 
 
-class Corner(Frozen):
+class Scenario(Frozen):
     """A finding asked again where assumed facts have other values."""
 
     facts: tuple[tuple[str, Any], ...]

@@ -10,7 +10,7 @@ from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Value
 
 
-class Reading:
+class ResolvedPlan:
     """Values and origins of plan fields while they are gathered. Later puts win."""
 
     __slots__ = ("values",)
@@ -59,7 +59,7 @@ class Reading:
             field for field, value in self.values.items() if value.value is None and value.origin.kind in stated
         )
 
-    def update(self, other: Reading) -> None:
+    def update(self, other: ResolvedPlan) -> None:
         """Take over every field of another reading."""
         self.values.update(other.values)
 
@@ -105,7 +105,7 @@ _PLACES: Final[Mapping[Field, tuple[int, int]]] = dict(
 )
 
 
-def merged(readings: Sequence[Reading]) -> tuple[Reading, dict[Field, tuple[Any, ...]]]:
+def merged(readings: Sequence[ResolvedPlan]) -> tuple[ResolvedPlan, dict[Field, tuple[Any, ...]]]:
     """What several readings of one run have in common, and the values of the fields in which they differ.
 
     Such a field is unknown, whatever the order of the readings; one that only some of them have is one of these.
@@ -113,7 +113,7 @@ def merged(readings: Sequence[Reading]) -> tuple[Reading, dict[Field, tuple[Any,
     first, *others = readings
     if not others:
         return first, {}
-    result = Reading()
+    result = ResolvedPlan()
     differing: dict[Field, tuple[Any, ...]] = {}
     for field in sorted({field for reading in readings for field, _ in reading}):
         values = [reading.values.get(field) for reading in readings]
@@ -134,7 +134,7 @@ SPELLINGS: Final = frozenset(("optimizer.stated_name",))
 
 
 def changed(
-    before: Reading, after: Reading, kinds: Iterable[str] = ("explicit", "default", "user")
+    before: ResolvedPlan, after: ResolvedPlan, kinds: Iterable[str] = ("explicit", "default", "user")
 ) -> dict[Field, Any]:
     """The fields whose stated values differ, with the new values. Inferred fields follow and do not count."""
     fields = {field for reading in (before, after) for field, value in reading if value.origin.kind in kinds}

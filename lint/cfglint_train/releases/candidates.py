@@ -23,10 +23,10 @@ from cfglint_train.plan.releases import Best, Releases, Window
 from cfglint_train.releases.statements import ReleaseStatements
 
 if TYPE_CHECKING:
-    from cfglint_train.frameworks.keys_in_use import Use
+    from cfglint_train.frameworks.key_usage import KeyUse
 
 
-class Candidates(Frozen):
+class CandidateReleases(Frozen):
     """The releases that are left, oldest first, and what narrowed them."""
 
     releases: tuple[str, ...]
@@ -34,21 +34,21 @@ class Candidates(Frozen):
     commented: tuple[tuple[Constraint, str], ...] = ()
     """Releases that comments of the file name, each with its place."""
 
-    def narrowed(self, test: Callable[[str], bool], why: str) -> Candidates:
+    def narrowed(self, test: Callable[[str], bool], why: str) -> CandidateReleases:
         """Those that pass a test; all of them where none does."""
         kept = tuple([release for release in self.releases if test(release)])
         less = kept and len(kept) < len(self.releases)
         return self._replace(releases=kept, why=(*self.why, why)) if less else self
 
 
-def candidates(framework: Framework, document: Document, root: Route, stated: ReleaseStatements) -> Candidates:
+def candidates(framework: Framework, document: Document, root: Route, stated: ReleaseStatements) -> CandidateReleases:
     """The releases of a framework that are allowed; none where what is allowed is unknown here.
 
     What comments and other packages say counts among the releases that take the keys in use.
     """
     package, keys = framework.listed.package, framework.keys
     known = (framework.newest,) if keys is None else keys.vocabulary.releases
-    found = Candidates(_finished(known, framework.newest), commented=tuple(_commented(document, package)))
+    found = CandidateReleases(_finished(known, framework.newest), commented=tuple(_commented(document, package)))
     allowed = stated.allowed(package)
     if allowed is not None:
         within = tuple([release for release in found.releases if allowed.constraint.allows(release)])
@@ -122,7 +122,7 @@ class Taken(Frozen):
     """Where none does: the newest of those that take most."""
 
 
-def taking(releases: tuple[str, ...], uses: Iterable[Use]) -> Taken:
+def taking(releases: tuple[str, ...], uses: Iterable[KeyUse]) -> Taken:
     """Check the keys in use against some releases. A key that none of them takes is no evidence."""
     uses = list(uses)
     programs = [use for use in uses if use.entry is None]
@@ -136,7 +136,9 @@ def taking(releases: tuple[str, ...], uses: Iterable[Use]) -> Taken:
     return Taken(releases, Best(releases[most], counts[most], len(live)))
 
 
-def _is_before(framework: Framework, document: Document, root: Route, found: Candidates, left: tuple[str, ...]) -> bool:
+def _is_before(
+    framework: Framework, document: Document, root: Route, found: CandidateReleases, left: tuple[str, ...]
+) -> bool:
     """Whether a comment or a setting of a file is of a release before the oldest known one.
 
     What only upstream's examples lost counts where no setting is of a later release than the oldest.
@@ -151,7 +153,12 @@ def _is_before(framework: Framework, document: Document, root: Route, found: Can
 
 
 def window(
-    framework: Framework, document: Document, root: Route, stated: ReleaseStatements, found: Candidates, chosen: str
+    framework: Framework,
+    document: Document,
+    root: Route,
+    stated: ReleaseStatements,
+    found: CandidateReleases,
+    chosen: str,
 ) -> Window:
     """The window of the release that is chosen among the candidates for a framework's configuration."""
     package = framework.listed.package
@@ -173,7 +180,7 @@ def beside(
     `framework` is the one whose keys the document holds: the host itself, or that of a companion.
     """
     chosen, own = found.known[package].version, found.window(host.listed.package)
-    left = Candidates(_releases(package, host.name, own.releases, chosen))
+    left = CandidateReleases(_releases(package, host.name, own.releases, chosen))
     allowed = found.ranges.get(package)
     if allowed is not None:
         left = left.narrowed(allowed.constraint.allows, allowed.origin.note)

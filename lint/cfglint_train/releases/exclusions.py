@@ -16,7 +16,7 @@ from cfglint_train.releases.statements import ReleaseStatements
 
 if TYPE_CHECKING:
     from cfglint_train.releases.pins.readers import Pin
-    from cfglint_train.releases.pins.search import Settled
+    from cfglint_train.releases.pins.search import ResolvedPin
 
 
 def exclusions(framework: Framework, stated: ReleaseStatements) -> Iterator[Exclusion]:
@@ -44,7 +44,7 @@ def exclusions(framework: Framework, stated: ReleaseStatements) -> Iterator[Excl
             )
 
 
-def _pinned(stated: ReleaseStatements, package: str) -> Settled | None:
+def _pinned(stated: ReleaseStatements, package: str) -> ResolvedPin | None:
     """What the requirement files say of a package, where that counts. What a fork requires is not known."""
     from cfglint_train.releases.pins.readers import COPIED
 
@@ -56,7 +56,7 @@ def _pinned(stated: ReleaseStatements, package: str) -> Settled | None:
     return settled if settled.agreed and not settled.optional and package not in stated.facts else None
 
 
-def _resolved(one: Settled, other: Settled) -> bool:
+def _resolved(one: ResolvedPin, other: ResolvedPin) -> bool:
     """Whether both are what a lock file settled on, overrides included."""
     from cfglint_train.releases.pins.readers import LOCKED
 

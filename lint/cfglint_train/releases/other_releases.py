@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.key import is_fixed
 from cfglint_train.frameworks.lens import Auto, Config
+from cfglint_train.frameworks.lens_types import is_fixed
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Value
-from cfglint_train.plan.reading import Reading, same
+from cfglint_train.plan.reading import ResolvedPlan, same
 
 RELEASE: Final = "release:"
 """Prefix of a package of unknown release, among the facts of a run that are no plan fields."""
@@ -33,7 +33,7 @@ class Elsewhere(Frozen):
     """None where it has no default."""
 
 
-def elsewhere(configs: Iterable[Config], base: Reading) -> tuple[Elsewhere, ...]:
+def elsewhere(configs: Iterable[Config], base: ResolvedPlan) -> tuple[Elsewhere, ...]:
     """One candidate, the newest, for each set of other defaults than those in what the files of a run say together."""
     return tuple(found for config in configs for package in _packages(config) for found in _each(config, package, base))
 
@@ -46,10 +46,10 @@ def _packages(config: Config) -> Iterator[str]:
             yield package
 
 
-def _each(config: Config, package: str, base: Reading) -> Iterator[Elsewhere]:
+def _each(config: Config, package: str, base: ResolvedPlan) -> Iterator[Elsewhere]:
     window = config.releases.window(package)
     framework = frameworks.load(config.framework)
-    here = frameworks.read(config) if len(window.releases) > 1 else Reading()
+    here = frameworks.read(config) if len(window.releases) > 1 else ResolvedPlan()
     # A lens all of whose fields are stated has no default that could be another.
     moving = {field for lens in framework.lenses if not is_fixed(lens) for field in lens.fields}
     lenses = tuple(
@@ -74,7 +74,7 @@ def _each(config: Config, package: str, base: Reading) -> Iterator[Elsewhere]:
             yield Elsewhere(f"{RELEASE}{package}", window.chosen, release, defaults)
 
 
-def _is_of_both(field: Field, base: Reading, here: Reading) -> bool:
+def _is_of_both(field: Field, base: ResolvedPlan, here: ResolvedPlan) -> bool:
     """Whether a configuration takes a default for a field, and the run with it."""
     known, own = base.values.get(field), here.values.get(field)
     return _is_default(known) and _is_default(own) and same(_plain(known), _plain(own))

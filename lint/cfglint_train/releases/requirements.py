@@ -10,7 +10,7 @@ from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from cfglint_train.releases.pins.search import Settled
+    from cfglint_train.releases.pins.search import ResolvedPin
 
 # How the names of requirement files begin, and how they may end: most folders have none, and only then is
 # `releases/pins` imported.
@@ -30,17 +30,17 @@ class Requirements:
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
-        self._found: dict[str, Mapping[str, Settled]] = {}
+        self._found: dict[str, Mapping[str, ResolvedPin]] = {}
 
-    def around(self, path: str) -> dict[str, Settled]:
+    def around(self, path: str) -> dict[str, ResolvedPin]:
         """The statements about each package around a file; the nearest folder that mentions it counts."""
-        found: dict[str, Settled] = {}
+        found: dict[str, ResolvedPin] = {}
         for folder in self._folders(os.path.dirname(os.path.abspath(path))):
             for package, settled in self._in(folder).items():
                 found.setdefault(package, settled)
         return found
 
-    def _in(self, folder: str) -> Mapping[str, Settled]:
+    def _in(self, folder: str) -> Mapping[str, ResolvedPin]:
         if folder not in self._found:
             try:
                 names = [name for name in os.listdir(folder) if _is_candidate(folder, name)]

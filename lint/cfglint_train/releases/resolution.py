@@ -13,7 +13,7 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework
-from cfglint_train.frameworks.keys_in_use import Told
+from cfglint_train.frameworks.key_usage import ReleaseHint
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import vocabulary_of
 from cfglint_train.frameworks.requires import requires
@@ -100,7 +100,7 @@ def _framework(
     document: Document,
     root: Route,
     stated: ReleaseStatements,
-    left: candidates.Candidates,
+    left: candidates.CandidateReleases,
     fresh: dict[str, str],
 ) -> Release:
     """A framework's release where it is not stated, among the candidates that are left. `fresh` gets the newest of
@@ -135,7 +135,7 @@ def _framework(
     return Release(newest, Origin("assumed", note=f"the newest known release{because} ({state})"))
 
 
-def _listed(found: Told) -> str:
+def _listed(found: ReleaseHint) -> str:
     """Why the newest release does not count: the first of the keys that it refuses."""
     more = f" and {len(found.refused) - 1} more" if len(found.refused) > 1 else ""
     return f"{found.refused[0]}{more}" if found.refused else "its program was removed"

@@ -11,7 +11,7 @@ from cfglint_train.plan.releases import Allowed, Release
 
 if TYPE_CHECKING:
     from cfglint_train.releases.pins.readers import Pin
-    from cfglint_train.releases.pins.search import Settled
+    from cfglint_train.releases.pins.search import ResolvedPin
 
 
 class ReleaseStatements:
@@ -19,7 +19,9 @@ class ReleaseStatements:
 
     __slots__ = ("facts", "named", "pins")
 
-    def __init__(self, facts: Mapping[str, Value], pins: Mapping[str, Settled], named: Callable[[str], str]) -> None:
+    def __init__(
+        self, facts: Mapping[str, Value], pins: Mapping[str, ResolvedPin], named: Callable[[str], str]
+    ) -> None:
         self.facts = facts
         """Package -> release, from flags, pragmas and settings."""
         self.pins = pins

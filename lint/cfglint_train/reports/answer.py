@@ -15,7 +15,7 @@ from cfglint_train.reports.escape import printable
 from cfglint_train.runs.run import Run
 
 if TYPE_CHECKING:
-    from cfglint_train.fitting.holding import Holding
+    from cfglint_train.fitting.hardware_needed import HardwareNeed
     from cfglint_train.fitting.smallest import Solution
     from cfglint_train.whatif.plan_file import Planned
 
@@ -82,7 +82,7 @@ def answer(
     solution: Solution | None = None,
     settled: tuple[str, ...] = (),
     *,
-    holding: Holding | None = None,
+    holding: HardwareNeed | None = None,
     sizes: bool = False,
 ) -> str:
     """Return the answer: `fits: 16.1 of 23.5 GiB`.
@@ -132,7 +132,7 @@ def _worst(run: Any) -> Judgement | None:
 
 def _sizes(run: Any, now: Judgement) -> list[str]:
     """Return the largest micro batch that fits, and the length from which the verdict is a worse one."""
-    from cfglint_train.fitting.ladder import HIGHEST, largest
+    from cfglint_train.fitting.alternatives import HIGHEST, largest
 
     found = []
     if run.plan.batch.micro and 0 < (most := largest(run, "batch.micro")) < HIGHEST:

@@ -10,7 +10,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.redact import Redact, redaction
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.plan.certainty import Certainty, Corner, grade, where
+from cfglint_train.plan.certainty import Certainty, Scenario, grade, where
 from cfglint_train.plan.fields import FIELDS, Role
 from cfglint_train.plan.origin import Origin
 from cfglint_train.reports.escape import leading, plain, printable
@@ -129,7 +129,7 @@ def _source(one: Fact) -> str:
     return f"{one.note} (`{one.key}`)" if one.key and one.note else one.note or one.key
 
 
-def _corners(corners: Iterable[Corner], redact: Redact, style: Style) -> Iterator[str]:
+def _corners(corners: Iterable[Scenario], redact: Redact, style: Style) -> Iterator[str]:
     for number, corner in enumerate(corners):
         if number == 0:
             yield "with other values:"

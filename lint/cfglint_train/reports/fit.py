@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from cfglint_train import records
 from cfglint_train.findings.verdicts import Judgement, amount
 from cfglint_train.fitting import words
-from cfglint_train.fitting.holding import Holding
-from cfglint_train.fitting.ladder import Ladder, Rung
+from cfglint_train.fitting.alternatives import Alternative, Alternatives
+from cfglint_train.fitting.hardware_needed import HardwareNeed
 from cfglint_train.fitting.smallest import Solution
 from cfglint_train.foundation.sizes import gib
 from cfglint_train.foundation.typed import Any, Final
@@ -24,7 +24,7 @@ from cfglint_train.runs.not_estimated import unchecked
 VERSION: Final = 1
 
 
-def text(ladders: Sequence[Ladder], style: Style = PLAIN) -> Iterator[str]:
+def text(ladders: Sequence[Alternatives], style: Style = PLAIN) -> Iterator[str]:
     """Yield every run with its verdict, its ladder and the change that is proposed."""
     yield from estimate.wrapped(answer.of_several([ladder.run for ladder in ladders]), style)
     for ladder in ladders:
@@ -36,7 +36,7 @@ def text(ladders: Sequence[Ladder], style: Style = PLAIN) -> Iterator[str]:
         yield ""
 
 
-def _lines(ladder: Ladder, style: Style) -> Iterator[str]:
+def _lines(ladder: Alternatives, style: Style) -> Iterator[str]:
     judgement, solution = ladder.judgement, ladder.solution
     if judgement is None:
         found = unchecked(ladder.run)
@@ -92,7 +92,7 @@ def _verdict(judgement: Judgement) -> str:
     )
 
 
-def _rungs(rungs: Sequence[Rung], style: Style) -> Iterator[str]:
+def _rungs(rungs: Sequence[Alternative], style: Style) -> Iterator[str]:
     """Yield a line for each change; two, if one of those lines is longer than the terminal is wide."""
     rows = [(_setting(rung), _effect(rung)) for rung in rungs]
     width = min(max(len(setting) for setting, _ in rows), 77)
@@ -105,11 +105,11 @@ def _rungs(rungs: Sequence[Rung], style: Style) -> Iterator[str]:
         yield f"       {effect}"
 
 
-def _setting(rung: Rung) -> str:
+def _setting(rung: Alternative) -> str:
     return f"  {'*' if rung.chosen else ' '}{' ' if rung.safe else '!'} {', '.join(rung.settings)}"
 
 
-def _effect(rung: Rung) -> str:
+def _effect(rung: Alternative) -> str:
     lost = "" if rung.move.gives_up == "nothing" else f"; {rung.move.gives_up}"
     return (
         f"-{gib(rung.saved):>10} ={gib(rung.after):>10}  "
@@ -132,17 +132,17 @@ def _solution(solution: Solution, assumed: bool) -> Iterator[str]:
     yield f"  {', '.join(reached)}, {words.percent(solution.slowdown)}"
 
 
-def as_json(ladders: Sequence[Ladder]) -> Iterator[str]:
+def as_json(ladders: Sequence[Alternatives]) -> Iterator[str]:
     """The same for programs."""
     yield encoded(document(ladders))
 
 
-def document(ladders: Sequence[Ladder]) -> dict[str, Any]:
+def document(ladders: Sequence[Alternatives]) -> dict[str, Any]:
     """The same as plain values; sizes in bytes, slowdowns as factors on the time of a step."""
     return {"version": VERSION, "runs": [values(fit_of(ladder)) for ladder in ladders]}
 
 
-def fit_of(ladder: Ladder) -> RunFit:
+def fit_of(ladder: Alternatives) -> RunFit:
     """Return the record of a ladder."""
     gpu = None if ladder.judgement is None else _room(ladder.judgement)
     return RunFit(
@@ -177,7 +177,7 @@ def _room(judgement: Judgement) -> Room:
     )
 
 
-def _rung(rung: Rung) -> records.Rung:
+def _rung(rung: Alternative) -> records.Rung:
     return records.Rung(
         name=rung.move.name,
         settings=tuple(map(plain, rung.settings)),
@@ -207,5 +207,5 @@ def _proposed(solution: Solution) -> records.Solution:
     )
 
 
-def _holding(holding: Holding) -> records.Holding:
+def _holding(holding: HardwareNeed) -> records.Holding:
     return records.Holding(holding.need, holding.nodes, holding.gpus, holding.gpu, holding.settings, holding.beside)

@@ -7,7 +7,7 @@ import re
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
-from cfglint_train.plan.reading import Reading
+from cfglint_train.plan.reading import ResolvedPlan
 
 MAX_FILES: Final = 20_000
 """Files of a folder that are looked at; more are no checkpoint that can be counted."""
@@ -17,7 +17,7 @@ _SHARD: Final = r"(?:(?:bf16|fp16)_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\
 _NUMBERED: Final = r"checkpoint-(\d+)"
 
 
-def written_ranks(reading: Reading, beside: str, inside: tuple[str, ...]) -> int | None:
+def written_ranks(reading: ResolvedPlan, beside: str, inside: tuple[str, ...]) -> int | None:
     """The ranks whose shards the checkpoint has that a run resumes from; None where it is not here, or not in shards.
 
     A relative path is tried against `beside` and the working directory; only folders in one of `inside` are listed.

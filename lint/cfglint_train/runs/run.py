@@ -23,7 +23,7 @@ from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan, named
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Place, Value
-from cfglint_train.plan.reading import Reading, merged
+from cfglint_train.plan.reading import ResolvedPlan, merged
 from cfglint_train.plan.releases import Releases
 from cfglint_train.releases.other_releases import RELEASE, Elsewhere, elsewhere
 from cfglint_train.runs.checkpoint_world_size import written_ranks
@@ -31,7 +31,7 @@ from cfglint_train.settings.cluster_facts import IN_SIGHT
 
 if TYPE_CHECKING:
     from cfglint_train.frameworks.launchers import Unread
-    from cfglint_train.launches.shared_output_dir import Earlier
+    from cfglint_train.launches.shared_output_dir import PreviousLaunch
     from cfglint_train.settings.house_rules import HouseRule
 
 ASSUMED_GPUS: Final = 8
@@ -67,7 +67,7 @@ class Unresolved(Frozen):
     """It is there as YAML, and its reader takes only JSON."""
 
 
-class Meant(Frozen):
+class CorrectedKey(Frozen):
     """A misspelt key, and the one that it is taken for."""
 
     written: Route
@@ -82,7 +82,7 @@ class Meant(Frozen):
         return f"counts `{spelled(self.written)}` as `{spelled(self.meant)}`"
 
 
-class Parts(Frozen):
+class RunInputs(Frozen):
     """What a run is assembled from."""
 
     main: Config
@@ -113,13 +113,13 @@ class Parts(Frozen):
     """Whether the settings ask that its checkpoints allow resuming; None if unstated."""
     require: tuple[HouseRule, ...] = ()
     """The rules of the house that hold for it."""
-    meant: tuple[Meant, ...] = ()
+    meant: tuple[CorrectedKey, ...] = ()
     """The misspelt keys that count as what they are meant to be."""
     scripts: tuple[Document, ...] = ()
     """The scripts that start it, but for one that is its configuration."""
     unread: tuple[Unread, ...] = ()
     """Places where a launcher is given the configuration's file and does not read it."""
-    earlier: tuple[Earlier, ...] = ()
+    earlier: tuple[PreviousLaunch, ...] = ()
     """Launches that write into its folder before it does."""
     stands_elsewhere: bool = False
     """All its launches give it files of settings that are configurations of runs themselves."""
@@ -132,7 +132,9 @@ class Parts(Frozen):
 class Run:
     """One training job."""
 
-    def __init__(self, parts: Parts, base: Reading, reading: Reading, architecture: Architecture | None) -> None:
+    def __init__(
+        self, parts: RunInputs, base: ResolvedPlan, reading: ResolvedPlan, architecture: Architecture | None
+    ) -> None:
         self.parts = parts
         self.base = base
         """What lenses, companions and the user say, before inference: the part that a fix must leave alone."""
@@ -207,7 +209,7 @@ class Run:
 
     def changed(self, changes: Mapping[Field, Any]) -> Run:
         """The same job with other values of some plan fields; what follows from them is inferred anew."""
-        base = Reading(self.base.values)
+        base = ResolvedPlan(self.base.values)
         for field, value in changes.items():
             known = base.values.get(field)
             base.put(field, value, known.origin if known is not None else Origin("inferred", note="a fix"))
@@ -215,7 +217,7 @@ class Run:
 
     def assuming(self, notes: Mapping[Field, str]) -> Run:
         """Return the same job with fields that count as assumed, each with how to state it."""
-        base = Reading(self.base.values)
+        base = ResolvedPlan(self.base.values)
         for field, note in notes.items():
             value, origin = base.values[field]
             user = origin.kind == "user"
@@ -304,7 +306,7 @@ class Run:
         return self._corners[key]
 
     def _moved(self, facts: Mapping[str, Any]) -> Run:
-        parts, base = self.parts, Reading(self.base.values)
+        parts, base = self.parts, ResolvedPlan(self.base.values)
         stated = Origin("user", note="another admissible value")
         for fact, value in facts.items():
             if fact == GPU:
@@ -318,7 +320,7 @@ class Run:
                     base.put(field, along, stated)
         return _inferred(parts, base, self.architecture)
 
-    def _take_defaults(self, base: Reading, fact: str, release: str) -> None:
+    def _take_defaults(self, base: ResolvedPlan, fact: str, release: str) -> None:
         """Put the defaults of another release in the place of those that count."""
         found = next(one for one in self.elsewhere if (one.fact, one.release) == (fact, release))
         for field, value in found.defaults.items():
@@ -345,7 +347,7 @@ _ALONG: Final[Mapping[tuple[str, Any], Mapping[Field, Any]]] = {
 """What another value of a fact comes with: of DeepSpeed, the stage that shards everything."""
 
 
-def assemble(parts: Parts) -> Run:
+def assemble(parts: RunInputs) -> Run:
     """Make the run of its parts."""
     own = frameworks.read(parts.main)
     architecture, problem = _model(parts, own)
@@ -379,7 +381,7 @@ def assemble(parts: Parts) -> Run:
 _GPUS: Final[Field] = "launch.gpus_per_node"
 
 
-def _uses_fewer(parts: Parts, reading: Reading, offered: Value) -> bool:
+def _uses_fewer(parts: RunInputs, reading: ResolvedPlan, offered: Value) -> bool:
     """Whether the launcher's file or option asks for fewer processes than its script has GPUs for, as where an engine
     of vLLM gets the last one.
 
@@ -394,11 +396,11 @@ def _uses_fewer(parts: Parts, reading: Reading, offered: Value) -> bool:
 
 
 def _adopted(
-    parts: Parts, companions: Mapping[str, Config], own: Reading, architecture: Architecture | None
-) -> Reading:
+    parts: RunInputs, companions: Mapping[str, Config], own: ResolvedPlan, architecture: Architecture | None
+) -> ResolvedPlan:
     """The reading of the main configuration with what its companions add."""
     job = Job(parts.main, companions, parts.releases)
-    job.reading = Reading(own.values)
+    job.reading = ResolvedPlan(own.values)
     job.architecture = architecture
     for name, companion in companions.items():
         of = frameworks.load(name)
@@ -406,21 +408,21 @@ def _adopted(
     return job.reading
 
 
-def _inferred(parts: Parts, base: Reading, architecture: Architecture | None) -> Run:
+def _inferred(parts: RunInputs, base: ResolvedPlan, architecture: Architecture | None) -> Run:
     job = Job(parts.main, parts.companions, parts.releases, parts.launch_known)
-    job.reading = Reading(base.values)
+    job.reading = ResolvedPlan(base.values)
     job.architecture = architecture
     _assume(job.reading)
     frameworks.load(parts.main.framework).infer(job)
     return Run(parts, base, job.reading, architecture)
 
 
-def fewest_gpus(reading: Reading) -> int:
+def fewest_gpus(reading: ResolvedPlan) -> int:
     """The GPUs that the stated degrees of parallelism need together."""
     return prod(degree for field in _DEGREES if isinstance(degree := reading.get(field), int) and degree > 0)
 
 
-def _assume(reading: Reading) -> None:
+def _assume(reading: ResolvedPlan) -> None:
     """Where nothing is stated, put eight GPUs per node, and as few nodes as hold the stated degrees of parallelism.
 
     Of replicas whose size is not stated, each has a node, as by default in OLMo-core. What is stated and cannot be read
@@ -438,7 +440,7 @@ def _assume(reading: Reading) -> None:
         reading.put("launch.gpus_per_node", ASSUMED_GPUS, Origin("assumed", note=note))
 
 
-def _model(parts: Parts, reading: Reading) -> tuple[Architecture | None, str | None]:
+def _model(parts: RunInputs, reading: ResolvedPlan) -> tuple[Architecture | None, str | None]:
     """The model's shape; without one, what kept its configuration from being read."""
     from cfglint_train.models.find import model_of
     from cfglint_train.models.local import UnreadableModelError

@@ -30,15 +30,15 @@ from cfglint_train.repository import files
 from cfglint_train.repository.documents import Documents
 from cfglint_train.repository.index import Repositories
 from cfglint_train.repository.sources import Sources
-from cfglint_train.runs.run import Parts, Run, Unresolved, assemble
+from cfglint_train.runs.run import Run, RunInputs, Unresolved, assemble
 from cfglint_train.runs.statements import CommandLine, Statements
 from cfglint_train.settings import cluster_facts
 from cfglint_train.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from cfglint_train.launches.launches import LauncherGiven, Start
-    from cfglint_train.launches.merged_launch import Launch
-    from cfglint_train.launches.shared_output_dir import Earlier, SameFolder
+    from cfglint_train.launches.launches import Launch, LauncherGiven
+    from cfglint_train.launches.merged_launch import MergedLaunch
+    from cfglint_train.launches.shared_output_dir import PreviousLaunch, SameFolder
 
 
 class Workspace:
@@ -304,7 +304,7 @@ class Workspace:
         hardware = hardware_from({name: fact for name, fact in known.items() if fact.value is not None})
         said = self.statements.command_line
         return assemble(
-            Parts(
+            RunInputs(
                 main,
                 variants[0],
                 cluster,
@@ -368,15 +368,15 @@ class Workspace:
         note = f"no script starts it, and `{script}` starts `{name}` beside it with a launcher that may shard the model"
         return Value(None, Origin("assumed", note=note))
 
-    def _launch(self, main: Config) -> Launch | None:
+    def _launch(self, main: Config) -> MergedLaunch | None:
         """What the scripts that start a configuration say of it."""
         return _together(self.scripts.starts(main))
 
-    def _adding(self, main: Config) -> Launch | None:
+    def _adding(self, main: Config) -> MergedLaunch | None:
         """What the scripts that start the script that a configuration is add to its options."""
         return _together(self.scripts.argued(main)) if main.role == "main" else None
 
-    def _earlier(self, main: Config, launch: Launch | None) -> tuple[Earlier, ...]:
+    def _earlier(self, main: Config, launch: MergedLaunch | None) -> tuple[PreviousLaunch, ...]:
         """The launches before those of a configuration that write into its folder."""
         is_own = main.document.syntax == "shell"
         several = is_own and (len(self.configs_in(main.document.path)) > 1 or b"for " in main.document.source)
@@ -496,7 +496,7 @@ def _syntaxes(reference: Reference) -> Collection[str]:
     return listed()[reference.framework].clues.keys()
 
 
-def _together(starts: list[Start]) -> Launch | None:
+def _together(starts: list[Launch]) -> MergedLaunch | None:
     """What the places that start a configuration come to; None where there are none."""
     if not starts:
         return None

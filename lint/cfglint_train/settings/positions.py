@@ -18,7 +18,7 @@ _STEP: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\[\d+\]|[^.\[
 Route = tuple[str | int, ...]
 
 
-class Found(Frozen):
+class SettingPosition(Frozen):
     """A place in a settings file, and the line with a mark below it."""
 
     line: int
@@ -26,20 +26,20 @@ class Found(Frozen):
     frame: tuple[str, ...]
 
 
-def at(text: str, line: int, column: int, width: int = 1) -> Found:
+def at(text: str, line: int, column: int, width: int = 1) -> SettingPosition:
     """A place that is known."""
     lines = text.split("\n")
     shown = shortened(lines[line - 1].rstrip("\r").expandtabs(1), _LONGEST) if line <= len(lines) else ""
     marks = "^" * max(1, min(width, len(shown) - column + 1))
-    return Found(line, column, (f"{line:>4} | {shown}", f"     | {' ' * (column - 1)}{marks}"))
+    return SettingPosition(line, column, (f"{line:>4} | {shown}", f"     | {' ' * (column - 1)}{marks}"))
 
 
-def of_key(text: str, key: str) -> Found | None:
+def of_key(text: str, key: str) -> SettingPosition | None:
     """The place of a setting by the name that messages give it: `overrides[0].hardware.gpu`."""
     return of_route(text, tuple(map(_step, _STEP.findall(key))))
 
 
-def of_route(text: str, route: Route) -> Found | None:
+def of_route(text: str, route: Route) -> SettingPosition | None:
     """The place of a setting, or of the innermost table around it that is there; None where none is."""
     while route and not _has(_read(text), route):
         route = route[:-1]

@@ -83,7 +83,7 @@ def _remedy(run: Run) -> tuple[Fix | None, str | None]:
     solution = smallest_of(run, (*STEP, ROLLOUT))
     if solution is not None:
         return solution.fix, None
-    from cfglint_train.fitting.holding import holding
+    from cfglint_train.fitting.hardware_needed import holding
 
     held = holding(run)
     return None, held.words if held else None

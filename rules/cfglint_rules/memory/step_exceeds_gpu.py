@@ -137,7 +137,7 @@ def _help(run: Run, judgement: Judgement, solution: Solution | None) -> str | No
     if solution is not None and safe and solution.after.verdict == "fits":
         return None
     from cfglint_train.fitting import offload, states
-    from cfglint_train.fitting.holding import holding
+    from cfglint_train.fitting.hardware_needed import holding
 
     advice = offload.advice(run, solution.changes if solution is not None and safe else {})
     if safe:

@@ -44,7 +44,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import counted
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework
-from cfglint_train.frameworks.keys_in_use import Told
+from cfglint_train.frameworks.key_usage import ReleaseHint
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.certainty import freshly_installed
 from cfglint_train.plan.origin import Place
@@ -84,7 +84,7 @@ def _newest(config: Config, framework: Framework, package: str) -> str:
     return framework.installed(config.release).get(package) or keys.vocabulary.packages[package][-1]
 
 
-def _report(config: Config, package: str, title: str, newest: str, found: Told, is_fresh: bool) -> Report:
+def _report(config: Config, package: str, title: str, newest: str, found: ReleaseHint, is_fresh: bool) -> Report:
     first, *others = found.refused
     place = Place(config.document, first.entry.key.span)
     held = config.releases.known[package]

@@ -31,7 +31,7 @@ import re
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.across import Across, across, window_of
+from cfglint_rules.vocabulary.effect_by_release import EffectByRelease, across, window_of
 from cfglint_rules.vocabulary.survey import REFUSED
 from cfglint_train.documents.document import Document, Entry, Route
 from cfglint_train.documents.yaml.document import YamlDocument
@@ -103,7 +103,7 @@ def _outcome(config: Config, differ: bool) -> tuple[str, Severity, tuple[Ground,
     return outcome, "warning" if differ or refused.counting == REFUSED else "info", grounds
 
 
-def _refused(config: Config) -> Across | None:
+def _refused(config: Config) -> EffectByRelease | None:
     """Where the candidate releases refuse a duplicate; None where the last one wins at all of them."""
     framework = load(config.framework)
     since = framework.traits.refuses_duplicates

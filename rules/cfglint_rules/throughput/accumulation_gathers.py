@@ -56,12 +56,12 @@ def check(run: Run) -> Iterator[Report]:
     """One report where a larger micro batch fits."""
     if (run.plan.batch.accumulation or 1) < 2:
         return
-    from cfglint_train.fitting import gains  # with the fixer, and only where gradients are accumulated
+    from cfglint_train.fitting import speedups  # with the fixer, and only where gradients are accumulated
 
-    offer = gains.gain(run, "accumulation")
+    offer = speedups.gain(run, "accumulation")
     if offer is None:
         return
-    before, after = gains.between_ranks(offer.before), gains.between_ranks(offer.after)
+    before, after = speedups.between_ranks(offer.before), speedups.between_ranks(offer.after)
     yield Report(
         f"sharded weights are gathered for each of {offer.before.batch.accumulation} micro batches per step, and "
         f"{offer.after.batch.accumulation} of larger size would fit: {gib(offer.expected)} expected per GPU, "

@@ -56,9 +56,9 @@ def check(run: Run) -> Iterator[Report]:
     """One report where the run fits without checkpointing."""
     if run.plan.activations.checkpointing in (None, "none"):
         return
-    from cfglint_train.fitting import gains  # with the fixer, and only where activations are recomputed
+    from cfglint_train.fitting import speedups  # with the fixer, and only where activations are recomputed
 
-    share, offer = gains.recomputation(run), gains.gain(run, "checkpointing")
+    share, offer = speedups.recomputation(run), speedups.gain(run, "checkpointing")
     if offer is None or share < _LEAST:
         return
     yield Report(

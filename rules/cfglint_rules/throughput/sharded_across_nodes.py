@@ -58,12 +58,12 @@ def check(run: Run) -> Iterator[Report]:
     """One report where a copy per node fits."""
     if (run.plan.launch.nodes or 1) < 2:
         return
-    from cfglint_train.fitting import gains  # with the fixer, and only where there are several nodes
+    from cfglint_train.fitting import speedups  # with the fixer, and only where there are several nodes
 
-    offer = gains.gain(run, "hybrid")
+    offer = speedups.gain(run, "hybrid")
     if offer is None:
         return
-    before, after = gains.between_nodes(offer.before), gains.between_nodes(offer.after)
+    before, after = speedups.between_nodes(offer.before), speedups.between_nodes(offer.after)
     yield Report(
         f"weights are gathered over {offer.before.ranks.nodes} nodes, and a copy per node fits: {gib(offer.expected)} "
         f"expected per GPU, {gib(run.hardware.gpu_bytes or 0)} available",

@@ -57,9 +57,9 @@ def check(run: Run) -> Iterator[Report]:
     size = run.plan.parallel.reduce_bucket
     if not size or not run.stated(_FIELD):
         return
-    from cfglint_train.fitting import gains  # with the fixer, and only where a size is stated
+    from cfglint_train.fitting import speedups  # with the fixer, and only where a size is stated
 
-    offer = gains.gain(run, "bucket")
+    offer = speedups.gain(run, "bucket")
     if offer is None:
         return
     trained, wanted = offer.before.weights.trained, offer.changes[_FIELD]

@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 
-from cfglint_rules.vocabulary.across import assumed_setting, grounds, window_of
+from cfglint_rules.vocabulary.effect_by_release import assumed_setting, grounds, window_of
 from cfglint_rules.vocabulary.operators import RELATIONS, passes, relations
 from cfglint_rules.vocabulary.settings import Settings
-from cfglint_rules.vocabulary.survey import Sighting, added, own, target
-from cfglint_rules.vocabulary.table import Clause, Kind, Row, Table, clause_of, table
+from cfglint_rules.vocabulary.survey import KeyOccurrence, added, own, target
+from cfglint_rules.vocabulary.table import Clause, Kind, Row, VocabularyTable, clause_of, table
 from cfglint_rules.vocabulary.values import shown
 from cfglint_train.documents.document import MISSING, Change, Delete, Set, Unknown
 from cfglint_train.findings.finding import SEVERITIES, Fix, Related, Report, Severity
@@ -46,12 +46,12 @@ class Reach(Frozen):
 _ALL: Final = Reach("error")
 
 
-def holding(clauses: Table, settings: Settings) -> Iterator[tuple[Clause, Reach]]:
+def holding(clauses: VocabularyTable, settings: Settings) -> Iterator[tuple[Clause, Reach]]:
     """The clauses that hold, each with the releases for which it does."""
     return _among(clauses.about(settings.names()), settings)
 
 
-def refusals_of(config: Config, sightings: Iterable[Sighting], kind: Kind = "refusals") -> Mapping[str, Severity]:
+def refusals_of(config: Config, sightings: Iterable[KeyOccurrence], kind: Kind = "refusals") -> Mapping[str, Severity]:
     """The keys, by dotted names, that a refusal points at (or an entry of idle keys), with its severity. Other rules
     leave these keys to it.
     """
@@ -64,7 +64,7 @@ def refusals_of(config: Config, sightings: Iterable[Sighting], kind: Kind = "ref
     }
 
 
-def idle_blocks(config: Config, sightings: Iterable[Sighting]) -> frozenset[str]:
+def idle_blocks(config: Config, sightings: Iterable[KeyOccurrence]) -> frozenset[str]:
     """The blocks around some keys, by dotted names, that have no effect as a whole: what is in them has none either."""
     routes = [tuple(map(str, sighting.route)) for sighting in sightings]
     names = {".".join(route[:count]) for route in routes for count in range(1, len(route))}
@@ -73,12 +73,12 @@ def idle_blocks(config: Config, sightings: Iterable[Sighting]) -> frozenset[str]
     return frozenset(next(iter(clause.when)) for clause, _ in (_among(own, Settings(config)) if own else ()))
 
 
-def is_inside(sighting: Sighting, blocks: Iterable[str]) -> bool:
+def is_inside(sighting: KeyOccurrence, blocks: Iterable[str]) -> bool:
     """Whether a key is in one of some blocks."""
     return any(dotted(sighting).startswith(f"{block}.") for block in blocks)
 
 
-def dotted(sighting: Sighting) -> str:
+def dotted(sighting: KeyOccurrence) -> str:
     """A key by the name that clauses call it."""
     return ".".join(map(str, sighting.route))
 

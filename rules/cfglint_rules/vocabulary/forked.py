@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.vocabulary.survey import Sighting, target
+from cfglint_rules.vocabulary.survey import KeyOccurrence, target
 from cfglint_rules.vocabulary.verdicts import may_be_forks, sightings, verdicts
 from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.wording import some
@@ -33,7 +33,7 @@ def folded(config: Config, doubt: Evidence) -> Iterator[Report]:
     )
 
 
-def _foreign(config: Config) -> Iterator[Sighting]:
+def _foreign(config: Config) -> Iterator[KeyOccurrence]:
     yield from sightings(config, "unknown")
     yield from (one.sighting for one in verdicts(config, "gone") if one.effect != "mapped")
     yield from (one.sighting for one in verdicts(config, "misfit") if may_be_forks(one))

@@ -36,9 +36,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.across import everywhere, fact_at, fate, grounds
 from cfglint_rules.vocabulary.clauses import dotted, refusals_of
-from cfglint_rules.vocabulary.survey import Sighting, is_parsers, keys_of
+from cfglint_rules.vocabulary.effect_by_release import everywhere, fact_at, fate, grounds
+from cfglint_rules.vocabulary.survey import KeyOccurrence, is_parsers, keys_of
 from cfglint_rules.vocabulary.values import shown
 from cfglint_rules.vocabulary.verdicts import verdicts
 from cfglint_schemas.status import Status, parts_of
@@ -52,7 +52,7 @@ RULE: Final = Rule("KEY003", "gated-key", "warning", scope="config", fix="safe",
 
 def check(config: Config) -> Iterator[Report]:
     """One report per key that has no effect for want of something else."""
-    alone: list[tuple[Sighting, Status]] = []
+    alone: list[tuple[KeyOccurrence, Status]] = []
     for one in verdicts(config, "gated"):
         sighting, status = one.sighting, one.status
         if status.plugins:
@@ -66,7 +66,7 @@ def check(config: Config) -> Iterator[Report]:
             yield _setting(sighting, status)
 
 
-def _plugin(sighting: Sighting, status: Status) -> Report:
+def _plugin(sighting: KeyOccurrence, status: Status) -> Report:
     """A key of a plugin that is not loaded."""
     outcome, wanted = fate(sighting), _on(sighting.value)
     named = " or ".join(status.plugins[:2])
@@ -83,13 +83,13 @@ def _plugin(sighting: Sighting, status: Status) -> Report:
     )
 
 
-def _same(sighting: Sighting, status: Status, release: str) -> bool:
+def _same(sighting: KeyOccurrence, status: Status, release: str) -> bool:
     """Whether a release has the key of the same plugins."""
     fact = fact_at(sighting, release)
     return fact is not None and fact.status().plugins == status.plugins
 
 
-def _is_default(sighting: Sighting) -> bool:
+def _is_default(sighting: KeyOccurrence) -> bool:
     """Whether the value is what the framework takes anyway."""
     return sighting.fact is not None and sighting.value == sighting.fact.schema().get("default")
 
@@ -98,14 +98,14 @@ def _on(value: Any) -> bool:
     return value not in (None, False, 0, "", [], {})
 
 
-def _loading(sighting: Sighting, status: Status) -> Fix | None:
+def _loading(sighting: KeyOccurrence, status: Status) -> Fix | None:
     """The plugin added to the list."""
     config, keys = sighting.config, keys_of(sighting.config)
     found = None if keys is None or sighting.overridden else keys.loading(config, sighting.route, status.plugins)
     return None if found is None else Fix(found.applicability, found.message, keys=((config, found.changes),))
 
 
-def _setting(sighting: Sighting, status: Status) -> Report:
+def _setting(sighting: KeyOccurrence, status: Status) -> Report:
     """A key that only means something beside another one."""
     needs = " and ".join(
         f"without `{spelled(parts_of(name))}`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from cfglint_rules.vocabulary.across import FINE, across, grounds, window_of
+from cfglint_rules.vocabulary.effect_by_release import FINE, across, grounds, window_of
 from cfglint_rules.vocabulary.survey import REFUSED, keys_of, target
 from cfglint_rules.vocabulary.values import fits
 from cfglint_schemas.status import PRESENT, Status
@@ -14,7 +14,7 @@ from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.keys import Arguments, Handed, Rewrite
+from cfglint_train.frameworks.keys import Arguments, CallArgument, KeyRewrite
 from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.releases import Window
@@ -40,7 +40,7 @@ def unknown(config: Config) -> Iterator[Report]:
             yield _report(config, one, status, window)
 
 
-def _refused(config: Config) -> Iterator[tuple[Handed, Status, Window]]:
+def _refused(config: Config) -> Iterator[tuple[CallArgument, Status, Window]]:
     keys = keys_of(config)
     for one in () if keys is None else keys.handed(config):
         window = window_of(config) if one.package is None else _window(config, one.package, one.copy)
@@ -71,7 +71,7 @@ def _is_older(window: Window) -> bool:
     return release_key(window.releases[0]) < release_key(load(window.package).releases[0])
 
 
-def _report(config: Config, one: Handed, status: Status, window: Window) -> Report:
+def _report(config: Config, one: CallArgument, status: Status, window: Window) -> Report:
     releases = across(window, _effects(one))
     doubt = (
         () if not one.assumed else (Ground(f"call:{one.call}", one.name, "assumed", f"`{one.call}`: {one.assumed}"),)
@@ -98,7 +98,7 @@ def _report(config: Config, one: Handed, status: Status, window: Window) -> Repo
     )
 
 
-def _meant(config: Config, one: Handed, window: Window) -> Proposal | None:
+def _meant(config: Config, one: CallArgument, window: Window) -> Proposal | None:
     """The argument that an unknown one was probably meant to be, by its value too."""
     from cfglint_rules.vocabulary.proposals import Proposal, likely  # few scripts have an unknown one
 
@@ -110,7 +110,7 @@ def _meant(config: Config, one: Handed, window: Window) -> Proposal | None:
     return next((near for near in found if _takes(config, call, near, window.chosen)), None)
 
 
-def _rename(config: Config, one: Handed, meant: Proposal, window: Window) -> Rewrite | None:
+def _rename(config: Config, one: CallArgument, meant: Proposal, window: Window) -> KeyRewrite | None:
     call, new = one.arguments, spelled(meant.route)
     change = call.rename(new) if call is not None and meant.same else None
     if call is None or change is None:
@@ -118,7 +118,7 @@ def _rename(config: Config, one: Handed, meant: Proposal, window: Window) -> Rew
     known = not isinstance(call.value, Unknown) and all(
         _takes(config, call, meant, release) for release in window.releases
     )
-    return Rewrite("safe" if meant.sure and known else "unsafe", f"rename {one.name} to {new}", (change,))
+    return KeyRewrite("safe" if meant.sure and known else "unsafe", f"rename {one.name} to {new}", (change,))
 
 
 def _takes(config: Config, call: Arguments, near: Proposal, release: str) -> bool:
@@ -132,7 +132,7 @@ def _checked_against(title: str, window: Window) -> str:
     return f"checked against {title} {first}" + ("" if first == last else f" to {last}")
 
 
-def _said(one: Handed, status: Status, title: str) -> str:
+def _said(one: CallArgument, status: Status, title: str) -> str:
     if status.kind == UNKNOWN:
         return f"`{one.call}` of {title} has no `{one.name}`"
     if status.kind == "not yet":
@@ -141,7 +141,7 @@ def _said(one: Handed, status: Status, title: str) -> str:
     return f"`{one.name}` of `{one.call}` {became} in {title} {status.since}"
 
 
-def _effects(one: Handed) -> Callable[[str], str]:
+def _effects(one: CallArgument) -> Callable[[str], str]:
     def effect(release: str) -> str:
         status = one.status(release)
         return FINE if status.kind == PRESENT else status.effect or REFUSED

@@ -33,11 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.across import fate
 from cfglint_rules.vocabulary.clauses import dotted, holding, refusals_of, report
-from cfglint_rules.vocabulary.moves import is_taken, may_move, moved
+from cfglint_rules.vocabulary.effect_by_release import fate
+from cfglint_rules.vocabulary.renames import is_taken, may_move, moved
 from cfglint_rules.vocabulary.settings import Settings
-from cfglint_rules.vocabulary.survey import Sighting, is_parsers, keys_of, target
+from cfglint_rules.vocabulary.survey import KeyOccurrence, is_parsers, keys_of, target
 from cfglint_rules.vocabulary.table import Clause, table
 from cfglint_rules.vocabulary.verdicts import sightings, verdicts
 from cfglint_schemas.status import Status, parts_of
@@ -77,7 +77,7 @@ def _is_parsers(clause: Clause, settings: Settings) -> bool:
     return route is not None and is_parsers(settings.config, route)
 
 
-def _unread(sighting: Sighting, status: Status) -> Report:
+def _unread(sighting: KeyOccurrence, status: Status) -> Report:
     """A key that is never read; where another one is read instead, the report names that."""
     config, held = sighting.config, target(sighting.config)
     to = parts_of(status.to[0]) if len(status.to) == 1 else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cfglint_rules.vocabulary.survey import Sighting, context, target, vocabulary
+from cfglint_rules.vocabulary.survey import KeyOccurrence, context, target, vocabulary
 from cfglint_schemas.fact import Fact
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.lens import Config
@@ -12,7 +12,7 @@ from cfglint_train.frameworks.lens import Config
 Fits = Callable[[Config, Mapping[str, Any], Any], bool]
 
 
-def is_taken_for_another(sighting: Sighting, fits: Fits) -> bool:
+def is_taken_for_another(sighting: KeyOccurrence, fits: Fits) -> bool:
     """Whether the item of a list that a key is in is read as one of another kind, which lacks the key.
 
     pydantic tries all kinds of a union: one that drops names that it does not know, and takes all others, is enough.

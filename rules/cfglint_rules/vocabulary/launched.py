@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from cfglint_rules.vocabulary.across import FINE, Across, across, window_of
+from cfglint_rules.vocabulary.effect_by_release import FINE, EffectByRelease, across, window_of
 from cfglint_rules.vocabulary.survey import REFUSED, is_older, target
 from cfglint_schemas.fact import Fact
 from cfglint_schemas.status import PRESENT, Context, Status
@@ -14,7 +14,7 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Literal
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.keys import Launched
+from cfglint_train.frameworks.keys import LauncherOption
 from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.mutations.mutations import mutations_of
 from cfglint_train.plan.origin import Place
@@ -30,7 +30,7 @@ class Given(Frozen):
     name: str
     """The setting, or the part of it that is not there."""
     place: Place
-    releases: Across
+    releases: EffectByRelease
     status: Status | None = None
     near: str = ""
     """What an unknown one was probably meant to be."""
@@ -69,7 +69,7 @@ def _given(config: Config) -> tuple[Given, ...]:
     return tuple(found.values())
 
 
-def _judged(config: Config, route: Route, at: Launched, place: Place) -> Given | None:
+def _judged(config: Config, route: Route, at: LauncherOption, place: Place) -> Given | None:
     """What becomes of a setting of a launch; None where one of the candidate releases has anything there, and of one
     that only means something beside another setting.
     """

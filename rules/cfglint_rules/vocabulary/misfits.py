@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 
-from cfglint_rules.vocabulary.across import fact_at, window_of
+from cfglint_rules.vocabulary.effect_by_release import fact_at, window_of
 from cfglint_rules.vocabulary.kinds import is_taken_for_another
-from cfglint_rules.vocabulary.survey import Sighting, keys_of, target, vocabulary
+from cfglint_rules.vocabulary.survey import KeyOccurrence, keys_of, target, vocabulary
 from cfglint_rules.vocabulary.values import Schema, elsewhere, fits, is_filled_in, members
 from cfglint_schemas.fact import Fact
 from cfglint_train.documents.document import Mapping, Scalar, Sequence, follow
@@ -25,7 +25,7 @@ _ENOUGH: Final = 100
 _SHORT: Final = 40
 
 
-def misfit(sighting: Sighting, keys: Keys) -> Schema | None:
+def misfit(sighting: KeyOccurrence, keys: Keys) -> Schema | None:
     """Return what a key takes, or None if it takes its value or nothing is known of either."""
     config, fact = sighting.config, sighting.fact
     assert fact is not None
@@ -53,7 +53,7 @@ def misfit(sighting: Sighting, keys: Keys) -> Schema | None:
     return None
 
 
-def _is_excused(sighting: Sighting, schema: Schema) -> bool:
+def _is_excused(sighting: KeyOccurrence, schema: Schema) -> bool:
     """Return whether a value is a blank of a form, a mark that a script replaces, or a word that is known elsewhere."""
     mutations = mutations_of(sighting.config)
     return (
@@ -66,13 +66,13 @@ def _is_excused(sighting: Sighting, schema: Schema) -> bool:
     )
 
 
-def _is_marked(sighting: Sighting) -> bool:
+def _is_marked(sighting: KeyOccurrence) -> bool:
     """Whether the value is a mark of `str.format` (`{template}`) or Jinja (`{{ length }}`), for YAML a mapping."""
     node, document = sighting.entry.value, sighting.config.document
     return isinstance(node, Mapping) and re.fullmatch(_MARK, document.text(node.span)) is not None
 
 
-def _is_named_for(sighting: Sighting, schema: Schema) -> bool:
+def _is_named_for(sighting: KeyOccurrence, schema: Schema) -> bool:
     """Whether the value is the key's name in capitals, or words of it (`stage: STAGE`): a mark in a template."""
     value, key = sighting.value, sighting.route[-1]
     if not (isinstance(value, str) and isinstance(key, str) and value.isupper()):
@@ -80,7 +80,7 @@ def _is_named_for(sighting: Sighting, schema: Schema) -> bool:
     return {*value.lower().split("_")} <= {*key.lower().split("_")} and not any(map(str.isupper, members(schema)))
 
 
-def _is_compared(sighting: Sighting) -> bool:
+def _is_compared(sighting: KeyOccurrence) -> bool:
     """Whether the code of a copy compares the setting with the word, which no declaration has and nothing refuses."""
     copy, value, key = sighting.config.evidence.vocabulary, sighting.value, sighting.route[-1]
     if copy is None or not isinstance(value, str) or not isinstance(key, str) or stops(sighting):
@@ -88,13 +88,13 @@ def _is_compared(sighting: Sighting) -> bool:
     return copy.code.asks((key, value), stops=False)
 
 
-def _is_registered_later(sighting: Sighting) -> bool:
+def _is_registered_later(sighting: KeyOccurrence) -> bool:
     """Whether the newest sources that are known, released or not, have the word, and no release is stated."""
     known = vocabulary(sighting.config)
     return known is not None and not window_of(sighting.config).stated and takes_at(sighting, known.releases[-1])
 
 
-def takes_at(sighting: Sighting, release: str) -> bool:
+def takes_at(sighting: KeyOccurrence, release: str) -> bool:
     """Return whether a release has the key and takes its value."""
     fact = fact_at(sighting, release)
     return fact is not None and fits_framework(sighting.config, fact.schema(), sighting.value)
@@ -113,7 +113,7 @@ def is_handed_on(words: tuple[str, ...], value: Any) -> bool:
     return value in words or any(fnmatchcase(value, word) for word in words if "*" in word)
 
 
-def _sample(sighting: Sighting) -> Any:
+def _sample(sighting: KeyOccurrence) -> Any:
     """The value; of a long list (OLMo's thousands of files), as much as shows what its items are."""
     node = follow(sighting.entry.value)
     if isinstance(node, Sequence) and len(node.items) > _ENOUGH:
@@ -154,7 +154,7 @@ def fits_framework(config: Config, schema: Schema, value: Any) -> bool:
     return fits(schema, value, load(config.framework).loader) if taken is None else taken
 
 
-def stops(sighting: Sighting) -> bool:
+def stops(sighting: KeyOccurrence) -> bool:
     """Return whether a value that does not fit stops the framework."""
     keys = keys_of(sighting.config)
     return keys is not None and keys.stops(sighting.route) and not is_taken_for_another(sighting, fits_framework)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from cfglint_rules.vocabulary.survey import Sighting, context, keys_of, target
+from cfglint_rules.vocabulary.survey import KeyOccurrence, context, keys_of, target
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
@@ -36,7 +36,7 @@ class Proposal(Frozen):
     """It has the same words, but for slips. A name with a further word means something else, and no fix writes it."""
 
 
-def proposals(sighting: Sighting) -> list[Proposal]:
+def proposals(sighting: KeyOccurrence) -> list[Proposal]:
     """The settings that an unknown key may have been meant to be, the likeliest first."""
     config, keys = sighting.config, keys_of(sighting.config)
     if keys is None:
@@ -137,7 +137,7 @@ def slip(word: str, words: list[str]) -> str | None:
     return ranked[0][1]
 
 
-def advice(sighting: Sighting) -> str | None:
+def advice(sighting: KeyOccurrence) -> str | None:
     """What to do instead, where no setting takes the value."""
     keys = keys_of(sighting.config)
     return None if keys is None else keys.words.advice.get(_dotted(sighting.route))

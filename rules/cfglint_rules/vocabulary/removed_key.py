@@ -47,12 +47,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.across import FINE, everywhere, fact_at, grounds, window_of
 from cfglint_rules.vocabulary.clauses import dotted, refusals_of
+from cfglint_rules.vocabulary.effect_by_release import FINE, everywhere, fact_at, grounds, window_of
 from cfglint_rules.vocabulary.handed import gone as handed
 from cfglint_rules.vocabulary.launched import Given, given
-from cfglint_rules.vocabulary.moves import may_move, moved
-from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, vocabulary
+from cfglint_rules.vocabulary.renames import may_move, moved
+from cfglint_rules.vocabulary.survey import REFUSED, KeyOccurrence, context, keys_of, target, vocabulary
 from cfglint_rules.vocabulary.values import fits, shown
 from cfglint_rules.vocabulary.verdicts import Verdict, package_beside, verdicts
 from cfglint_schemas.status import Status, parts_of
@@ -60,7 +60,7 @@ from cfglint_train.documents.document import MISSING, Change, Delete, Route, Set
 from cfglint_train.findings.finding import APPLICABILITIES, SEVERITIES, Fix, Related, Report, Severity
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import load
-from cfglint_train.frameworks.keys_in_use import Use
+from cfglint_train.frameworks.key_usage import KeyUse
 from cfglint_train.frameworks.lens import Config, spelled
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
@@ -178,7 +178,7 @@ def _torn(config: Config, best: Best) -> Report:
     )
 
 
-def _between(one: Use, other: Use, releases: tuple[str, ...]) -> tuple[str, str] | None:
+def _between(one: KeyUse, other: KeyUse, releases: tuple[str, ...]) -> tuple[str, str] | None:
     """Two neighbouring releases of which each takes another one of two keys; None where there are none."""
     for before, after in pairwise(releases):
         if (one.takes(before) and other.takes(after)) or (other.takes(before) and one.takes(after)):
@@ -241,7 +241,7 @@ def _report(gone: Verdict) -> Report:
     )
 
 
-def _worded(sighting: Sighting, status: Status) -> str:
+def _worded(sighting: KeyOccurrence, status: Status) -> str:
     fact, held, beside = sighting.fact, target(sighting.config), package_beside(sighting.config)
     package = beside if beside and fact is not None and fact.package == beside else held.title
     since = f" {status.since}" if status.since else ""
@@ -257,7 +257,7 @@ def _worded(sighting: Sighting, status: Status) -> str:
     return f"`{name}` was removed{when or f' from {package}'}"
 
 
-def _same_everywhere(sighting: Sighting, status: Status) -> bool:
+def _same_everywhere(sighting: KeyOccurrence, status: Status) -> bool:
     """Whether every candidate release has the new names for the old one, and takes the values."""
     if status.kind != "renamed":
         return everywhere(sighting, lambda release: _is(sighting, status.kind, release))
@@ -267,19 +267,19 @@ def _same_everywhere(sighting: Sighting, status: Status) -> bool:
     )
 
 
-def _is(sighting: Sighting, kind: str, release: str) -> bool:
+def _is(sighting: KeyOccurrence, kind: str, release: str) -> bool:
     fact = fact_at(sighting, release)
     return fact is not None and fact.status().kind == kind
 
 
-def _renames(sighting: Sighting, status: Status, release: str) -> bool:
+def _renames(sighting: KeyOccurrence, status: Status, release: str) -> bool:
     """Whether the same new names stand for the old one at a release."""
     fact = fact_at(sighting, release)
     there = None if fact is None else fact.status()
     return there is not None and (there.kind, there.to, there.cases) == ("renamed", status.to, status.cases)
 
 
-def _fix(sighting: Sighting, status: Status) -> Fix | None:
+def _fix(sighting: KeyOccurrence, status: Status) -> Fix | None:
     if sighting.overridden or status.kind == "not yet":
         return None
     if status.kind == "renamed":
@@ -291,15 +291,15 @@ def _fix(sighting: Sighting, status: Status) -> Fix | None:
     return _fixed(sighting, "unsafe", f"remove `{sighting.name}`", [_delete(sighting)])
 
 
-def _fixed(sighting: Sighting, applicability: Any, message: str, changes: Iterable[Change]) -> Fix:
+def _fixed(sighting: KeyOccurrence, applicability: Any, message: str, changes: Iterable[Change]) -> Fix:
     return Fix(applicability, message, keys=((sighting.config, tuple(changes)),))
 
 
-def _delete(sighting: Sighting) -> Change:
+def _delete(sighting: KeyOccurrence) -> Change:
     return Delete((*sighting.config.root, *sighting.route))
 
 
-def _renamed(sighting: Sighting, status: Status) -> Fix | None:
+def _renamed(sighting: KeyOccurrence, status: Status) -> Fix | None:
     """The new names with their values. None where one of them is taken or does not take the value."""
     config = sighting.config
     settings = _translated(sighting, status)
@@ -331,7 +331,7 @@ def _renamed(sighting: Sighting, status: Status) -> Fix | None:
     return _fixed(sighting, "safe", f"rename {sighting.name} to {written}", changes)
 
 
-def _given_already(sighting: Sighting, settings: Mapping[str, Any], stated: Mapping[str, Any]) -> Fix:
+def _given_already(sighting: KeyOccurrence, settings: Mapping[str, Any], stated: Mapping[str, Any]) -> Fix:
     """Without the old name, where the new ones are there."""
     wanted = {name: sighting.value if value is MISSING else value for name, value in settings.items()}
     named = " and ".join(f"`{spelled(parts_of(name))}`" for name in stated)
@@ -340,11 +340,11 @@ def _given_already(sighting: Sighting, settings: Mapping[str, Any], stated: Mapp
     return _fixed(sighting, "unsafe", f"remove `{sighting.name}`: {named} has another value", [_delete(sighting)])
 
 
-def _own(sighting: Sighting) -> str:
+def _own(sighting: KeyOccurrence) -> str:
     return str(sighting.route[-1])
 
 
-def _translated(sighting: Sighting, status: Status) -> Mapping[str, Any] | None:
+def _translated(sighting: KeyOccurrence, status: Status) -> Mapping[str, Any] | None:
     """New names and their values: MISSING where the old value stays as it is written. None where it has no meaning."""
     value = sighting.value
     if status.cases:
@@ -361,7 +361,7 @@ def _translated(sighting: Sighting, status: Status) -> Mapping[str, Any] | None:
     return dict.fromkeys(status.to, value)
 
 
-def _take(sighting: Sighting, settings: Mapping[str, Any], release: str | None = None) -> bool:
+def _take(sighting: KeyOccurrence, settings: Mapping[str, Any], release: str | None = None) -> bool:
     """Whether the new names exist at a release (None: the one that counts) and take the values."""
     config, known = sighting.config, vocabulary(sighting.config)
     if known is None:

@@ -36,7 +36,7 @@ class Target(Frozen):
         return f"{self.title} {self.release}"
 
 
-class Sighting(Frozen):
+class KeyOccurrence(Frozen):
     """One key of a configuration, and what its vocabulary has on it at the target release."""
 
     config: Config
@@ -120,7 +120,7 @@ def _context(config: Config) -> Context:
     return _checked(config).context(config)
 
 
-def survey(config: Config) -> tuple[Sighting, ...]:
+def survey(config: Config) -> tuple[KeyOccurrence, ...]:
     """Every key that the vocabulary covers, in the order of the text; none below free mappings."""
     return config.once(_survey)
 
@@ -166,7 +166,7 @@ def _added(config: Config) -> tuple[str, ...]:
     )
 
 
-def _survey(config: Config) -> tuple[Sighting, ...]:
+def _survey(config: Config) -> tuple[KeyOccurrence, ...]:
     keys = keys_of(config)
     if keys is None:
         return ()
@@ -191,7 +191,7 @@ class _Walk:
         self.known = known
         self.release = target(config).release
         self.told = context(config)
-        self.found: list[Sighting] = []
+        self.found: list[KeyOccurrence] = []
 
     def below(self, mapping: MappingNode, route: Route, general: Route) -> None:
         """Notes the keys of a mapping, and those below them."""
@@ -203,7 +203,7 @@ class _Walk:
                 if is_open is None:
                     is_open = self.known.is_open(general, self.release, self.told)
                 if name != "<<" and not is_open:
-                    self.found.append(Sighting(self.config, here, entry, None, None, general))
+                    self.found.append(KeyOccurrence(self.config, here, entry, None, None, general))
                 continue
             if fact.open:
                 continue
@@ -211,7 +211,7 @@ class _Walk:
             if status.kind == "renamed" and route != general:
                 fact = self.known.fact(here, self.release, self.told) or fact  # names the new one beside it
                 status = fact.status()
-            self.found.append(Sighting(self.config, here, entry, fact, status, general))
+            self.found.append(KeyOccurrence(self.config, here, entry, fact, status, general))
             if status.kind == "present" and not isinstance(entry.value, Scalar):
                 self._inside(entry.value, here, (*general, name))
 
@@ -226,9 +226,9 @@ class _Walk:
                     self._inside(item, (*route, index), (*general, ITEM))
 
 
-def _flags(config: Config, known: Vocabulary, flags: Iterator[tuple[Entry, str | None]]) -> Iterator[Sighting]:
+def _flags(config: Config, known: Vocabulary, flags: Iterator[tuple[Entry, str | None]]) -> Iterator[KeyOccurrence]:
     """The flags of one command line."""
     release, about = target(config).release, context(config)
     for entry, flag in flags:
         fact = None if flag is None else known.fact((flag,), release, about)
-        yield Sighting(config, (entry.name or "",), entry, fact, None if fact is None else fact.status(), ())
+        yield KeyOccurrence(config, (entry.name or "",), entry, fact, None if fact is None else fact.status(), ())

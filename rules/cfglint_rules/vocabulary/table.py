@@ -85,7 +85,7 @@ def clause_of(row: Row) -> Clause:
     )
 
 
-class Table:
+class VocabularyTable:
     """The clauses of one file and of those that it includes, in their order."""
 
     __slots__ = ("_about", "rows")
@@ -111,10 +111,10 @@ class Table:
 
 
 @cache
-def table(framework: str, kind: Kind) -> Table:
+def table(framework: str, kind: Kind) -> VocabularyTable:
     """The clauses of a framework; there may be none."""
     path = os.path.join(listed()[framework].folder, f"{kind}.json")
-    return Table(_rows(path) if os.path.exists(path) else [])
+    return VocabularyTable(_rows(path) if os.path.exists(path) else [])
 
 
 def _rows(path: str) -> list[Row]:

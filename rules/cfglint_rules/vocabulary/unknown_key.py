@@ -56,14 +56,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.across import everywhere, fact_at, fate, fate_of_unknown, window_of
 from cfglint_rules.vocabulary.clauses import dotted, idle_blocks, is_inside, refusals_of
+from cfglint_rules.vocabulary.effect_by_release import everywhere, fact_at, fate, fate_of_unknown, window_of
 from cfglint_rules.vocabulary.forked import folded
 from cfglint_rules.vocabulary.handed import unknown as handed
 from cfglint_rules.vocabulary.launched import Given, given
-from cfglint_rules.vocabulary.moves import may_move, moved
 from cfglint_rules.vocabulary.operators import is_on
-from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, vocabulary
+from cfglint_rules.vocabulary.renames import may_move, moved
+from cfglint_rules.vocabulary.survey import REFUSED, KeyOccurrence, context, keys_of, target, vocabulary
 from cfglint_rules.vocabulary.values import fits
 from cfglint_rules.vocabulary.verdicts import Verdict, sightings, verdicts
 from cfglint_schemas.status import ITEM, PRESENT
@@ -132,7 +132,7 @@ def _launched_hint(config: Config, one: Given) -> str:
     return f"; did you mean `{one.near}`?" if one.near else ""
 
 
-def meant(config: Config) -> Iterator[tuple[Sighting, Route, tuple[Change, ...]]]:
+def meant(config: Config) -> Iterator[tuple[KeyOccurrence, Route, tuple[Change, ...]]]:
     """The misspelt keys with what they are meant to be, and how that is written: those that a safe fix renames."""
     from cfglint_rules.vocabulary.proposals import proposals
 
@@ -143,7 +143,7 @@ def meant(config: Config) -> Iterator[tuple[Sighting, Route, tuple[Change, ...]]
             yield sighting, found[0].route, tuple(change for _, changes in fix.keys for change in changes)
 
 
-def nearest(config: Config) -> Iterator[tuple[Sighting, Route]]:
+def nearest(config: Config) -> Iterator[tuple[KeyOccurrence, Route]]:
     """The unknown keys, each with the key that is nearest to it, sure or not."""
     from cfglint_rules.vocabulary.proposals import proposals
 
@@ -183,26 +183,26 @@ def _report(unknown: Verdict) -> Report | None:
     )
 
 
-def _may_be_former(sighting: Sighting) -> bool:
+def _may_be_former(sighting: KeyOccurrence) -> bool:
     keys = keys_of(sighting.config)
     return keys is None or keys.may_be_former(sighting.route)
 
 
-def _under(sighting: Sighting) -> str:
+def _under(sighting: KeyOccurrence) -> str:
     """The settings by which the framework chose what the mapping around the key is, if it did."""
     known, config = vocabulary(sighting.config), sighting.config
     chosen = {} if known is None else known.chosen(sighting.parent, target(config).release, context(config))
     return "".join(f" under {name}: {value}" for name, value in chosen.items())
 
 
-def _is_of_another_kind(sighting: Sighting) -> bool:
+def _is_of_another_kind(sighting: KeyOccurrence) -> bool:
     """Whether the key would be one if the framework had not chosen what the mapping around it is."""
     known, config = vocabulary(sighting.config), sighting.config
     anything = context(config)._replace(settings=None)
     return known is not None and known.fact(sighting.route, target(config).release, anything) is not None
 
 
-def _hint(sighting: Sighting, found: list[Proposal]) -> str:
+def _hint(sighting: KeyOccurrence, found: list[Proposal]) -> str:
     if found and found[0].sure:
         return f"; did you mean `{spelled(found[0].route)}`?"
     from cfglint_rules.vocabulary.proposals import advice
@@ -219,7 +219,7 @@ def _hint(sighting: Sighting, found: list[Proposal]) -> str:
     return f"; {keys.words.why}" if keys is not None and _is_idle(sighting) else ""
 
 
-def _fix(sighting: Sighting, proposal: Proposal) -> Fix | None:
+def _fix(sighting: KeyOccurrence, proposal: Proposal) -> Fix | None:
     """The key under its right name, with its value and its comment; None where that name is taken or impossible."""
     config, route = sighting.config, proposal.route
     known = vocabulary(config)
@@ -236,7 +236,7 @@ def _fix(sighting: Sighting, proposal: Proposal) -> Fix | None:
     )
 
 
-def _switches(sighting: Sighting, route: Route) -> str | None:
+def _switches(sighting: KeyOccurrence, route: Route) -> str | None:
     """What a setting is in a run that starts without the key, where a rename would switch it on or off (`not set`,
     `on`); None where it gives a value to what the run has anyway, or where the run cannot start.
     """
@@ -247,20 +247,20 @@ def _switches(sighting: Sighting, route: Route) -> str | None:
     return None if same else "not set" if given else "on"
 
 
-def _is_on_without(sighting: Sighting, route: Route, release: str) -> bool:
+def _is_on_without(sighting: KeyOccurrence, route: Route, release: str) -> bool:
     """Whether a release has a setting on where the file does not state it."""
     fact = fact_at(sighting, release, route)
     schema = {} if fact is None else fact.schema()
     return bool(schema.get("x-required")) or is_on(schema.get("default"))
 
 
-def _takes(sighting: Sighting, route: Route, release: str) -> bool:
+def _takes(sighting: KeyOccurrence, route: Route, release: str) -> bool:
     """Whether a release has the other key, and takes the value for it."""
     fact, loader = fact_at(sighting, release, route), load(sighting.config.framework).loader
     return fact is not None and fact.status().kind == PRESENT and fits(fact.schema(), sighting.value, loader)
 
 
-def _removal(sighting: Sighting) -> Fix | None:
+def _removal(sighting: KeyOccurrence) -> Fix | None:
     """Without the key, where it can have no meaning."""
     if not _is_idle(sighting) or sighting.overridden:
         return None
@@ -268,7 +268,7 @@ def _removal(sighting: Sighting) -> Fix | None:
     return Fix("safe", f"remove {sighting.name}", keys=((sighting.config, changes),))
 
 
-def _is_idle(sighting: Sighting) -> bool:
+def _is_idle(sighting: KeyOccurrence) -> bool:
     """Whether the key was copied from another section, and can have no meaning in this one."""
     keys = keys_of(sighting.config)
     section = ".".join(map(str, sighting.route[:-1]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.vocabulary.across import Across, fate
+from cfglint_rules.vocabulary.effect_by_release import EffectByRelease, fate
 from cfglint_rules.vocabulary.misfits import misfit
-from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, survey, target, vocabulary
+from cfglint_rules.vocabulary.survey import REFUSED, KeyOccurrence, context, keys_of, survey, target, vocabulary
 from cfglint_rules.vocabulary.values import Schema, members
 from cfglint_schemas.status import PRESENT, Context, Status
 from cfglint_train.documents.document import Alias, Node, Sequence, follow
@@ -32,7 +32,7 @@ class Verdict(Frozen):
     kind: Kind
     """unknown: no release has the key; gone: the one that counts does not have it; gated: it lacks something beside it;
     unread: nothing reads it; misfit: its value does not fit."""
-    sighting: Sighting
+    sighting: KeyOccurrence
     status: Status
     """What the key is at the release that decides."""
     schema: Schema = {}
@@ -47,7 +47,7 @@ class Verdict(Frozen):
         return keys.effect(effect, self.sighting.route, self.sighting.value, config, release)
 
     @property
-    def outcome(self) -> Across:
+    def outcome(self) -> EffectByRelease:
         """What becomes of the key at every candidate release."""
         return fate(self.sighting)
 
@@ -60,7 +60,7 @@ def verdicts(config: Config, kind: Kind) -> tuple[Verdict, ...]:
     return tuple([verdict for verdict in config.once(_judge_all) if verdict.kind == kind])
 
 
-def sightings(config: Config, kind: Kind) -> tuple[Sighting, ...]:
+def sightings(config: Config, kind: Kind) -> tuple[KeyOccurrence, ...]:
     """Return the keys with a verdict of a kind."""
     return tuple([verdict.sighting for verdict in verdicts(config, kind)])
 
@@ -72,7 +72,7 @@ def _judge_all(config: Config) -> tuple[Verdict, ...]:
     return tuple([verdict for sighting in survey(config) for verdict in _judge(sighting, keys, newest)])
 
 
-def _judge(sighting: Sighting, keys: Keys, newest: Context | None) -> Iterator[Verdict]:
+def _judge(sighting: KeyOccurrence, keys: Keys, newest: Context | None) -> Iterator[Verdict]:
     config, fact, status = sighting.config, sighting.fact, sighting.status
     mutations = mutations_of(config)
     if fact is None or status is None:
@@ -108,14 +108,14 @@ def _is_lost(unknown: Verdict) -> bool:
     return asks or unknown.effect == REFUSED
 
 
-def _is_remark(sighting: Sighting) -> bool:
+def _is_remark(sighting: KeyOccurrence) -> bool:
     """Return whether a key serves as a comment: JSON has no other way to write one."""
     key = str(sighting.route[-1])
     is_text = key in _REMARKS and isinstance(sighting.value, str) and sighting.config.document.syntax == "json"
     return is_text or key.startswith(("_", "//", "#", "x-"))
 
 
-def _holds_anchors(sighting: Sighting) -> bool:
+def _holds_anchors(sighting: KeyOccurrence) -> bool:
     """Return whether a key only holds what aliases elsewhere in the file repeat."""
     if b"&" not in sighting.config.document.source:
         return False
@@ -161,7 +161,7 @@ def _beside_newest(config: Config) -> Context | None:
     return context(config)._replace(releases={package: release})
 
 
-def _in_newest(sighting: Sighting, newest: Context) -> Status | None:
+def _in_newest(sighting: KeyOccurrence, newest: Context) -> Status | None:
     """What becomes of a key in the newest release beside the framework, where it is refused."""
     known = vocabulary(sighting.config)
     fact = None if known is None else known.fact(sighting.route, target(sighting.config).release, newest)

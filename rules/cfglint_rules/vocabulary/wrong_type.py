@@ -48,7 +48,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.across import FINE, Across, across, assumed_setting, deciding, fact_at, grounds, window_of
+from cfglint_rules.vocabulary.effect_by_release import (
+    FINE,
+    EffectByRelease,
+    across,
+    assumed_setting,
+    deciding,
+    fact_at,
+    grounds,
+    window_of,
+)
 from cfglint_rules.vocabulary.kinds import is_taken_for_another
 from cfglint_rules.vocabulary.launched import Given, given
 from cfglint_rules.vocabulary.misfits import (
@@ -63,8 +72,8 @@ from cfglint_rules.vocabulary.misfits import (
     takes_at,
     words_of,
 )
-from cfglint_rules.vocabulary.moves import is_taken, moved
-from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, vocabulary
+from cfglint_rules.vocabulary.renames import is_taken, moved
+from cfglint_rules.vocabulary.survey import REFUSED, KeyOccurrence, context, keys_of, target, vocabulary
 from cfglint_rules.vocabulary.values import Schema, expected, members, shown
 from cfglint_rules.vocabulary.verdicts import may_be_forks, verdicts
 from cfglint_schemas.status import PRESENT
@@ -106,14 +115,14 @@ def unfit_everywhere(config: Config) -> frozenset[Route]:
     )
 
 
-def _registering(sighting: Sighting) -> str | None:
+def _registering(sighting: KeyOccurrence) -> str | None:
     """The first release after the one that counts that has the word."""
     known, held = vocabulary(sighting.config), release_key(target(sighting.config).release)
     later = () if known is None else (one for one in known.releases if release_key(one) > held)
     return next((one for one in later if takes_at(sighting, one)), None)
 
 
-def _report(sighting: Sighting, schema: Schema) -> Report:
+def _report(sighting: KeyOccurrence, schema: Schema) -> Report:
     value, refused = sighting.value, stops(sighting)
     if refused:
         outcome, effect = f"{_judge(sighting.config)} refuses it" if BY_TRAINER in schema else "it is refused", REFUSED
@@ -151,13 +160,13 @@ def _report(sighting: Sighting, schema: Schema) -> Report:
     )
 
 
-def _is_former(sighting: Sighting) -> bool:
+def _is_former(sighting: KeyOccurrence) -> bool:
     """Whether a release before the oldest known one took the value."""
     keys = keys_of(sighting.config)
     return keys is not None and sighting.value in keys.words.former_values.get(sighting.name, ())
 
 
-def _doubts(sighting: Sighting) -> tuple[Ground, ...]:
+def _doubts(sighting: KeyOccurrence) -> tuple[Ground, ...]:
     """What the value rests on: the default of a variable, a condition of a script."""
     assumed = sighting.config.origin(*sighting.route).assumed
     return (assumed_setting(sighting.name, sighting.value, assumed),) if assumed else ()
@@ -170,7 +179,7 @@ def _judge(config: Config) -> str:
     return keys.handed_to
 
 
-def _across(sighting: Sighting, schema: Schema, effect: str) -> Across:
+def _across(sighting: KeyOccurrence, schema: Schema, effect: str) -> EffectByRelease:
     """What becomes of the value at every candidate release; one without the key does not look at it."""
     config, fact = sighting.config, sighting.fact
     assert fact is not None
@@ -186,7 +195,7 @@ def _across(sighting: Sighting, schema: Schema, effect: str) -> Across:
     return across(window_of(config, deciding(sighting)), at)
 
 
-def _wanted(sighting: Sighting, schema: Schema) -> str:
+def _wanted(sighting: KeyOccurrence, schema: Schema) -> str:
     keys = keys_of(sighting.config)
     return (None if keys is None else keys.shape(schema)) or expected(schema, sighting.value)
 
@@ -238,7 +247,7 @@ def _option(config: Config, one: Given, schema: Schema, value: Any) -> Report:
 # --- fixes -----------------------------------------------------------------------------------------------------------
 
 
-def _fix(sighting: Sighting, schema: Schema) -> Fix | None:
+def _fix(sighting: KeyOccurrence, schema: Schema) -> Fix | None:
     """The value that was meant, where only one can have been."""
     value = sighting.value
     if isinstance(value, Unknown):
@@ -262,16 +271,16 @@ def _fix(sighting: Sighting, schema: Schema) -> Fix | None:
     return None
 
 
-def _set(sighting: Sighting, applicability: Applicability, value: Any, message: str) -> Fix:
+def _set(sighting: KeyOccurrence, applicability: Applicability, value: Any, message: str) -> Fix:
     config = sighting.config
     return Fix(applicability, message, keys=((config, (Set((*config.root, *sighting.route), value),)),))
 
 
-def _has_default(sighting: Sighting) -> bool:
+def _has_default(sighting: KeyOccurrence) -> bool:
     return sighting.fact is not None and sighting.fact.schema().get("default") is not None
 
 
-def _ratio(sighting: Sighting) -> Fix | None:
+def _ratio(sighting: KeyOccurrence) -> Fix | None:
     """A share of the steps under its own name."""
     config, known = sighting.config, vocabulary(sighting.config)
     route = (*sighting.route[:-1], "warmup_ratio")
@@ -285,7 +294,7 @@ def _ratio(sighting: Sighting) -> Fix | None:
     )
 
 
-def _special_tokens(sighting: Sighting) -> Fix | None:
+def _special_tokens(sighting: KeyOccurrence) -> Fix | None:
     """New tokens are a list (axolotl's `tokens`); a mapping of special ones has a key of its own."""
     config, route = sighting.config, ("special_tokens",)
     if is_taken(config, route):
@@ -293,7 +302,7 @@ def _special_tokens(sighting: Sighting) -> Fix | None:
     return Fix("safe", "rename to special_tokens", keys=((config, moved(config, sighting.route, route)),))
 
 
-def _meant_word(sighting: Sighting, schema: Schema, value: str) -> Fix | None:
+def _meant_word(sighting: KeyOccurrence, schema: Schema, value: str) -> Fix | None:
     """The word of an enumeration that this one is a slip of."""
     words = members(schema)
     same = [word for word in words if _bare(word) == _bare(value)]
@@ -315,7 +324,7 @@ def _bare(word: str) -> str:
     return word.replace("-", "").replace("_", "").lower()
 
 
-def _unquoted(sighting: Sighting, schema: Schema, value: str) -> Fix | None:
+def _unquoted(sighting: KeyOccurrence, schema: Schema, value: str) -> Fix | None:
     """The number or truth value that is in quotes."""
     plain: Any = {"true": True, "false": False}.get(value.lower())
     if plain is None:

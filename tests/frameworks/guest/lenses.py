@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.codec import choice
-from cfglint_train.frameworks.key import Key
+from cfglint_train.frameworks.lens_types import Key
 from cfglint_train.frameworks.loaders import PLAIN
 
 _PRECISION: Final = choice({"bf16": "bf16", "fp16": "fp16", "fp32": "fp32"})

@@ -10,8 +10,8 @@ from cfglint_train.frameworks.accelerate.settings import deepspeed_key, distribu
 from cfglint_train.frameworks.deepspeed import lenses as deepspeed
 from cfglint_train.frameworks.hf_trainer import fsdp
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
-from cfglint_train.frameworks.key import NOT_STATED, PLAIN, Custom, Found, find, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, refuse_override
+from cfglint_train.frameworks.lens_types import NOT_STATED, PLAIN, Custom, Found, find, read_only
 from cfglint_train.frameworks.loaders import ACCELERATE
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin

@@ -8,8 +8,8 @@ from cfglint_train.documents.document import Append, CannotEdit, Change, Set
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.axolotl.settings import LIGER_PLUGIN, fsdp_setting, has_plugin, read_bool, read_integer
-from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, before, granted, names, origin_of, refuse_override
+from cfglint_train.frameworks.lens_types import Custom, read_only
 from cfglint_train.plan.origin import Origin
 
 if TYPE_CHECKING:

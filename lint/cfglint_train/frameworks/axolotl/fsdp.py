@@ -8,8 +8,8 @@ from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.axolotl.settings import fsdp_setting, read_integer
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
-from cfglint_train.frameworks.key import Custom
 from cfglint_train.frameworks.lens import Changes, Config, Triple, before, names, origin_of
+from cfglint_train.frameworks.lens_types import Custom
 
 
 def fsdp_version(config: Config) -> int | None:

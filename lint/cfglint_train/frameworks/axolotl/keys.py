@@ -11,7 +11,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.frameworks.axolotl.settings import CCE_PLUGIN, LIGER_PLUGIN, is_sharegpt
 from cfglint_train.frameworks.evidence import Trace
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
-from cfglint_train.frameworks.keys import Keys, Launched, Rewrite
+from cfglint_train.frameworks.keys import KeyRewrite, Keys, LauncherOption
 from cfglint_train.frameworks.lens import Config
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _FSDP2: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def _as_fsdp2(config: Config) -> Rewrite | None:
+def _as_fsdp2(config: Config) -> KeyRewrite | None:
     """The list of FSDP1's options as settings of FSDP2; None where one has no counterpart."""
     value = config.document.value((*config.root, "fsdp"))
     options = value.split() if isinstance(value, str) else value
@@ -48,7 +48,7 @@ def _as_fsdp2(config: Config) -> Rewrite | None:
     for key, new in wanted.items():
         if key not in stated:
             changes.append(Set((*config.root, "fsdp_config", key), new))
-    return Rewrite(
+    return KeyRewrite(
         "unsafe",
         "the options of fsdp as FSDP2 settings in fsdp_config; weights and optimizer states are 16 bits wide there",
         tuple(changes),
@@ -75,12 +75,12 @@ class AxolotlKeys(Keys):
         listed = isinstance(plugins, list) and all(isinstance(name, str) for name in plugins)
         return Context(plugins=tuple(plugins) if listed else None, settings=settings)
 
-    def launched(self, config: Config, route: Route) -> Launched | None:
+    def launched(self, config: Config, route: Route) -> LauncherOption | None:
         """An option beside the file, where axolotl's own commands alone start it."""
         started = config.evidence.commands
         if not started or any(_COMMAND.match(one) is None for one in started):
             return None
-        return Launched(None, route, there=0)
+        return LauncherOption(None, route, there=0)
 
     def launched_effect(self, effect: str, config: Config, release: str) -> str:
         """`axolotl train` refuses it by itself or by its launcher (0.6.0 to 0.21.0 `cli/main.py`), where its module
@@ -124,7 +124,7 @@ class AxolotlKeys(Keys):
         names = self.vocabulary_of(config).plugins(release) if plugins else ()
         return any(not (name.startswith("axolotl.") or is_loaded((name,), names)) for name in plugins)
 
-    def loading(self, config: Config, route: Route, plugins: tuple[str, ...]) -> Rewrite | None:
+    def loading(self, config: Config, route: Route, plugins: tuple[str, ...]) -> KeyRewrite | None:
         """The plugin added to the list: safe where it computes the same."""
         if len({name.rpartition(".")[2] for name in plugins}) != 1:
             return None
@@ -138,4 +138,4 @@ class AxolotlKeys(Keys):
         if (cuts and rivals) or (route[-1] in _LOSSES and cut_already):
             message += "; not applied: Cut Cross-Entropy and another loss would replace each other"
             applicability = "display"
-        return Rewrite(applicability, message, (Append((*config.root, "plugins"), loads[0], (str(route[0]),)),))
+        return KeyRewrite(applicability, message, (Append((*config.root, "plugins"), loads[0], (str(route[0]),)),))

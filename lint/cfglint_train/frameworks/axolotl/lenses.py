@@ -14,8 +14,8 @@ from cfglint_train.frameworks.axolotl.settings import read_bool, read_integer
 from cfglint_train.frameworks.codec import choice
 from cfglint_train.frameworks.hf_trainer.arguments import key
 from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZER_FIELDS, OPTIMIZERS
-from cfglint_train.frameworks.key import Custom, Key, Table, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, before, granted, names, origin_of, refuse_override
+from cfglint_train.frameworks.lens_types import Custom, Key, Table, read_only
 from cfglint_train.frameworks.loaders import PYDANTIC
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin

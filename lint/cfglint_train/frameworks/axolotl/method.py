@@ -8,7 +8,6 @@ from cfglint_train.documents.document import MISSING, CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.axolotl.settings import has_plugin, read_bool
 from cfglint_train.frameworks.codec import Codec, Unreadable
-from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import (
     Changes,
     Config,
@@ -20,6 +19,7 @@ from cfglint_train.frameworks.lens import (
     pending,
     refuse_override,
 )
+from cfglint_train.frameworks.lens_types import Custom, read_only
 from cfglint_train.frameworks.loaders import PYDANTIC
 
 _STAGES: Final = {

@@ -8,8 +8,8 @@ from cfglint_train.documents.document import MISSING, CannotEdit, Change, Route,
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.codec import Codec, at_least, choice
-from cfglint_train.frameworks.key import ABSENT, NOT_STATED, PLAIN, Custom, Found, Key, find, put, read_only
 from cfglint_train.frameworks.lens import Auto, Changes, Config, Triple, granted, refuse_override
+from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, PLAIN, Custom, Found, Key, find, put, read_only
 from cfglint_train.frameworks.loaders import DEEPSPEED
 from cfglint_train.frameworks.loaders import PLAIN as TOP
 from cfglint_train.plan.names import Field

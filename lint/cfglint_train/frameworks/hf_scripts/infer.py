@@ -35,7 +35,7 @@ def _infer_loss(job: Job) -> None:
     """Whether the loss is the model's own, and whether Liger's skips the logits of an evaluation
     (transformers 5.15.0 trainer.py, prediction_step).
     """
-    from cfglint_train.frameworks.trainer_script.reader import Settings
+    from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
     config = job.main
     if on(config, "use_liger_kernel") and not before(config, "5.15"):
@@ -43,7 +43,7 @@ def _infer_loss(job: Job) -> None:
             "activations.fused_evaluation", True, "the Trainer has Liger's loss skip the logits of an evaluation"
         )
     node = config.node()
-    if isinstance(node, Settings) and node.computes:
+    if isinstance(node, ScriptSettings) and node.computes:
         note = "the script's own class of trainer computes the loss"
         job.reading.put(_LOSS, None, Origin("explicit", config.top(), note, beyond=True))
     elif stated(config, "label_smoothing_factor", "number"):

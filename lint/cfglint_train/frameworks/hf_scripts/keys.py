@@ -13,10 +13,10 @@ class ScriptKeys(ArgumentKeys):
 
     def entry(self, document: Document, root: Route) -> str | None:
         """The class of arguments that the script makes."""
-        from cfglint_train.frameworks.trainer_script.reader import Settings
+        from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
         node = document.node(root)
-        return node.entry if isinstance(node, Settings) else None
+        return node.entry if isinstance(node, ScriptSettings) else None
 
     def context(self, config: Config) -> Context:
         """The class of arguments alone decides."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import CannotEdit, Change, Set, Unknown
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Since
-from cfglint_train.frameworks.key import Custom, Key, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of, refuse_override
+from cfglint_train.frameworks.lens_types import Custom, Key, read_only
 from cfglint_train.frameworks.trainer_script.samples import LENGTH, PACKED, PADDED
 from cfglint_train.frameworks.trl.lenses import LENSES as OF_TRL
 from cfglint_train.frameworks.trl.settings import default_of, on
@@ -37,10 +37,10 @@ def _read_samples(config: Config) -> Iterator[Triple]:
 
 def _read_loss(config: Config) -> Iterator[Triple]:
     """Liger's kernels, by the Trainer's own switch or by the class that loads the model."""
-    from cfglint_train.frameworks.trainer_script.reader import Settings
+    from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
     node = config.node()
-    loader = node.model if isinstance(node, Settings) else ""
+    loader = node.model if isinstance(node, ScriptSettings) else ""
     liger = on(config, "use_liger_kernel") or loader.startswith("liger_kernel.")
     origin = origin_of(config, "use_liger_kernel")
     yield "activations.fused_loss", "liger" if liger else "none", origin

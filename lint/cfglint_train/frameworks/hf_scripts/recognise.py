@@ -18,7 +18,7 @@ from cfglint_train.frameworks.hf_scripts.model_sources import gives, imported_so
 from cfglint_train.frameworks.trainer_script.runs import packages
 
 if TYPE_CHECKING:
-    from cfglint_train.frameworks.trainer_script.reader import Settings
+    from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
 _SCORE: Final = 55
 _LIBRARIES: Final = frozenset(("transformers", "liger_kernel"))
@@ -77,7 +77,7 @@ def _is_of_transformers(document: PythonDocument, name: str) -> bool:
     return any(module.partition(".")[0] == "transformers" for module, _ in imports(document, name))
 
 
-def _found(document: PythonDocument, number: int, run: Settings) -> Found:
+def _found(document: PythonDocument, number: int, run: ScriptSettings) -> Found:
     from cfglint_train.frameworks.trainer_script.runs import role_of
 
     module, _, name = run.model.rpartition(".")
@@ -208,7 +208,7 @@ def prepare(document: Document) -> None:
     _runs(document)
 
 
-def _runs(document: Document) -> list[Settings]:
+def _runs(document: Document) -> list[ScriptSettings]:
     from cfglint_train.frameworks.trainer_script import runs
 
     return runs.prepare(document, plain=True)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from cfglint_train.documents.document import CannotEdit, Change, Route, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable, choice, or_zero
-from cfglint_train.frameworks.key import ABSENT, Access, Custom, Found, Key, find
 from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of, refuse_override
+from cfglint_train.frameworks.lens_types import ABSENT, Access, Custom, Found, Key, find
 from cfglint_train.frameworks.loaders import Loader
 from cfglint_train.plan.names import Field
 

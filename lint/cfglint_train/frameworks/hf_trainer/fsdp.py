@@ -8,8 +8,8 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import Config, Triple
+from cfglint_train.frameworks.lens_types import Custom, read_only
 from cfglint_train.frameworks.loaders import ACCELERATE
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.names import Field

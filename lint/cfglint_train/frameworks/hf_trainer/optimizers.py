@@ -8,8 +8,8 @@ from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.key import Custom
 from cfglint_train.frameworks.lens import Changes, Config, Triple, names, refuse_override
+from cfglint_train.frameworks.lens_types import Custom
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 

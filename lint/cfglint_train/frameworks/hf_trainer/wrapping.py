@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from cfglint_train.documents.document import MISSING, Change, Route, Set
 from cfglint_train.foundation.typed import Any
-from cfglint_train.frameworks.key import Custom
 from cfglint_train.frameworks.lens import Changes, Config, Triple, refuse_override
+from cfglint_train.frameworks.lens_types import Custom
 
 NAME = "transformer_layer_cls_to_wrap"
 

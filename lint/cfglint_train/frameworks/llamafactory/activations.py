@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_flag
-from cfglint_train.frameworks.key import Custom
 from cfglint_train.frameworks.lens import Changes, Config, Triple, before, names, origin_of, refuse_override
+from cfglint_train.frameworks.lens_types import Custom
 from cfglint_train.frameworks.llamafactory.settings import is_megatron, on, stage_of
 
 

@@ -9,7 +9,7 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
-from cfglint_train.frameworks.keys import Keys, Launched, Outdated
+from cfglint_train.frameworks.keys import Keys, LauncherOption, Outdated
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import of_program
 
@@ -78,13 +78,13 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
             releases={} if transformers is None else {"transformers": transformers},
         )
 
-    def launched(self, config: Config, route: Route) -> Launched | None:
+    def launched(self, config: Config, route: Route) -> LauncherOption | None:
         """A word behind the file, which is read as a setting of it (0.9.3 to 0.9.5 `hparams/parser.py`, read_args);
         what is below a mapping is merged with it. Older releases refuse any (`outdated`).
         """
         if not _reads_file(config) or _refuses_words(config):
             return None
-        return Launched(self.context(config).entry, route, there=0)
+        return LauncherOption(self.context(config).entry, route, there=0)
 
     def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
         """Behind a file it is a setting that no class has; the parser of options refuses what no option takes."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import CannotEdit, Change, Route
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Since
-from cfglint_train.frameworks.key import Custom, Key, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of
+from cfglint_train.frameworks.lens_types import Custom, Key, read_only
 from cfglint_train.frameworks.llamafactory.settings import stage_of
 from cfglint_train.frameworks.loaders import PLAIN
 

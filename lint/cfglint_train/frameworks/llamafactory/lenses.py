@@ -16,9 +16,9 @@ from cfglint_train.frameworks.codec import Codec, choice
 from cfglint_train.frameworks.hf_trainer.arguments import batch, compiled, counting, key
 from cfglint_train.frameworks.hf_trainer.fsdp import FSDP_LENS, wraps_blocks
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
-from cfglint_train.frameworks.key import PLAIN as NESTED
-from cfglint_train.frameworks.key import Custom, Found, Key, find, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of, refuse_override
+from cfglint_train.frameworks.lens_types import PLAIN as NESTED
+from cfglint_train.frameworks.lens_types import Custom, Found, Key, find, read_only
 from cfglint_train.frameworks.llamafactory import activations, method
 from cfglint_train.frameworks.llamafactory.length import LENGTH, NEW_TOKENS
 from cfglint_train.frameworks.llamafactory.optimizer import OPTIMIZER

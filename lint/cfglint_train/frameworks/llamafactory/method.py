@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable
-from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import (
     Changes,
     Config,
@@ -19,6 +18,7 @@ from cfglint_train.frameworks.lens import (
     pending,
     refuse_override,
 )
+from cfglint_train.frameworks.lens_types import Custom, read_only
 from cfglint_train.frameworks.llamafactory.settings import STAGES, is_switch, on, stage_of, tuning_of
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.plan.names import Field

@@ -8,8 +8,8 @@ from cfglint_train.documents.document import CannotEdit, Change
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec
 from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZER_FIELDS, read_optimizer, write_optimizer
-from cfglint_train.frameworks.key import Custom
 from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of
+from cfglint_train.frameworks.lens_types import Custom
 from cfglint_train.frameworks.llamafactory.method import TARGETS
 from cfglint_train.frameworks.llamafactory.settings import on
 from cfglint_train.frameworks.loaders import PLAIN

@@ -8,8 +8,8 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, choice
 from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
-from cfglint_train.frameworks.key import Custom, Key, read_only
 from cfglint_train.frameworks.lens import Config, Triple, granted
+from cfglint_train.frameworks.lens_types import Custom, Key, read_only
 from cfglint_train.frameworks.llamafactory_v1.settings import plugin
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.plan.names import Field

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import Change
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, enumeration, or_zero
-from cfglint_train.frameworks.key import NOT_STATED, Custom, Stated, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted
+from cfglint_train.frameworks.lens_types import NOT_STATED, Custom, Stated, read_only
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo.settings import find, is_known, setting, value_of, write_one
 from cfglint_train.plan.origin import Origin

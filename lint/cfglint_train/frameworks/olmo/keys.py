@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import TYPE_CHECKING
-from cfglint_train.frameworks.keys import Keys, Launched
+from cfglint_train.frameworks.keys import Keys, LauncherOption
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import of_program
 
@@ -23,9 +23,9 @@ class OLMoKeys(Keys):
         """Where the program that scripts start is a file, which may be one of the repository."""
         return any(one.partition(" ")[0].endswith(".py") for one in config.evidence.commands)
 
-    def launched(self, config: Config, route: Route) -> Launched | None:
+    def launched(self, config: Config, route: Route) -> LauncherOption | None:
         """A word behind the file, which OmegaConf merges with the same classes (0.2.5 to 0.6.0 `config.py`, load)."""
         started = config.evidence.commands
         if not started or not all(of_program(one.partition(" ")[0]) is not None for one in started):
             return None
-        return Launched(self.context(config).entry, route, there=0)
+        return LauncherOption(self.context(config).entry, route, there=0)

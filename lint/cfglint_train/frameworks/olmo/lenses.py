@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.documents.document import CannotEdit, Change
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec, Unreadable
-from cfglint_train.frameworks.key import NOT_STATED, Custom, Stated, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, default_at, granted
+from cfglint_train.frameworks.lens_types import NOT_STATED, Custom, Stated, read_only
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo import activations, checkpoints, parallel
 from cfglint_train.frameworks.olmo.defaults import DEFAULTS

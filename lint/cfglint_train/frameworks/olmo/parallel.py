@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.codec import Codec, choice, enumeration
-from cfglint_train.frameworks.key import Custom, read_only
 from cfglint_train.frameworks.lens import Config, Triple
+from cfglint_train.frameworks.lens_types import Custom, read_only
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo.settings import is_known, setting, value_of
 

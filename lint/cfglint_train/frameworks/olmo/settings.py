@@ -9,8 +9,8 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.codec import Codec
 from cfglint_train.frameworks.interpolation import look
-from cfglint_train.frameworks.key import ABSENT, NOT_STATED, Found, Key, Stated, looking
 from cfglint_train.frameworks.lens import Config, default_at, granted, refuse_override
+from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, Found, Key, Stated, looking
 from cfglint_train.frameworks.olmo.defaults import DEFAULTS
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin

@@ -8,8 +8,8 @@ from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import enumeration, member_name
-from cfglint_train.frameworks.key import NOT_STATED, Custom, Stated, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted, refuse_override
+from cfglint_train.frameworks.lens_types import NOT_STATED, Custom, Stated, read_only
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.frameworks.olmo_core.recognise import TRAIN_MODULE_PATH, override
 from cfglint_train.frameworks.olmo_core.settings import before, find, first, has_train_module, set_member, setting

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Since
 from cfglint_train.frameworks.codec import Codec, member_name
-from cfglint_train.frameworks.key import NOT_STATED, UNRESOLVED, Custom, Key, Stated, read_only
 from cfglint_train.frameworks.lens import Config, Triple, granted
+from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, Custom, Key, Stated, read_only
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.frameworks.olmo_core.settings import (
     CHECKPOINTER,

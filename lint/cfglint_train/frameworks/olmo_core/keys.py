@@ -9,7 +9,7 @@ from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.document import Node, Route
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.frameworks.keys import Keys, Launched
+from cfglint_train.frameworks.keys import Keys, LauncherOption
 from cfglint_train.frameworks.lens import Config
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class OLMoCoreKeys(Keys):
         is_setting = index >= _OWN_WORDS or any(word.text.startswith("--") for word in before)
         return is_setting and config.once(_merges) and config.once(_is_strict)
 
-    def launched(self, config: Config, route: Route) -> Launched | None:
+    def launched(self, config: Config, route: Route) -> LauncherOption | None:
         """The innermost class of the library above the setting, with the way from there."""
         if not config.once(_merges):
             return None
@@ -64,11 +64,11 @@ class OLMoCoreKeys(Keys):
             if config.document.plain(entry.value) is None and not _hinges(entry.value):
                 return _below_null(config, found, section) if found else None
             node = entry.value
-        return Launched("script", found) if found else None
+        return LauncherOption("script", found) if found else None
 
     def _below_default(
         self, config: Config, node: MappingNode, found: Route, route: Route, section: Route
-    ) -> Launched | None:
+    ) -> LauncherOption | None:
         """A setting below a section that the script does not mention, where that is null by default or none at all."""
         if not found or not isinstance(node, Record) or node.open or node.sealed:
             return None
@@ -76,14 +76,18 @@ class OLMoCoreKeys(Keys):
         at = found[: len(found) - len(route) + len(section)]
         fact = self.vocabulary_of(config).fact(at, self.release(config), about)
         if fact is None:
-            return Launched("script", found)
+            return LauncherOption("script", found)
         return _below_null(config, found, section) if fact.schema().get("default", section) is None else None
 
 
-def _below_null(config: Config, found: Route, section: Route) -> Launched:
+def _below_null(config: Config, found: Route, section: Route) -> LauncherOption:
     """A setting below a section that is null, unless the launch gives the section, too."""
     given = any(route == section[: len(route)] for route, _ in config.launched)
-    return Launched("script", found) if given else Launched("script", found, unset=section, stops_since=_STOPS_SINCE)
+    return (
+        LauncherOption("script", found)
+        if given
+        else LauncherOption("script", found, unset=section, stops_since=_STOPS_SINCE)
+    )
 
 
 def _hinges(node: Node) -> bool:

@@ -8,7 +8,6 @@ from cfglint_train.documents.document import CannotEdit, Change, Route, Set
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import member_name
-from cfglint_train.frameworks.key import UNRESOLVED, Custom, Key, Stated, read_only
 from cfglint_train.frameworks.lens import (
     Changes,
     Config,
@@ -18,6 +17,7 @@ from cfglint_train.frameworks.lens import (
     refuse_override,
     spelled,
 )
+from cfglint_train.frameworks.lens_types import UNRESOLVED, Custom, Key, Stated, read_only
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.frameworks.olmo_core import activations, checkpoints, parallel
 from cfglint_train.frameworks.olmo_core.model import MODEL

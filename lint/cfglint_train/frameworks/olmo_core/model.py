@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.documents.document import MISSING
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.key import Custom, Stated, read_only
 from cfglint_train.frameworks.lens import Config, Triple
+from cfglint_train.frameworks.lens_types import Custom, Stated, read_only
 from cfglint_train.frameworks.olmo_core.settings import find
 
 # Keys of a model that change neither its parameters nor what its layers keep.

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import CannotEdit, Change, Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import at_least, enumeration, member_name
-from cfglint_train.frameworks.key import NOT_STATED, UNRESOLVED, Custom, Found, Stated, read_only
-from cfglint_train.frameworks.key import PLAIN as PLAIN_KEYS
 from cfglint_train.frameworks.lens import Changes, Config, Triple, granted
+from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, Custom, Found, Stated, read_only
+from cfglint_train.frameworks.lens_types import PLAIN as PLAIN_KEYS
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.frameworks.olmo_core.recognise import TRAIN_MODULE_PATH
 from cfglint_train.frameworks.olmo_core.settings import (

@@ -13,7 +13,8 @@ from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.codec import Codec, member_name, or_zero
-from cfglint_train.frameworks.key import (
+from cfglint_train.frameworks.lens import Config, refuse_override, spelled
+from cfglint_train.frameworks.lens_types import (
     ABSENT,
     NOT_STATED,
     UNRESOLVED,
@@ -25,7 +26,6 @@ from cfglint_train.frameworks.key import (
     put,
     take_default,
 )
-from cfglint_train.frameworks.lens import Config, refuse_override, spelled
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin

@@ -12,8 +12,8 @@ from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.evidence import Trace
+from cfglint_train.frameworks.key_usage import KeyUse, Refused, ReleaseHint, refuses
 from cfglint_train.frameworks.keys import Keys, Outdated
-from cfglint_train.frameworks.keys_in_use import Refused, Told, Use, refuses
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.openrlhf.flags import (
     NEWEST,
@@ -101,7 +101,7 @@ class OpenRLHFKeys(Keys):
         """The first word behind a switch, but for white space."""
         return given_to_switches(config)
 
-    def told(self, document: Document, root: Route, release: str, package: str | None = None) -> Told | None:
+    def told(self, document: Document, root: Route, release: str, package: str | None = None) -> ReleaseHint | None:
         """Every flag counts, whatever its value."""
         assumed = Releases({"openrlhf": Release(release, Origin("assumed"))})
         usual, known = usage(config := Config("openrlhf", document, assumed, root)), self.vocabulary
@@ -118,18 +118,18 @@ class OpenRLHFKeys(Keys):
             entry = None if invocation is None else invocation.index.get(spellings[-1])
             if fact is not None and entry is not None and refuses(fact.status()):
                 found.append(Refused((spellings[-1],), entry, fact.status()))
-        return Told(tuple(found), takes)
+        return ReleaseHint(tuple(found), takes)
 
-    def in_use(self, document: Document, root: Route, package: str | None = None) -> list[Use]:
+    def in_use(self, document: Document, root: Route, package: str | None = None) -> list[KeyUse]:
         """Every flag that some release has, as spelled, and the entry point."""
         assumed = Releases({self.listed.name: Release(self.vocabulary.newest, Origin("assumed"))})
         told, invocation = usage(Config(self.listed.name, document, assumed, root)), invocation_of(document, root)
         assert invocation is not None
         flags = [spelling for spellings in told.given.values() for spelling in spellings]
         found = [
-            Use((flag,), invocation.index.get(flag), partial(_among, accepting(told.entry, flag))) for flag in flags
+            KeyUse((flag,), invocation.index.get(flag), partial(_among, accepting(told.entry, flag))) for flag in flags
         ]
-        return [*found, Use((), None, partial(_among, lifetime(told.entry)))]
+        return [*found, KeyUse((), None, partial(_among, lifetime(told.entry)))]
 
     def outdated(self, config: Config) -> Outdated | None:
         """An entry point that the stated release does not have, or flags that only older releases take together."""

@@ -11,8 +11,8 @@ from cfglint_train.documents.document import MISSING, CannotEdit, Change, Delete
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.codec import Codec, Unreadable, written_as
-from cfglint_train.frameworks.key import ABSENT, NOT_STATED, Access, Custom, Found, Key, Stated, read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, refuse_override
+from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, Access, Custom, Found, Key, Stated, read_only
 from cfglint_train.frameworks.loaders import ARGPARSE
 from cfglint_train.frameworks.openrlhf import names as flag
 from cfglint_train.frameworks.openrlhf.flags import (

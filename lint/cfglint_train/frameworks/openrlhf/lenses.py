@@ -8,9 +8,9 @@ from cfglint_train.documents.document import MISSING, CannotEdit, Change, Route
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import choice
-from cfglint_train.frameworks.key import read_only
 from cfglint_train.frameworks.launchers import launch_of
 from cfglint_train.frameworks.lens import Changes, Config, Lens, Triple
+from cfglint_train.frameworks.lens_types import read_only
 from cfglint_train.frameworks.openrlhf import method, rollout
 from cfglint_train.frameworks.openrlhf import names as flag
 from cfglint_train.frameworks.openrlhf.flags import granted, invocation_of, is_ray, name_at, stated, usage, value_of

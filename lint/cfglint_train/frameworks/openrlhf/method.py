@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.documents.document import MISSING, CannotEdit, Change
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.codec import choice
-from cfglint_train.frameworks.key import read_only
 from cfglint_train.frameworks.lens import Changes, Config, Triple, pending
+from cfglint_train.frameworks.lens_types import read_only
 from cfglint_train.frameworks.openrlhf import names as flag
 from cfglint_train.frameworks.openrlhf.flags import (
     ENTRIES,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from cfglint_train.documents.document import MISSING, CannotEdit, Change
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.key import read_only
 from cfglint_train.frameworks.lens import Changes, Config, Lens, Triple
+from cfglint_train.frameworks.lens_types import read_only
 from cfglint_train.frameworks.openrlhf import names as flag
 from cfglint_train.frameworks.openrlhf.flags import granted, name_at, stated, usage, value_of
 from cfglint_train.frameworks.openrlhf.lens import (

@@ -11,7 +11,7 @@ from cfglint_train.documents.document import Change, Entry, Rename
 from cfglint_train.documents.python.syntax import callee
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.keys import Arguments, Handed
+from cfglint_train.frameworks.keys import Arguments, CallArgument
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trainer_script.names import ADAPTER, LORA
 from cfglint_train.plan.origin import Place
@@ -28,7 +28,7 @@ _SAME: Final = {
 """What TRL and others call an argument -> what `LoraConfig` does."""
 
 
-def handed(config: Config) -> Iterator[Handed]:
+def handed(config: Config) -> Iterator[CallArgument]:
     """Each keyword that not every known release has, or that a copy of PEFT in the repository lacks; none where the
     copy cannot be read, or a fork is installed.
     """
@@ -52,7 +52,7 @@ def handed(config: Config) -> Iterator[Handed]:
         arguments = Arguments(known, _LORA, value, None if same == name else same, rename, is_sure)
         place, status = Place(config.document, entry.key.span), partial(_status, known, name)
         call = callee(made.value.call)
-        yield Handed(name, call, place, status, None, None, _PEFT, assumed, arguments, folder)
+        yield CallArgument(name, call, place, status, None, None, _PEFT, assumed, arguments, folder)
 
 
 def _keywords(adapter: Record) -> Iterator[Entry]:

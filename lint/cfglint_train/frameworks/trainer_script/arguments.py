@@ -12,11 +12,11 @@ from cfglint_train.documents.python.syntax import callee
 from cfglint_train.documents.python.tree import Record, Value
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import release_key
-from cfglint_train.frameworks.keys import Handed, Rewrite
-from cfglint_train.frameworks.keys_in_use import Refused, Told, Use
+from cfglint_train.frameworks.key_usage import KeyUse, Refused, ReleaseHint
+from cfglint_train.frameworks.keys import CallArgument, KeyRewrite
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trainer_script.names import HF_CONFIGS, KEYWORD, OLD_KEYWORDS, TRAINER
-from cfglint_train.frameworks.trainer_script.reader import Settings
+from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 from cfglint_train.frameworks.trl.settings import context_of
 from cfglint_train.plan.origin import Place
 
@@ -24,7 +24,7 @@ _RENAMED: Final = {"tokenizer": "processing_class"}
 """Keywords of trainers -> what newer ones call them."""
 
 
-def handed(config: Config) -> tuple[Handed, ...]:
+def handed(config: Config) -> tuple[CallArgument, ...]:
     """Each keyword with how the script says the same at the release that counts."""
     node = config.node()
     made = node.parts[TRAINER].entry if isinstance(node, Record) and TRAINER in node.parts else None
@@ -37,13 +37,13 @@ def handed(config: Config) -> tuple[Handed, ...]:
             where = Place(config.document, use.entry.key.span)
             rewrite, advice = _rewrite(config, name, trainer)
             status = partial(_status, name, _old(node)[name])
-            found.append(Handed(name, callee(trainer.call), where, status, rewrite, advice))
+            found.append(CallArgument(name, callee(trainer.call), where, status, rewrite, advice))
     return tuple(found)
 
 
 def _old(node: Node | None) -> Mapping[str, str]:
     """The keywords that older trainers took of the package that the run's trainer is from."""
-    return OLD_KEYWORDS["transformers" if isinstance(node, Settings) and node.plain else "trl"]
+    return OLD_KEYWORDS["transformers" if isinstance(node, ScriptSettings) and node.plain else "trl"]
 
 
 def _status(name: str, since: str, release: str) -> Status:
@@ -53,12 +53,12 @@ def _status(name: str, since: str, release: str) -> Status:
     return Status("renamed" if new else "removed", since=f"{since}.0", to=(new,) if new else (), effect="error")
 
 
-def _rewrite(config: Config, name: str, trainer: Record) -> tuple[Rewrite | None, str | None]:
+def _rewrite(config: Config, name: str, trainer: Record) -> tuple[KeyRewrite | None, str | None]:
     """Changes, and advice where there are none: a keyword by its new name, a setting where its class takes it."""
     here, new = (*config.root, TRAINER, name), _RENAMED.get(name)
     if new is not None:
         free = trainer.get(new) is None
-        return (Rewrite("safe", f"rename {name} to {new}", (Rename(here, new),)) if free else None), None
+        return (KeyRewrite("safe", f"rename {name} to {new}", (Rename(here, new),)) if free else None), None
     setting = _setting(config, name)
     if setting is None:
         return None, None
@@ -70,7 +70,7 @@ def _rewrite(config: Config, name: str, trainer: Record) -> tuple[Rewrite | None
     written = isinstance(value, Value) and value.value is not None and not isinstance(value.value, Unknown)
     if own and written and isinstance(value, Value) and not value.how and not config.has(setting):
         changes = (Delete(here), Set((*config.root, setting), value.value))
-        return Rewrite("safe", f"give {setting} to {taker}", changes), None
+        return KeyRewrite("safe", f"give {setting} to {taker}", changes), None
     whole = taker if own else f"{callee(trainer.call).removesuffix('Trainer')}Config" if trainer.call else ""
     return None, f"`{whole}` takes it" + (f" as `{setting}`" if setting != name else "")
 
@@ -84,14 +84,14 @@ def _setting(config: Config, name: str) -> str | None:
     return status.to[0] if status.kind == "renamed" and len(status.to) == 1 else None
 
 
-def keyword_uses(document: Document, root: Route) -> list[Use]:
+def keyword_uses(document: Document, root: Route) -> list[KeyUse]:
     """The settings that a script hands to its trainer, and that only older trainers took."""
     node = document.node(root)
     if not isinstance(node, Record):
         return []
     given = ((name, since, node.parts.get(name)) for name, since in _old(node).items())
     return [
-        Use((name,), part.entry, partial(_earlier, since))
+        KeyUse((name,), part.entry, partial(_earlier, since))
         for name, since, part in given
         if part is not None and part.name == KEYWORD + name
     ]
@@ -101,7 +101,7 @@ def _earlier(until: str, releases: tuple[str, ...]) -> tuple[bool, ...]:
     return tuple(release_key(one) < release_key(until) for one in releases)
 
 
-def with_keywords(found: Told | None, document: Document, root: Route, release: str) -> Told | None:
+def with_keywords(found: ReleaseHint | None, document: Document, root: Route, release: str) -> ReleaseHint | None:
     """What the keys of a script show, together with the keywords of its trainer."""
     uses = keyword_uses(document, root)
     refused = [use for use in uses if not use.takes(release)]
@@ -118,7 +118,7 @@ def with_keywords(found: Told | None, document: Document, root: Route, release: 
     def takes(other: str) -> bool:
         return all(use.takes(other) for use in uses) and (found is None or found.takes(other))
 
-    return Told((*gone, *before), takes)
+    return ReleaseHint((*gone, *before), takes)
 
 
 _OTHER_CLASSES: Final = ("ModelConfig", "ScriptArguments")
@@ -128,7 +128,7 @@ _OTHER_CLASSES: Final = ("ModelConfig", "ScriptArguments")
 def untaken(config: Config, name: str) -> str:
     """Why a new argument cannot be added to the call; empty where it can, or where nothing is added to that call."""
     node = config.node()
-    if not isinstance(node, Settings) or not node.arguments or name in node.parts or node.get(name) is not None:
+    if not isinstance(node, ScriptSettings) or not node.arguments or name in node.parts or node.get(name) is not None:
         return ""
     if node.arguments in HF_CONFIGS:
         known = load("transformers")

@@ -52,7 +52,7 @@ from cfglint_train.frameworks.trainer_script.names import (
 from cfglint_train.frameworks.trainer_script.samples import Sampled, follow, put_samples
 
 
-class Settings(Record):
+class ScriptSettings(Record):
     """The settings of one run; `refused` says why they cannot be determined."""
 
     __slots__ = ("arguments", "computes", "defaults", "entry", "launched", "model", "plain", "refused", "trainer")
@@ -82,7 +82,7 @@ def runs(
     given: Mapping[str, Value] | None = None,
     line: Line | None = None,
     plain: bool = False,
-) -> list[Settings]:
+) -> list[ScriptSettings]:
     """The runs of a script, in the order in which their trainers are made. `given`: values of the script's own options
     that count instead of their defaults; `line`: what a launch gives its parser of dataclasses. `plain`: those of the
     Trainer of transformers, else those of TRL's.
@@ -97,7 +97,7 @@ def runs(
 
 def _walked(
     document: PythonDocument, given: Mapping[str, Value], line: Line | None, plain: bool, defaults: bool
-) -> list[Settings]:
+) -> list[ScriptSettings]:
     """The runs that a walk over a script meets. `defaults`: what no launch gives has its default on the way."""
     evaluator = (Sampled if plain else Launched)(document, HANDLERS, METHODS, FIELDS, constant)
     evaluator.given, evaluator.defaults = given, defaults
@@ -138,11 +138,11 @@ def _computes_loss(evaluator: Evaluator, name: str, depth: int = 5) -> bool:
 # --- one run ---------------------------------------------------------------------------------------------------------
 
 
-def _settings(evaluator: Launched, made: Record, trainer: str) -> Settings:
+def _settings(evaluator: Launched, made: Record, trainer: str) -> ScriptSettings:
     """The settings of the run of one trainer."""
     arguments = _arguments(made)
     source = arguments if isinstance(arguments, Record) else None
-    found = Settings(made.span if source is None else source.span, TRAINERS.get(trainer, ""))
+    found = ScriptSettings(made.span if source is None else source.span, TRAINERS.get(trainer, ""))
     found.plain = trainer in HF_TRAINERS
     found.how = made.how
     if source is not None:
@@ -240,7 +240,7 @@ def _own_fields(evaluator: Evaluator, source: Record) -> dict[str, Part]:
 # --- its model -------------------------------------------------------------------------------------------------------
 
 
-def _model(found: Settings, made: Record) -> Record | None:
+def _model(found: ScriptSettings, made: Record) -> Record | None:
     """The call that loads the model; None where the trainer is given its name, or something else made it."""
     entry = made.get("model") or made.get("policy")
     if entry is None:
@@ -259,7 +259,7 @@ def _model(found: Settings, made: Record) -> Record | None:
     return None
 
 
-def _put_parts(found: Settings, made: Record, model: Record | None) -> None:
+def _put_parts(found: ScriptSettings, made: Record, model: Record | None) -> None:
     """What other calls of the script state, by the names of `ModelConfig`."""
     module = class_of(made).rpartition(".")[0].split(".")
     package = "transformers" if found.plain else "trl"
@@ -304,7 +304,7 @@ def _reference(node: Node) -> Value:
     return Value(node.span, "full", how)
 
 
-def _put(found: Settings, source: Record, names: Mapping[str, str]) -> None:
+def _put(found: ScriptSettings, source: Record, names: Mapping[str, str]) -> None:
     """Take over what a call states. `names`: its names -> those of the tree; the first of several wins."""
     for own, name in names.items():
         entry = source.get(own)
@@ -327,7 +327,7 @@ def _hedged(entry: Entry, source: Record) -> Entry:
     return Entry(entry.key, value)
 
 
-def _hide(found: Settings, source: Record, names: Iterable[str]) -> None:
+def _hide(found: ScriptSettings, source: Record, names: Iterable[str]) -> None:
     """Mark what may be stated out of sight."""
     for name in names:
         part = found.parts.get(name)
@@ -336,7 +336,7 @@ def _hide(found: Settings, source: Record, names: Iterable[str]) -> None:
             found.parts[name] = Part(None, name, named(name, Value(place, Unknown(source.open))))
 
 
-def _put_quantization(found: Settings, made: Record, model: Record) -> None:
+def _put_quantization(found: ScriptSettings, made: Record, model: Record) -> None:
     entry = model.get("quantization_config") or made.get("quantization_config")
     if entry is None or (isinstance(entry.value, Value) and entry.value.value is None):
         return
@@ -355,7 +355,7 @@ def _put_quantization(found: Settings, made: Record, model: Record) -> None:
 _PEFT: Final = "peft"
 
 
-def _put_adapter(found: Settings, made: Record, model: Record | None) -> None:
+def _put_adapter(found: ScriptSettings, made: Record, model: Record | None) -> None:
     """`LoraConfig` as the trainer gets it, or as `get_peft_model` has put it on the model before."""
     entry = made.get("peft_config") or (None if model is None else model.get("_ADAPTER_"))
     if entry is None or (isinstance(entry.value, Value) and entry.value.value is None):

@@ -18,7 +18,7 @@ from cfglint_train.frameworks.trainer_script.names import TRAINERS
 if TYPE_CHECKING:
     import ast
 
-    from cfglint_train.frameworks.trainer_script.reader import Settings
+    from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
 
 def scripts(document: Document) -> list[Found]:
@@ -44,7 +44,7 @@ def scripts(document: Document) -> list[Found]:
     ]
 
 
-def role_of(run: Settings) -> str | None:
+def role_of(run: ScriptSettings) -> str | None:
     """What a run of a script is to cfglint (`Found.role`)."""
     return "program" if run.launched else "unread" if run.refused else None
 
@@ -76,9 +76,9 @@ def replaced_by(modules: set[str], framework: str) -> str | None:
     return next((name for name in listed()[framework].replaced_by if name in modules), None)
 
 
-def prepare(document: Document, plain: bool = False) -> list[Settings]:
+def prepare(document: Document, plain: bool = False) -> list[ScriptSettings]:
     """Read the runs of a script, and show them as a list. `plain`: those of the Trainer of transformers itself."""
-    from cfglint_train.frameworks.trainer_script.reader import Settings, runs
+    from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, runs
 
     assert isinstance(document, PythonDocument)
     if document.root is None:
@@ -86,7 +86,7 @@ def prepare(document: Document, plain: bool = False) -> list[Settings]:
         if found:
             document.show(Sequence(Span(0, len(document.source)), [*found], True), doubts=_doubts)
     shown = document.root.items if isinstance(document.root, Sequence) else []
-    return [one for one in shown if isinstance(one, Settings)]
+    return [one for one in shown if isinstance(one, ScriptSettings)]
 
 
 def _other_trainer(document: PythonDocument) -> str:
@@ -135,13 +135,13 @@ def _doubts(document: Document, node: Node) -> str:
 def trailing(config: Config, words: list[str]) -> dict[Route, Any]:
     """The settings that the words behind a script's path make, by the options that the script declares."""
     from cfglint_train.frameworks.trainer_script.launch import given, line_of
-    from cfglint_train.frameworks.trainer_script.reader import Settings, runs
+    from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, runs
 
     document, number = config.document, config.root[0]
     assert isinstance(document, PythonDocument)
     values, line = given(document, words), line_of(document, words)
     before = document.node(config.root)
-    plain = isinstance(before, Settings) and before.plain
+    plain = isinstance(before, ScriptSettings) and before.plain
     after = runs(document, values, line, plain) if values or line is not None else []
     if not isinstance(before, Record) or not isinstance(number, int) or number >= len(after):
         return {}

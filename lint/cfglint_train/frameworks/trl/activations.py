@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import CannotEdit, Change, Set, Unknown
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_flag
-from cfglint_train.frameworks.key import Custom
 from cfglint_train.frameworks.lens import Changes, Config, Triple, before, names, origin_of, refuse_override
+from cfglint_train.frameworks.lens_types import Custom
 from cfglint_train.frameworks.trl.losses import loss_of
 from cfglint_train.frameworks.trl.settings import default_of, on, stated, trainer_of
 from cfglint_train.plan.origin import Origin

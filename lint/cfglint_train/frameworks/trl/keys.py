@@ -10,8 +10,8 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import release_key
 from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
-from cfglint_train.frameworks.keys import Handed, Keys, Launched, Outdated, Unparsed
-from cfglint_train.frameworks.keys_in_use import Told, Use
+from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
+from cfglint_train.frameworks.keys import CallArgument, Keys, LauncherOption, Outdated, Unparsed
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY
 from cfglint_train.frameworks.trl.settings import (
@@ -55,7 +55,7 @@ class ArgumentKeys(Keys):
     }
     handed_to = "transformers"
 
-    def told(self, document: Document, root: Route, release: str, package: str | None = None) -> Told | None:
+    def told(self, document: Document, root: Route, release: str, package: str | None = None) -> ReleaseHint | None:
         """As in the base class, and what a script hands to its trainer that only older ones took."""
         found = super().told(document, root, release, package)
         if document.syntax != "python" or package is not None:
@@ -64,7 +64,7 @@ class ArgumentKeys(Keys):
 
         return with_keywords(found, document, root, release)
 
-    def in_use(self, document: Document, root: Route, package: str | None = None) -> list[Use]:
+    def in_use(self, document: Document, root: Route, package: str | None = None) -> list[KeyUse]:
         """As in the base class, and what a script hands to its trainer that only older ones took."""
         found = super().in_use(document, root, package)
         if document.syntax != "python" or package is not None:
@@ -80,7 +80,7 @@ class ArgumentKeys(Keys):
         fact = self.vocabulary.fact(route[:1], self.vocabulary.newest, _EVERY)
         return fact is None or not fact.definition.endswith(_SCRIPTS)
 
-    def handed(self, config: Config) -> tuple[Handed, ...]:
+    def handed(self, config: Config) -> tuple[CallArgument, ...]:
         """What a script hands to its trainer that only older ones took, and to PEFT that not every release takes."""
         if config.document.syntax != "python":
             return ()
@@ -180,12 +180,12 @@ class TrlKeys(ArgumentKeys):
             return "dropped"  # it is another trainer's, and `trl` has one parser for all of them up to then
         return "error" if _refuses(config, str(route[0]), release) else "dropped"
 
-    def launched(self, config: Config, route: Route) -> Launched | None:
+    def launched(self, config: Config, route: Route) -> LauncherOption | None:
         """An option beside a recipe, where TRL's own commands and scripts alone start it."""
         started = config.evidence.commands
         if config.document.syntax == "python" or not started or len(ways(config)) < len(started):
             return None
-        return Launched(context_of(config).entry, route, there=0)
+        return LauncherOption(context_of(config).entry, route, there=0)
 
     def launched_effect(self, effect: str, config: Config, release: str) -> str:
         """It is refused, save where the parser of a script hands it back."""

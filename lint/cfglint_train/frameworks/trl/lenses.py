@@ -17,8 +17,8 @@ from cfglint_train.frameworks.hf_trainer.fsdp import FSDP_LENS, wraps_blocks
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
 from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZER
 from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
-from cfglint_train.frameworks.key import ABSENT, PLAIN, UNRESOLVED, Custom, Found, Key, read_only
 from cfglint_train.frameworks.lens import Config, Triple, before, default_at, granted, names, origin_of
+from cfglint_train.frameworks.lens_types import ABSENT, PLAIN, UNRESOLVED, Custom, Found, Key, read_only
 from cfglint_train.frameworks.trl import activations, method, rollout
 from cfglint_train.frameworks.trl.dtype import DTYPE
 from cfglint_train.frameworks.trl.sequence import LENGTH, PACKING

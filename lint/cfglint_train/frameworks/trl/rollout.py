@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.key import Custom
 from cfglint_train.frameworks.lens import Changes, Config, Triple, before, names, origin_of, refuse_override
+from cfglint_train.frameworks.lens_types import Custom
 from cfglint_train.frameworks.trl.sequence import GENERATES
 from cfglint_train.frameworks.trl.settings import stated, trainer_of
 from cfglint_train.plan.names import Field

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import CannotEdit, Change, Route, Set
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
-from cfglint_train.frameworks.key import Custom
 from cfglint_train.frameworks.lens import Changes, Config, Triple, before, granted, names, origin_of, refuse_override
+from cfglint_train.frameworks.lens_types import Custom
 from cfglint_train.frameworks.trl.settings import default_of, is_setting, on, stated, trainer_of
 
 GENERATES: Final = ("grpo", "rloo")

@@ -79,9 +79,9 @@ def by_keys(document: Document, root: Route) -> str | None:
     """The trainer whose keys a file has, else the one that it or its folder is named for; None if unknown."""
     node = document.node(root)
     if document.syntax == "python":
-        from cfglint_train.frameworks.trainer_script.reader import Settings
+        from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
-        return node.trainer or None if isinstance(node, Settings) else None
+        return node.trainer or None if isinstance(node, ScriptSettings) else None
     if not isinstance(node, MappingNode):
         return None
     found = [trainer for trainer, telling in _TELLING if not node.index.keys().isdisjoint(telling)]
@@ -113,12 +113,12 @@ def _context(config: Config) -> Context:
 def default_of(config: Config, name: str) -> Any:
     """The default of a setting at the release; None where the possible trainers have several."""
     if config.document.syntax == "python":
-        from cfglint_train.frameworks.trainer_script.reader import Settings
+        from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
         node = config.node()
-        if isinstance(node, Settings) and name in node.defaults:
+        if isinstance(node, ScriptSettings) and name in node.defaults:
             return node.defaults.get(name)
-        if isinstance(node, Settings) and node.plain:
+        if isinstance(node, ScriptSettings) and node.plain:
             plain = load("transformers").fact((name,), config.release, Context(entry=node.entry))
             return plain.schema().get("default") if plain is not None and plain.status().kind == PRESENT else None
     known = config.evidence.vocabulary or load("trl")

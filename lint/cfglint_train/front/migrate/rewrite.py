@@ -31,7 +31,7 @@ from cfglint_train.settings import cluster_facts, pragmas
 from cfglint_train.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from cfglint_rules.vocabulary.survey import Sighting
+    from cfglint_rules.vocabulary.survey import KeyOccurrence
 
 MAX_PASSES: Final = 100
 
@@ -362,7 +362,7 @@ def _is_idle(finding: Finding, fix: Fix) -> bool:
     return sighting is not None and sighting.status is not None and sighting.status.effect in ("warning", "nothing")
 
 
-def _sighting(finding: Finding, fix: Fix) -> Sighting | None:
+def _sighting(finding: Finding, fix: Fix) -> KeyOccurrence | None:
     from cfglint_rules.vocabulary.survey import survey
 
     for config, _ in fix.keys:

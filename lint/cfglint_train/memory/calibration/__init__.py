@@ -37,7 +37,7 @@ class Residual(Frozen):
     evidence: tuple[str, ...]
 
 
-class Table(Frozen):
+class CoefficientTable(Frozen):
     """Everything in `coefficients.json`."""
 
     coefficients: dict[str, Coefficient]
@@ -45,11 +45,11 @@ class Table(Frozen):
 
 
 @lru_cache(maxsize=1)
-def table() -> Table:
+def table() -> CoefficientTable:
     """The coefficients, read once."""
     with open(os.path.join(FOLDER, "coefficients.json"), encoding="utf-8") as file:
         content = json.load(file)
-    return Table(
+    return CoefficientTable(
         {
             key: Coefficient(
                 key, row["low"], row["expected"], row["high"], tuple(row["evidence"]), tuple(row["verified"])

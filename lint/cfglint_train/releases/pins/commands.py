@@ -18,7 +18,7 @@ from cfglint_train.documents.notebooks import read
 from cfglint_train.foundation.roots import distance
 from cfglint_train.foundation.typed import Final
 from cfglint_train.releases.pins.readers import Pin, commands_in
-from cfglint_train.releases.pins.search import Settled, united
+from cfglint_train.releases.pins.search import ResolvedPin, united
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.workflows import is_workflow
 
@@ -35,7 +35,7 @@ _IMAGE: Final = re.compile(r"""(?m)^([ \t]*(?:- )?)image(?:_id)?:([ \t]+["']?)(?
 """The image of a service of compose, of a job or of SkyPilot (`image_id: docker:NAME:TAG`)."""
 
 
-def installed(index: RepositoryIndex, path: str, package: str, only_run: bool = False) -> Mapping[str, Settled]:
+def installed(index: RepositoryIndex, path: str, package: str, only_run: bool = False) -> Mapping[str, ResolvedPin]:
     """Return the pins of the commands that install a package for a file, by package: those in files that name it, else
     those of the nearest folder that holds it.
 

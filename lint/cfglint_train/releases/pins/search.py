@@ -29,7 +29,7 @@ FOLDERS: Final = ("requirements", "docker")
 """Folders beside which a project's requirement files often lie."""
 
 
-class Settled(Frozen):
+class ResolvedPin(Frozen):
     """What the requirement files of a folder say of a package."""
 
     constraint: Constraint
@@ -52,7 +52,7 @@ class Settled(Frozen):
         return bool(self.pins) or self.fork is not None or self.unreleased is not None
 
 
-def pins_of(folder: str, names: Iterable[str]) -> Mapping[str, Settled]:
+def pins_of(folder: str, names: Iterable[str]) -> Mapping[str, ResolvedPin]:
     """What the requirement files among the names in a folder say, by package."""
     found: list[Pin] = []
     folders, rooted = Roots().above(os.path.abspath(folder))
@@ -106,7 +106,7 @@ class _Files:
         return source.decode("utf-8-sig", "replace")
 
 
-def settled(pins: Sequence[Pin]) -> Mapping[str, Settled]:
+def settled(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
     """What several pins say together: lock files where there are any, else requirements, else extras."""
     by_package: dict[str, list[Pin]] = {}
     for pin in pins:
@@ -114,7 +114,7 @@ def settled(pins: Sequence[Pin]) -> Mapping[str, Settled]:
     return {package: _with_fork(found) for package, found in by_package.items()}
 
 
-def united(pins: Sequence[Pin]) -> Mapping[str, Settled]:
+def united(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
     """What several installations say, of which any may be the training's: where they contradict each other, the
     releases from the oldest to the newest of them.
     """
@@ -126,7 +126,7 @@ def united(pins: Sequence[Pin]) -> Mapping[str, Settled]:
     return found
 
 
-def opposed(files: Mapping[str, Settled], commands: Mapping[str, Settled]) -> Mapping[str, Settled]:
+def opposed(files: Mapping[str, ResolvedPin], commands: Mapping[str, ResolvedPin]) -> Mapping[str, ResolvedPin]:
     """What requirement files say; nothing of a package of which the commands that install it say another release."""
     found = dict(files)
     for package, other in commands.items():
@@ -135,14 +135,14 @@ def opposed(files: Mapping[str, Settled], commands: Mapping[str, Settled]) -> Ma
             continue
         if Constraint((*one.constraint.comparisons, *other.constraint.comparisons)).impossible:
             pins = (*one.pins, *other.pins)
-            found[package] = Settled(Constraint(), pins, optional=False, agreed=False, fork=one.fork)
+            found[package] = ResolvedPin(Constraint(), pins, optional=False, agreed=False, fork=one.fork)
     return found
 
 
-def _with_fork(pins: list[Pin]) -> Settled:
+def _with_fork(pins: list[Pin]) -> ResolvedPin:
     """What pins say of a package, of which a fork may say no release."""
     released = [pin for pin in pins if pin.constraint.comparisons]
-    together = _together(released) if released else Settled(Constraint(), (), optional=False, agreed=True)
+    together = _together(released) if released else ResolvedPin(Constraint(), (), optional=False, agreed=True)
     return together._replace(
         fork=next((pin for pin in pins if pin.fork), None),
         unreleased=None if released else next((pin for pin in pins if pin.unreleased), None),
@@ -150,14 +150,14 @@ def _with_fork(pins: list[Pin]) -> Settled:
     )
 
 
-def _together(pins: list[Pin]) -> Settled:
+def _together(pins: list[Pin]) -> ResolvedPin:
     weight = min(pin.weight for pin in pins)
     heaviest = tuple(pin for pin in pins if pin.weight == weight)
     constraint = Constraint(tuple(dict.fromkeys(part for pin in heaviest for part in pin.constraint.comparisons)))
     optional = weight == OPTIONAL
     if constraint.impossible:
-        return Settled(Constraint(), heaviest, optional, agreed=False)
+        return ResolvedPin(Constraint(), heaviest, optional, agreed=False)
     if constraint.exact is not None:
         naming = tuple(pin for pin in heaviest if pin.constraint.exact is not None)
-        return Settled(Constraint((("==", constraint.exact),)), naming, optional, agreed=True)
-    return Settled(constraint, heaviest, optional, agreed=True)
+        return ResolvedPin(Constraint((("==", constraint.exact),)), naming, optional, agreed=True)
+    return ResolvedPin(constraint, heaviest, optional, agreed=True)

@@ -37,7 +37,7 @@ class Refused(Frozen):
         return f"`{spelled(self.route)}` was removed" + (f" in {self.status.since}" if self.status.since else "")
 
 
-class Told(Frozen):
+class ReleaseHint(Frozen):
     """The releases that the keys allow, where the newest release refuses some of them."""
 
     refused: tuple[Refused, ...]
@@ -49,7 +49,7 @@ class Told(Frozen):
         return next((release for release in reversed(list(releases)) if self.takes(release)), None)
 
 
-class Use(Frozen):
+class KeyUse(Frozen):
     """A key that a configuration gives, and the releases that take it."""
 
     route: Route
@@ -72,16 +72,16 @@ def in_use(
     document: Document,
     root: Route,
     package: str | None = None,
-) -> list[Use]:
+) -> list[KeyUse]:
     """The keys of a configuration that have a value, save those that every release takes. Arguments as in `told`.
 
     No more of them than _MOST: each is checked against every release, and so many determine the release if any do.
     """
     asked = _Asked(known, context, package)
-    found: list[Use] = []
+    found: list[KeyUse] = []
     for route, entry in _entries(document, root):
         if settles(route) and not asked.is_lasting(route) and _shows(entry, document):
-            found.append(Use(route, entry, partial(asked.among, route)))
+            found.append(KeyUse(route, entry, partial(asked.among, route)))
             if len(found) == _MOST:
                 break
     return found
@@ -95,7 +95,7 @@ def told(
     root: Route,
     release: str,
     package: str | None = None,
-) -> Told | None:
+) -> ReleaseHint | None:
     """The releases that the keys of a configuration allow; None where `release` (the newest candidate) refuses none.
 
     `settles`: whether a place has the same settings in every file. `package` is another package that the vocabulary
@@ -119,7 +119,7 @@ def told(
     routes = [route for route, entry in _entries(document, root) if settles(route) and _shows(entry, document)]
     # What the newest release refuses comes first: most of the others refuse it, too, and then no more is asked.
     routes = [*(one.route for one in found), *routes]
-    return Told(tuple(found), lambda other: all(asked.among(route, (other,))[0] for route in routes))
+    return ReleaseHint(tuple(found), lambda other: all(asked.among(route, (other,))[0] for route in routes))
 
 
 class _Asked:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cfglint_train.findings.verdicts import Judgement, judge
 from cfglint_train.fitting import places, words
-from cfglint_train.fitting.holding import Holding, holding_all, least
+from cfglint_train.fitting.hardware_needed import HardwareNeed, holding_all, least
 from cfglint_train.fitting.moves import OPTIMISATION, SAFE, Dimension, Move
 from cfglint_train.fitting.offload import advised
 from cfglint_train.fitting.smallest import Problem, Solution, smallest_of, solution_of, together
@@ -25,7 +25,7 @@ LARGEST: Final[dict[str, Field]] = {"micro_batch": "batch.micro", "sequence_leng
 HIGHEST: Final = 1 << 24
 
 
-class Rung(Frozen):
+class Alternative(Frozen):
     """One change by itself."""
 
     move: Move
@@ -45,7 +45,7 @@ class Rung(Frozen):
         return self.move.tier <= SAFE
 
 
-class Ladder(Frozen):
+class Alternatives(Frozen):
     """What a run needs, the changes that lower that, and the one that is proposed."""
 
     run: Run
@@ -53,11 +53,11 @@ class Ladder(Frozen):
     """The verdict on its GPUs; None where the run is not estimated."""
     elsewhere: tuple[Judgement, ...] = ()
     """The verdicts on its hosts and its disk, where their size is stated."""
-    rungs: tuple[Rung, ...] = ()
+    rungs: tuple[Alternative, ...] = ()
     """From the cheapest on."""
     solution: Solution | None = None
     """None where it fits as it is, or where nothing makes it fit."""
-    holding: Holding | None = None
+    holding: HardwareNeed | None = None
     """What would hold it, where nothing makes it fit."""
     offload: str | None = None
     """What moving the optimizer to a host would do whose memory is not stated, where no smaller change is enough."""
@@ -76,16 +76,16 @@ class Ladder(Frozen):
         return self.lacks_room and (self.solution is None or not self.solution.fits)
 
 
-def ladder(run: Run, keep: Collection[str] = (), goal: Goal = "throughput", most: Most | None = None) -> Ladder:
+def ladder(run: Run, keep: Collection[str] = (), goal: Goal = "throughput", most: Most | None = None) -> Alternatives:
     """The ladder of a run. `keep`: keys and fields that stay. `goal`: the least costly change that fits, or the safe
     change with the lowest peak. `most`: what is to be as large as fits.
     """
     judgement = judge(run, "gpu", None)
     if judgement is None:
-        return Ladder(run, None)
+        return Alternatives(run, None)
     solution = _leanest(run, judgement, keep) if goal == "memory" else smallest_of(run, None, keep)
     over = places.lacks(judgement)
-    return Ladder(
+    return Alternatives(
         run,
         judgement,
         places.elsewhere(run),
@@ -130,7 +130,7 @@ def check_keep(run: Run, keep: Collection[str]) -> None:
             raise UsageError(f"--keep {key}: {run.main.document.path} has no such setting{hint and f'; {hint}'}")
 
 
-def _rungs(run: Run, before: Judgement, keep: Collection[str], solution: Solution | None) -> tuple[Rung, ...]:
+def _rungs(run: Run, before: Judgement, keep: Collection[str], solution: Solution | None) -> tuple[Alternative, ...]:
     """One rung per setting: the move that is chosen, else the first with which the run fits, else the strongest."""
     problem = Problem(run, None, keep)
     lacking = places.lacking(run)
@@ -151,7 +151,7 @@ def _rungs(run: Run, before: Judgement, keep: Collection[str], solution: Solutio
         if relieved is not None:
             was, peak = (one.budget.expected for one in relieved)
             settings = words.settings(run, move.changes)
-            found.append(Rung(move, settings, relieved[0].place, peak, was - peak, chosen))
+            found.append(Alternative(move, settings, relieved[0].place, peak, was - peak, chosen))
     return tuple(sorted(found, key=lambda rung: (rung.move.tier, rung.move.slowdown, -rung.saved)))
 
 

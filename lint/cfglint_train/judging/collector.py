@@ -8,7 +8,7 @@ from cfglint_train.documents.document import Document
 from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.typed import Any
 from cfglint_train.judging.result import CheckedFile, Trouble
-from cfglint_train.judging.sharing import Job, Sighting, changed_by, is_of_one_run, job_of, merged, sparing
+from cfglint_train.judging.sharing import Job, Occurrence, changed_by, is_of_one_run, job_of, merged, sparing
 from cfglint_train.repository.documents import SkippedFile
 from cfglint_train.runs.not_estimated import trains
 from cfglint_train.runs.run import Run
@@ -22,7 +22,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.checked: dict[tuple[str, str], CheckedFile] = {}
-        self._sightings: dict[_Key, dict[Job, Sighting]] = {}
+        self._sightings: dict[_Key, dict[Job, Occurrence]] = {}
         """What makes findings one -> the finding of each job."""
         self._naming: dict[str, set[Job]] = {}
         """Companions -> the jobs that they shape."""
@@ -55,7 +55,7 @@ class Ledger:
                 key = key[:-1]
                 met[key] = number = met.get(key, 0) + 1
                 key = (*key, number)
-            self._sightings.setdefault(key, {}).setdefault(job, Sighting(turn, finding))
+            self._sightings.setdefault(key, {}).setdefault(job, Occurrence(turn, finding))
 
     def name(self, run: Run) -> None:
         """Note a run, and the companions that shape it."""

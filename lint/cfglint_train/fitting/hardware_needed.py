@@ -19,7 +19,7 @@ from cfglint_train.runs.run import Run
 MOST_NODES: Final = 1024
 
 
-class Holding(Frozen):
+class HardwareNeed(Frozen):
     """What some phases need after every safe change, and what has that."""
 
     need: int
@@ -67,12 +67,12 @@ def _after(setting: str) -> str:
     return f"{key}{colon}{value.rpartition(' -> ')[2]}"
 
 
-def holding(run: Run) -> Holding | None:
+def holding(run: Run) -> HardwareNeed | None:
     """What would hold the training step and the rollout; None where it is not estimated, and at a corner."""
     return None if run.is_corner else run.once(_holding_step)
 
 
-def holding_all(run: Run, keep: Collection[str]) -> Holding | None:
+def holding_all(run: Run, keep: Collection[str]) -> HardwareNeed | None:
     """What would hold every phase, with some keys and fields left as they are."""
     return _holding(run, None, keep)
 
@@ -83,11 +83,11 @@ def least(run: Run) -> dict[Field, Any]:
     return {} if found is None else found[0]
 
 
-def _holding_step(run: Run) -> Holding | None:
+def _holding_step(run: Run) -> HardwareNeed | None:
     return _holding(run, (*STEP, ROLLOUT))
 
 
-def _holding(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> Holding | None:
+def _holding(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> HardwareNeed | None:
     gpu = judge(run, "gpu", phases)
     has_room = phases is None and gpu is not None and not places.lacks(gpu)
     least = ({}, gpu.budget.expected) if gpu is not None and has_room else _least(run, phases, keep)
@@ -105,7 +105,7 @@ def _holding(run: Run, phases: Collection[str] | None, keep: Collection[str] = (
         need, card = _sharing(run, changes, phases, need)
         share = "" if card else run.spell("rollout.utilization")
     lacking = {one.place: one.budget.expected for one in places.lacking(changed)} if phases is None else {}
-    return Holding(need, nodes, None if nodes is None else nodes * local, card, settings, share, lacking, has_room)
+    return HardwareNeed(need, nodes, None if nodes is None else nodes * local, card, settings, share, lacking, has_room)
 
 
 def _least(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> tuple[dict[Field, Any], int] | None:

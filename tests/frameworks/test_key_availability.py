@@ -11,9 +11,9 @@ from cfglint_train.documents.document import CannotEdit, apply
 from cfglint_train.findings.draft import key_changes, rewrite
 from cfglint_train.findings.finding import Fix
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.key_availability import refusal
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import listed
-from cfglint_train.frameworks.taken import refusal
 from tests.frameworks.test_read_only import changes, reasons, sampled
 from tests.support.laws import lens_of, written
 from tests.support.linting import runs_in

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from cfglint_train.findings.verdicts import judge
-from cfglint_train.fitting import gains
+from cfglint_train.fitting import speedups
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
 from tests.support.linting import copied, fix, lint, options, runs_in
 
@@ -50,7 +50,7 @@ def folder(tmp_path):
 
 
 def offers(run):
-    return {name: found for name in KINDS if (found := gains.gain(run, name)) is not None}
+    return {name: found for name in KINDS if (found := speedups.gain(run, name)) is not None}
 
 
 def assert_all_fit(run):
@@ -59,7 +59,7 @@ def assert_all_fit(run):
         run = run.changed(found.changes)
         judgement = judge(run, "gpu")
         assert judgement.verdict == "fits"
-        assert judgement.budget.high <= (1 - gains.MARGIN) * judgement.capacity
+        assert judgement.budget.high <= (1 - speedups.MARGIN) * judgement.capacity
 
 
 def test_all_four_are_offered_and_fit_together(folder):
@@ -115,19 +115,19 @@ def test_one_forward_pass_of_four_is_repeated(folder):
     [run] = [run for run in runs_in(folder) if run.main.document.path == "main.yaml"]
     layers, head = run.architecture.parameters - 233_373_696, 233_373_696
     assert run.architecture.embedding_parameters == head
-    assert gains.recomputation(run) == pytest.approx(layers / (3 * (layers + head) + layers))
+    assert speedups.recomputation(run) == pytest.approx(layers / (3 * (layers + head) + layers))
     adapter = run.changed({"method.tuning": "lora"})
-    assert gains.recomputation(adapter) == pytest.approx(layers / (2 * (layers + head) + layers))
+    assert speedups.recomputation(adapter) == pytest.approx(layers / (2 * (layers + head) + layers))
 
 
 def test_bytes_between_ranks_and_nodes(folder):
     """P parameters of 2 bytes, gathered twice and reduced once for each of 8 micro batches, over 16 ranks."""
     [run] = [run for run in runs_in(folder) if run.main.document.path == "main.yaml"]
-    setup, whole = gains.subject(run), run.architecture.parameters * 2
-    assert gains.between_ranks(setup) == pytest.approx(whole * 3 * 8 * 15 / 16)
-    assert gains.between_nodes(setup) == pytest.approx(whole * 3 * 8 / 2)
-    inside = gains.subject(run.changed({"parallel.secondary_partition": 8}))
-    assert gains.between_nodes(inside) == pytest.approx(whole * 2 * 8 / 2)
+    setup, whole = speedups.subject(run), run.architecture.parameters * 2
+    assert speedups.between_ranks(setup) == pytest.approx(whole * 3 * 8 * 15 / 16)
+    assert speedups.between_nodes(setup) == pytest.approx(whole * 3 * 8 / 2)
+    inside = speedups.subject(run.changed({"parallel.secondary_partition": 8}))
+    assert speedups.between_nodes(inside) == pytest.approx(whole * 2 * 8 / 2)
 
 
 @needs_corpus

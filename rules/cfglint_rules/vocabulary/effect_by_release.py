@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 
-from cfglint_rules.vocabulary.survey import REFUSED, Sighting, context, keys_of, target, vocabulary
+from cfglint_rules.vocabulary.survey import REFUSED, KeyOccurrence, context, keys_of, target, vocabulary
 from cfglint_rules.vocabulary.values import shown
 from cfglint_schemas.fact import Fact
 from cfglint_schemas.status import PRESENT
@@ -35,7 +35,7 @@ _SHORT: Final = {
 }
 
 
-class Across(Frozen):
+class EffectByRelease(Frozen):
     """The effects at some releases."""
 
     runs: tuple[tuple[str, tuple[str, ...]], ...]
@@ -82,10 +82,10 @@ class Across(Frozen):
         return ", ".join(parts)
 
 
-def across(window: Window, effect_at: Callable[[str], str]) -> Across:
+def across(window: Window, effect_at: Callable[[str], str]) -> EffectByRelease:
     """The effects at the releases of a window."""
     grouped = groupby(window.releases, key=effect_at)
-    return Across(tuple([(effect, tuple(run)) for effect, run in grouped]), window)
+    return EffectByRelease(tuple([(effect, tuple(run)) for effect, run in grouped]), window)
 
 
 def assumed_setting(name: str, value: Any, assumed: str) -> Ground:
@@ -123,7 +123,7 @@ def window_of(config: Config, package: str | None = None) -> Window:
     return config.releases.window(package or own)
 
 
-def fate(sighting: Sighting) -> Across:
+def fate(sighting: KeyOccurrence) -> EffectByRelease:
     """What becomes of a key at every candidate release."""
     known, key = sighting.config.once(_fates), (sighting.route, id(sighting.entry))
     if key not in known:
@@ -132,12 +132,12 @@ def fate(sighting: Sighting) -> Across:
     return known[key]
 
 
-def _fates(_: Config) -> dict[tuple[Route, int], Across]:
+def _fates(_: Config) -> dict[tuple[Route, int], EffectByRelease]:
     """What is known so far of the keys of a configuration."""
     return {}
 
 
-def fate_of_unknown(sighting: Sighting) -> Across | None:
+def fate_of_unknown(sighting: KeyOccurrence) -> EffectByRelease | None:
     """What becomes of a key that no release has, at the candidates that show it; None where the one that counts shows
     nothing. A section whose keys are not known at a release does.
     """
@@ -147,7 +147,7 @@ def fate_of_unknown(sighting: Sighting) -> Across | None:
     return found._replace(runs=tuple(run for run in found.runs if run[0] != FINE))
 
 
-def fact_at(sighting: Sighting, release: str, route: Route | None = None) -> Fact | None:
+def fact_at(sighting: KeyOccurrence, release: str, route: Route | None = None) -> Fact | None:
     """What is known of a key, or of another one, at a release of the package that decides about the key."""
     config, known, package = sighting.config, vocabulary(sighting.config), deciding(sighting)
     assert known is not None
@@ -157,7 +157,7 @@ def fact_at(sighting: Sighting, release: str, route: Route | None = None) -> Fac
     return known.fact(asked, target(config).release, context(config)._replace(releases={package: release}))
 
 
-def deciding(sighting: Sighting) -> str | None:
+def deciding(sighting: KeyOccurrence) -> str | None:
     """The package beside the framework's own whose release decides whether a key is there; None: its own."""
     keys = keys_of(sighting.config)
     beside = None if keys is None else keys.listed.beside
@@ -165,7 +165,7 @@ def deciding(sighting: Sighting) -> str | None:
     return beside if brought and beside in sighting.config.releases.known else None
 
 
-def _effect_at(sighting: Sighting, release: str) -> str:
+def _effect_at(sighting: KeyOccurrence, release: str) -> str:
     config, keys, known = sighting.config, keys_of(sighting.config), vocabulary(sighting.config)
     assert keys is not None
     assert known is not None
@@ -182,7 +182,7 @@ def _effect_at(sighting: Sighting, release: str) -> str:
     return keys.effect(effect, sighting.route, sighting.value, config, own)
 
 
-def everywhere(sighting: Sighting, test: Callable[[str], bool]) -> bool:
+def everywhere(sighting: KeyOccurrence, test: Callable[[str], bool]) -> bool:
     """Whether something holds at every candidate release of the package that decides about a key.
 
     Of a release older than all that are known, nothing is.

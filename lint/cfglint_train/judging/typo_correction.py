@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from cfglint_train.documents.document import CannotEdit, Route, Set
 from cfglint_train.findings.draft import changes_of
 from cfglint_train.foundation.typed import Any
-from cfglint_train.frameworks.lens import Config, Given, Override, spelled
+from cfglint_train.frameworks.lens import Config, LaunchArgument, Override, spelled
 from cfglint_train.judging.selection import Selection
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
-from cfglint_train.runs.run import Meant, Run, assemble
+from cfglint_train.runs.run import CorrectedKey, Run, assemble
 
 
 def as_meant(run: Run, selection: Selection) -> Run:
@@ -55,7 +55,7 @@ def _is_judged(config: Config, selection: Selection) -> bool:
     return not config.document.stands_in and RULE.code in selection.enabled(config.document.path)
 
 
-def _read(config: Config, selection: Selection) -> tuple[Config, list[Meant]]:
+def _read(config: Config, selection: Selection) -> tuple[Config, list[CorrectedKey]]:
     """A configuration with the misspelt keys laid over it as what they are meant to be, and their names."""
     if not _is_judged(config, selection):
         return config, []
@@ -66,7 +66,7 @@ def _read(config: Config, selection: Selection) -> tuple[Config, list[Meant]]:
     for sighting, route, rename in meant(config):
         origin = Origin("explicit", sighting.place, key=sighting.name, framework=config.framework)
         stays = sighting.route[:-1] == route[:-1]
-        given = Given(config.document, (*config.root, *sighting.route), misspelt=True) if stays else None
+        given = LaunchArgument(config.document, (*config.root, *sighting.route), misspelt=True) if stays else None
         overrides[route] = Override(sighting.value, origin, given)
-        found.append(Meant(sighting.route, route, config.document, rename))
+        found.append(CorrectedKey(sighting.route, route, config.document, rename))
     return (config.altered(overrides={**config.overrides, **overrides}), found) if found else (config, [])
