@@ -61,6 +61,10 @@ class SchemaFile:
             elif line.startswith('"x-'):
                 name, _, value = line.rstrip(",").partition(": ")
                 head[name.strip('"')] = loads(value)
+        if not {"x-packages", "x-entries"} <= head.keys():
+            raise ValueError(
+                f"the vocabulary of {framework} is not in the layout that `python -m tools.schemas` writes"
+            )
         self.packages: Mapping[str, tuple[str, ...]] = {name: tuple(of) for name, of in head["x-packages"].items()}
         self.entries: Mapping[str, list[Mapping[str, Any]]] = head["x-entries"]
         self.package = next(iter(self.packages))

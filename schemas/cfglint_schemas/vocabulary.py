@@ -253,7 +253,7 @@ def path_of(framework: str) -> str:
     paths = (os.path.join(folder, f"{framework}.json") for folder in cfglint_schemas.__path__)
     path = cfglint_schemas.files.get(framework) or next((path for path in paths if os.path.exists(path)), None)
     if path is None:
-        raise KeyError(framework)
+        raise KeyError(f"{framework} has no vocabulary file")
     return path
 
 

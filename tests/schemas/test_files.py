@@ -179,3 +179,11 @@ def test_reading_imports_nothing_heavy() -> None:
 def test_unknown_framework_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         load("megatron")
+
+
+def test_another_layout_is_refused_by_name() -> None:
+    content = json.loads(Path(vocabulary.path_of("trl")).read_text(encoding="utf-8"))
+    with pytest.raises(
+        ValueError, match=r"vocabulary of trl is not in the layout that `python -m tools.schemas` writes"
+    ):
+        Vocabulary("trl", json.dumps(content))
