@@ -307,7 +307,7 @@ def test_a_lens_that_lies_writes_nothing_and_is_told(here, rule, monkeypatch, ch
     fixed = fix(here, chosen)
     assert [one.code for one in fixed.applied] == ["TST002"]
     [refused] = fixed.refused
-    assert refused == ("config.yaml", "TST001", "the plan read back would not be the intended one")
+    assert tuple(refused) == ("config.yaml", "TST001", "the plan read back would not be the intended one")
     assert list(diff.summary(fixed))[-1] == (
         "not fixed: config.yaml: TST001: the plan read back would not be the intended one"
     )

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from argparse import SUPPRESS
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Literal, get_type_hints
@@ -247,15 +246,6 @@ def test_a_fit_of_what_cannot_be_read_says_so(here):
 
 def test_no_texts_are_no_files(here):
     assert api.lint(sources={}).files == ()
-
-
-def test_threads_find_what_one_finds():
-    folder = REPOSITORY / "fixtures" / "cases"
-    alone = api.lint(str(folder), api.Options(isolated=True))
-    with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda _: api.lint(str(folder), api.Options(isolated=True)), range(8)))
-    assert [result.findings for result in results] == [alone.findings] * 8
-    assert [result.errors for result in results] == [()] * 8
 
 
 def test_credentials_are_masked_in_the_records(here):

@@ -66,9 +66,10 @@ def judge(run: Run, place: Resource, phases: Iterable[str] | None = None) -> Jud
     for all rules, of what no rule reads itself; what follows from it is read of the run of the rule that asks.
     """
     key = (place, tuple(phases) if phases is not None else None)
-    if key not in run.judgements:
-        run.judgements[key] = _judged(run, place, key[1])
-    known: Judgement | None = run.judgements[key]
+    judgements = run.judgements
+    if key not in judgements:
+        judgements[key] = _judged(run, place, key[1])
+    known: Judgement | None = judgements[key]
     return None if known is None else known._replace(run=run)
 
 

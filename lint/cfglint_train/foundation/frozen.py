@@ -98,14 +98,18 @@ else:
         """The base of a record: `class Place(Frozen)` with annotated fields, defaults behind the others."""
 
     class _DataFields:
-        """The fields by which `dataclasses.replace` and `dataclasses.asdict` handle a record, made when first read."""
+        """What `dataclasses` and those that print data classes ask of a record's class, made when first read."""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
 
         def __get__(self, record: Any, kind: Any) -> Any:
             from dataclasses import field, make_dataclass
 
             defaults = {name: field(default=value) for name, value in kind._field_defaults.items()}
             fields = [(name, kind.__annotations__[name], defaults.get(name, field())) for name in kind._fields]
-            kind.__dataclass_fields__ = made = make_dataclass(kind.__name__, fields).__dataclass_fields__
+            made = getattr(make_dataclass(kind.__name__, fields, frozen=True), self.name)
+            setattr(kind, self.name, made)
             return made
 
     def _equals(self: Any, other: object) -> bool:
@@ -117,7 +121,8 @@ else:
         equal = _equals(self, other)
         return equal if equal is NotImplemented else not equal
 
-    _DATA = {"__eq__": _equals, "__ne__": _differs, "__hash__": tuple.__hash__, "__dataclass_fields__": _DataFields()}
+    _DATA = {"__eq__": _equals, "__ne__": _differs, "__hash__": tuple.__hash__}
+    _DATA |= {name: _DataFields(name) for name in ("__dataclass_fields__", "__dataclass_params__")}
     """What the records that are handled as data classes have of their own: one equals only its like."""
 
     def dataclass(*, frozen: bool, slots: bool, order: bool = False) -> Any:
