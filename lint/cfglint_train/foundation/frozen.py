@@ -97,6 +97,8 @@ else:
     class Frozen(metaclass=_Maker):
         """The base of a record: `class Place(Frozen)` with annotated fields, defaults behind the others."""
 
+    _ASKED = ("__dataclass_fields__", "__dataclass_params__")
+
     class _DataFields:
         """What `dataclasses` and those that print data classes ask of a record's class, made when first read."""
 
@@ -108,9 +110,10 @@ else:
 
             defaults = {name: field(default=value) for name, value in kind._field_defaults.items()}
             fields = [(name, kind.__annotations__[name], defaults.get(name, field())) for name in kind._fields]
-            made = getattr(make_dataclass(kind.__name__, fields, frozen=True), self.name)
-            setattr(kind, self.name, made)
-            return made
+            made = make_dataclass(kind.__name__, fields, frozen=True)
+            for name in _ASKED:
+                setattr(kind, name, getattr(made, name))
+            return getattr(kind, self.name)
 
     def _equals(self: Any, other: object) -> bool:
         if type(other) is type(self):
@@ -122,7 +125,7 @@ else:
         return equal if equal is NotImplemented else not equal
 
     _DATA = {"__eq__": _equals, "__ne__": _differs, "__hash__": tuple.__hash__}
-    _DATA |= {name: _DataFields(name) for name in ("__dataclass_fields__", "__dataclass_params__")}
+    _DATA |= {name: _DataFields(name) for name in _ASKED}
     """What the records that are handled as data classes have of their own: one equals only its like."""
 
     def dataclass(*, frozen: bool, slots: bool, order: bool = False) -> Any:
