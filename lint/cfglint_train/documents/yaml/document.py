@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable
+from functools import cached_property
 
 from cfglint_train.documents.document import (
     BOM,
@@ -38,17 +39,21 @@ class YamlDocument(Document):
         super().__init__(path, source)
         self.dialect = dialect
         self.root, self._beyond_libyaml = compose(decode(source), source)
-        if len(source) > MAX_SLOW_BYTES and is_doubtful(source):
+        if len(source) > MAX_SLOW_BYTES and self._is_doubtful:
             doubt = "tabs, tags, anchors or the like, on which loaders differ"
             raise BeyondLimits(f"more than {MAX_SLOW_BYTES >> 10} KiB with {doubt}", START)
         self._refusals: dict[str, tuple[Refusal | None, ...]] = {}
+
+    @cached_property
+    def _is_doubtful(self) -> bool:
+        return is_doubtful(self.source)
 
     def refusals(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
         """Return why each loader that reads a dialect refuses the text, or None for one that takes it; empty if nothing
         in it is in doubt.
         """
         if dialect.name not in self._refusals:
-            doubtful = self._beyond_libyaml is not None or is_doubtful(self.source)
+            doubtful = self._beyond_libyaml is not None or self._is_doubtful
             self._refusals[dialect.name] = self._judged(dialect) if doubtful else ()
         return self._refusals[dialect.name]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from cfglint_train.documents.document import BOM
 from cfglint_train.foundation.typed import Final
@@ -26,7 +25,6 @@ _LONG_NUMBER: Final = re.compile(rb"[0-9:_.]{300}")
 """Longer than any number that Python converts: 4,300 digits, or 173 parts of base 60."""
 
 
-@lru_cache(maxsize=1)  # more than one reader asks about a text
 def is_doubtful(source: bytes) -> bool:
     """Return whether a text that libyaml takes has something that a loader may refuse.
 
