@@ -25,8 +25,8 @@ class CatalogueHook(BuildHookInterface):  # type: ignore[type-arg]
         assert spec.loader is not None
         catalogue = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(catalogue)
-        self.made = tempfile.TemporaryDirectory()
-        target = os.path.join(self.made.name, "catalogue.json")
+        self.temporary = tempfile.TemporaryDirectory()
+        target = os.path.join(self.temporary.name, "catalogue.json")
         with open(target, "w", encoding="utf-8", newline="\n") as file:
             file.write("[\n" + ",\n".join(map(json.dumps, catalogue.read(folder))) + "\n]\n")
         build_data["force_include"][target] = "cfglint_rules/catalogue.json"
@@ -34,4 +34,4 @@ class CatalogueHook(BuildHookInterface):  # type: ignore[type-arg]
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the temporary file."""
         if version != "editable":
-            self.made.cleanup()
+            self.temporary.cleanup()

@@ -66,17 +66,17 @@ ROUND = 20
 
 def main(repeats: int) -> None:
     for name, fields in (("ZeRO-3", ZERO), ("LoRA", LORA)):
-        plan = Plan().with_({**COMMON, **fields})
+        plan = Plan().replace({**COMMON, **fields})
         plans = [
-            plan.with_({"batch.micro": micro, "sequence.length": length})
+            plan.replace({"batch.micro": micro, "sequence.length": length})
             for micro in (1, 2, 4, 8)
             for length in range(1024, 8193, 1024)
         ]
         firsts = []
         for _ in range(20):
-            activations.stack.cache_clear()
-            logits.head_cost.cache_clear()
-            setup_builder.job_of.cache_clear()
+            activations.build_stack.cache_clear()
+            logits.compute_head_cost.cache_clear()
+            setup_builder.build_job.cache_clear()
             start = time.perf_counter()
             estimate(plans[0], SHAPE, None)
             firsts.append(time.perf_counter() - start)

@@ -11,28 +11,28 @@ import time
 from pathlib import Path
 
 from cfglint_train import api
-from cfglint_train.findings.verdicts import STEP
-from cfglint_train.fitting.smallest import smallest_of
+from cfglint_train.findings.verdicts import STEP_PHASES
+from cfglint_train.fitting.smallest import find_smallest_for
 
 RUNS = Path(__file__).parent.parent / "fixtures" / "fit"
 BAR = 20.0
 
 
 def main(repeats: int) -> None:
-    taken = []
+    times = []
     for run in api.estimate(RUNS, api.Options(isolated=True)).raw.runs:
         best = float("inf")
         for _ in range(repeats):
             start = time.process_time()
-            found = smallest_of(run, STEP)
+            solution = find_smallest_for(run, STEP_PHASES)
             best = min(best, (time.process_time() - start) * 1e3)
-        if found is not None:
-            taken.append((best, run.main.document.path))
-    for milliseconds, path in sorted(taken):
+        if solution is not None:
+            times.append((best, run.main.document.path))
+    for milliseconds, path in sorted(times):
         print(f"{milliseconds:7.1f} ms  {Path(path).name}")
-    slowest = max(taken)[0]
-    median = sorted(taken)[len(taken) // 2][0]
-    print(f"{len(taken)} runs: median {median:.1f} ms, slowest {slowest:.1f} ms (the bar is {BAR:.0f})")
+    slowest = max(times)[0]
+    median = sorted(times)[len(times) // 2][0]
+    print(f"{len(times)} runs: median {median:.1f} ms, slowest {slowest:.1f} ms (the bar is {BAR:.0f})")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> list[str]:
-    return [f"CFGLINT_ORACLE=sample CFGLINT_ORACLE_SEED={oracle.seed()}"] if oracle.mode() == "sample" else []
+    return [f"CFGLINT_ORACLE=sample CFGLINT_ORACLE_SEED={oracle.get_seed()}"] if oracle.get_mode() == "sample" else []
 
 
 def pytest_collection_finish() -> None:
@@ -46,11 +46,13 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if oracle.mode() == "sample":
-        draw = random.Random(oracle.seed())
-        left_out = {item for item in items if item.get_closest_marker("oracle") and draw.random() > oracle.SAMPLED}
-        config.hook.pytest_deselected(items=list(left_out))
-        items[:] = [item for item in items if item not in left_out]
+    if oracle.get_mode() == "sample":
+        draw = random.Random(oracle.get_seed())
+        deselected = {
+            item for item in items if item.get_closest_marker("oracle") and draw.random() > oracle.SAMPLE_RATE
+        }
+        config.hook.pytest_deselected(items=list(deselected))
+        items[:] = [item for item in items if item not in deselected]
     for item in items:
         if any(item.get_closest_marker(name) is not None for name in ("oracle", "recorded")):
             item.add_marker(pytest.mark.slow)
@@ -59,14 +61,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Iterator[None]:
     report = yield
-    if CI and report.skipped and not hasattr(report, "wasxfail") and not is_fine(reason := reason_of(report)):
+    if CI and report.skipped and not hasattr(report, "wasxfail") and not is_fine(reason := get_reason(report)):
         report.outcome = "failed"
         report.longrepr = f"skipped, and CI runs everything: {reason}"
     return report
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    if report.skipped and not is_fine(reason := reason_of(report)):
+    if report.skipped and not is_fine(reason := get_reason(report)):
         _collected.append(f"{report.nodeid}: {reason}")
 
 
@@ -76,7 +78,7 @@ def _extensions(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["TORCH_EXTENSIONS_DIR"] = str(tmp_path_factory.mktemp("torch_extensions"))
 
 
-def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
+def get_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return text.removeprefix("Skipped: ")
 

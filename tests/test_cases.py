@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import contents, fix, lint, options
+from tests.support.linting import build_options, fix, lint, read_contents
 
 FOLDER = REPOSITORY / "fixtures" / "cases"
 CASES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
@@ -33,7 +33,7 @@ def copied(tmp_path):
     return copy
 
 
-def told(folder: Path) -> list[str]:
+def format_findings(folder: Path) -> list[str]:
     lines = []
     for finding in lint(folder).findings:
         place = f"{finding.path}:{finding.start.line}:{finding.start.column}"
@@ -49,7 +49,7 @@ def told(folder: Path) -> list[str]:
     return lines
 
 
-def of(folder: Path, code: str, path: str = ""):
+def find_findings(folder: Path, code: str, path: str = ""):
     return [finding for finding in lint(folder).findings if finding.code == code and finding.path.startswith(path)]
 
 
@@ -59,7 +59,7 @@ def test_there_are_five():
 
 @pytest.mark.parametrize("case", CASES)
 def test_findings_are_the_expected_ones(case, copied):
-    lines = told(copied(case))
+    lines = format_findings(copied(case))
     expected = FOLDER / case / "expected.txt"
     if UPDATE:
         expected.write_text("".join(f"{line}\n" for line in lines))
@@ -75,14 +75,14 @@ def test_fix_writes_the_fixed_files_and_nothing_twice(case, copied):
     if UPDATE:
         shutil.rmtree(FOLDER / case / "fixed", ignore_errors=True)
         shutil.copytree(folder, FOLDER / case / "fixed")
-    assert contents(folder) == contents(FOLDER / case / "fixed")
+    assert read_contents(folder) == read_contents(FOLDER / case / "fixed")
     assert fix(folder, unsafe=case in UNSAFE).applied == ()
 
 
 def test_1_the_checkpointer_exceeds_the_host(copied):
     """allenai/OLMo#788: about 819 GB a node at 64 nodes by the formula, 480 GB there."""
     folder = copied("1-olmo-64-nodes")
-    [finding] = of(folder, "CKP001")
+    [finding] = find_findings(folder, "CKP001")
     assert finding.severity == "error"
     assert "64 nodes" in finding.message
     assert "749 GiB" in finding.message
@@ -90,13 +90,13 @@ def test_1_the_checkpointer_exceeds_the_host(copied):
     fix(folder)
     # The torch of the run is unknown, and ai2-olmo 0.6.0 allows 2.3, where `local` refuses to start.
     assert "sharded_checkpointer: torch_legacy" in (folder / "olmo-7b.yaml").read_text()
-    assert not [left for left in lint(folder).findings if left.severity == "error"]
+    assert not [remaining for remaining in lint(folder).findings if remaining.severity == "error"]
 
 
 def test_2_the_optimizer_step_exceeds_the_gpu(copied):
     """hiyouga/LLaMA-Factory#7532: 16 bytes x 235.74e9 / 48 ranks, and the last sub-group's fp32 copy on top."""
     folder = copied("2-llamafactory-236b")
-    [finding] = of(folder, "MEM001", "ds_z3_config.json")
+    [finding] = find_findings(folder, "MEM001", "ds_z3_config.json")
     assert finding.severity == "error"
     assert "optimizer step" in finding.message
     assert "states 73.2 GiB" in finding.notes[0]
@@ -107,19 +107,19 @@ def test_2_the_optimizer_step_exceeds_the_gpu(copied):
     # What the run could not allocate was the last sub-group's share in fp32, the others having their states by then.
     elements = finding.run.architecture.parameters / 48
     assert elements % 1e9 * 4 / 2**30 == pytest.approx(3.39, abs=0.01)
-    [saved] = of(folder, "CKP002", "zero3.yaml")
+    [saved] = find_findings(folder, "CKP002", "zero3.yaml")
     assert saved.fix is not None
     assert saved.fix.applicability == "unsafe"  # it takes resuming away
     fix(folder)
     assert "save_only_model: true" not in (folder / "zero3.yaml").read_text()
-    fix(folder, options(("CKP002",)), unsafe=True)
+    fix(folder, build_options(("CKP002",)), unsafe=True)
     assert "save_only_model: true" in (folder / "zero3.yaml").read_text()
 
 
 def test_3_the_actor_needs_a_smaller_micro_batch(copied):
     """OpenRLHF/OpenRLHF#392: the effective batch stays, since accumulation follows from it."""
     folder = copied("3-openrlhf-16b")
-    [finding] = of(folder, "MEM001")
+    [finding] = find_findings(folder, "MEM001")
     assert finding.fix is not None
     assert "states 65.8 GiB" in finding.notes[0]
     # 0.3.8 spells it without a section; the dotted flags came with 0.10.2.
@@ -135,24 +135,24 @@ def test_3_the_actor_needs_a_smaller_micro_batch(copied):
 
 def test_4_every_step_waits_for_its_metrics(copied):
     folder = copied("4-olmo-syncs")
-    [counted] = of(folder, "PRF001", "olmo-7b.yaml")
+    [counted] = find_findings(folder, "PRF001", "olmo-7b.yaml")
     assert "4,144" in counted.message
-    assert of(folder, "PRF001", "olmo_core_7b.py")
+    assert find_findings(folder, "PRF001", "olmo_core_7b.py")
     fix(folder)
     assert "metrics_log_interval: 10" in (folder / "olmo-7b.yaml").read_text()
-    assert of(folder, "PRF001") == []
+    assert find_findings(folder, "PRF001") == []
 
 
 def test_5_the_length_was_never_read_and_does_not_fit(copied):
     """axolotl-ai-cloud/axolotl#2143: the dropped key, then checkpointing, then the fused loss, as far as needed."""
     folder = copied("5-axolotl-3b")
-    [dropped] = of(folder, "KEY001")
+    [dropped] = find_findings(folder, "KEY001")
     assert dropped.fix is not None
     assert dropped.fix.applicability == "safe"
     assert "sequence_len" in dropped.fix.message
     fixed = fix(folder)
-    assert {"KEY001", "MEM001"} <= {one.code for one in fixed.applied}
+    assert {"KEY001", "MEM001"} <= {applied_fix.code for applied_fix in fixed.applied}
     text = (folder / "llama-3b.yaml").read_text()
     assert "sequence_len: 4096" in text
     assert "gradient_checkpointing: true" in text
-    assert not [left for left in lint(folder).findings if left.code in ("MEM001", "MEM002")]
+    assert not [remaining for remaining in lint(folder).findings if remaining.code in ("MEM001", "MEM002")]

@@ -16,7 +16,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 
 TARGET: Final = Path(__file__).resolve().parents[1] / "lint/cfglint_train/models/model_types.json"
 MEMBER: Final = "transformers/models/auto/modeling_auto.py"
@@ -27,37 +27,39 @@ TABLES: Final = frozenset(
 """The tables by which training frameworks load a model."""
 
 
-def model_types(source: str) -> Iterator[str]:
+def list_model_types(source: str) -> Iterator[str]:
     """The model types with a class, from the text of modeling_auto.py."""
     for node in ast.parse(source).body:
-        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id in TABLES for one in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id in TABLES for target in node.targets
+        ):
             for pair in ast.walk(node.value):
                 if isinstance(pair, ast.Tuple) and len(pair.elts) == 2 and isinstance(pair.elts[0], ast.Constant):
                     yield str(pair.elts[0].value)
 
 
-def first(known: Mapping[str, Iterable[str]]) -> dict[str, str]:
+def find_first_releases(types_by_release: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """The first release that has each model type, from the model types of each release."""
-    found: dict[str, str] = {}
-    for release in sorted(known, key=release_key):
-        for model_type in known[release]:
-            found.setdefault(model_type, release)
-    return dict(sorted(found.items()))
+    first_releases: dict[str, str] = {}
+    for release in sorted(types_by_release, key=parse_release):
+        for model_type in types_by_release[release]:
+            first_releases.setdefault(model_type, release)
+    return dict(sorted(first_releases.items()))
 
 
 def main(folder: str) -> None:
     """Write the table."""
-    known = {}
+    types_by_release = {}
     for wheel in Path(folder).glob("transformers-*.whl"):
         with ZipFile(wheel) as content:
-            known[wheel.name.split("-")[1]] = set(model_types(content.read(MEMBER).decode()))
-    releases = sorted(known, key=release_key)
+            types_by_release[wheel.name.split("-")[1]] = set(list_model_types(content.read(MEMBER).decode()))
+    releases = sorted(types_by_release, key=parse_release)
     table = {
         "about": "The first release of transformers that has a class for a model type, of the releases listed; what "
         "the oldest has may be older. Made by `python -m tools.model_types`; do not edit.",
         "source": f"{MEMBER} of the wheels",
         "releases": releases,
-        "first": first(known),
+        "first": find_first_releases(types_by_release),
     }
     TARGET.write_text(json.dumps(table, indent=0) + "\n", encoding="utf-8")
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from cfglint_train.foundation.typed import Final, members
+from cfglint_train.foundation.typed import Final, list_members
 from cfglint_train.plan import choices as aliases
 from cfglint_train.plan import fields as source
 from cfglint_train.whatif.grid import NAMES
@@ -49,12 +49,12 @@ by group or by dotted name, and what is known of the hardware. This page is made
 """
 
 
-def _documented(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
+def _list_fields(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
     """Yield (name, type, docstring) of a record's fields."""
-    return _statements(node.body)
+    return _list_assignments(node.body)
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[tuple[str, str, str]]:
+def _list_assignments(body: list[ast.stmt]) -> Iterator[tuple[str, str, str]]:
     """Yield (name, annotation or value, docstring) of the assignments of a body."""
     for index, statement in enumerate(body):
         if isinstance(statement, ast.AnnAssign):
@@ -89,27 +89,27 @@ _TYPES: Final = {
 }
 
 
-def _parsed(path: str) -> ast.Module:
+def _parse_module(path: str) -> ast.Module:
     with open(path, encoding="utf-8") as file:
         return ast.parse(file.read())
 
 
-def page() -> str:
+def build_page() -> str:
     """Return the whole document."""
-    tree = _parsed(source.__file__)
-    explained = {name: words for name, _, words in _statements(_parsed(aliases.__file__).body)}
+    tree = _parse_module(source.__file__)
+    choice_docs = {name: words for name, _, words in _list_assignments(_parse_module(aliases.__file__).body)}
     records = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    groups = [(name, kind) for name, kind, _ in _documented(records["Plan"])]
+    groups = [(name, kind) for name, kind, _ in _list_fields(records["Plan"])]
     lines = [HEAD.replace("{names}", ", ".join(f"`{name}`" for name in NAMES))]
     for group, kind in groups:
         node = records[kind]
         lines += [f"## {group}", "", ast.get_docstring(node, clean=True) or "", "", "| field | type | meaning |"]
         lines.append("|---|---|---|")
-        for name, annotation, words in _documented(node):
+        for name, annotation, words in _list_fields(node):
             field = f"{group}.{name}"
-            if annotation in explained:
-                kind = " / ".join(f"`{choice}`" for choice in members(getattr(aliases, annotation)))
-                words = " ".join(filter(None, (words, explained[annotation])))
+            if annotation in choice_docs:
+                kind = " / ".join(f"`{choice}`" for choice in list_members(getattr(aliases, annotation)))
+                words = " ".join(filter(None, (words, choice_docs[annotation])))
             else:
                 kind = _TYPES.get(annotation, annotation)
             words = words.replace("|", "\\|")
@@ -117,13 +117,13 @@ def page() -> str:
         lines.append("")
     role = records["Role"]
     lines += ["## Role", "", ast.get_docstring(role) or "", "", "| key | type | meaning |", "|---|---|---|"]
-    lines += [f"| `{name}` | {_TYPES.get(kind, kind)} | {words} |" for name, kind, words in _documented(role)]
+    lines += [f"| `{name}` | {_TYPES.get(kind, kind)} | {words} |" for name, kind, words in _list_fields(role)]
     return "\n".join(line.rstrip() for line in "\n".join(lines).splitlines()) + "\n"
 
 
 def main() -> int:
     """Write the page beside the other documents of the checkout."""
-    TARGET.write_text(page(), encoding="utf-8", newline="\n")
+    TARGET.write_text(build_page(), encoding="utf-8", newline="\n")
     return 0
 
 

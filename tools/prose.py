@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TABLE: Final = ROOT / "tests" / "house" / "prose.json"
-CODE: Final = ("lint", "rules", "schemas", "tools")
-MEAN: Final = 15
-LONGEST: Final = 25
+CODE_FOLDERS: Final = ("lint", "rules", "schemas", "tools")
+MAX_MEAN: Final = 15
+MAX_LONGEST: Final = 25
 """Words per sentence that a page may have. Pages above that have limits of their own."""
 PROPERTIES: Final = frozenset(("property", "cached_property", "setter"))
 
@@ -44,21 +44,21 @@ class Figures(NamedTuple):
 
 
 @cache
-def table() -> dict[str, Any]:
+def load_table() -> dict[str, Any]:
     """Return the word lists and the limits."""
     content: dict[str, Any] = json.loads(TABLE.read_bytes())
     return content
 
 
 @cache
-def verbs() -> frozenset[str]:
+def list_verbs() -> frozenset[str]:
     """Return the verbs with which docstrings and names may begin."""
-    return frozenset(" ".join(table()["verbs"]).split())
+    return frozenset(" ".join(load_table()["verbs"]).split())
 
 
 def measure() -> Figures:
     """Measure the code below `CODE` and all written pages."""
-    trees = [ast.parse(path.read_bytes()) for root in CODE for path in sorted((ROOT / root).rglob("*.py"))]
+    trees = [ast.parse(path.read_bytes()) for root in CODE_FOLDERS for path in sorted((ROOT / root).rglob("*.py"))]
     functions = [function for tree in trees for function in list_functions(tree)]
     documented = [text for function in functions if (text := ast.get_docstring(function))]
     public = [function.name for function in functions if not function.name.startswith("_")]
@@ -67,7 +67,9 @@ def measure() -> Figures:
         imperative=sum(map(is_imperative, documented)) / len(documented),
         verbs=sum(map(is_verb, public)) / len(public),
         banned=banned,
-        pages={path.relative_to(ROOT).as_posix(): measure_page(path.read_text(encoding="utf-8")) for path in pages()},
+        pages={
+            path.relative_to(ROOT).as_posix(): measure_page(path.read_text(encoding="utf-8")) for path in list_pages()
+        },
     )
 
 
@@ -83,34 +85,34 @@ def list_functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunc
 def is_imperative(docstring: str) -> bool:
     """Return whether a docstring begins with a verb in the imperative: `Set x`, but not `Set of x`."""
     first, _, rest = docstring.partition(" ")
-    return first[:1].isupper() and first.strip(",.:;\n").lower() in verbs() and not rest.startswith("of ")
+    return first[:1].isupper() and first.strip(",.:;\n").lower() in list_verbs() and not rest.startswith("of ")
 
 
 def is_verb(name: str) -> bool:
     """Return whether a function's name begins with a verb or marks a predicate."""
-    return (first := name.split("_")[0]) in verbs() or first in table()["predicates"] or name == "main"
+    return (first := name.split("_")[0]) in list_verbs() or first in load_table()["predicates"] or name == "main"
 
 
 def count_banned(tree: ast.Module) -> Counter[str]:
     """Count banned first words and phrases of docstrings, and names without a meaning."""
-    lists = table()["banned"]
+    lists = load_table()["banned"]
     names, first_words = frozenset(lists["names"]), frozenset(lists["first words"])
-    found = Counter[str]()
+    counts = Counter[str]()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.FunctionDef(name=name):
                 if name in names:
-                    found[f"name {name}"] += 1
+                    counts[f"name {name}"] += 1
             case ast.Expr(value=ast.Constant(value=str(text))) if text.strip():
                 first = text.split()[0]
                 if first in first_words:
-                    found[f"docstring {first} ..."] += 1
+                    counts[f"docstring {first} ..."] += 1
                 for phrase in lists["phrases"]:
-                    found[phrase] += " ".join(text.split()).count(phrase)
-    return found
+                    counts[phrase] += " ".join(text.split()).count(phrase)
+    return counts
 
 
-def pages() -> list[Path]:
+def list_pages() -> list[Path]:
     """Return the pages that are written by hand."""
     return [
         *sorted(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
@@ -136,16 +138,16 @@ def list_sentences(text: str) -> Iterator[str]:
 
 def tighten(figures: Figures) -> dict[str, Any]:
     """Return the limits with each one at least as strict as before; figures are rounded so that small edits pass."""
-    limits, before = table()["limits"], table()["limits"]["pages"]
+    limits, old_pages = load_table()["limits"], load_table()["limits"]["pages"]
     pages = {}
     for page, (mean, longest) in figures.pages.items():
-        now = (max(MEAN, math.ceil(mean)), max(LONGEST, math.ceil(longest / 5) * 5))
-        pages[page] = [min(pair) for pair in zip(now, before.get(page, now), strict=True)]
+        limit = (max(MAX_MEAN, math.ceil(mean)), max(MAX_LONGEST, math.ceil(longest / 5) * 5))
+        pages[page] = [min(pair) for pair in zip(limit, old_pages.get(page, limit), strict=True)]
     return {
         "imperative": max(limits["imperative"], math.floor(figures.imperative * 100) / 100),
         "verbs": max(limits["verbs"], math.floor(figures.verbs * 100) / 100),
         "banned": min(limits["banned"], math.ceil(figures.banned.total() / 100) * 100),
-        "pages": {page: pair for page, pair in pages.items() if pair != [MEAN, LONGEST]},
+        "pages": {page: pair for page, pair in pages.items() if pair != [MAX_MEAN, MAX_LONGEST]},
     }
 
 
@@ -164,7 +166,7 @@ def main() -> None:
     for page, (mean, longest) in figures.pages.items():
         print(f"  {mean:5.1f}  {longest:4}  {page}")
     if options.write:
-        content = {**table(), "limits": tighten(figures)}
+        content = {**load_table(), "limits": tighten(figures)}
         TABLE.write_text(format_table(content), encoding="utf-8")
 
 

@@ -40,8 +40,8 @@ class Unit(NamedTuple):
     @property
     def flags(self) -> list[str]:
         """Return the flags that its case states."""
-        stated = self.source / CASE
-        return json.loads(stated.read_text()).get("args", []) if stated.is_file() else []
+        case_file = self.source / CASE
+        return json.loads(case_file.read_text()).get("args", []) if case_file.is_file() else []
 
 
 class Answer(NamedTuple):
@@ -64,10 +64,10 @@ def find_units(folders: Iterable[Path]) -> Iterator[Unit]:
 
 def record_unit(unit: Unit) -> list[str]:
     """Return the record's lines of one folder."""
-    with tempfile.TemporaryDirectory(prefix="cfglint-record-") as home:
+    with tempfile.TemporaryDirectory(prefix="cfglint-record-") as temporary:
         lines = []
         for form in ("git", "plain"):
-            folder = Path(home) / form / unit.source.name
+            folder = Path(temporary) / form / unit.source.name
             shutil.copytree(unit.source, folder, symlinks=True)
             (folder / CASE).unlink(missing_ok=True)
             if form == "git":
@@ -79,7 +79,7 @@ def record_unit(unit: Unit) -> list[str]:
             if form == "git":
                 lines += record_fix(unit, folder, "fix", ["--fix"])
                 lines += record_fix(unit, folder, "unsafe", ["--fix", "--unsafe-fixes"])
-        return [line.replace(home, "HOME") for line in lines]
+        return [line.replace(temporary, "HOME") for line in lines]
 
 
 def record_folder(unit: Unit, form: str, folder: Path) -> list[str]:
@@ -108,7 +108,7 @@ def record_fix(unit: Unit, folder: Path, form: str, flags: list[str]) -> list[st
     if not changed:
         return []
     answer = run_cfglint(fixed, "--isolated", "--output-format", "json", "--exit-zero", *unit.flags, ".")
-    lines = [as_line(unit.name, form, "diff", path=path, diff=difference) for path, difference in changed]
+    lines = [format_line(unit.name, form, "diff", path=path, diff=difference) for path, difference in changed]
     return [*lines, *describe_report(unit.name, form, answer)]
 
 
@@ -126,26 +126,26 @@ def describe_report(unit: str, form: str, answer: Answer) -> Iterator[str]:
     """Return the lines of a JSON report."""
     report: dict[str, Any] = json.loads(answer.out) if answer.out.startswith("{") else {"said": answer.out}
     for finding in report.pop("findings", []):
-        yield as_line(unit, form, "finding", **finding)
+        yield format_line(unit, form, "finding", **finding)
     for part, content in report.items():
         for item in content if isinstance(content, list) else [content]:
-            yield as_line(unit, form, part, item=item)
-    yield as_line(unit, form, "exit", code=answer.code, err=answer.err)
+            yield format_line(unit, form, part, item=item)
+    yield format_line(unit, form, "exit", code=answer.code, err=answer.err)
 
 
 def describe_estimate(unit: Unit, path: str, answer: Answer) -> Iterator[str]:
     """Return one line per run and phase."""
     if not answer.out.startswith("{"):
-        yield as_line(unit.name, "git", "estimate", path=path, said=answer.err)
+        yield format_line(unit.name, "git", "estimate", path=path, said=answer.err)
         return
     for number, run in enumerate(json.loads(answer.out)["runs"]):
         phases = run.pop("phases", [])
-        yield as_line(unit.name, "git", "run", path=path, number=number, run=run)
+        yield format_line(unit.name, "git", "run", path=path, number=number, run=run)
         for phase in phases:
-            yield as_line(unit.name, "git", "phase", path=path, number=number, phase=phase)
+            yield format_line(unit.name, "git", "phase", path=path, number=number, phase=phase)
 
 
-def as_line(unit: str, form: str, kind: str, **values: Any) -> str:
+def format_line(unit: str, form: str, kind: str, **values: Any) -> str:
     """Return a record's line."""
     return json.dumps({"unit": unit, "form": form, "kind": kind, **values}, sort_keys=True, ensure_ascii=False)
 

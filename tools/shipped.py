@@ -19,7 +19,7 @@ import yaml
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.front import git
 
 FRAMEWORKS: Final = Path(__file__).resolve().parents[1] / "lint" / "cfglint_train" / "frameworks"
@@ -42,20 +42,20 @@ SHIPPERS: Final = {
 }
 
 
-def of_tags(checkout: Path, folder: str) -> Iterator[tuple[str, Files]]:
+def read_tags(checkout: Path, folder: str) -> Iterator[tuple[str, Files]]:
     """Release and files of every tag that is a release and has some."""
-    for tag in _git(checkout, "tag").split():
+    for tag in _run_git(checkout, "tag").split():
         try:
-            release_key(tag)
+            parse_release(tag)
         except ValueError:
             continue
-        names = _git(checkout, "ls-tree", "--name-only", tag, f"{folder}/").split()
-        files = {name: loads(_git(checkout, "show", f"{tag}:{name}")) for name in names if name.endswith(".json")}
+        names = _run_git(checkout, "ls-tree", "--name-only", tag, f"{folder}/").split()
+        files = {name: loads(_run_git(checkout, "show", f"{tag}:{name}")) for name in names if name.endswith(".json")}
         if files:
             yield tag.removeprefix("v"), files
 
 
-def of_archive(path: Path, folder: str) -> tuple[str, Files]:
+def read_archive(path: Path, folder: str) -> tuple[str, Files]:
     """Release and files of a source archive."""
     files: dict[str, Any] = {}
     with tarfile.open(path) as archive:
@@ -67,19 +67,19 @@ def of_archive(path: Path, folder: str) -> tuple[str, Files]:
     return path.name.removesuffix(".tar.gz").rpartition("-")[2], files
 
 
-def of_wheel(path: Path, folder: str) -> tuple[str, Files]:
+def read_wheel(path: Path, folder: str) -> tuple[str, Files]:
     """Release and files of a wheel, by the bare names that its command takes."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.startswith(f"{folder}/") and name.endswith(".yaml")]
         return path.name.split("-")[1], {Path(name).stem: yaml.safe_load(archive.read(name)) for name in names}
 
 
-def table(releases: Iterable[tuple[str, Files]], source: str) -> str:
+def format_table(releases: Iterable[tuple[str, Files]], source: str) -> str:
     """The data file: for each path its contents, each with the first release that has it (null: the file is gone)."""
-    found: dict[str, list[tuple[str, Any]]] = {}
-    for release, files in sorted(releases, key=lambda pair: release_key(pair[0])):
-        for name in {**found, **files}:
-            rows = found.setdefault(name, [])
+    contents_by_path: dict[str, list[tuple[str, Any]]] = {}
+    for release, files in sorted(releases, key=lambda pair: parse_release(pair[0])):
+        for name in {**contents_by_path, **files}:
+            rows = contents_by_path.setdefault(name, [])
             content = files.get(name)
             if (rows[-1][1] if rows else None) != content:
                 rows.append((release, content))
@@ -87,13 +87,13 @@ def table(releases: Iterable[tuple[str, Files]], source: str) -> str:
         f"    {dumps(name)}: [\n"
         + ",\n".join(f'      {{"since": "{release}", "content": {dumps(content)}}}' for release, content in rows)
         + "\n    ]"
-        for name, rows in sorted(found.items())
+        for name, rows in sorted(contents_by_path.items())
     ]
-    made = f"{source}; a content holds until the next. Made by tools/shipped.py."
-    return f'{{\n  "source": {dumps(made)},\n  "files": {{\n' + ",\n".join(lines) + "\n  }\n}\n"
+    source_note = f"{source}; a content holds until the next. Made by tools/shipped.py."
+    return f'{{\n  "source": {dumps(source_note)},\n  "files": {{\n' + ",\n".join(lines) + "\n  }\n}\n"
 
 
-def _git(checkout: Path, *words: str) -> str:
+def _run_git(checkout: Path, *words: str) -> str:
     return git.run({"GIT_DIR": f"{checkout.resolve()}/.git"}, *words).decode()
 
 
@@ -103,12 +103,12 @@ def main(name: str, *sources: str) -> None:
     releases: list[tuple[str, Files]] = []
     for source in map(Path, sources):
         if source.is_dir():
-            releases += of_tags(source, shipper.folder)
+            releases += read_tags(source, shipper.folder)
         else:
-            read = of_wheel if source.suffix == ".whl" else of_archive
-            releases.append(read(source, shipper.folder))
+            read_release = read_wheel if source.suffix == ".whl" else read_archive
+            releases.append(read_release(source, shipper.folder))
     releases = [(release, files) for release, files in releases if files]
-    (FRAMEWORKS / name / "shipped.json").write_text(table(releases, shipper.source), encoding="utf-8")
+    (FRAMEWORKS / name / "shipped.json").write_text(format_table(releases, shipper.source), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ _LANGUAGES = {
 Link = Callable[[str], str]
 
 
-def prose(text: str, link: Link) -> str:
+def format_prose(text: str, link: Link) -> str:
     """Paragraphs and indented code; `link` marks up the words that are no code."""
     lines = []
     for line in text.split("\n"):
@@ -23,10 +23,10 @@ def prose(text: str, link: Link) -> str:
             continue
         parts = _CODE.split(line)
         lines.append("".join(part if part.startswith("`") else link(part.replace("<", "&lt;")) for part in parts))
-    return "\n".join(_with_gaps(lines))
+    return "\n".join(_yield_with_gaps(lines))
 
 
-def _with_gaps(lines: list[str]) -> Iterator[str]:
+def _yield_with_gaps(lines: list[str]) -> Iterator[str]:
     """An empty line before and after indented code, without which it is no code."""
     for number, line in enumerate(lines):
         before = lines[number - 1] if number else ""
@@ -35,7 +35,7 @@ def _with_gaps(lines: list[str]) -> Iterator[str]:
         yield line
 
 
-def fenced(text: str, name: str = "", title: str = "") -> str:
+def format_code_block(text: str, name: str = "", title: str = "") -> str:
     """A code block in the language of a file's name (or that is given as `.yaml`)."""
     dot = name.rfind(".")
     language = _LANGUAGES.get(name[dot:] if dot >= 0 else "", "text")
@@ -44,7 +44,7 @@ def fenced(text: str, name: str = "", title: str = "") -> str:
     return f"{head}\n{text.rstrip()}\n{fence}\n"
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def format_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """A table; bars inside cells are escaped."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)

@@ -37,7 +37,7 @@ class Picture(NamedTuple):
         return {(arrow.source, arrow.target) for arrow in self.arrows if not arrow.label}
 
 
-def read(page: str) -> Picture:
+def parse_picture(page: str) -> Picture:
     """Return the picture of a page. Raises ValueError where a line of it is not understood."""
     block = MERMAID.search(page)
     if block is None:
@@ -60,7 +60,7 @@ def read(page: str) -> Picture:
     return picture
 
 
-def svg(picture: Picture) -> str:
+def draw_svg(picture: Picture) -> str:
     """Return the picture as an SVG element: floors as rows, and on the right what is handed from floor to floor."""
     boxes: dict[str, tuple[float, float, float]] = {}
     parts = []
@@ -74,8 +74,8 @@ def svg(picture: Picture) -> str:
                 f'<text x="{x + 10:.0f}" y="{y + 20}" class="room">{escape(room)}</text>'
                 f'<text x="{x + 10:.0f}" y="{y + 38}">{escape(picture.captions[room])}</text>'
             )
-    handed = [arrow for arrow in picture.arrows if arrow.label]
-    for number, arrow in enumerate(handed):
+    labelled = [arrow for arrow in picture.arrows if arrow.label]
+    for number, arrow in enumerate(labelled):
         x = _WIDTH - _LANE + 14 + 16 * number
         start, end = (boxes[room][1] + _HEIGHT / 2 for room in (arrow.source, arrow.target))
         parts.append(

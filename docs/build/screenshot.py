@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from run import REPOSITORY, cfglint
+from run import REPOSITORY, run_cfglint
 
 TARGET = REPOSITORY / "docs" / "images" / "report.png"
 _REPORT = ("estimate", "--isolated", "--format", "html", "--gpu", "H100", "fixtures/rules/MEM002/fires/axolotl.yaml")
@@ -22,7 +22,7 @@ def draw() -> None:
     TARGET.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "report.html")
-        page.write_text(cfglint(*_REPORT), encoding="utf-8")
+        page.write_text(run_cfglint(*_REPORT), encoding="utf-8")
         options = ("--headless=new", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=5000")
         sizes = (f"--window-size={_SIZE}", f"--user-data-dir={folder}/profile", f"--screenshot={TARGET}")
         subprocess.run([browser, *options, *sizes, page.as_uri()], check=True, capture_output=True, timeout=120)

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from markdown_text import fenced, table
+from markdown_text import format_code_block, format_table
 
-from cfglint_train.frameworks.registry import spellings
+from cfglint_train.frameworks.registry import map_spellings
 from cfglint_train.settings import cluster_facts, settings
 from cfglint_train.settings.settings import Settings, load_settings
 
@@ -149,21 +149,24 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def names() -> list[str]:
+def list_names() -> list[str]:
     """Every setting, as the reader of settings defines them."""
     return [*settings._SELECTORS, *settings._GLOBS, *settings._BOOLEANS, *settings._OTHERS]
 
 
-def pages() -> dict[str, str]:
+def build_pages() -> dict[str, str]:
     """The page by its path below docs/. Raises AssertionError where the texts and the code differ."""
-    assert sorted(SETTINGS) == sorted(names()), sorted(SETTINGS.keys() ^ set(names()))
+    assert sorted(SETTINGS) == sorted(list_names()), sorted(SETTINGS.keys() ^ set(list_names()))
     assert sorted(FACTS) == sorted(cluster_facts.HARDWARE_FACTS)
     parts = [_HEAD]
     for name, text in SETTINGS.items():
-        parts.append(f"## {name}\n\n{text.purpose}\n\n{_facts(name)}\n{fenced(_checked(text.example), '.toml')}")
+        parts.append(
+            "## "
+            f"{name}\n\n{text.purpose}\n\n{_describe_type(name)}\n{format_code_block(_check_example(text.example), '.toml')}"
+        )
     parts.append("## Facts about the cluster\n")
-    parts.append(table(("`hardware.`", "meaning"), [(f"`{name}`", meaning) for name, meaning in FACTS.items()]))
-    packages = ", ".join(f"`{name}`" for name in spellings())
+    parts.append(format_table(("`hardware.`", "meaning"), [(f"`{name}`", meaning) for name, meaning in FACTS.items()]))
+    packages = ", ".join(f"`{name}`" for name in map_spellings())
     parts.append(f"## Packages\n\nYou can state the releases of {packages}.\n")
     return {"settings.md": "\n".join(parts)}
 
@@ -178,7 +181,7 @@ uses none. Flags override settings. An unknown setting is an error.
 """
 
 
-def _facts(name: str) -> str:
+def _describe_type(name: str) -> str:
     kind = (
         "list of selectors" if name in settings._SELECTORS
         else "list of globs" if name in settings._GLOBS
@@ -188,10 +191,10 @@ def _facts(name: str) -> str:
         else "number" if name == "max-cpu-seconds"
         else "table"
     )  # fmt: skip
-    return f"Type: {kind}. Default: {_default(name)}.\n"
+    return f"Type: {kind}. Default: {_format_default(name)}.\n"
 
 
-def _default(name: str) -> str:
+def _format_default(name: str) -> str:
     field = _FIELDS.get(name, name.replace("-", "_"))
     if field is None:
         return "none"
@@ -204,11 +207,11 @@ def _default(name: str) -> str:
         return f"`{value}`"
     if value is None:
         return "none"
-    shown = [getattr(one, "text", one) for one in value]
-    return ", ".join(f"`{one}`" for one in shown) if shown else "none"
+    texts = [getattr(item, "text", item) for item in value]
+    return ", ".join(f"`{item}`" for item in texts) if texts else "none"
 
 
-def _checked(example: str) -> str:
+def _check_example(example: str) -> str:
     """An example that loads."""
     with tempfile.TemporaryDirectory() as folder:
         inner = Path(folder, "inner", "cfglint.toml")

@@ -22,8 +22,8 @@ from functools import cached_property, partial
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, ClassVar
-from cfglint_train.request import DEFAULTS, OptionError, Options, PathLike, Text, fixed_settings
-from cfglint_train.request import request as requested
+from cfglint_train.request import DEFAULTS, OptionError, Options, PathLike, Text, load_fixed_settings
+from cfglint_train.request import build_request as requested
 from cfglint_train.settings.cluster_facts import FactError
 from cfglint_train.settings.error import SettingsError
 from cfglint_train.settings.settings import Settings
@@ -31,8 +31,8 @@ from cfglint_train.settings.settings import Settings
 if TYPE_CHECKING:
     from typing import Self
 
-    from cfglint_train.fitting.alternatives import Alternatives, Goal, Most
-    from cfglint_train.fixing.loop import Applied, Fixed, Refused
+    from cfglint_train.fitting.alternatives import Alternatives, Goal, MaximizedSize
+    from cfglint_train.fixing.loop import Applied, FixOutcome, Refused
     from cfglint_train.judging.result import CheckedFile, Result, UnsupportedFiles
     from cfglint_train.records import (
         Budget,
@@ -80,7 +80,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _Result:
+class _Record:
     """A result: compared and shown by its fields, which are made when first asked for, and changed in copies."""
 
     _fields: ClassVar[tuple[str, ...]]
@@ -93,9 +93,9 @@ class _Result:
             raise TypeError(f"{type(self).__name__} has no field {', '.join(unknown)}; its fields are {names}")
         from copy import copy
 
-        made = copy(self)
-        made.__dict__.update(changes)
-        return made
+        result = copy(self)
+        result.__dict__.update(changes)
+        return result
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -106,12 +106,12 @@ class _Result:
 
     def __repr__(self) -> str:
         """The sizes of its fields: their values would fill a screen."""
-        shown = ((name, getattr(self, name)) for name in self._fields)
-        sizes = (f"{name}={len(value) if hasattr(value, '__len__') else value!r}" for name, value in shown)
+        fields = ((name, getattr(self, name)) for name in self._fields)
+        sizes = (f"{name}={len(value) if hasattr(value, '__len__') else value!r}" for name, value in fields)
         return f"{type(self).__name__}({', '.join(sizes)})"
 
 
-class _Reading(_Result):
+class _InputResult(_Record):
     """The result of reading files. The records are made when they are first asked for."""
 
     def __init__(self, raw: Result) -> None:
@@ -123,17 +123,17 @@ class _Reading(_Result):
         """What kept cfglint from its work: files that cannot be read, facts without sense, rules that crashed."""
         from cfglint_train.reports import json
 
-        return tuple(json.failures(self.raw))
+        return tuple(json.list_failures(self.raw))
 
     @cached_property
     def skipped(self) -> tuple[SkippedFile, ...]:
         """Files that are no configurations, each with the reason."""
         from cfglint_train.reports import json
 
-        return tuple(json.skipped(self.raw))
+        return tuple(json.list_skipped(self.raw))
 
 
-class LintResult(_Reading):
+class LintResult(_InputResult):
     """What a lint found. Texts in the records hold no credentials."""
 
     _fields = ("findings", "files", "not_checked", "unsupported", "errors", "skipped")
@@ -143,37 +143,37 @@ class LintResult(_Reading):
         """What the rules say, ordered by path, place and code."""
         from cfglint_train.reports import json
 
-        return tuple(json.findings(self.raw))
+        return tuple(json.list_findings(self.raw))
 
     @cached_property
     def files(self) -> tuple[CheckedFile, ...]:
         """The configurations that were checked."""
         from cfglint_train.reports import json
 
-        return tuple(json.files(self.raw))
+        return tuple(json.list_files(self.raw))
 
     @cached_property
     def not_checked(self) -> tuple[NotChecked, ...]:
         """The runs whose memory could not be checked, each with the setting that is missing and the remedy."""
         from cfglint_train.reports import json
 
-        return tuple(json.not_checked(self.raw))
+        return tuple(json.list_not_checked(self.raw))
 
     @cached_property
     def unsupported(self) -> tuple[UnsupportedFiles, ...]:
         """Files that look like those of tools that are not supported, by tool."""
         from cfglint_train.reports import json
 
-        return tuple(json.unsupported(self.raw))
+        return tuple(json.list_unsupported(self.raw))
 
 
-class FixResult(_Result):
+class FixResult(_Record):
     """What fixing did, or would do."""
 
     _fields = ("applied", "refused", "sources", "texts", "written", "lint")
 
-    def __init__(self, raw: Fixed, written: bool, given: Mapping[str, bytes]) -> None:
-        self._given = given
+    def __init__(self, raw: FixOutcome, written: bool, source_texts: Mapping[str, bytes]) -> None:
+        self._source_texts = source_texts
         self.raw = raw
         """The fixer's own result, which `cfglint_train.fixing.loop` turns into text."""
         self.written = written
@@ -187,37 +187,37 @@ class FixResult(_Result):
     @cached_property
     def texts(self) -> Mapping[str, bytes]:
         """The given sources as they are then, fixed or not."""
-        return {path: self.raw.sources.get(path, text) for path, text in self._given.items()}
+        return {path: self.raw.sources.get(path, text) for path, text in self._source_texts.items()}
 
     @cached_property
     def applied(self) -> tuple[Applied, ...]:
         """The fixes that were made, in order."""
         from cfglint_train.reports import json
 
-        return tuple(json.applied(self.raw))
+        return tuple(json.list_applied(self.raw))
 
     @cached_property
     def refused(self) -> tuple[Refused, ...]:
         """The fixes that could not be made, each with the reason."""
         from cfglint_train.reports import json
 
-        return tuple(json.refused(self.raw))
+        return tuple(json.list_refused(self.raw))
 
     @cached_property
     def lint(self) -> LintResult:
         """The lint of what the files are then, its fixes written out."""
-        from cfglint_train.judging.remedies import attach
+        from cfglint_train.judging.remedies import attach_edits
 
-        return LintResult(attach(self.raw.result))
+        return LintResult(attach_edits(self.raw.result))
 
     def diff(self) -> tuple[str, ...]:
         """Unified diffs of all files, line by line, safe to print: credentials and control characters are masked."""
         from cfglint_train.reports import diff
 
-        return diff.unified(self.raw).lines
+        return diff.build_diff(self.raw).lines
 
 
-class EstimateResult(_Reading):
+class EstimateResult(_InputResult):
     """The memory budgets of the runs that were found."""
 
     _fields = ("runs", "errors", "skipped")
@@ -227,18 +227,18 @@ class EstimateResult(_Reading):
         """One estimate per run."""
         from cfglint_train.reports import estimate
 
-        return tuple(map(estimate.estimate_of, self.raw.runs))
+        return tuple(map(estimate.build_estimate, self.raw.runs))
 
 
-class FitResult(_Reading):
+class FitResult(_InputResult):
     """The smallest changes with which the runs that were found fit."""
 
     _fields = ("runs", "needs_change", "hopeless", "sources", "refused", "errors", "skipped")
 
-    def __init__(self, raw: Result, ladders: tuple[Alternatives, ...], fixed: Fixed | None) -> None:
+    def __init__(self, raw: Result, alternatives: tuple[Alternatives, ...], fixed: FixOutcome | None) -> None:
         self.raw = raw
         """The engine's own result of reading the files."""
-        self.ladders = ladders
+        self.ladders = alternatives
         """The engine's own ladders, which `cfglint_train.reports.fit` shows."""
         self.fixed = fixed
         """What the changes make of the files; None where they were not asked for."""
@@ -248,17 +248,17 @@ class FitResult(_Reading):
         """One record per run."""
         from cfglint_train.reports import fit
 
-        return tuple(map(fit.fit_of, self.ladders))
+        return tuple(map(fit.build_fit, self.ladders))
 
     @cached_property
     def needs_change(self) -> bool:
         """Whether some run is not expected to fit as it is."""
-        return any(ladder.lacks_room for ladder in self.ladders)
+        return any(run.lacks_room for run in self.ladders)
 
     @cached_property
     def hopeless(self) -> tuple[str, ...]:
         """The files of the runs that no change makes fit."""
-        return tuple(one.run.main.document.path for one in self.ladders if one.is_hopeless)
+        return tuple(alternatives.run.main.document.path for alternatives in self.ladders if alternatives.is_hopeless)
 
     @cached_property
     def sources(self) -> Mapping[str, bytes]:
@@ -270,13 +270,13 @@ class FitResult(_Reading):
         """The changes that could not be made, each with the reason."""
         from cfglint_train.reports import json
 
-        return () if self.fixed is None else tuple(json.refused(self.fixed))
+        return () if self.fixed is None else tuple(json.list_refused(self.fixed))
 
     def diff(self) -> tuple[str, ...]:
         """Unified diffs of all files, safe to print."""
         from cfglint_train.reports import diff
 
-        return () if self.fixed is None else diff.unified(self.fixed).lines
+        return () if self.fixed is None else diff.build_diff(self.fixed).lines
 
 
 def lint(
@@ -300,9 +300,9 @@ def lint(
     request = requested(paths, options, sources)
     result = dispatch.lint(request.workspace, request.files, request.options._replace(jobs=options.jobs, digest=digest))
     if any(finding.intent is not None for finding in result.findings):
-        from cfglint_train.judging.remedies import attach
+        from cfglint_train.judging.remedies import attach_edits
 
-        result = attach(result)
+        result = attach_edits(result)
     return LintResult(result)
 
 
@@ -315,15 +315,15 @@ def accept(
     `lint` does, and OSError where the file cannot be written.
     """
     from cfglint_train.foundation import atomic
-    from cfglint_train.judging.baseline import all_of, written
+    from cfglint_train.judging.baseline import accept_all, render_baseline
 
     path = os.fspath(baseline)
     new = not os.path.lexists(path)
     result = lint(paths, options.replace(baseline=None if new else path)).raw
-    split = all_of(result.findings, path, result.secrets) if new else result.accepted
+    split = accept_all(result.findings, path, result.secrets) if new else result.accepted
     assert split is not None
-    if new or split.gone or split.moved:
-        atomic.put(path, written(split.kept))
+    if new or split.missing or split.has_renames:
+        atomic.write_output(path, render_baseline(split.entries))
     return LintResult(result._replace(findings=split.new, accepted=split))
 
 
@@ -372,7 +372,7 @@ def ignore(
         fixed = write_fixes(fixed, request.files, request.options)
         if not fixed.sources.keys() <= set(request.files):  # requirement files are only read as they are on the disk
             fixed = fixed._replace(
-                result=dispatch.lint(dispatch.workspace_for(request.options), request.files, request.options)
+                result=dispatch.lint(dispatch.open_workspace(request.options), request.files, request.options)
             )
     return FixResult(fixed, write, {})
 
@@ -396,7 +396,7 @@ def fit(
     *,
     keep: Iterable[str] = (),
     goal: Goal = "throughput",
-    most: Most | None = None,
+    most: MaximizedSize | None = None,
     change: bool = False,
     write: bool = False,
 ) -> FitResult:
@@ -406,45 +406,49 @@ def fit(
     costs nothing but time ("memory"). `most`: also find the largest "micro_batch" or "sequence_length" that fits.
     `change`: make the changes, in memory; `write`: on disk, too. Raises what `lint` raises.
     """
-    from cfglint_train.fitting.alternatives import check_keep, ladder
-    from cfglint_train.fixing.loop import make
+    from cfglint_train.fitting.alternatives import check_keep, list_alternatives
+    from cfglint_train.fixing.loop import make_fixes
     from cfglint_train.fixing.write import write_fixes
     from cfglint_train.judging import dispatch
     from cfglint_train.judging.selection import Selection
-    from cfglint_train.judging.typo_correction import as_meant, rewritable
+    from cfglint_train.judging.typo_correction import build_rewritable_run, correct_typos
 
     request = requested(paths, options, sources)
-    asked = request.options._replace(select=())
-    result = dispatch.lint(request.workspace, request.files, asked)
-    kept = tuple(keep)
+    lint_options = request.options._replace(select=())
+    result = dispatch.lint(request.workspace, request.files, lint_options)
+    kept_keys = tuple(keep)
     for run in result.runs:
-        check_keep(run, kept)
+        check_keep(run, kept_keys)
     selection = Selection(request.workspace.settings_for, request.options)
-    ladders = tuple(ladder(as_meant(run, selection), kept, goal, most) for run in result.runs)
+    alternatives = tuple(list_alternatives(correct_typos(run, selection), kept_keys, goal, most) for run in result.runs)
     if not (change or write):
-        return FitResult(result, ladders, None)
-    wanted = [(one.run, one.solution.fix) for one in ladders if one.solution is not None]
-    prepared = partial(rewritable, selection=selection)
-    fixed = make(request.workspace, request.files, asked, wanted, "fit", prepared)
+        return FitResult(result, alternatives, None)
+    fixes = [
+        (run_alternatives.run, run_alternatives.solution.fix)
+        for run_alternatives in alternatives
+        if run_alternatives.solution is not None
+    ]
+    prepare = partial(build_rewritable_run, selection=selection)
+    fixed = make_fixes(request.workspace, request.files, lint_options, fixes, "fit", prepare)
     if write and not request.sources:
-        fixed = write_fixes(fixed, request.files, asked)
-    return FitResult(result, ladders, fixed)
+        fixed = write_fixes(fixed, request.files, lint_options)
+    return FitResult(result, alternatives, fixed)
 
 
 def settings(options: Options = DEFAULTS, path: PathLike | None = None) -> Settings:
     """The settings of a file (or folder, with a slash behind it), or those that the options name; without a path those
     of the working directory. Raises SettingsError.
     """
-    from cfglint_train.judging.selection import settings_resolver
+    from cfglint_train.judging.selection import build_settings_resolver
 
-    where = os.path.join(os.getcwd(), "x") if path is None else os.fspath(path)
-    return settings_resolver(fixed_settings(options), options.settings_files)(where)
+    target = os.path.join(os.getcwd(), "x") if path is None else os.fspath(path)
+    return build_settings_resolver(load_fixed_settings(options), options.settings_files)(target)
 
 
 def rules(options: Options = DEFAULTS, path: PathLike | None = None) -> frozenset[str]:
     """The codes of the rules that are on for a file. Arguments are those of `settings`. Raises UsageError."""
     from cfglint_train.judging import dispatch
 
-    where = os.path.join(os.getcwd(), "x") if path is None else os.fspath(path)
+    target = os.path.join(os.getcwd(), "x") if path is None else os.fspath(path)
     request = requested([], options, None)
-    return frozenset(dispatch.enabled(request.workspace, where, request.options))
+    return frozenset(dispatch.list_enabled_rules(request.workspace, target, request.options))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from json import loads
 
 from cfglint_train.foundation.typed import Any
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 
 
 class SchemaFile:
@@ -18,14 +18,14 @@ class SchemaFile:
 
     __slots__ = (
         "_aliased",
-        "_choosing",
         "_gated",
         "_heads",
-        "_keys",
-        "_orders",
+        "_indices",
         "_parsed",
         "_positions",
-        "_refusable",
+        "_rejectable",
+        "_release_keys",
+        "_selectors",
         "_unparsed",
         "entries",
         "framework",
@@ -43,10 +43,10 @@ class SchemaFile:
         """Definition -> the settings in it that have other names."""
         self._heads: dict[str, Mapping[str, Any]] = {}
         self._parsed: dict[tuple[str, str], Mapping[str, Any]] = {}
-        self._keys: dict[str, list[Any]] = {}
+        self._release_keys: dict[str, list[Any]] = {}
         self._positions: dict[tuple[str, str], int] = {}
-        self._refusable: frozenset[str] | None = None
-        self._choosing: tuple[str, ...] | None = None
+        self._rejectable: frozenset[str] | None = None
+        self._selectors: tuple[str, ...] | None = None
         self._gated: list[Mapping[str, Any]] | None = None
         head: dict[str, Any] = {}
         current: dict[str, str] = {}
@@ -65,10 +65,15 @@ class SchemaFile:
             raise ValueError(
                 f"the vocabulary of {framework} is not in the layout that `python -m tools.schemas` writes"
             )
-        self.packages: Mapping[str, tuple[str, ...]] = {name: tuple(of) for name, of in head["x-packages"].items()}
+        self.packages: Mapping[str, tuple[str, ...]] = {
+            name: tuple(releases) for name, releases in head["x-packages"].items()
+        }
         self.entries: Mapping[str, list[Mapping[str, Any]]] = head["x-entries"]
         self.package = next(iter(self.packages))
-        self._orders = {name: {known: place for place, known in enumerate(of)} for name, of in self.packages.items()}
+        self._indices = {
+            name: {release: position for position, release in enumerate(releases)}
+            for name, releases in self.packages.items()
+        }
 
     def __repr__(self) -> str:
         return f"<vocabulary of {self.framework}>"
@@ -84,50 +89,50 @@ class SchemaFile:
         return next((release for release in reversed(self.releases) if "dev" not in release), self.releases[-1])
 
     @property
-    def refusable(self) -> frozenset[str]:
+    def rejectable(self) -> frozenset[str]:
         """Names of settings, other spellings included, that some release refuses although another one has them.
 
         Found in the text of the lines, so that asking costs less than parsing a few of them; a name may be here that
         is refused in one place only, or in a release before it came.
         """
-        if self._refusable is None:
-            found: set[str] = set()
-            unfinished = [f'"since":"{release}"' for release in self.releases if "dev" in release]
+        if self._rejectable is None:
+            rejected: set[str] = set()
+            dev_releases = [f'"since":"{release}"' for release in self.releases if "dev" in release]
             for definition, lines in self.lines.items():
-                strict = '"effect":"error"' in self._unparsed[definition]
-                signs = ('"last"', '"effect":"error"', *unfinished) if strict else ('"effect":"error"',)
+                is_strict = '"effect":"error"' in self._unparsed[definition]
+                markers = ('"last"', '"effect":"error"', *dev_releases) if is_strict else ('"effect":"error"',)
                 names = [
                     name
                     for name, line in lines.items()
-                    if any(sign in line for sign in signs) or '"x-removed":"error"' in line
+                    if any(marker in line for marker in markers) or '"x-removed":"error"' in line
                 ]
-                found.update(names)
+                rejected.update(names)
                 for name in names:
                     if '"aliases"' in lines[name]:
-                        for span in self.setting(definition, name)["x-releases"]:
-                            found.update(span.get("aliases", ()))
+                        for span in self.parse_key(definition, name)["x-releases"]:
+                            rejected.update(span.get("aliases", ()))
                 if names and '"x-prefixes"' in self._unparsed[definition]:
-                    for item in self.head(definition)["x-prefixes"]:
-                        found.update(item["prefix"] + name for name in names)
-            self._refusable = frozenset(found)
-        return self._refusable
+                    for item in self.parse_head(definition)["x-prefixes"]:
+                        rejected.update(item["prefix"] + name for name in names)
+            self._rejectable = frozenset(rejected)
+        return self._rejectable
 
     @property
-    def choosing(self) -> tuple[str, ...]:
+    def selectors(self) -> tuple[str, ...]:
         """The settings by which the framework chooses among the definitions of a list's items."""
-        if self._choosing is None:
-            heads = [self.head(name) for name, text in self._unparsed.items() if '"x-chosen"' in text]
-            self._choosing = tuple(
-                dict.fromkeys(name for head in heads for one in head["x-chosen"] for name in one["when"])
+        if self._selectors is None:
+            heads = [self.parse_head(name) for name, text in self._unparsed.items() if '"x-chosen"' in text]
+            self._selectors = tuple(
+                dict.fromkeys(name for head in heads for choice in head["x-chosen"] for name in choice["when"])
             )
-        return self._choosing
+        return self._selectors
 
-    def knows(self, name: str, release: str) -> bool:
+    def has_name(self, name: str, release: str) -> bool:
         """Whether any place has a setting of this name, in whatever release."""
-        return any(self.canonical(definition, name, release) is not None for definition in self.lines)
+        return any(self.resolve_spelling(definition, name, release) is not None for definition in self.lines)
 
     @property
-    def gated(self) -> list[Mapping[str, Any]]:
+    def gated_spans(self) -> list[Mapping[str, Any]]:
         """The stretches of releases in which a plugin brings a setting."""
         if self._gated is None:
             self._gated = [
@@ -135,94 +140,96 @@ class SchemaFile:
                 for definition, lines in self.lines.items()
                 for name, line in lines.items()
                 if '"gate"' in line
-                for span in self.setting(definition, name)["x-releases"]
+                for span in self.parse_key(definition, name)["x-releases"]
                 if "plugins" in span.get("gate", ())
             ]
         return self._gated
 
-    def plugins(self, release: str | None = None) -> tuple[str, ...]:
+    def list_plugins(self, release: str | None = None) -> tuple[str, ...]:
         """The plugins that bring settings at a release; without one, at any."""
         spans = (
             span
-            for span in self.gated
-            if release is None or self.within(span, span.get("package", self.package), release)
+            for span in self.gated_spans
+            if release is None or self.is_within(span, span.get("package", self.package), release)
         )
         return tuple(sorted({name for span in spans for name in span["gate"]["plugins"]}))
 
-    def prefixes(self, definition: str, release: str) -> list[str]:
+    def list_prefixes(self, definition: str, release: str) -> list[str]:
         """What the names of a definition's settings may begin with, and the framework takes off."""
-        return [item["prefix"] for item in self.head(definition).get("x-prefixes", ()) if reaches(item, release)]
+        return [
+            item["prefix"] for item in self.parse_head(definition).get("x-prefixes", ()) if is_effective(item, release)
+        ]
 
     def has_entry(self, entry: str, release: str) -> bool:
         """Whether an entry point exists at a release."""
-        return any(self.within(span, self.package, release) for span in self.entries.get(entry, ()))
+        return any(self.is_within(span, self.package, release) for span in self.entries.get(entry, ()))
 
-    def within(self, span: Mapping[str, Any], package: str, release: str) -> bool:
+    def is_within(self, span: Mapping[str, Any], package: str, release: str) -> bool:
         """Whether a stretch of releases holds a release."""
-        place = self._orders[package]
-        position = self._position(package, release)
-        return place[span["since"]] <= position and ("last" not in span or position <= place[span["last"]])
+        indices = self._indices[package]
+        position = self._find_position(package, release)
+        return indices[span["since"]] <= position and ("last" not in span or position <= indices[span["last"]])
 
-    def lasts(self, span: Mapping[str, Any]) -> bool:
+    def is_unlimited(self, span: Mapping[str, Any]) -> bool:
         """Whether a stretch holds every known release."""
         return "last" not in span and span["since"] == self.packages[span.get("package", self.package)][0]
 
-    def after(self, span: Mapping[str, Any]) -> str | None:
+    def find_next_release(self, span: Mapping[str, Any]) -> str | None:
         """The known release that follows a stretch of releases; None where it reaches the newest."""
-        known = self.packages[span.get("package", self.package)]
-        return known[known.index(span["last"]) + 1] if "last" in span else None
+        releases = self.packages[span.get("package", self.package)]
+        return releases[releases.index(span["last"]) + 1] if "last" in span else None
 
-    def effect_in(self, definition: str, release: str) -> str:
+    def get_effect(self, definition: str, release: str) -> str:
         """What becomes of an unknown name in a definition at a release."""
-        spans: list[Mapping[str, Any]] = self.head(definition)["x-unknown"]
-        own = [span for span in spans if "package" not in span]
-        for span in own or spans:
-            if span.get("package") or self.within(span, self.package, release):
+        spans: list[Mapping[str, Any]] = self.parse_head(definition)["x-unknown"]
+        main_spans = [span for span in spans if "package" not in span]
+        for span in main_spans or spans:
+            if span.get("package") or self.is_within(span, self.package, release):
                 return str(span["effect"])
-        return str((own or spans)[-1]["effect"])
+        return str((main_spans or spans)[-1]["effect"])
 
-    def setting(self, definition: str, name: str) -> Mapping[str, Any]:
+    def parse_key(self, definition: str, name: str) -> Mapping[str, Any]:
         """What the line of a setting holds."""
         key = (definition, name)
         if key not in self._parsed:
             self._parsed[key] = loads(self.lines[definition][name].rstrip(","))
         return self._parsed[key]
 
-    def _position(self, package: str, release: str) -> int:
+    def _find_position(self, package: str, release: str) -> int:
         key = (package, release)
         if key not in self._positions:
-            if package not in self._keys:
-                self._keys[package] = [release_key(known) for known in self.packages[package]]
-            self._positions[key] = max(0, bisect_right(self._keys[package], release_key(release)) - 1)
+            if package not in self._release_keys:
+                self._release_keys[package] = [parse_release(item) for item in self.packages[package]]
+            self._positions[key] = max(0, bisect_right(self._release_keys[package], parse_release(release)) - 1)
         return self._positions[key]
 
-    def canonical(self, definition: str, spelled: str, release: str) -> str | None:
+    def resolve_spelling(self, definition: str, spelling: str, release: str) -> str | None:
         """The name behind a spelling: itself, an alias, or what is left when an accepted prefix is taken off."""
         lines = self.lines[definition]
-        if spelled in lines:
-            return spelled
+        if spelling in lines:
+            return spelling
         if definition not in self._aliased:
             self._aliased[definition] = [name for name, line in lines.items() if '"aliases"' in line]
-        quoted = f'"{spelled}"'
+        quoted = f'"{spelling}"'
         for name in self._aliased[definition]:
             if quoted in lines[name]:
-                for span in self.setting(definition, name)["x-releases"]:
-                    if spelled in span.get("aliases", ()):
+                for span in self.parse_key(definition, name)["x-releases"]:
+                    if spelling in span.get("aliases", ()):
                         return name
-        for prefix in self.prefixes(definition, release):
-            bare = spelled.removeprefix(prefix)
-            if bare != spelled and bare in lines:
-                return bare
+        for prefix in self.list_prefixes(definition, release):
+            stripped = spelling.removeprefix(prefix)
+            if stripped != spelling and stripped in lines:
+                return stripped
         return None
 
-    def head(self, definition: str) -> Mapping[str, Any]:
+    def parse_head(self, definition: str) -> Mapping[str, Any]:
         """A definition without its properties."""
         if definition not in self._heads:
             self._heads[definition] = loads(self._unparsed[definition])
         return self._heads[definition]
 
 
-def reaches(stated: Mapping[str, Any], release: str) -> bool:
+def is_effective(item: Mapping[str, Any], release: str) -> bool:
     """Whether a statement holds at a release: from its first one on, to its last one."""
-    key = release_key(release)
-    return release_key(stated["since"]) <= key and ("last" not in stated or key <= release_key(stated["last"]))
+    key = parse_release(release)
+    return parse_release(item["since"]) <= key and ("last" not in item or key <= parse_release(item["last"]))

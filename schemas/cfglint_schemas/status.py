@@ -34,11 +34,11 @@ UNKNOWN: Final = Context()
 """Nothing beside the release is known."""
 
 
-class Case(Frozen):
+class ValueCase(Frozen):
     """What one old value of a renamed setting becomes."""
 
-    when: Any
-    set: Mapping[str, Any]
+    old_value: Any
+    new_values: Mapping[str, Any]
     """Settings (dotted routes from the root, or flags) and their values; empty where the setting just goes."""
 
 
@@ -49,7 +49,7 @@ class Status(Frozen):
     """present, not yet, removed, renamed, gated, ignored."""
     since: str | None = None
     """The release from which this holds: for present and not yet, the one that brings the setting."""
-    to: tuple[str, ...] = ()
+    new_names: tuple[str, ...] = ()
     """For renamed: what takes its place at this release, as dotted routes from the root (flags: as such)."""
     effect: str | None = None
     """What the framework does with it: dropped (silently), error, warning (and no more), mapped (its value goes
@@ -58,33 +58,33 @@ class Status(Frozen):
     """For gated: any of these brings the setting."""
     needs: Mapping[str, Any] = {}
     """For gated: settings and the values that they must have; true is any value but nothing, false and zero."""
-    cases: tuple[Case, ...] = ()
+    cases: tuple[ValueCase, ...] = ()
     """For renamed: what each old value becomes. Where there are none, the new names take the old value."""
-    also: Mapping[str, Any] = {}
+    required_values: Mapping[str, Any] = {}
     """For renamed: settings that must be given beside the new names."""
-    sums: tuple[str, ...] = ()
+    addends: tuple[str, ...] = ()
     """For renamed: the new value is the sum of these settings."""
-    because: str | None = None
+    reason: str | None = None
     """A short reason, where a patch states one."""
 
 
-def parts_of(dotted: str) -> Route:
+def split_route(dotted: str) -> Route:
     """A dotted route as its parts; numbers are indices of lists. A flag (`--actor.max_norm`) is one part."""
     if dotted.startswith("-"):
         return (dotted,)
     return tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
 
 
-def is_loaded(loaded: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+def is_loaded(loaded: tuple[str, ...], plugins: tuple[str, ...]) -> bool:
     """Whether one of some plugins is among those that a configuration loads.
 
     A plugin may be listed by any module that offers it, and without the prefix `axolotl.integrations.` that the loader
     adds; the class name and the integration's folder determine it.
     """
-    known = {_plugin(name) for name in loaded}
-    return any(_plugin(name) in known for name in wanted)
+    identities = {_identify_plugin(name) for name in loaded}
+    return any(_identify_plugin(name) in identities for name in plugins)
 
 
-def _plugin(name: str) -> tuple[str, str]:
+def _identify_plugin(name: str) -> tuple[str, str]:
     parts = name.removeprefix("axolotl.integrations.").split(".")
     return parts[0], parts[-1]

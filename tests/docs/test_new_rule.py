@@ -56,7 +56,7 @@ def link(source: Path, target: Path, copied: set[str]) -> None:
         name = path.relative_to(REPOSITORY).as_posix()
         if name in COPIED:
             shutil.copytree(path, target / path.name, ignore=shutil.ignore_patterns("__pycache__"))
-        elif path.is_dir() and any(one.startswith(f"{name}/") for one in copied):
+        elif path.is_dir() and any(copied_path.startswith(f"{name}/") for copied_path in copied):
             (target / path.name).mkdir()
             link(path, target / path.name, copied)
         elif not path.name.startswith("."):
@@ -65,9 +65,9 @@ def link(source: Path, target: Path, copied: set[str]) -> None:
 
 def run(copy: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(copy), *(str(copy / root) for root in ("lint", "rules", "schemas"))])
-    known = {**os.environ, "PYTHONPATH": path, "CFGLINT_CACHE_DIR": "", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": path, "CFGLINT_CACHE_DIR": "", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", *words]
-    return subprocess.run(command, cwd=folder, env=known, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_few_files_are_needed_and_none_is_generated(files):
@@ -79,8 +79,8 @@ def test_the_rule_is_found_explained_and_fixed(copy, files, tmp_path):
     (tmp_path / ".git").mkdir()
     config = tmp_path / "llamafactory.yaml"
     config.write_text(files[FIRES])
-    done = run(copy, tmp_path, "cfglint_train", "--output-format", "concise", "--select", "no-data-workers", ".")
-    assert "llamafactory.yaml:7:1: warning PRF900" in done.stdout, done.stdout + done.stderr
+    process = run(copy, tmp_path, "cfglint_train", "--output-format", "concise", "--select", "no-data-workers", ".")
+    assert "llamafactory.yaml:7:1: warning PRF900" in process.stdout, process.stdout + process.stderr
     assert run(copy, tmp_path, "cfglint_train", "rule", "PRF900").stdout.startswith("PRF900 no-data-workers: ")
     assert " no-data-workers " in run(copy, tmp_path, "cfglint_train", "rules").stdout
     run(copy, tmp_path, "cfglint_train", "--fix", "--unsafe-fixes", "--select", "PRF900", ".")
@@ -89,6 +89,6 @@ def test_the_rule_is_found_explained_and_fixed(copy, files, tmp_path):
 
 def test_the_tests_of_the_rule_pass(copy):
     words = ("pytest", "-v", "-p", "no:cacheprovider", "-n", "0", "tests/rules", "-m", "not slow", "-k", "PRF900")
-    done = run(copy, copy, *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert set(re.findall(r"::(\w+)\[PRF900\] PASSED", done.stdout)) >= OF_EVERY_RULE, done.stdout
+    process = run(copy, copy, *words)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert set(re.findall(r"::(\w+)\[PRF900\] PASSED", process.stdout)) >= OF_EVERY_RULE, process.stdout

@@ -25,6 +25,6 @@ _ELSEWHERE = (
 
 @for_each("page", [*PAGES, *CI, *CODE], ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_what_is_named_is_there(page):
-    for found in _PATH.findall(page.read_text(encoding="utf-8")):
-        if not found.startswith(_ELSEWHERE):
-            assert (REPOSITORY / found).exists(), found
+    for named_path in _PATH.findall(page.read_text(encoding="utf-8")):
+        if not named_path.startswith(_ELSEWHERE):
+            assert (REPOSITORY / named_path).exists(), named_path

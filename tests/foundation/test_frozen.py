@@ -115,7 +115,7 @@ def test_a_record_of_the_api_is_handled_as_a_data_class():
         line: int = 1
 
     assert "__dataclass_fields__" in vars(Place)
-    assert [(one.name, one.default) for one in fields(Place)] == [("path", MISSING), ("line", 1)]
+    assert [(field.name, field.default) for field in fields(Place)] == [("path", MISSING), ("line", 1)]
     assert Place.__dataclass_fields__ is Place.__dataclass_fields__
     assert asdict(Place("a")) == {"path": "a", "line": 1}
     assert replace(Place("a"), line=2) == Place("a", 2)

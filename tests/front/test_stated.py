@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cfglint_train import api
-from cfglint_train.settings.existing_releases import missing
-from tests.support.command import cfglint
+from cfglint_train.settings.existing_releases import describe_missing_release
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL
 
 JOB = "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-0.5B --dataset x --micro_train_batch_size 8\n"
@@ -36,7 +36,7 @@ def here(tmp_path) -> Path:
     ],
 )
 def test_what_no_file_can_have_is_refused(here, command, word, files, said):
-    outcome = cfglint(*command, "--set", word, *files, cwd=here)
+    outcome = run_cfglint(*command, "--set", word, *files, cwd=here)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.startswith(f"cfglint: --set {word}: {said}")
 
@@ -53,7 +53,7 @@ def test_what_no_file_can_have_is_refused(here, command, word, files, said):
     ],
 )
 def test_what_one_file_can_have_is_taken(here, word, files):
-    assert cfglint("--select", "SYN", "--set", word, *files, cwd=here).code == 0
+    assert run_cfglint("--select", "SYN", "--set", word, *files, cwd=here).code == 0
 
 
 def test_a_copy_of_a_framework_may_have_more_keys(here):
@@ -63,7 +63,7 @@ def test_a_copy_of_a_framework_may_have_more_keys(here):
         "from pydantic import BaseModel\n\n\nclass AxolotlInputConfig(BaseModel):\n    of_our_own: int | None = None\n"
     )
     (here / "src" / "axolotl" / "__init__.py").write_text("")
-    assert cfglint("--select", "SYN", "--set", "of_our_own=4", "axolotl.yaml", cwd=here).code == 0
+    assert run_cfglint("--select", "SYN", "--set", "of_our_own=4", "axolotl.yaml", cwd=here).code == 0
 
 
 def test_the_api_names_the_option(here):
@@ -85,7 +85,9 @@ def test_the_api_names_the_option(here):
     ],
 )
 def test_releases_that_do_not_exist(package, release, near):
-    assert missing(package, release) == f"{package} has no release {release}; the one before it is {near}"
+    assert (
+        describe_missing_release(package, release) == f"{package} has no release {release}; the one before it is {near}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,21 +103,21 @@ def test_releases_that_do_not_exist(package, release, near):
     ],
 )
 def test_releases_that_may_exist(package, release):
-    assert missing(package, release) is None
+    assert describe_missing_release(package, release) is None
 
 
 def test_flags_settings_and_comments_are_refused_and_pins_are_not(here):
-    said = "transformers has no release 4.58.0; the one before it is 4.57.1"
-    assert cfglint("--release", "transformers=4.58.0", "axolotl.yaml", cwd=here).err == f"cfglint: {said}\n"
+    message = "transformers has no release 4.58.0; the one before it is 4.57.1"
+    assert run_cfglint("--release", "transformers=4.58.0", "axolotl.yaml", cwd=here).err == f"cfglint: {message}\n"
     (here / "cfglint.toml").write_text('[releases]\ntransformers = "4.58.0"\n')
-    outcome = cfglint("axolotl.yaml", cwd=here)
+    outcome = run_cfglint("axolotl.yaml", cwd=here)
     assert outcome.code == 2
-    assert outcome.err.startswith(f"cfglint: cfglint.toml:2:1: releases.transformers: {said}\n")
+    assert outcome.err.startswith(f"cfglint: cfglint.toml:2:1: releases.transformers: {message}\n")
     (here / "cfglint.toml").unlink()
     (here / "axolotl.yaml").write_text("# cfglint: transformers=4.58.0\n" + AXOLOTL)
-    outcome = cfglint("axolotl.yaml", cwd=here)
+    outcome = run_cfglint("axolotl.yaml", cwd=here)
     assert outcome.code == 2
-    assert said in outcome.out + outcome.err
+    assert message in outcome.out + outcome.err
     (here / "axolotl.yaml").write_text(AXOLOTL)
     (here / "requirements.txt").write_text("transformers==4.58.0\n")
-    assert cfglint("--select", "SYN,KEY", "axolotl.yaml", cwd=here).code == 0
+    assert run_cfglint("--select", "SYN,KEY", "axolotl.yaml", cwd=here).code == 0

@@ -28,7 +28,7 @@ OWN_DATA = {
 READER = "lint/cfglint_train/foundation/regular_files.py"
 
 
-def opened_for_reading(path: Path) -> bool:
+def is_reading_files(path: Path) -> bool:
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Call):
             continue
@@ -44,5 +44,5 @@ def opened_for_reading(path: Path) -> bool:
 
 def test_files_of_others_are_read_by_one_module() -> None:
     modules = [path for root in ("lint", "rules", "schemas") for path in (REPOSITORY / root).rglob("*.py")]
-    found = {path.relative_to(REPOSITORY).as_posix() for path in modules if opened_for_reading(path)}
-    assert found == OWN_DATA | {READER}
+    readers = {path.relative_to(REPOSITORY).as_posix() for path in modules if is_reading_files(path)}
+    assert readers == OWN_DATA | {READER}

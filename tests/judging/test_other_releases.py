@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.findings.finding import Finding
-from tests.support.linting import lint, runs_in
+from tests.support.linting import lint, list_runs
 
 # FlashAttention 2 is the default since 0.8.10 (`--attn_implementation`); before, `--flash_attn` asked for it. `--bf16`
 # went with 0.9.2. cli/train_sft.py of these releases.
@@ -34,15 +34,15 @@ bf16: true
 """
 
 
-def kernel(folder: Path, facts: str = "", flags: str = "") -> Finding:
+def find_kernel_finding(folder: Path, facts: str = "", flags: str = "") -> Finding:
     """The findings about the attention kernel."""
     (folder / "run.sh").write_text(OPENRLHF.format(facts=facts, flags=flags))
-    (finding,) = (one for one in lint(folder).findings if "FlashAttention" in one.message)
+    (finding,) = (candidate for candidate in lint(folder).findings if "FlashAttention" in candidate.message)
     return finding
 
 
 def test_a_default_that_candidates_do_not_share_is_assumed(tmp_path: Path) -> None:
-    finding = kernel(tmp_path)
+    finding = find_kernel_finding(tmp_path)
     assert (finding.severity, finding.certainty) == ("warning", "assumed")
     (ground,) = finding.rests_on
     assert (ground.fact, ground.value, ground.grade) == ("release:openrlhf", "0.9.1.post1", "assumed")
@@ -63,7 +63,7 @@ def test_a_default_that_candidates_do_not_share_is_assumed(tmp_path: Path) -> No
     ],
 )
 def test_a_stated_release_or_flag_is_certain(tmp_path: Path, facts: str, flags: str, certainty: str) -> None:
-    finding = kernel(tmp_path, facts, flags)
+    finding = find_kernel_finding(tmp_path, facts, flags)
     assert finding.severity == "error"
     grades = {ground.fact: ground.grade for ground in finding.rests_on}
     assert grades["activations.attention"] == certainty
@@ -73,16 +73,16 @@ def test_a_stated_release_or_flag_is_certain(tmp_path: Path, facts: str, flags: 
 
 def test_a_default_that_all_candidates_share_is_followed(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("openrlhf>=0.8.10\n")
-    finding = kernel(tmp_path)
+    finding = find_kernel_finding(tmp_path)
     assert (finding.severity, finding.certainty) == ("error", "followed")
-    (run,) = runs_in(tmp_path)
-    assert len(run.releases.window("openrlhf").releases) > 1
+    (run,) = list_runs(tmp_path)
+    assert len(run.releases.find_candidates("openrlhf").releases) > 1
 
 
 def test_what_another_default_does_not_change_is_certain(tmp_path: Path) -> None:
     """bf16 is stated; the attention kernel, on which its report does not rest, is not mentioned."""
     (tmp_path / "run.sh").write_text(OPENRLHF.format(facts="", flags=""))
-    (finding,) = (one for one in lint(tmp_path).findings if "bf16 needs" in one.message)
+    (finding,) = (candidate for candidate in lint(tmp_path).findings if "bf16 needs" in candidate.message)
     assert finding.certainty == "followed"
     assert "activations.attention" not in {ground.fact for ground in finding.rests_on}
 
@@ -97,7 +97,7 @@ def test_what_another_default_does_not_change_is_certain(tmp_path: Path) -> None
 )
 def test_an_estimate_is_asked_again_with_other_defaults(tmp_path: Path, facts: str, length: str, severity: str) -> None:
     (tmp_path / "train.yaml").write_text(LLAMAFACTORY.format(facts=facts, length=length))
-    found = {one.code: one for one in lint(tmp_path).findings}["MEM001"]
-    assert found.severity == severity
-    assumed = {ground.fact for ground in found.rests_on if ground.grade == "assumed"}
+    finding = {candidate.code: candidate for candidate in lint(tmp_path).findings}["MEM001"]
+    assert finding.severity == severity
+    assumed = {ground.fact for ground in finding.rests_on if ground.grade == "assumed"}
     assert assumed == ({"release:llamafactory"} if severity == "warning" else set())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cfglint_train.launches.named_cards import named
+from cfglint_train.launches.named_cards import read_path_gpus
 
 NAMED = {
     "sft.axolotl.1xMI300.yaml": {"gpu": "MI300X", "gpus-per-node": 1},
@@ -20,9 +20,9 @@ NAMED = {
 
 @pytest.mark.parametrize("path", NAMED)
 def test_the_nearest_name_counts(path):
-    facts = named(path)
+    facts = read_path_gpus(path)
     assert {name: fact.value for name, fact in facts.items()} == NAMED[path]
-    assert all("to be sure" in fact.origin.assumed for fact in facts.values())
+    assert all("to be sure" in fact.origin.assumption for fact in facts.values())
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_the_nearest_name_counts(path):
     ],
 )
 def test_what_names_no_one_card_says_nothing(path):
-    assert named(path) == {}
+    assert read_path_gpus(path) == {}
 
 
 def test_no_gpus_at_all_is_no_number_of_them():
-    assert named("0xh200.yaml").keys() == {"gpu"}
+    assert read_path_gpus("0xh200.yaml").keys() == {"gpu"}

@@ -41,7 +41,7 @@ METHODS: list[tuple[str, Any, dict[str, Any]]] = [
 ]
 
 
-def trained(config: Any, options: dict[str, Any]) -> int:
+def count_trained(config: Any, options: dict[str, Any]) -> int:
     """Elements that get a gradient."""
     model = LlamaForCausalLM(LlamaConfig(**SHAPE))
     adapted = peft.get_peft_model(model, config(task_type="CAUSAL_LM", **options))
@@ -49,5 +49,5 @@ def trained(config: Any, options: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    for name, kind, given in METHODS:
-        print(json.dumps({"method": name, "options": given, "trained": trained(kind, given)}), flush=True)
+    for name, kind, options in METHODS:
+        print(json.dumps({"method": name, "options": options, "trained": count_trained(kind, options)}), flush=True)

@@ -53,20 +53,20 @@ class CachingAllocator:
         size = max(512, -(-size // 512) * 512)
         pool = (size <= SMALL, stream)
         free = self._free.setdefault(pool, [])
-        place = bisect.bisect_left(free, (size,))
-        if place < len(free):
-            block = free.pop(place)[2]
+        index = bisect.bisect_left(free, (size,))
+        if index < len(free):
+            block = free.pop(index)[2]
             block.key = None
         else:
-            block = _Block(self._segment(size), pool)
-        rest = block.size - size
-        if rest >= 512 if pool[0] else rest > SMALL:
-            left = _Block(rest, pool)
-            left.before, left.after = block, block.after
+            block = _Block(self._reserve_segment(size), pool)
+        surplus = block.size - size
+        if surplus >= 512 if pool[0] else surplus > SMALL:
+            remainder = _Block(surplus, pool)
+            remainder.before, remainder.after = block, block.after
             if block.after is not None:
-                block.after.before = left
-            block.after, block.size = left, size
-            self._release(left)
+                block.after.before = remainder
+            block.after, block.size = remainder, size
+            self._release(remainder)
         self._live[name] = block
         self.allocated += block.size
         self.peak_allocated = max(self.peak_allocated, self.allocated)
@@ -90,16 +90,16 @@ class CachingAllocator:
                     block.after.before = block
         self._release(block)
 
-    def _segment(self, size: int) -> int:
-        wanted = 2 * MIB if size <= SMALL else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
-        if self.capacity is not None and self.reserved + wanted > self.capacity:
+    def _reserve_segment(self, size: int) -> int:
+        segment_size = 2 * MIB if size <= SMALL else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+        if self.capacity is not None and self.reserved + segment_size > self.capacity:
             self.retries += 1
             self._empty_cache()
-            if self.reserved + wanted > self.capacity:
-                raise OutOfMemoryError(f"{wanted} bytes beside {self.reserved} of {self.capacity}")
-        self.reserved += wanted
+            if self.reserved + segment_size > self.capacity:
+                raise OutOfMemoryError(f"{segment_size} bytes beside {self.reserved} of {self.capacity}")
+        self.reserved += segment_size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
-        return wanted
+        return segment_size
 
     def _empty_cache(self) -> None:
         for free in self._free.values():

@@ -19,12 +19,12 @@ def main(sizes: list[int]) -> None:
     """Buckets as lists of bytes, and whether one tensor is flattened without a copy."""
     tensors = [torch.empty(size // 2, dtype=torch.bfloat16, device="meta") for size in sizes]
     buckets, _ = dist._compute_bucket_assignment_by_size(tensors, [PARAM_BROADCAST_BUCKET_SIZE])
-    one = torch.empty(4)
+    single = torch.empty(4)
     print(
         json.dumps(
             {
                 "buckets": [[sizes[index] for index in bucket] for bucket in buckets],
-                "view": _flatten_dense_tensors([one]).data_ptr() == one.data_ptr(),
+                "view": _flatten_dense_tensors([single]).data_ptr() == single.data_ptr(),
             }
         )
     )

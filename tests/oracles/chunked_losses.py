@@ -24,7 +24,7 @@ TOKENS, WORDS, WIDTH = 512, 32768, 8
 CASES = {"bf16": (torch.bfloat16, False), "fp32": (torch.float32, False), "trainer": (torch.bfloat16, True)}
 
 
-def loss_function(path: str) -> Any:
+def load_loss(path: str) -> Any:
     """`for_causal_lm_chunked_loss` of a release."""
     spec = importlib.util.spec_from_file_location("chunked", path)
     assert spec is not None
@@ -34,7 +34,7 @@ def loss_function(path: str) -> Any:
     return module.get_causal_lm_loss()
 
 
-def measured(loss: Any, case: str, sequences: int) -> dict[str, Any]:
+def measure(loss: Any, case: str, sequences: int) -> dict[str, Any]:
     """One row."""
     dtype, trainer = CASES[case]
     torch.manual_seed(0)
@@ -42,13 +42,13 @@ def measured(loss: Any, case: str, sequences: int) -> dict[str, Any]:
     states = torch.randn(sequences, TOKENS // sequences, WIDTH, dtype=dtype, requires_grad=True)
     labels = torch.randint(0, WORDS, states.shape[:2])
 
-    def model() -> dict[str, Any]:
+    def run_model() -> dict[str, Any]:
         logits = torch.nn.functional.linear(states, matrix)
         return {"loss": loss(logits, labels, WORDS), "logits": logits}
 
-    forward: Any = model
+    forward: Any = run_model
     if trainer:
-        forward = convert_outputs_to_fp32(torch.autocast("cpu", torch.bfloat16)(model))
+        forward = convert_outputs_to_fp32(torch.autocast("cpu", torch.bfloat16)(run_model))
     row: dict[str, Any] = {"case": case, "sequences": sequences}
     for train in (True, False):
         with torch.set_grad_enabled(train):
@@ -59,27 +59,27 @@ def measured(loss: Any, case: str, sequences: int) -> dict[str, Any]:
             matrix.grad = states.grad = outputs = None
             with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as first:
                 outputs = forward()["loss"]
-            peak, kept = _course(first)
+            peak, kept = _sum_memory_events(first)
             row.update({"forward": peak, "kept": kept} if train else {"evaluation": peak})
             if train:
                 with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as second:
                     outputs.backward()
-                row["backward"] = round(kept + _course(second)[0], 2)
+                row["backward"] = round(kept + _sum_memory_events(second)[0], 2)
     return row
 
 
-def _course(run: Any) -> tuple[float, float]:
+def _sum_memory_events(run: Any) -> tuple[float, float]:
     """The peak and the end of what is allocated, per token and word."""
-    events = [one for one in run.profiler.kineto_results.events() if one.name() == "[memory]"]
+    events = [item for item in run.profiler.kineto_results.events() if item.name() == "[memory]"]
     now = peak = 0
-    for event in sorted(events, key=lambda one: one.start_ns()):
+    for event in sorted(events, key=lambda item: item.start_ns()):
         now += event.nbytes()
         peak = max(peak, now)
     return round(peak / TOKENS / WORDS, 2), round(now / TOKENS / WORDS, 2)
 
 
 if __name__ == "__main__":
-    function = loss_function(sys.argv[1])
+    function = load_loss(sys.argv[1])
     for name in CASES:
         for count in (1, 2):
-            print(json.dumps(measured(function, name, count)), flush=True)
+            print(json.dumps(measure(function, name, count)), flush=True)

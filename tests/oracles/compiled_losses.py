@@ -35,17 +35,17 @@ SHAPE: dict[str, Any] = {
 CASES = {"bf16": (torch.bfloat16, False), "fp32": (torch.float32, False), "trainer": (torch.float32, True)}
 
 
-def _of_logits(nodes: Any) -> dict[str, int]:
+def _find_logits(nodes: Any) -> dict[str, int]:
     """Bytes of the element of each tensor of the logits' size, by its name."""
-    return _elements(nodes, BATCH * TOKENS * WORDS)
+    return _find_element_sizes(nodes, BATCH * TOKENS * WORDS)
 
 
-def _elements(nodes: Any, size: int) -> dict[str, int]:
+def _find_element_sizes(nodes: Any, size: int) -> dict[str, int]:
     values = {node.name: node.meta["val"] for node in nodes if isinstance(node.meta.get("val"), torch.Tensor)}
     return {name: value.element_size() for name, value in values.items() if value.numel() == size}
 
 
-def graphs(case: str, tied: bool) -> dict[str, Any]:
+def measure_graphs(case: str, tied: bool) -> dict[str, Any]:
     """One row."""
     torch.manual_seed(0)
     torch._dynamo.reset()
@@ -59,33 +59,33 @@ def graphs(case: str, tied: bool) -> dict[str, Any]:
         model.forward = MethodType(convert_outputs_to_fp32(model.forward.__func__), model)
     row: dict[str, Any] = {"case": case, "tied": tied}
 
-    def forward(graph: Any, _: Any) -> Any:
+    def count_forward(graph: Any, _: Any) -> Any:
         (outputs,) = next(node for node in graph.graph.nodes if node.op == "output").args
-        made = [node for node in outputs if isinstance(node, torch.fx.Node)]
-        bases = {node.args[0] if node.target is torch.ops.aten.view.default else node for node in made}
-        row["made"] = sum(_of_logits(bases).values())
+        tensors = [node for node in outputs if isinstance(node, torch.fx.Node)]
+        bases = {node.args[0] if node.target is torch.ops.aten.view.default else node for node in tensors}
+        row["made"] = sum(_find_logits(bases).values())
         return graph
 
-    def backward(graph: Any, _: Any) -> Any:
+    def count_backward(graph: Any, _: Any) -> Any:
         inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
-        given = _of_logits(inputs)
-        row["kept"] = sum(size for name, size in given.items() if not name.startswith("tangents"))
-        row["given"] = sum(given.values())
-        row["mask"] = sum(_elements(inputs, BATCH * TOKENS * TOKENS).values())
+        logits = _find_logits(inputs)
+        row["kept"] = sum(size for name, size in logits.items() if not name.startswith("tangents"))
+        row["given"] = sum(logits.values())
+        row["mask"] = sum(_find_element_sizes(inputs, BATCH * TOKENS * TOKENS).values())
         products = [node for node in graph.graph.nodes if node.target is torch.ops.aten.mm.default]
-        row["product"] = next(iter(_of_logits(products[0].args).values()))
+        row["product"] = next(iter(_find_logits(products[0].args).values()))
         return graph
 
     backend = aot_autograd(
-        fw_compiler=forward, bw_compiler=backward, partition_fn=min_cut_rematerialization_partition,
+        fw_compiler=count_forward, bw_compiler=count_backward, partition_fn=min_cut_rematerialization_partition,
         decompositions=select_decomp_table(),
     )  # fmt: skip
-    words = torch.randint(0, WORDS, (BATCH, TOKENS))
-    torch.compile(model, backend=backend)(input_ids=words, labels=words, use_cache=False).loss.backward()
+    token_ids = torch.randint(0, WORDS, (BATCH, TOKENS))
+    torch.compile(model, backend=backend)(input_ids=token_ids, labels=token_ids, use_cache=False).loss.backward()
     return row
 
 
 if __name__ == "__main__":
     for name in CASES:
         for matrix in (True, False):
-            print(json.dumps(graphs(name, matrix)), flush=True)
+            print(json.dumps(measure_graphs(name, matrix)), flush=True)

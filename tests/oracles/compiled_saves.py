@@ -27,7 +27,7 @@ SHAPE: dict[str, Any] = {
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3", "granite")
 
 
-def kept(family: str, layers: int, compiled: bool) -> int:
+def measure_kept(family: str, layers: int, compiled: bool) -> int:
     """Bytes that autograd keeps beside the parameters and buffers."""
     torch.manual_seed(0)
     torch._dynamo.reset()
@@ -35,29 +35,29 @@ def kept(family: str, layers: int, compiled: bool) -> int:
     config._attn_implementation = "sdpa"
     model: Any = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     model.train()
-    held = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
-    found: dict[int, int] = {}
+    weights = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+    saved: dict[int, int] = {}
     alive: list[torch.Tensor] = []
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in held:
-            found[storage.data_ptr()] = storage.nbytes()
+        if storage.data_ptr() not in weights:
+            saved[storage.data_ptr()] = storage.nbytes()
             alive.append(tensor)
         return tensor
 
     run = torch.compile(model, backend="aot_eager_decomp_partition") if compiled else model
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         run(input_ids=torch.zeros(1, TOKENS, dtype=torch.long)).logits.sum()
-    return sum(found.values())
+    return sum(saved.values())
 
 
-def layer(family: str, compiled: bool) -> float:
+def measure_layer(family: str, compiled: bool) -> float:
     """Bytes per token of one layer."""
-    return (kept(family, 3, compiled) - kept(family, 2, compiled)) / TOKENS
+    return (measure_kept(family, 3, compiled) - measure_kept(family, 2, compiled)) / TOKENS
 
 
 if __name__ == "__main__":
     for name in FAMILIES:
-        row = {"family": name, "eager": layer(name, False), "compiled": layer(name, True)}
+        row = {"family": name, "eager": measure_layer(name, False), "compiled": measure_layer(name, True)}
         print(json.dumps(row), flush=True)

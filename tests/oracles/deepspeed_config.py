@@ -17,58 +17,58 @@ from collections.abc import Iterator
 from typing import Any
 
 
-class _Keys:
+class _WatchedKeys:
     """`keys()` of a mapping that remembers."""
 
-    def __init__(self, of: _Watched) -> None:
-        self._of = of
+    def __init__(self, mapping: _WatchedDict) -> None:
+        self._mapping = mapping
 
     def __contains__(self, key: object) -> bool:
-        return key in self._of
+        return key in self._mapping
 
     def __iter__(self) -> Iterator[str]:
-        return dict.__iter__(self._of)
+        return dict.__iter__(self._mapping)
 
 
-class _Watched(dict[str, Any]):
+class _WatchedDict(dict[str, Any]):
     """A mapping that remembers which of its keys were asked for."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         super().__init__(values)
-        self.asked: set[str] = set()
+        self.read_keys: set[str] = set()
 
     def __getitem__(self, key: str) -> Any:
-        self.asked.add(key)
+        self.read_keys.add(key)
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        self.asked.add(key)
+        self.read_keys.add(key)
         return super().get(key, default)
 
     def keys(self) -> Any:
-        return _Keys(self)
+        return _WatchedKeys(self)
 
     def __contains__(self, key: object) -> bool:
-        self.asked.add(str(key))
+        self.read_keys.add(str(key))
         return super().__contains__(key)
 
 
-def verdict(config: dict[str, Any]) -> dict[str, Any]:
+def validate(config: dict[str, Any]) -> dict[str, Any]:
     from deepspeed.runtime.config import DeepSpeedConfig
 
-    watched = _Watched(config)
+    watched = _WatchedDict(config)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             DeepSpeedConfig(watched)
-    except Exception as refused:  # whatever its readers raise: pydantic's errors, assertions, its own
-        return {"accepted": False, "dropped": [], "why": f"{type(refused).__name__}: {refused}"}
-    return {"accepted": True, "dropped": sorted(set(config) - watched.asked), "why": None}
+    except Exception as error:  # whatever its readers raise: pydantic's errors, assertions, its own
+        return {"accepted": False, "dropped": [], "why": f"{type(error).__name__}: {error}"}
+    return {"accepted": True, "dropped": sorted(set(config) - watched.read_keys), "why": None}
 
 
 def main() -> None:
     logging.disable(logging.CRITICAL)
     for line in sys.stdin:
-        print(json.dumps(verdict(json.loads(line))), flush=True)
+        print(json.dumps(validate(json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

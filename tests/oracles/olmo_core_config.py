@@ -18,7 +18,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 
-def built(path: str) -> dict[str, Any]:
+def build_config(path: str) -> dict[str, Any]:
     import olmo_core.internal.common as common
     import olmo_core.script_utils as script_utils
 
@@ -26,12 +26,12 @@ def built(path: str) -> dict[str, Any]:
         import olmo_core.internal.experiment as experiment
     except ModuleNotFoundError:
         experiment = None
-    taken: dict[str, Any] = {}
+    captured: dict[str, Any] = {}
 
     def main(*positional: Any, config_builder: Any = None, **_: Any) -> None:
-        taken["builder"] = config_builder or positional[0]
+        captured["builder"] = config_builder or positional[0]
 
-    def components(_: Any, *, tokenizer: Any, global_batch_size: int, max_sequence_length: int, **__: Any) -> Any:
+    def build_components(_: Any, *, tokenizer: Any, global_batch_size: int, max_sequence_length: int, **__: Any) -> Any:
         return experiment.CommonComponents(
             run_name="run",
             root_dir="/root",
@@ -56,29 +56,29 @@ def built(path: str) -> dict[str, Any]:
     arguments, sys.argv = sys.argv, [path, "run", "--dry-run"]
     with contextlib.redirect_stdout(sys.stderr):
         exec(compile(source, path, "exec"), names)
-    builder = taken.get("builder")
+    builder = captured.get("builder")
     if isinstance(builder, functools.partial):
         context = SimpleNamespace(run_name="run", overrides=[])
-        return builder(context, common_config_builder=components).as_config_dict()  # type: ignore[no-any-return]
+        return builder(context, common_config_builder=build_components).as_config_dict()  # type: ignore[no-any-return]
     options = argparse.Namespace(
         name="run", sequence_length=None, data_root="/data", save_folder="/save", work_dir="/work"
     )
     if builder is not None:
         return builder(options, []).as_config_dict()  # type: ignore[no-any-return]
     if "parse" in names:
-        made = names["build_config"](*names["parse"]()).as_config_dict()
+        config = names["build_config"](*names["parse"]()).as_config_dict()
         sys.argv = arguments
-        return made  # type: ignore[no-any-return]
+        return config  # type: ignore[no-any-return]
     raise SystemExit(f"{path}: it hands no builder to OLMo-core's main")
 
 
-def attempted(path: str) -> dict[str, Any]:
+def try_build_config(path: str) -> dict[str, Any]:
     try:
-        return built(path)
+        return build_config(path)
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 if __name__ == "__main__":
     for script in sys.argv[1:]:
-        print(json.dumps(attempted(script), default=str))
+        print(json.dumps(try_build_config(script), default=str))

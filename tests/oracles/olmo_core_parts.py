@@ -21,12 +21,12 @@ SHAPE = {"d_model": 1024, "n_layers": 16, "n_heads": 16, "n_kv_heads": 8, "vocab
 """Grouped queries; OLMo-core's rule makes the MLP's width of it."""
 
 
-def built() -> Any:
+def build_model() -> Any:
     """The model on the meta device."""
     return TransformerConfig.llama_like(**SHAPE).build(init_device="meta")
 
 
-def elements(model: Any) -> int:
+def count_elements(model: Any) -> int:
     """Elements of this rank's parameters."""
     return sum(
         (parameter.to_local() if isinstance(parameter, DTensor) else parameter).numel()
@@ -34,14 +34,14 @@ def elements(model: Any) -> int:
     )
 
 
-def tensor(degree: int) -> int:
+def count_tensor_parallel(degree: int) -> int:
     """Under tensor parallelism of `degree` ranks."""
-    model = built()
+    model = build_model()
     model.apply_tp(init_device_mesh("cpu", (degree,), mesh_dim_names=("tp",)))
-    return elements(model)
+    return count_elements(model)
 
 
-def stages(degree: int, schedule: str) -> list[int]:
+def count_stage_layers(degree: int, schedule: str) -> list[int]:
     """Layers between the split points of a pipeline."""
     config = TransformerPipelineParallelConfig(degree=degree, schedule=PipelineScheduleType(schedule))
     points = [0, *config.get_split_points(SHAPE["n_layers"]), SHAPE["n_layers"]]
@@ -50,13 +50,15 @@ def stages(degree: int, schedule: str) -> list[int]:
 
 if __name__ == "__main__":
     dist.init_process_group("fake", rank=0, world_size=8, store=FakeStore())
-    whole = built()
-    told = {
-        "whole": elements(whole),
+    whole = build_model()
+    result = {
+        "whole": count_elements(whole),
         "width": whole.blocks["0"].feed_forward.hidden_size,
-        "tensor": {degree: tensor(degree) for degree in (8,)},
+        "tensor": {degree: count_tensor_parallel(degree) for degree in (8,)},
         "stages": {
-            f"{degree} {name}": stages(degree, name) for degree in (2, 4) for name in ("1F1B", "Interleaved1F1B")
+            f"{degree} {name}": count_stage_layers(degree, name)
+            for degree in (2, 4)
+            for name in ("1F1B", "Interleaved1F1B")
         },
     }
-    print(json.dumps(told))
+    print(json.dumps(result))

@@ -17,7 +17,7 @@ from typing import Any
 os.environ.update(HF_HUB_OFFLINE="1")
 
 
-def verdict(config: dict[str, Any]) -> dict[str, Any]:
+def load_config(config: dict[str, Any]) -> dict[str, Any]:
     import omegaconf
     from olmo.config import TrainConfig
     from omegaconf import OmegaConf
@@ -34,7 +34,7 @@ def verdict(config: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     for line in sys.stdin:
-        print(json.dumps(verdict(json.loads(line)), default=str), flush=True)
+        print(json.dumps(load_config(json.loads(line)), default=str), flush=True)
 
 
 if __name__ == "__main__":

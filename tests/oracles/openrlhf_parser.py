@@ -40,38 +40,38 @@ class _Names(dict[str, Any]):
         return builtins[name] if name in builtins else _Anything()
 
 
-def parser_of(text: str) -> argparse.ArgumentParser | None:
+def build_parser(text: str) -> argparse.ArgumentParser | None:
     """The parser that a script builds in its main block; None where it has none, or fails to build it."""
     for statement in ast.parse(text).body:
         if isinstance(statement, ast.If) and "__main__" in ast.dump(statement.test):
-            return _built(statement.body)
+            return _run_statements(statement.body)
     return None
 
 
-def _built(statements: list[ast.stmt]) -> argparse.ArgumentParser | None:
-    kept: list[ast.stmt] = []
+def _run_statements(statements: list[ast.stmt]) -> argparse.ArgumentParser | None:
+    builders: list[ast.stmt] = []
     for statement in statements:
         if "parse_args" in ast.dump(statement):
             break
-        kept.append(statement)
+        builders.append(statement)
     names = _Names(argparse=argparse, datetime=datetime.datetime, os=os, math=math)
     try:
-        exec(compile(ast.Module(kept, []), "parser", "exec"), names)
+        exec(compile(ast.Module(builders, []), "parser", "exec"), names)
     except argparse.ArgumentError:
         return None  # the program fails at its start, whatever it is given
-    found = names.get("parser")
-    return found if isinstance(found, argparse.ArgumentParser) else None
+    parser = names.get("parser")
+    return parser if isinstance(parser, argparse.ArgumentParser) else None
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
     parsers: dict[str, argparse.ArgumentParser | None] = {}
     for line in sys.stdin:
-        asked = json.loads(line)
-        entry = asked["entry"]
+        command = json.loads(line)
+        entry = command["entry"]
         if entry not in parsers:
             path = next(iter(sorted(folder.rglob(f"{entry}.py"), key=lambda path: "cli" not in path.parts)), None)
-            parsers[entry] = None if path is None else parser_of(path.read_text(encoding="utf-8"))
+            parsers[entry] = None if path is None else build_parser(path.read_text(encoding="utf-8"))
         parser = parsers[entry]
         if parser is None:
             print(json.dumps({"accepted": None, "values": {}, "why": "it has no parser"}), flush=True)
@@ -79,7 +79,7 @@ def main() -> None:
         complaint = io.StringIO()
         try:
             with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(complaint):
-                values = vars(parser.parse_args(asked["words"]))
+                values = vars(parser.parse_args(command["words"]))
         except SystemExit:
             why = complaint.getvalue().strip().rpartition("error: ")[2]
             print(json.dumps({"accepted": False, "values": {}, "why": why}), flush=True)

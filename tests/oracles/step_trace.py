@@ -102,22 +102,22 @@ class LiveStorages(TorchDispatchMode):
         """Follow a tensor's storage until it dies."""
         storage = tensor.untyped_storage()
         key = id(storage)
-        known = self.live.get(key)
-        if known is not None and known[0]() is storage:
+        entry_before = self.live.get(key)
+        if entry_before is not None and entry_before[0]() is storage:
             return
         size = -(-storage.size() // BLOCK) * BLOCK
         self.serial += 1
         serial = self.serial
         self.events.append((serial, size))
 
-        def gone(_: object, key: int = key) -> None:
+        def forget(_: object, key: int = key) -> None:
             entry = self.live.pop(key, None)
             if entry is not None:
                 self.bytes -= entry[1]
                 self.events.append((serial, 0))
 
         dtype = str(tensor.dtype).removeprefix("torch.")
-        self.live[key] = (weakref.ref(storage, gone), size, op, dtype, tuple(tensor.shape), self.phase)
+        self.live[key] = (weakref.ref(storage, forget), size, op, dtype, tuple(tensor.shape), self.phase)
         self.bytes += size
 
     def note(self, op: str) -> None:
@@ -126,9 +126,9 @@ class LiveStorages(TorchDispatchMode):
         if self.bytes > self.peak:
             self.peak, self.peak_op = self.bytes, op
             if self.detail:
-                self.at_peak = self.alive()
+                self.at_peak = self.group_live()
 
-    def alive(self, phase: str | None = None) -> dict[tuple[str, str, tuple[int, ...]], tuple[int, int]]:
+    def group_live(self, phase: str | None = None) -> dict[tuple[str, str, tuple[int, ...]], tuple[int, int]]:
         """What is alive now, grouped."""
         groups: dict[tuple[str, str, tuple[int, ...]], tuple[int, int]] = {}
         for _, size, op, dtype, shape, made in list(self.live.values()):
@@ -229,7 +229,7 @@ def _build(case: Case, dtype: torch.dtype) -> Any:
     masking.ALL_MASK_ATTENTION_FUNCTIONS.register("traced_fa2", masking.flash_attention_mask)
     # transformers takes fake tensors for graph tracing and then makes masks that a real run does without.
     masking.find_packed_sequence_indices = lambda _: None
-    masking._ignore_causal_mask_sdpa = lambda padding_mask, q, kv, *a, **k: _no_mask(case, kv, a, k)
+    masking._ignore_causal_mask_sdpa = lambda padding_mask, q, kv, *a, **k: _can_skip_mask(case, kv, a, k)
     config = configuration(case.family, case.config)
     config.use_cache = False
     config._attn_implementation = {"eager": "eager", "fa2": "traced_fa2"}.get(case.attention, "sdpa")
@@ -274,7 +274,7 @@ def built(config: Any, dtype: torch.dtype) -> Any:
     return model
 
 
-def _no_mask(case: Case, length: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _can_skip_mask(case: Case, length: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     window = kwargs.get("local_attention_size", args[2] if len(args) > 2 else None)
     return not case.padding and (window is None or length < window)
 
@@ -356,7 +356,7 @@ def trace(case: Case, detail: bool = False) -> Trace:
             loss = out.loss
             if not case.keep_outputs:
                 del out
-            after_forward, saved = live.bytes, live.alive("forward") if detail else {}
+            after_forward, saved = live.bytes, live.group_live("forward") if detail else {}
             live.phase = "backward"
             # In the caller's thread, where code that runs again may make tensors from numbers.
             with torch.autograd.set_multithreading_enabled(False):

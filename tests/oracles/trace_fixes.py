@@ -16,10 +16,10 @@ from trace_rows import MODELS
 
 def main() -> None:
     for line in sys.stdin:
-        asked = json.loads(line)
-        family, arguments = MODELS[asked["model"]]
-        peak = trace(Case(family, dict(arguments), **asked["step"])).peak
-        print(json.dumps({**asked, "peak": peak}), flush=True)
+        request = json.loads(line)
+        family, arguments = MODELS[request["model"]]
+        peak = trace(Case(family, dict(arguments), **request["step"])).peak
+        print(json.dumps({**request, "peak": peak}), flush=True)
 
 
 if __name__ == "__main__":

@@ -183,15 +183,18 @@ def line(name: str) -> dict[str, Any]:
     return {"name": name, "recurrent": recurrent, **trace_grid.line(family)}
 
 
-def main(out: Path, wanted: list[str]) -> None:
+def main(out: Path, requested: list[str]) -> None:
     """Trace the wanted kinds (all by default); the others' lines stay as they are."""
-    known: dict[str, str] = {}
+    lines_by_name: dict[str, str] = {}
     if out.exists():
         for text in out.read_text(encoding="utf-8").splitlines()[1:]:
-            known[json.loads(text)["name"]] = text
-    for name in wanted or HYBRIDS:
-        known[name] = json.dumps(line(name))
-    lines = [json.dumps({"tool": trace_grid.tool()}), *(known[name] for name in HYBRIDS if name in known)]
+            lines_by_name[json.loads(text)["name"]] = text
+    for name in requested or HYBRIDS:
+        lines_by_name[name] = json.dumps(line(name))
+    lines = [
+        json.dumps({"tool": trace_grid.tool()}),
+        *(lines_by_name[name] for name in HYBRIDS if name in lines_by_name),
+    ]
     out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

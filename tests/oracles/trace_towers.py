@@ -35,20 +35,20 @@ MODES: Final = {
 }
 
 
-class _Lengths:
+class _SingleImageLengths:
     """Replaces the cumulative lengths of one image: their differences are the whole."""
 
-    def __getitem__(self, _: Any) -> _Lengths:
+    def __getitem__(self, _: Any) -> _SingleImageLengths:
         return self
 
-    def __sub__(self, _: Any) -> _Lengths:
+    def __sub__(self, _: Any) -> _SingleImageLengths:
         return self
 
     def tolist(self) -> list[int]:
         return [SIZES["patches"]]
 
 
-def _block(kind: str) -> tuple[Any, Any]:
+def _find_block(kind: str) -> tuple[Any, Any]:
     module, block, configuration = KINDS[kind]
     code = importlib.import_module(f"transformers.models.{module}")
     config = getattr(code, configuration)(
@@ -71,7 +71,7 @@ def traced(kind: str, checkpointing: bool, precision: str) -> list[int]:
 
     install_fake_cuda()
     torch.nn.functional.scaled_dot_product_attention = attention_op("flash")
-    block, config = _block(kind)
+    block, config = _find_block(kind)
     patches, hidden = SIZES["patches"], SIZES["hidden"]
     head = hidden // SIZES["heads"]
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"):
@@ -89,7 +89,7 @@ def traced(kind: str, checkpointing: bool, precision: str) -> list[int]:
         if kind == "pixtral":
             extra["position_embeddings"] = (angles, angles.clone())
         if flat:
-            extra = {"cu_seqlens": _Lengths(), "position_embeddings": (angles, angles.clone())}
+            extra = {"cu_seqlens": _SingleImageLengths(), "position_embeddings": (angles, angles.clone())}
         if kind == "llama4":
             extra = {"freqs_ci": torch.empty(patches, 1, head // 2, dtype=torch.complex64)}
         if kind == "internvl":
@@ -105,11 +105,11 @@ def traced(kind: str, checkpointing: bool, precision: str) -> list[int]:
             live.phase = "forward"
             with cast:
                 x = pixels
-                for one in blocks:
+                for layer in blocks:
                     x = (
-                        torch.utils.checkpoint.checkpoint(one, x, use_reentrant=False, **extra)
+                        torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False, **extra)
                         if checkpointing
-                        else one(x, **extra)
+                        else layer(x, **extra)
                     )
                     x = x[0] if isinstance(x, tuple) else x
             after = live.bytes

@@ -19,7 +19,7 @@ LAYERS = 8
 PARAMETERS = LAYERS * WIDTH * WIDTH
 
 
-def settings_of(job: dict[str, Any]) -> dict[str, Any]:
+def build_settings(job: dict[str, Any]) -> dict[str, Any]:
     """DeepSpeed's settings: small buckets, nothing prefetched, and what the job adds."""
     settings: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": 1,
@@ -66,7 +66,7 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
     deepspeed.init_distributed(dist_backend="fake", dist_init_required=False, verbose=False)
 
-    class Live(TorchDispatchMode):
+    class LiveStorages(TorchDispatchMode):
         """Live storages and their highest total."""
 
         def __init__(self) -> None:
@@ -105,23 +105,23 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
             self.peak = max(self.peak, self.total())
             return result
 
-    def model() -> Any:
+    def build_model() -> Any:
         return torch.nn.Sequential(*[torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)])
 
-    settings = settings_of(job)
-    live = Live()
+    settings = build_settings(job)
+    live = LiveStorages()
     with live:
         if job["stage"] == 3:
             with deepspeed.zero.Init(config_dict_or_path=settings):
-                built = model()
+                built = build_model()
         else:
-            built = model() if job.get("fp32") else model().bfloat16()
+            built = build_model() if job.get("fp32") else build_model().bfloat16()
         choice = {"fused": {"fused": True}, "foreach": {"foreach": True}, "single": {"foreach": False}}
         optimizer = torch.optim.AdamW(built.parameters(), lr=1e-4, **choice[job.get("optimizer", "fused")])
         engine = deepspeed.initialize(model=built, config=settings, optimizer=optimizer)[0]
         gc.collect()
         live.everything()
-        found: dict[str, float] = {}
+        sizes: dict[str, float] = {}
         rows = torch.randn(1, WIDTH, dtype=torch.float32 if job.get("fp32") else torch.bfloat16)
         for _ in range(3):
             for _ in range(job.get("accumulation", 1)):
@@ -131,11 +131,11 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
                 del loss
                 gc.collect()
                 live.everything()
-                found["backward"], found["after backward"] = live.lap(), live.total()
+                sizes["backward"], sizes["after backward"] = live.lap(), live.total()
                 engine.step()
             gc.collect()
-            found["step"], found["steady"] = live.lap(), live.total()
-    return {name: size / PARAMETERS for name, size in found.items()}
+            sizes["step"], sizes["steady"] = live.lap(), live.total()
+    return {name: size / PARAMETERS for name, size in sizes.items()}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import lint, options
+from tests.support.linting import build_options, lint
 
 FIRES = REPOSITORY / "fixtures" / "rules" / "HST001" / "fires"
 
@@ -36,7 +36,7 @@ fsdp:
 """
 
 
-def offloading(folder: Path) -> Path:
+def write_offloading_run(folder: Path) -> Path:
     """The run of the fixtures that offloads."""
     folder.mkdir()
     for source in sorted(FIRES.glob("offload.*")):
@@ -44,32 +44,32 @@ def offloading(folder: Path) -> Path:
     return folder
 
 
-def helped(folder, **facts) -> str:
-    (finding,) = lint(folder, options(("HST001",), gpu="A100-80GB", **facts)).findings
+def get_help(folder, **facts) -> str:
+    (finding,) = lint(folder, build_options(("HST001",), gpu="A100-80GB", **facts)).findings
     return finding.help or ""
 
 
 def test_sharded_states_do_not_shrink_with_the_ranks_of_a_node(tmp_path):
-    said = helped(offloading(tmp_path / "fires"), host_memory="1TB", nodes="1", gpus_per_node="8")
-    assert said == "use more nodes or less offloading"
+    help_text = get_help(write_offloading_run(tmp_path / "fires"), host_memory="1TB", nodes="1", gpus_per_node="8")
+    assert help_text == "use more nodes or less offloading"
 
 
 def test_copies_of_the_ranks_do(tmp_path):
     (tmp_path / "olmo.yaml").write_text(COPIES)
-    said = helped(tmp_path, host_memory="512GB", nodes="2", gpus_per_node="8")
-    assert "fewer ranks per node" in said
-    assert "offloading" not in said
+    help_text = get_help(tmp_path, host_memory="512GB", nodes="2", gpus_per_node="8")
+    assert "fewer ranks per node" in help_text
+    assert "offloading" not in help_text
 
 
 @pytest.mark.parametrize(("stated", "codes"), [("", ["CHK002"]), ("4TB", [])])
 def test_what_cannot_be_compared_is_said_once(tmp_path, stated, codes):
-    offloading(tmp_path / "fires")
+    write_offloading_run(tmp_path / "fires")
     config = tmp_path / "fires" / "offload.yaml"
     config.write_text(config.read_text().replace("host-memory=1TB", f"host-memory={stated}" if stated else ""))
-    found = lint(tmp_path / "fires", options(("HST001", "CHK002"))).findings
-    assert [(finding.code, finding.severity) for finding in found] == [(code, "info") for code in codes]
+    findings = lint(tmp_path / "fires", build_options(("HST001", "CHK002"))).findings
+    assert [(finding.code, finding.severity) for finding in findings] == [(code, "info") for code in codes]
 
 
 def test_one_rank_that_reads_the_weights_is_a_remedy(tmp_path):
     (tmp_path / "copies.yaml").write_bytes((FIRES / "copies.yaml").read_bytes())
-    assert "one rank of a node to read the weights" in helped(tmp_path)
+    assert "one rank of a node to read the weights" in get_help(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.linting import lint, options
+from tests.support.linting import build_options, lint
 
 KEYS = """\
 base_model: meta-llama/Llama-3.1-70B
@@ -31,7 +31,7 @@ FSDP = "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true, auto_wrap_po
 )
 def test_what_makes_the_states_smaller(tmp_path, more, ways):
     (tmp_path / "run.yaml").write_text(KEYS + more)
-    [finding] = lint(tmp_path, options(("MEM001",), gpu="A100-40GB", gpus_per_node="2", nodes="1")).findings
+    [finding] = lint(tmp_path, build_options(("MEM001",), gpu="A100-40GB", gpus_per_node="2", nodes="1")).findings
     assert finding.help is not None
     assert finding.help.split(";")[0] == f"the states get smaller with {ways}"
 
@@ -39,6 +39,6 @@ def test_what_makes_the_states_smaller(tmp_path, more, ways):
 def test_nothing_is_left(tmp_path):
     offload = FSDP.replace("{", "{offload_params: true, ")
     (tmp_path / "run.yaml").write_text(KEYS.replace("size: 1", "size: 64") + LORA + offload)
-    [finding] = lint(tmp_path, options(("MEM001",), gpu="A100-40GB", gpus_per_node="2", nodes="1")).findings
+    [finding] = lint(tmp_path, build_options(("MEM001",), gpu="A100-40GB", gpus_per_node="2", nodes="1")).findings
     assert "smaller" not in (finding.help or "")
     assert not (finding.help or "").startswith("else")

@@ -7,6 +7,6 @@ from typing import Any
 from tests.support import oracle
 
 
-def judged(configs: list[Any]) -> list[dict[str, Any]]:
+def judge_configs(configs: list[Any]) -> list[dict[str, Any]]:
     """Axolotl's verdict on each configuration: accepted, kept, why (`tests/oracles/axolotl_validation.py`)."""
-    return oracle.judge("axolotl_validation.py", configs)
+    return oracle.judge_questions("axolotl_validation.py", configs)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from unittest import mock
 
 from cfglint_train.front.cli import main
-from tests.support.linting import working_in
+from tests.support.linting import change_directory
 
 # Whatever the machine that runs the tests says about colours and CI.
-_SILENT = ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "TERM")
+_UNSET_VARIABLES = ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "TERM")
 
 
 class Outcome(NamedTuple):
@@ -34,7 +34,7 @@ class _Terminal(io.TextIOWrapper):
         return True
 
 
-def cfglint(
+def run_cfglint(
     *arguments: str | Path,
     cwd: Path,
     stdin: bytes = b"",
@@ -45,13 +45,13 @@ def cfglint(
     """Run the command in this process, in a folder."""
     kind = _Terminal if terminal else io.TextIOWrapper
     out, err = kind(io.BytesIO(), encoding), kind(io.BytesIO(), encoding, errors="backslashreplace")
-    known = {name: value for name, value in os.environ.items() if name not in _SILENT}
+    inherited = {name: value for name, value in os.environ.items() if name not in _UNSET_VARIABLES}
     with (
-        working_in(cwd),
+        change_directory(cwd),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
         mock.patch.object(sys, "stdout", out),
         mock.patch.object(sys, "stderr", err),
-        mock.patch.dict(os.environ, {**known, **(environment or {})}, clear=True),
+        mock.patch.dict(os.environ, {**inherited, **(environment or {})}, clear=True),
     ):
         try:
             code = main([str(argument) for argument in arguments])

@@ -16,7 +16,7 @@ needs_corpus = pytest.mark.skipif(
 )
 
 
-def files(*suffixes: str, under: str = "") -> list[Path]:
+def list_corpus_files(*suffixes: str, under: str = "") -> list[Path]:
     """The corpus files with one of the suffixes, sorted; empty where there is no corpus."""
     folder = CORPUS / under
     if not folder.is_dir():

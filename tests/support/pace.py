@@ -10,7 +10,7 @@ REFERENCE = 0.048
 """Processor seconds of `_peer` on an idle core of the machine that the limits were set on (Python 3.11)."""
 
 
-def _peer() -> float:
+def _time_reference_loop() -> float:
     """The processor time of a fixed piece of Python: strings, a dictionary, small integers."""
     start = time.process_time()
     counts: dict[str, int] = {}
@@ -20,24 +20,24 @@ def _peer() -> float:
     return time.process_time() - start
 
 
-def slowness() -> float:
+def measure_slowness() -> float:
     """How many times slower than the reference this machine is at the moment; at least 1."""
-    return max(1.0, _peer() / REFERENCE)
+    return max(1.0, _time_reference_loop() / REFERENCE)
 
 
-class Taken:
+class Stopwatch:
     """What a block of code took; `seconds` is set when it ends."""
 
     seconds = 0.0
 
 
 @contextmanager
-def stopwatch() -> Iterator[Taken]:
+def measure_block() -> Iterator[Stopwatch]:
     """Measure a block in reference seconds. The machine's pace is the slower one of before and after it."""
-    taken, before = Taken(), slowness()
+    watch, before = Stopwatch(), measure_slowness()
     start = time.process_time()
     try:
-        yield taken
+        yield watch
     finally:
         spent = time.process_time() - start
-        taken.seconds = spent / max(before, slowness())
+        watch.seconds = spent / max(before, measure_slowness())

@@ -11,7 +11,7 @@ NO_DATA = "no shared data: "
 """The recorded facts and upstream examples are beside the repository, not in it."""
 
 
-def not_applicable(reason: str) -> NoReturn:
+def skip_inapplicable(reason: str) -> NoReturn:
     """Skip a case that does not exist, whatever is installed."""
     pytest.skip(f"{NOT_APPLICABLE}{reason}")
 

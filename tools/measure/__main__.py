@@ -21,28 +21,28 @@ import os
 import sys
 import time
 
-from .alone import alone
-from .cases import Case, cases
+from .alone import run_alone
+from .cases import Case, list_cases
 from .engines import start_distributed
-from .rows import append, done, row_of
+from .rows import append_row, build_row, list_finished
 
 
-def together(options: argparse.Namespace, wanted: list[Case], path: str) -> None:
+def run_distributed(options: argparse.Namespace, selected: list[Case], path: str) -> None:
     """Several ranks: all cases in the launcher's processes. The first rank's clock decides for all."""
     import torch
     import torch.distributed as dist
 
     start_distributed(options.dry_run)
     deadline = time.monotonic() + options.minutes * 60
-    for case in wanted:
-        go = torch.tensor([float(time.monotonic() + case.seconds < deadline)])
+    for case in selected:
+        has_time = torch.tensor([float(time.monotonic() + case.seconds < deadline)])
         if not options.dry_run:
-            go = go.cuda()
-        dist.broadcast(go, 0)
-        if not bool(go.item()):
+            has_time = has_time.cuda()
+        dist.broadcast(has_time, 0)
+        if not bool(has_time.item()):
             break
-        row = row_of(case, options.dry_run)
-        append(path, row)
+        row = build_row(case, options.dry_run)
+        append_row(path, row)
         print(f"{case.id} rank {row['rank']}: {row['outcome']}", flush=True)
         gc.collect()
         if not options.dry_run:
@@ -61,12 +61,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--shared", action="store_true", help="other processes use the GPU: leave its driver out")
     parser.add_argument("--local_rank", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    wanted = [case for case in cases(world) if not options.only or any(word in case.id for word in options.only)]
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    selected = [
+        case for case in list_cases(world_size) if not options.only or any(word in case.id for word in options.only)
+    ]
     if options.list:
-        for case in wanted:
+        for case in selected:
             print(f"{case.id:<36} {case.seconds:>4} s")
-        print(f"{len(wanted)} cases, about {sum(case.seconds for case in wanted) // 60} minutes at most")
+        print(f"{len(selected)} cases, about {sum(case.seconds for case in selected) // 60} minutes at most")
         return 0
     if not options.out:
         parser.error("--out says where the rows go")
@@ -80,13 +82,13 @@ def main(arguments: list[str] | None = None) -> int:
             parser.error("no CUDA device; --dry-run walks the same code on a CPU")
     os.makedirs(options.out, exist_ok=True)
     rank = os.environ.get("RANK", "0")
-    path = os.path.join(options.out, "rows.jsonl" if world == 1 else f"rows-{rank}.jsonl")
-    known = done(path)
-    wanted = [case for case in wanted if case.id not in known]
-    if world == 1:
-        alone(wanted, path, options.minutes, options.dry_run, options.shared)
+    path = os.path.join(options.out, "rows.jsonl" if world_size == 1 else f"rows-{rank}.jsonl")
+    finished = list_finished(path)
+    selected = [case for case in selected if case.id not in finished]
+    if world_size == 1:
+        run_alone(selected, path, options.minutes, options.dry_run, options.shared)
     else:
-        together(options, wanted, path)
+        run_distributed(options, selected, path)
     return 0
 
 

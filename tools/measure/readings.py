@@ -21,37 +21,37 @@ class Readings:
         if self.cuda is not None:
             self.cuda.reset_peak_memory_stats()
 
-    def mark(self, phase: str) -> None:
+    def record_phase(self, phase: str) -> None:
         """The peaks since the last mark, kept where they are the highest of their phase."""
         if self.cuda is None:
             self.phases.setdefault(phase, {"allocated": None, "reserved": None, "now": None})
             return
         self.cuda.synchronize()
-        known = self.phases.setdefault(phase, {"allocated": 0, "reserved": 0, "now": 0})
-        known["allocated"] = max(known["allocated"] or 0, self.cuda.max_memory_allocated())
-        known["reserved"] = max(known["reserved"] or 0, self.cuda.max_memory_reserved())
-        known["now"] = self.cuda.memory_allocated()
+        counters = self.phases.setdefault(phase, {"allocated": 0, "reserved": 0, "now": 0})
+        counters["allocated"] = max(counters["allocated"] or 0, self.cuda.max_memory_allocated())
+        counters["reserved"] = max(counters["reserved"] or 0, self.cuda.max_memory_reserved())
+        counters["now"] = self.cuda.memory_allocated()
         self.cuda.reset_peak_memory_stats()
 
-    def peak(self) -> dict[str, int | None]:
+    def find_peak(self) -> dict[str, int | None]:
         """The highest of the training phases."""
         if self.cuda is None:
             return {"allocated": None, "reserved": None}
         steps = [counters for phase, counters in self.phases.items() if phase not in ("init", "save")]
         return {key: max((counters[key] or 0) for counters in steps) for key in ("allocated", "reserved")}
 
-    def categories(self) -> dict[str, int]:
+    def sum_blocks(self) -> dict[str, int]:
         """Bytes of live blocks by the size class that the allocator gives them."""
         if self.cuda is None:
             return {}
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for segment in self.cuda.memory_snapshot():
             for block in segment["blocks"]:
                 key = f"{segment['segment_type']}-{block['state']}"
-                found[key] = found.get(key, 0) + block["size"]
-        return found
+                sizes[key] = sizes.get(key, 0) + block["size"]
+        return sizes
 
-    def driver(self) -> int | None:
+    def read_driver_usage(self) -> int | None:
         """What the card gives all processes beyond this one's reserve."""
         if self.cuda is None or self.shared:
             return None
@@ -59,7 +59,7 @@ class Readings:
         return int(total - free - self.cuda.memory_reserved())
 
 
-def resident() -> int:
+def read_resident() -> int:
     """Resident memory of the process, in bytes; 0 where /proc does not say."""
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as file:
         for line in file:
@@ -69,21 +69,21 @@ def resident() -> int:
 
 
 @contextlib.contextmanager
-def host_peak(into: dict[str, int]) -> Iterator[None]:
+def record_host_peak(record: dict[str, int]) -> Iterator[None]:
     """The highest resident memory during a block, sampled every 2 ms, beside what it was before."""
     gc.collect()
-    into["before"] = into["peak"] = resident()
-    done = threading.Event()
+    record["before"] = record["peak"] = read_resident()
+    is_done = threading.Event()
 
-    def sample() -> None:
-        while not done.wait(0.002):
-            into["peak"] = max(into["peak"], resident())
+    def update_peak() -> None:
+        while not is_done.wait(0.002):
+            record["peak"] = max(record["peak"], read_resident())
 
-    thread = threading.Thread(target=sample, daemon=True)
+    thread = threading.Thread(target=update_peak, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        done.set()
+        is_done.set()
         thread.join()
-        into["peak"] = max(into["peak"], resident())
+        record["peak"] = max(record["peak"], read_resident())

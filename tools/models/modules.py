@@ -15,11 +15,11 @@ import transformers
 
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models.families import FAMILIES
-from cfglint_train.models.lookup import entry as catalogued
+from cfglint_train.models.lookup import load_entry as catalogued
 from cfglint_train.models.modules import PATH as FILE
-from tools.models.__main__ import sources
-from tools.models.derived import command
-from tools.models.measure import build, matrices
+from tools.models.__main__ import load_sources
+from tools.models.derived import run_command
+from tools.models.measure import build_model, list_matrices
 
 PATH: Final = Path(FILE)
 
@@ -27,43 +27,43 @@ Paths = dict[str, set[str]]
 """A `model_type` -> the paths of the decoder, the embedding and the head."""
 
 
-def paths() -> Paths:
+def collect_paths() -> Paths:
     """The paths of every `model_type` that transformers has a class for."""
-    found: Paths = {}
-    for config in _smallest():
-        own = found.setdefault(config["model_type"], set())
-        for path, part in matrices(build(config)):
+    paths_by_type: Paths = {}
+    for config in _find_smallest():
+        paths = paths_by_type.setdefault(config["model_type"], set())
+        for path, part in list_matrices(build_model(config)):
             if part not in ("tower", "projector"):
-                own.add(".".join("*" if word.isdigit() else word for word in path.split(".")))
-    return found
+                paths.add(".".join("*" if word.isdigit() else word for word in path.split(".")))
+    return paths_by_type
 
 
-def _smallest() -> Iterator[Mapping[str, Any]]:
+def _find_smallest() -> Iterator[Mapping[str, Any]]:
     """The smallest configuration of each `model_type` and set of names; none that needs a repository's own code."""
-    chosen: dict[Any, tuple[int, Mapping[str, Any]]] = {}
-    for file, models in sources().items():
+    smallest: dict[Any, tuple[int, Mapping[str, Any]]] = {}
+    for file, models in load_sources().items():
         for name, entry in models.items():
             config, shape = entry["config"], catalogued(file, name)
             family = FAMILIES.get(config["model_type"])
             if shape.remote_code or (family is not None and family.remote):
                 continue
             names = tuple(sorted((item.name, item.part, item.experts > 0) for item in shape.linears))
-            known = chosen.get((config["model_type"], names))
-            if known is None or shape.parameters < known[0]:
-                chosen[config["model_type"], names] = shape.parameters, config
-    yield from (config for _, config in chosen.values())
+            current = smallest.get((config["model_type"], names))
+            if current is None or shape.parameters < current[0]:
+                smallest[config["model_type"], names] = shape.parameters, config
+    yield from (config for _, config in smallest.values())
 
 
-def text(found: Paths) -> str:
+def format_paths(paths_by_type: Paths) -> str:
     """The file, one `model_type` to a line."""
-    rows = [f"{json.dumps(family)}: {json.dumps(sorted(own))}" for family, own in sorted(found.items())]
+    rows = [f"{json.dumps(family)}: {json.dumps(sorted(paths))}" for family, paths in sorted(paths_by_type.items())]
     source = f"transformers {transformers.__version__}, built on the meta device; python -m tools.models.modules"
     return f'{{\n"source": {json.dumps(source)},\n"families": {{\n' + ",\n".join(rows) + "\n}\n}\n"
 
 
 def main() -> int:
     """The command. Returns the exit status."""
-    return command("tools.models.modules", __doc__, PATH, lambda: text(paths()))
+    return run_command("tools.models.modules", __doc__, PATH, lambda: format_paths(collect_paths()))
 
 
 if __name__ == "__main__":

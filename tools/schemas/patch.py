@@ -29,23 +29,23 @@ class PatchError(Exception):
     """A patch that names what the schema does not have, or says what no reader understands."""
 
 
-def load(framework: str) -> Json:
+def load_patches(framework: str) -> Json:
     """A framework's patches; none where it has no file."""
     path = FOLDER / f"{framework}.json"
     if not path.exists():
         return {}
     patches: Json = json.loads(path.read_text(encoding="utf-8"))
     for name in patches.pop("with", ()):
-        for kind, items in load(name).items():
+        for kind, items in load_patches(name).items():
             patches[kind] = [*items, *patches.get(kind, ())]
     return patches
 
 
-def apply(schema: Json, patches: Json) -> Json:
+def apply_patches(schema: Json, patches: Json) -> Json:
     """The schema with patches on it; it must be freshly folded. Raises PatchError."""
     for item in patches.get("keys", ()):
-        _need(item, "source")
-        for definition, key in _targets(schema, item):
+        _require_words(item, "source")
+        for definition, key in _find_targets(schema, item):
             properties = schema["$defs"][definition]["properties"]
             span = {word: item[word] for word in ("package", "since", "last", "aliases", "gate") if word in item}
             if "since" not in span:
@@ -56,28 +56,28 @@ def apply(schema: Json, patches: Json) -> Json:
                 raise PatchError(f"{definition}.{key} is declared by the framework itself: no patch is needed")
             properties[key]["x-releases"].append(span)
     for item in patches.get("also", ()):
-        _need(item, "source", "schema", "since")
+        _require_words(item, "source", "schema", "since")
         span = {word: item[word] for word in ("since", "last", "schema") if word in item}
-        for definition, key in _targets(schema, item):
-            _declared(schema, definition, key).setdefault("x-also", []).append(span)
+        for definition, key in _find_targets(schema, item):
+            _find_key(schema, definition, key).setdefault("x-also", []).append(span)
     for item in patches.get("prefixes", ()):
-        _need(item, "source", "since", "effect")
+        _require_words(item, "source", "since", "effect")
         span = {word: item[word] for word in ("prefix", "since", "last", "effect") if word in item}
         definition = schema["$defs"][item["definition"]]
         properties = definition.pop("properties")
         definition.update({"x-prefixes": [*definition.get("x-prefixes", ()), span], "properties": properties})
     for item in patches.get("chosen", ()):
-        _need(item, "source", "since", "at", "when")
+        _require_words(item, "source", "since", "at", "when")
         span = {word: item[word] for word in ("at", "when", "since", "last") if word in item}
         definition = schema["$defs"][item["definition"]]
         properties = definition.pop("properties")
         definition.update({"x-chosen": [*definition.get("x-chosen", ()), span], "properties": properties})
     for item in patches.get("status", ()):
-        _need(item, "source", "since")
+        _require_words(item, "source", "since")
         if item["kind"] not in KINDS or item.get("effect", "error") not in EFFECTS:
             raise PatchError(f"{item}: unknown kind or effect")
         status = {word: item[word] for word in _STATUS_WORDS if word in item}
-        for definition, key in _targets(schema, item):
+        for definition, key in _find_targets(schema, item):
             properties = schema["$defs"][definition]["properties"]
             facts = properties.setdefault(key, {"x-releases": [], "x-patched": True})
             facts.setdefault("x-status", []).append(status)
@@ -86,13 +86,13 @@ def apply(schema: Json, patches: Json) -> Json:
     return schema
 
 
-def _need(item: Json, *words: str) -> None:
+def _require_words(item: Json, *words: str) -> None:
     for word in words:
         if word not in item:
             raise PatchError(f"{item}: no `{word}`")
 
 
-def _declared(schema: Json, definition: str, key: str) -> Json:
+def _find_key(schema: Json, definition: str, key: str) -> Json:
     properties: Json = schema["$defs"][definition]["properties"]
     if key not in properties:
         raise PatchError(f"{definition}.{key}: no such key")
@@ -100,7 +100,7 @@ def _declared(schema: Json, definition: str, key: str) -> Json:
     return facts
 
 
-def _targets(schema: Json, item: Json) -> Iterator[tuple[str, str]]:
+def _find_targets(schema: Json, item: Json) -> Iterator[tuple[str, str]]:
     """Definition and key of each of an item's `keys`: `"Definition/key"`."""
     for target in item["keys"]:
         definition, _, key = target.partition("/")

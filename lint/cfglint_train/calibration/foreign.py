@@ -19,7 +19,7 @@ class LitGpt(Layer):
 
     __slots__ = ()
 
-    def _normalised(self, x: int, heads: float) -> int:
+    def _normalize_in_fp32(self, x: int, heads: float) -> int:
         """X * rsqrt(mean(x * x) + eps) in fp32: a product, whose gradient needs two tensors of the width."""
         tape, width = self.tape, self.tape.width[x]
         full = self.cast(x, 4)
@@ -28,18 +28,18 @@ class LitGpt(Layer):
         root = tape.apply((mean,), heads, 4, saves_output=True, scratch=8 * heads)
         return tape.apply((full, root), width, 4, saves=(full, root), scratch=4 * width)
 
-    def adapt(self, x: int, base: int, leaf: str) -> int:
+    def add_adapter(self, x: int, base: int, leaf: str) -> int:
         """LoRA; where the fused matrix has one for queries and values only, the others are filled up with zeros."""
         tape, mode, shape = self.tape, self.mode, self.architecture
         parts = [part for part in ("q_proj", "k_proj", "v_proj") if part in mode.targets]
         if leaf != self.leaves.fused or not parts:
-            return super().adapt(x, base, leaf)
+            return super().add_adapter(x, base, leaf)
         fan_in, width, rank, element = tape.width[x], tape.width[base], mode.rank * len(parts), tape.element[x]
         query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
         out = sum({"q_proj": query}.get(part, key) for part in parts)
         inner = x
         if mode.dropout:
-            mask = tape.tensor(fan_in, 1, needs=False)
+            mask = tape.add_tensor(fan_in, 1, needs=False)
             inner = tape.apply((inner,), fan_in, element, saves=(mask,))
         inner = tape.apply((inner,), rank, element, saves=(inner,), weight_gradient=fan_in * rank * mode.adapter)
         inner = tape.apply((inner,), out, element, saves=(inner,), weight_gradient=out * mode.rank * mode.adapter)
@@ -49,18 +49,18 @@ class LitGpt(Layer):
         tape.hold(x, base)
         return tape.apply((base, scaled), width, element, alias=True)
 
-    def linear(self, x: int, width: float, leaf: str) -> int:
+    def apply_linear(self, x: int, width: float, leaf: str) -> int:
         """The fused matrix is adapted where one of its parts is."""
-        if leaf == self.leaves.fused and self.mode.rank and not self.targeted(leaf):
-            base = super().linear(x, width, leaf)
-            return self.adapt(x, base, leaf) if self.mode.targets & {"q_proj", "k_proj", "v_proj"} else base
-        return super().linear(x, width, leaf)
+        if leaf == self.leaves.fused and self.mode.rank and not self.has_adapter(leaf):
+            base = super().apply_linear(x, width, leaf)
+            return self.add_adapter(x, base, leaf) if self.mode.targets & {"q_proj", "k_proj", "v_proj"} else base
+        return super().apply_linear(x, width, leaf)
 
-    def attention(self, x: int) -> int:
+    def build_attention(self, x: int) -> int:
         """Queries, keys and values of one matrix; grouped keys and values are copied once per query head."""
         tape, shape, element = self.tape, self.architecture, self.tape.element[x]
         query_width, key_width = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-        fused = self.linear(x, query_width + 2 * key_width, self.leaves.fused)
+        fused = self.apply_linear(x, query_width + 2 * key_width, self.leaves.fused)
         grouped = 1 < shape.kv_heads < shape.heads
         if grouped:
             query, key, value = (self.copy(fused, query_width) for _ in range(3))
@@ -73,7 +73,7 @@ class LitGpt(Layer):
         query, key = self.rotate(query), self.rotate(key)
         query, key = tape.apply((query,), query_width, element), tape.apply((key,), query_width, element)
         out = self.attend(query, key, value, query_width)
-        out = self.linear(out, shape.hidden, self.leaves.out)
+        out = self.apply_linear(out, shape.hidden, self.leaves.out)
         tape.hold(x)
         return out
 
@@ -87,10 +87,10 @@ class LitGptAdapter(LitGpt):
         """Both attentions keep their outputs; the gated one is added."""
         tape, element = self.tape, self.tape.element[query]
         out = super().attend(query, key, value, out_width)
-        rows = tape.tensor(self.architecture.heads, 4, needs=False)
-        prompts = tape.tensor(0, element)
-        seen = tape.apply((query, prompts), out_width, element, saves=(query, rows), saves_output=True)
-        gated = tape.apply((seen,), out_width, element, saves=(seen,), scratch=out_width * element)
+        rows = tape.add_tensor(self.architecture.heads, 4, needs=False)
+        prompts = tape.add_tensor(0, element)
+        attended = tape.apply((query, prompts), out_width, element, saves=(query, rows), saves_output=True)
+        gated = tape.apply((attended,), out_width, element, saves=(attended,), scratch=out_width * element)
         return tape.apply((out, gated), out_width, element, alias=True)
 
 
@@ -99,61 +99,61 @@ class LitGptAdapterV2(LitGptAdapter):
 
     __slots__ = ()
 
-    def linear(self, x: int, width: float, leaf: str) -> int:
+    def apply_linear(self, x: int, width: float, leaf: str) -> int:
         """Scale * (x W^T + bias): the scale's gradient needs what it multiplies."""
         tape, element = self.tape, self.tape.element[x]
-        out = super().linear(x, width, leaf)
+        out = super().apply_linear(x, width, leaf)
         shifted = tape.apply((out,), width, element, weight_gradient=width * element)
         return tape.apply(
             (shifted,), width, element, saves=(shifted,), scratch=width * element, weight_gradient=width * element
         )
 
-    def norm(self, x: int, heads: float = 1) -> int:
+    def apply_norm(self, x: int, heads: float = 1) -> int:
         """With a weight's gradient."""
         mode, self.mode = self.mode, self.mode._replace(trained=True)
-        out = super().norm(x, heads)
+        out = super().apply_norm(x, heads)
         self.mode = mode
         return out
 
 
-class Native(Layer):
+class NativeLayer(Layer):
     """torchtitan and torchtune with torch's own RMSNorm: it keeps its input and 1/root of each row."""
 
     __slots__ = ()
 
-    def norm(self, x: int, heads: float = 1) -> int:
+    def apply_norm(self, x: int, heads: float = 1) -> int:
         """One kernel."""
-        return self.fused_norm(x, heads)
+        return self.apply_fused_norm(x, heads)
 
     def attend(self, query: int, key: int, value: int, out_width: float) -> int:
         """CuDNN's kernel, which is not among those whose output torchtitan keeps when it recomputes selectively."""
         if self.mode.attention != "cudnn":
             return super().attend(query, key, value, out_width)
         tape, element = self.tape, self.tape.element[query]
-        rows = tape.tensor(self.architecture.heads, 4, needs=False)
-        saves = query, self.repeat(key, tape.width[query]), self.repeat(value, out_width), rows
+        rows = tape.add_tensor(self.architecture.heads, 4, needs=False)
+        saves = query, self.repeat_heads(key, tape.width[query]), self.repeat_heads(value, out_width), rows
         return tape.apply(saves[:3], out_width, element, saves=saves, saves_output=True)
 
 
-class Absolute(Native):
+class AbsoluteMaxLayer(NativeLayer):
     """torchtitan with fp8 products between #701 and #820, in eager mode: the absolute values that scales are made from
     were in the list of what selective recomputation keeps. Those of weights are `setup.neighbours`.
     """
 
     __slots__ = ()
 
-    def linear(self, x: int, width: float, leaf: str) -> int:
+    def apply_linear(self, x: int, width: float, leaf: str) -> int:
         """The input's absolute values stay."""
         self.tape.apply((x,), self.tape.width[x], self.tape.element[x], mark="absolute")
-        return super().linear(x, width, leaf)
+        return super().apply_linear(x, width, leaf)
 
 
-class NativeMixture(Native):
+class NativeMixture(NativeLayer):
     """torchtitan's own mixture (models/moe/moe.py), whose scores are applied after the experts."""
 
     __slots__ = ()
 
-    def experts(self, x: int, experts: Experts) -> int:
+    def run_experts(self, x: int, experts: Experts) -> int:
         """Rows in the order of their experts, padded by a copy; the outputs go back in fp32, times their scores.
 
         Every row that is evaluated has its experts on several ranks: selective recomputation keeps what both exchanges
@@ -162,7 +162,7 @@ class NativeMixture(Native):
         tape, mode, hidden = self.tape, self.mode, self.architecture.hidden
         chosen, width, element = experts.per_token, experts.intermediate, tape.element[x]
         count = experts.count * hidden * width
-        indices = tape.tensor(chosen, 8 * 4, needs=False)
+        indices = tape.add_tensor(chosen, 8 * 4, needs=False)
         full = self.cast(x, 4)
         gate = tape.apply(
             (full,), experts.count, 4, saves=(full,), weight_gradient=experts.count * hidden * mode.weight
@@ -171,33 +171,33 @@ class NativeMixture(Native):
         weights = tape.apply((scores,), chosen, 4, saves=(indices,))
         rows = tape.apply((x,), chosen * hidden, element, mark="exchange")
         padded = tape.apply((rows,), chosen * hidden, element)
-        first = self.activate(self.grouped(padded, chosen * width, count, 0))
-        inner = self.gated(first, self.grouped(padded, chosen * width, count, 0))
-        outer = self.grouped(inner, chosen * hidden, count, 0)
+        first = self.activate(self.multiply_grouped(padded, chosen * width, count, 0))
+        inner = self.multiply_gate(first, self.multiply_grouped(padded, chosen * width, count, 0))
+        outer = self.multiply_grouped(inner, chosen * hidden, count, 0)
         back = tape.apply((outer,), chosen * hidden, element, mark="exchange")
-        placed = self.cast(tape.apply((back,), chosen * hidden, element), 4)
+        restored = self.cast(tape.apply((back,), chosen * hidden, element), 4)
         summed = tape.apply(
-            (placed, weights), hidden, 4, saves=(placed, weights), scratch=4 * chosen * hidden, mark="sum"
+            (restored, weights), hidden, 4, saves=(restored, weights), scratch=4 * chosen * hidden, mark="sum"
         )
         total = self.cast(summed, element)
         if not experts.shared_intermediate:
             return total
-        return tape.apply((total, self.mlp(x, experts.shared_intermediate)), hidden, element, alias=True)
+        return tape.apply((total, self.build_mlp(x, experts.shared_intermediate)), hidden, element, alias=True)
 
 
-class ScoredFirst(Native):
+class ScoredFirstMixture(NativeLayer):
     """torchtitan's mixture of August 2025 on ranks that hold all experts: rows are multiplied by their scores in fp32
     before the experts (experiments/llama4/model/moe.py, infra/expert_parallel.py at #1517).
     """
 
     __slots__ = ()
 
-    def experts(self, x: int, experts: Experts) -> int:
+    def run_experts(self, x: int, experts: Experts) -> int:
         """Rows in the order of their experts, copied behind a row of zeros, padded by another copy, and put back."""
         tape, mode, hidden = self.tape, self.mode, self.architecture.hidden
         chosen, width, element = experts.per_token, experts.intermediate, tape.element[x]
         count = experts.count * hidden * width
-        indices = tape.tensor(chosen, 8 * 4, needs=False)
+        indices = tape.add_tensor(chosen, 8 * 4, needs=False)
         gate = tape.apply(
             (x,), experts.count, element, saves=(x,), weight_gradient=experts.count * hidden * mode.weight
         )
@@ -207,10 +207,10 @@ class ScoredFirst(Native):
         scaled = self.cast(tape.apply((rows, weights), chosen * hidden, 4, saves=(rows, weights)), element)
         joined = tape.apply((scaled,), chosen * hidden, element)
         padded = tape.apply((joined,), chosen * hidden, element)
-        first = self.activate(self.grouped(padded, chosen * width, count, 0))
-        inner = self.gated(first, self.grouped(padded, chosen * width, count, 0))
-        back = tape.apply((self.grouped(inner, chosen * hidden, count, 0),), chosen * hidden, element)
-        shared = self.mlp(x, experts.shared_intermediate)
+        first = self.activate(self.multiply_grouped(padded, chosen * width, count, 0))
+        inner = self.multiply_gate(first, self.multiply_grouped(padded, chosen * width, count, 0))
+        back = tape.apply((self.multiply_grouped(inner, chosen * hidden, count, 0),), chosen * hidden, element)
+        shared = self.build_mlp(x, experts.shared_intermediate)
         return tape.apply((shared, back), hidden, element)
 
 
@@ -223,28 +223,28 @@ class HybridMixture(NativeMixture):
 
     __slots__ = ()
 
-    def experts(self, x: int, experts: Experts) -> int:
+    def run_experts(self, x: int, experts: Experts) -> int:
         """Rows as they arrive, without padding; scores are applied before they go back, where they are summed."""
         tape, mode, hidden = self.tape, self.mode, self.architecture.hidden
-        room, width, element = 4 * experts.per_token, experts.intermediate, tape.element[x]
+        capacity, width, element = 4 * experts.per_token, experts.intermediate, tape.element[x]
         count = experts.count * hidden * width
         full = self.cast(x, 4)
         gate = tape.apply(
             (full,), experts.count, 4, saves=(full,), weight_gradient=experts.count * hidden * mode.weight
         )
         scores = tape.apply((gate,), experts.count, 4, saves_output=True)
-        rows = tape.apply((x,), room * hidden, element, mark="exchange")
-        first = self.activate(self.grouped(rows, room * width, count, 0))
-        inner = self.gated(first, self.grouped(rows, room * width, count, 0))
-        outer = self.grouped(inner, room * hidden, count, 0)
-        scaled = tape.apply((outer, scores), room * hidden, element, saves=(outer,))
+        rows = tape.apply((x,), capacity * hidden, element, mark="exchange")
+        first = self.activate(self.multiply_grouped(rows, capacity * width, count, 0))
+        inner = self.multiply_gate(first, self.multiply_grouped(rows, capacity * width, count, 0))
+        outer = self.multiply_grouped(inner, capacity * hidden, count, 0)
+        scaled = tape.apply((outer, scores), capacity * hidden, element, saves=(outer,))
         total = tape.apply((scaled,), hidden, element, mark="exchange")
         if not experts.shared_intermediate:
             return total
-        return tape.apply((total, self.mlp(x, experts.shared_intermediate)), hidden, element, alias=True)
+        return tape.apply((total, self.build_mlp(x, experts.shared_intermediate)), hidden, element, alias=True)
 
 
-class Traced(NativeMixture):
+class GraphMixture(NativeMixture):
     """torchtitan's graph_trainer under its `default` policy since #3429, which keeps every product."""
 
     __slots__ = ()
@@ -329,12 +329,12 @@ def install() -> None:
     PROGRAMS.update(
         {
             "litgpt": LitGpt,
-            "native": Native,
+            "native": NativeLayer,
             "native-mixture": NativeMixture,
-            "native-scored": ScoredFirst,
-            "native-graph": Traced,
+            "native-scored": ScoredFirstMixture,
+            "native-graph": GraphMixture,
             "native-hybrid": HybridMixture,
-            "native-absolute": Absolute,
+            "native-absolute": AbsoluteMaxLayer,
         }
     )
     FAMILIES.update(_FAMILIES)

@@ -131,13 +131,13 @@ MAX_DIGITS: Final = 300
 class Unknown:
     """The value of a setting that cannot be determined from the text: `why` names what it depends on."""
 
-    __slots__ = ("why",)
+    __slots__ = ("reason",)
 
-    def __init__(self, why: str) -> None:
-        self.why = why
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
 
     def __repr__(self) -> str:
-        return f"Unknown({self.why!r})"
+        return f"Unknown({self.reason!r})"
 
 
 class Node:
@@ -153,7 +153,7 @@ class Scalar(Node):
     `value` is the typed value once it is known; ask `Document.scalar_value` for it.
     """
 
-    __slots__ = ("anchored", "style", "tag", "text", "value")
+    __slots__ = ("is_anchored", "style", "tag", "text", "value")
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class Scalar(Node):
         self.text = text
         self.style = style
         self.tag = tag
-        self.anchored = anchored
+        self.is_anchored = anchored
         self.value = value
 
 
@@ -184,7 +184,7 @@ class Entry:
         self.name: str | None = target.text if isinstance(target, Scalar) else None
 
     @property
-    def key_quoted(self) -> bool:
+    def is_key_quoted(self) -> bool:
         """Whether the key is in quotes."""
         return isinstance(self.key, Scalar) and bool(self.key.style)
 
@@ -197,12 +197,12 @@ class Entry:
 class Mapping(Node):
     """Keys and values in the order of the text; duplicates are all here, the last one wins."""
 
-    __slots__ = ("_index", "entries", "flow")
+    __slots__ = ("_index", "entries", "is_flow")
 
     def __init__(self, span: Span, entries: list[Entry], flow: bool) -> None:
         self.span = span
         self.entries = entries
-        self.flow = flow
+        self.is_flow = flow
         self._index: dict[str, Entry] | None = None
 
     @property
@@ -210,16 +210,16 @@ class Mapping(Node):
         """Entries by key: the last duplicate wins, and keys merged in by `<<` are behind the mapping's own."""
         if self._index is None:
             self._index = {}
-            own: dict[str, Entry] = {}
+            own_entries: dict[str, Entry] = {}
             for entry in self.entries:
                 name = entry.name
                 if name == "<<" and isinstance(entry.key, Scalar) and not entry.key.style:
-                    for source in _merge_sources(entry.value):
+                    for source in _find_merge_sources(entry.value):
                         for key, merged in source.index.items():
                             self._index.setdefault(key, merged)
                 elif name is not None:
-                    own[name] = entry
-            self._index.update(own)
+                    own_entries[name] = entry
+            self._index.update(own_entries)
         return self._index
 
     def get(self, key: str) -> Entry | None:
@@ -227,24 +227,24 @@ class Mapping(Node):
         return self.index.get(key)
 
 
-def _merge_sources(node: Node) -> Iterator[Mapping]:
+def _find_merge_sources(node: Node) -> Iterator[Mapping]:
     target = follow(node)
     if isinstance(target, Mapping):
         yield target
     elif isinstance(target, Sequence):
         for item in target.items:
-            yield from _merge_sources(item)
+            yield from _find_merge_sources(item)
 
 
 class Sequence(Node):
     """A list."""
 
-    __slots__ = ("flow", "items")
+    __slots__ = ("is_flow", "items")
 
     def __init__(self, span: Span, items: list[Node], flow: bool) -> None:
         self.span = span
         self.items = items
-        self.flow = flow
+        self.is_flow = flow
 
 
 class Alias(Node):
@@ -274,7 +274,7 @@ class Document:
     # Alias bombs end here: a tree that unfolds to more values than this is refused.
     MAX_VALUES: ClassVar[int] = 200_000
     # No file of the user's: it replaces one that is not there, so that no finding points into it.
-    stands_in: ClassVar[bool] = False
+    is_placeholder: ClassVar[bool] = False
 
     def __init__(self, path: str, source: bytes) -> None:
         self.path = path
@@ -289,14 +289,14 @@ class Document:
         """Between processes a document goes as the text that reports show, without its tree."""
         return Document, (self.path, self.source)
 
-    def entry(self, route: Route) -> Entry | None:
+    def find_entry(self, route: Route) -> Entry | None:
         """The mapping entry at `route`, or None (also where the route ends in a list index)."""
         if not route or not isinstance(route[-1], str):
             return None
-        parent = self.node(route[:-1])
+        parent = self.find_node(route[:-1])
         return parent.get(route[-1]) if isinstance(parent, Mapping) else None
 
-    def node(self, route: Route) -> Node | None:
+    def find_node(self, route: Route) -> Node | None:
         """The node at `route` (aliases followed), or None."""
         node = self.root
         for step in route:
@@ -317,72 +317,74 @@ class Document:
         """Whether all settings of the mapping at `route` are in the text."""
         return True
 
-    def assumed(self, route: Route) -> str:
+    def get_assumption(self, route: Route) -> str:
         """What the value at `route` rests on where the text gives it only by default; empty where it is certain."""
         return ""
 
-    def spelling(self, route: Route) -> Route:
+    def get_spelled_route(self, route: Route) -> Route:
         """A route as the text spells it: a call may have another name for a setting than the tree."""
         return route
 
-    def value(self, route: Route = ()) -> Any:
+    def get_value(self, route: Route = ()) -> Any:
         """The plain value at `route` as the document's reader types it; MISSING where nothing is there.
 
         Raises DocumentError where there are more than MAX_VALUES values, which aliases can multiply.
         """
-        node = self.node(route)
+        node = self.find_node(route)
         if type(node) is Scalar:
-            return self.scalar_value(node)
-        return MISSING if node is None else self.plain(node)
+            return self.get_scalar_value(node)
+        return MISSING if node is None else self.build_value(node)
 
-    def plain(self, node: Node) -> Any:
+    def build_value(self, node: Node) -> Any:
         """The plain value of a node: dicts, lists and typed scalars."""
-        return self.scalar_value(node) if type(node) is Scalar else self._plain(node, [self.MAX_VALUES], 0)
+        return self.get_scalar_value(node) if type(node) is Scalar else self._build_value(node, [self.MAX_VALUES], 0)
 
-    def _plain(self, node: Node, budget: list[int], depth: int) -> Any:
+    def _build_value(self, node: Node, budget: list[int], depth: int) -> Any:
         if type(node) is Alias:
             node = follow(node)
         if isinstance(node, Scalar):
-            return self.scalar_value(node)
+            return self.get_scalar_value(node)
         budget[0] -= 1
         if budget[0] < 0 or depth > 200:
-            raise DocumentError("more values than a configuration can have", self.position(node.span.start))
+            raise DocumentError("more values than a configuration can have", self.locate(node.span.start))
         if isinstance(node, Mapping):
             budget[0] -= len(node.index)
-            return {key: self._plain(entry.value, budget, depth + 1) for key, entry in node.index.items()}
+            return {key: self._build_value(entry.value, budget, depth + 1) for key, entry in node.index.items()}
         assert isinstance(node, Sequence)
         budget[0] -= len(node.items)
-        return [self._plain(item, budget, depth + 1) for item in node.items]
+        return [self._build_value(item, budget, depth + 1) for item in node.items]
 
-    def scalar_value(self, scalar: Scalar) -> Any:
+    def get_scalar_value(self, scalar: Scalar) -> Any:
         """The typed value of a scalar."""
         return scalar.value
 
-    def comments(self) -> list[Comment]:
+    def list_comments(self) -> list[Comment]:
         """Every comment of the text, in order."""
         return []
 
-    def extent(self, line: int) -> tuple[int, int]:
+    def find_extent(self, line: int) -> tuple[int, int]:
         """Return the first and the last line of the command or text that a line is part of: what a comment above is
         about.
         """
         if self._blocks is None:
-            self._blocks = sorted((self.position(one.start).line, self.position(one.end).line) for one in self.blocks())
+            self._blocks = sorted(
+                (self.locate(span.start).line, self.locate(span.end).line) for span in self.list_blocks()
+            )
         at = bisect_right(self._blocks, (line, len(self.source))) - 1
-        found = self._blocks[at] if at >= 0 else (0, 0)
-        return found if found[1] >= line else (line, line)
+        block = self._blocks[at] if at >= 0 else (0, 0)
+        return block if block[1] >= line else (line, line)
 
-    def blocks(self) -> Iterable[Span]:
+    def list_blocks(self) -> Iterable[Span]:
         """Return the texts over several lines, none in another."""
         return ()
 
-    def mappings(self) -> list[tuple[Route, Mapping]]:
+    def list_mappings(self) -> list[tuple[Route, Mapping]]:
         """Every mapping of the text with its route, parents first."""
         if self._mappings is None:
             self._mappings = []
-            waiting: list[tuple[Route, Node]] = [((), self.root)] if self.root is not None else []
-            while waiting:
-                route, node = waiting.pop()
+            stack: list[tuple[Route, Node]] = [((), self.root)] if self.root is not None else []
+            while stack:
+                route, node = stack.pop()
                 if isinstance(node, Mapping):
                     self._mappings.append((route, node))
                     children: list[tuple[Route, Node]] = [
@@ -396,12 +398,12 @@ class Document:
                     ]
                 else:
                     continue
-                waiting += reversed(children)
+                stack += reversed(children)
         return self._mappings
 
-    def duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
+    def find_duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
         """Each entry whose key its mapping (at the route) already has, and the entry that had it first."""
-        for route, mapping in self.mappings():
+        for route, mapping in self.list_mappings():
             if len(mapping.entries) == len(mapping.index):
                 continue
             first: dict[str, Entry] = {}
@@ -423,7 +425,7 @@ class Document:
             self._line_starts = starts
         return self._line_starts
 
-    def position(self, offset: int) -> Position:
+    def locate(self, offset: int) -> Position:
         """Line and column of a byte offset. A byte-order mark has no width."""
         line = bisect_right(self.line_starts, offset)
         start = self.line_starts[line - 1]
@@ -432,7 +434,7 @@ class Document:
             prefix = prefix[len(BOM) :]
         return Position(line, len(prefix.decode("utf-8", "replace")) + 1)
 
-    def text(self, span: Span) -> str:
+    def get_text(self, span: Span) -> str:
         """The text of a span."""
         return self.source[span.start : span.end].decode("utf-8", "replace")
 
@@ -442,14 +444,14 @@ class Document:
         at = self.source.find(b"\n")
         return "\r\n" if at > 0 and self.source[at - 1 : at] == b"\r" else "\n"
 
-    def line_end(self, offset: int) -> int:
+    def find_line_end(self, offset: int) -> int:
         """The offset of the line ending (or of the end of the file) at or after `offset`."""
         at = self.source.find(b"\n", offset)
         if at < 0:
             return len(self.source)
         return at - 1 if at > offset and self.source[at - 1 : at] == b"\r" else at
 
-    def edits(self, changes: Iterable[Change]) -> list[Edit]:
+    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
         """The edits that make `changes`, sorted, without overlap.
 
         Raises CannotEdit where a change would touch what it must not (a comment, an anchored value, computed text).
@@ -457,18 +459,18 @@ class Document:
         raise CannotEdit(f"{self.syntax} cannot be edited")
 
 
-def continued(document: Document, line: int) -> tuple[int, int]:
+def find_continued_lines(document: Document, line: int) -> tuple[int, int]:
     """Return the first and the last of the lines that backslashes at their ends join to one."""
     starts = document.line_starts
 
-    def joins(number: int) -> bool:
-        end = document.line_end(starts[number - 1]) if 0 < number < len(starts) else 0
+    def is_continued(number: int) -> bool:
+        end = document.find_line_end(starts[number - 1]) if 0 < number < len(starts) else 0
         return document.source[end - 1 : end] == b"\\"
 
     first = last = line
-    while joins(first - 1):
+    while is_continued(first - 1):
         first -= 1
-    while joins(last):
+    while is_continued(last):
         last += 1
     return first, last
 
@@ -479,14 +481,14 @@ def decode(source: bytes) -> str:
         return source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         # utf-8-sig counts from behind the mark
-        at = error.start + (len(BOM) if source.startswith(BOM) else 0)
-        before = source[:at]
+        offset = error.start + (len(BOM) if source.startswith(BOM) else 0)
+        before = source[:offset]
         line = before.count(b"\n") + 1
         column = len(before[before.rfind(b"\n") + 1 :].removeprefix(BOM).decode("utf-8", "replace")) + 1
-        raise NotText(f"not UTF-8: byte 0x{source[at]:02x}", Position(line, column)) from None
+        raise NotText(f"not UTF-8: byte 0x{source[offset]:02x}", Position(line, column)) from None
 
 
-def byte_offsets(text: str, source: bytes) -> Callable[[int], int] | None:
+def build_offset_converter(text: str, source: bytes) -> Callable[[int], int] | None:
     """From an index into the decoded text to an offset into the source; None where the two are the same."""
     shift = len(BOM) if source.startswith(BOM) else 0
     if text.isascii():
@@ -499,36 +501,36 @@ def byte_offsets(text: str, source: bytes) -> Callable[[int], int] | None:
     return lambda index: index + extra[bisect_left(places, index)] + shift
 
 
-def scalars(node: Node | None) -> Iterator[Scalar]:
+def list_scalars(node: Node | None) -> Iterator[Scalar]:
     """Every scalar below a node, keys included, each once (aliases are not followed)."""
-    waiting = [node] if node is not None else []
-    while waiting:
-        node = waiting.pop()
+    stack = [node] if node is not None else []
+    while stack:
+        node = stack.pop()
         if isinstance(node, Scalar):
             yield node
         elif isinstance(node, Mapping):
             for entry in node.entries:
-                waiting += (entry.key, entry.value)
+                stack += (entry.key, entry.value)
         elif isinstance(node, Sequence):
-            waiting += node.items
+            stack += node.items
 
 
-def ordered(edits: Iterable[Edit]) -> list[Edit]:
+def sort_edits(edits: Iterable[Edit]) -> list[Edit]:
     """The edits by place; those at one place keep their order. Raises CannotEdit where two overlap."""
     result = sorted(edits, key=lambda edit: edit.span)
-    for before, after in zip(result, result[1:]):
-        if after.span.start < before.span.end:
+    for first, second in zip(result, result[1:]):
+        if second.span.start < first.span.end:
             raise CannotEdit("two changes of the same text")
     return result
 
 
-def apply(source: bytes, edits: Iterable[Edit]) -> bytes:
+def apply_edits(source: bytes, edits: Iterable[Edit]) -> bytes:
     """The source after the edits. Raises CannotEdit where two overlap."""
     parts: list[bytes] = []
-    done = 0
-    for edit in ordered(edits):
-        parts.append(source[done : edit.span.start])
+    copied_until = 0
+    for edit in sort_edits(edits):
+        parts.append(source[copied_until : edit.span.start])
         parts.append(edit.text.encode("utf-8"))
-        done = edit.span.end
-    parts.append(source[done:])
+        copied_until = edit.span.end
+    parts.append(source[copied_until:])
     return b"".join(parts)

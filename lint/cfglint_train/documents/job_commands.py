@@ -35,7 +35,7 @@ _CLUSTER: Final = {
 }
 
 
-class Piece(Frozen):
+class CommandPiece(Frozen):
     """A line of a command, or a word of it."""
 
     line: int
@@ -45,111 +45,119 @@ class Piece(Frozen):
     """It is a further word of the command in front of it."""
 
 
-def scripts(text: str) -> Iterator[str]:
+def extract_scripts(text: str) -> Iterator[str]:
     """The commands of each document of a file that has some."""
-    for part in _documents(text):
+    for part in _split_documents(text):
         try:
             document = YamlDocument("", part.encode())
         except DocumentError:
             continue
-        pieces = [*_pieces(document, document.root)]
+        pieces = [*_collect_pieces(document, document.root)]
         if pieces:
-            variables = [*_of_the_cluster(part), *_assigned(document.root)]
-            yield _placed(pieces, "; ".join(_agreed(variables)))
+            variables = [*_find_cluster_counts(part), *_find_variables(document.root)]
+            yield _lay_out(pieces, "; ".join(_format_exports(variables)))
 
 
-def _documents(text: str) -> Iterator[str]:
+def _split_documents(text: str) -> Iterator[str]:
     """Each document of a file, with empty lines in place of those before it."""
-    marks = [one.span() for one in _MARK.finditer(text)]
+    marks = [match.span() for match in _MARK.finditer(text)]
     for (_, start), (end, _) in zip([(0, 0), *marks], [*marks, (len(text), 0)]):
         yield "\n" * text.count("\n", 0, start) + text[start:end]
 
 
-def _placed(pieces: Iterable[Piece], head: str) -> str:
+def _lay_out(pieces: Iterable[CommandPiece], head: str) -> str:
     """A script with each piece in its place, behind a head on its first line."""
     lines, last = {1: head}, 1
-    for piece in sorted(pieces, key=lambda one: (one.line, one.column)):
+    for piece in sorted(pieces, key=lambda item: (item.line, item.column)):
         if piece.continues:
             for number in range(last, piece.line):
                 lines[number] = f"{lines.get(number, '')} \\"
         elif lines.get(piece.line):
             lines[piece.line] += " ;"
-        before = lines.get(piece.line, "")
-        lines[piece.line] = f"{before} ".ljust(piece.column) + piece.text if before else " " * piece.column + piece.text
+        line_before = lines.get(piece.line, "")
+        lines[piece.line] = (
+            f"{line_before} ".ljust(piece.column) + piece.text if line_before else " " * piece.column + piece.text
+        )
         last = piece.line
     return "\n".join(lines.get(number, "") for number in range(1, last + 1))
 
 
-def _pieces(document: YamlDocument, node: Node | None) -> Iterator[Piece]:
+def _collect_pieces(document: YamlDocument, node: Node | None) -> Iterator[CommandPiece]:
     """The commands below a node."""
     if isinstance(node, Sequence):
         for item in node.items:
-            yield from _pieces(document, item)
+            yield from _collect_pieces(document, item)
     if not isinstance(node, Mapping):
         return
     values = {entry.name: entry.value for entry in node.entries}
     for name, value in values.items():
         if name in _COMMANDS:
-            for one in _scalars(value):
-                yield from _lines(document, one)
+            for scalar in _list_scalars(value):
+                yield from _split_lines(document, scalar)
         elif name not in (*_WORDS, *_VARIABLES):
-            yield from _pieces(document, value)
-    words = [one for name in _WORDS if name in values for one in _scalars(values[name])]
-    before = ["", *(word.text for word in words)]
-    whole = [word for word, one in zip(words, before) if _is_script(word.text, one, len(words) == 1)]
-    for one in whole:
-        yield from _lines(document, one)
-    for number, word in enumerate(() if whole else words):
-        place = document.position(word.span.start)
-        yield Piece(place.line, place.column - 1, _word(word), number > 0)
+            yield from _collect_pieces(document, value)
+    words = [scalar for name in _WORDS if name in values for scalar in _list_scalars(values[name])]
+    previous_texts = ["", *(word.text for word in words)]
+    scripts = [word for word, scalar in zip(words, previous_texts) if _is_script(word.text, scalar, len(words) == 1)]
+    for scalar in scripts:
+        yield from _split_lines(document, scalar)
+    for number, word in enumerate(() if scripts else words):
+        position = document.locate(word.span.start)
+        yield CommandPiece(position.line, position.column - 1, _quote_word(word), number > 0)
 
 
-def _is_script(text: str, before: str, alone: bool) -> bool:
+def _is_script(text: str, previous: str, is_only_word: bool) -> bool:
     """Whether a word is a script: what `bash -c` is given, several lines, or all that there is."""
-    return "\n" in text or re.fullmatch(r"-\w*c", before) is not None or (alone and re.search(r"\s", text) is not None)
+    return (
+        "\n" in text
+        or re.fullmatch(r"-\w*c", previous) is not None
+        or (is_only_word and re.search(r"\s", text) is not None)
+    )
 
 
-def _lines(document: YamlDocument, scalar: Scalar) -> Iterator[Piece]:
+def _split_lines(document: YamlDocument, scalar: Scalar) -> Iterator[CommandPiece]:
     """The lines of a text with commands."""
-    place, block = document.position(scalar.span.start), scalar.style in ("|", ">")
-    for line, text in enumerate(scalar.text.split("\n"), place.line + block):
-        yield Piece(line, 0 if block else place.column - 1, _TEMPLATE.sub("$9", text))
+    position, block = document.locate(scalar.span.start), scalar.style in ("|", ">")
+    for line, text in enumerate(scalar.text.split("\n"), position.line + block):
+        yield CommandPiece(line, 0 if block else position.column - 1, _TEMPLATE.sub("$9", text))
 
 
-def _word(scalar: Scalar) -> str:
+def _quote_word(scalar: Scalar) -> str:
     text = _REFERENCE.sub(r"${\1}", _TEMPLATE.sub("$9", scalar.text))
     return f'"{text}"' if "$" in text else shlex.quote(text)
 
 
-def _scalars(node: Node) -> list[Scalar]:
-    return [one for one in (node.items if isinstance(node, Sequence) else [node]) if isinstance(one, Scalar)]
+def _list_scalars(node: Node) -> list[Scalar]:
+    return [item for item in (node.items if isinstance(node, Sequence) else [node]) if isinstance(item, Scalar)]
 
 
-def _of_the_cluster(text: str) -> Iterator[tuple[str, str]]:
+def _find_cluster_counts(text: str) -> Iterator[tuple[str, str]]:
     """What the commands of a file of SkyPilot find in their environment."""
     for name, pattern in _CLUSTER.items():
         yield from ((name, count) for count in pattern.findall(text))
 
 
-def _assigned(node: Node | None) -> Iterator[tuple[str, str]]:
+def _find_variables(node: Node | None) -> Iterator[tuple[str, str]]:
     """The variables that are set for commands: `NAME: value`, `- NAME=value`, `- {name: NAME, value: value}`."""
     if isinstance(node, Sequence):
         for item in node.items:
-            yield from _assigned(item)
+            yield from _find_variables(item)
     for entry in node.entries if isinstance(node, Mapping) else ():
         if entry.name not in _VARIABLES:
-            yield from _assigned(entry.value)
+            yield from _find_variables(entry.value)
             continue
         for item in entry.value.items if isinstance(entry.value, Sequence) else (entry.value,):
             if isinstance(item, Mapping):
-                found = {one.name or "": one.value.text for one in item.entries if isinstance(one.value, Scalar)}
-                yield from [(found["name"], found.get("value", ""))] if "name" in found else found.items()
+                fields = {
+                    field.name or "": field.value.text for field in item.entries if isinstance(field.value, Scalar)
+                }
+                yield from [(fields["name"], fields.get("value", ""))] if "name" in fields else fields.items()
             elif isinstance(item, Scalar):
                 name, _, value = item.text.partition("=")
                 yield name, value
 
 
-def _agreed(variables: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _format_exports(variables: Iterable[tuple[str, str]]) -> Iterator[str]:
     """The assignments of variables that have one value."""
     values: dict[str, set[str]] = {}
     for name, value in variables:

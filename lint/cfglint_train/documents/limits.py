@@ -27,12 +27,12 @@ MAX_DEPTH: Final = 100
 _CODE: Final = ("python", "shell")
 
 
-class BeyondLimits(DocumentError):
+class LimitExceeded(DocumentError):
     """The text may be fine, but it is larger than what is read of one file."""
 
 
 def check_lines(source: bytes, syntax: str) -> None:
     """Raise BeyondLimits where a text has too many lines."""
-    most = MAX_LINES_OF_CODE if syntax in _CODE else MAX_LINES
-    if max(source.count(b"\n"), source.count(b"\r")) > most:
-        raise BeyondLimits(f"more than {most:,} lines", Position(most + 1, 1))
+    limit = MAX_LINES_OF_CODE if syntax in _CODE else MAX_LINES
+    if max(source.count(b"\n"), source.count(b"\r")) > limit:
+        raise LimitExceeded(f"more than {limit:,} lines", Position(limit + 1, 1))

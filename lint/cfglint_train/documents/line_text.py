@@ -5,10 +5,10 @@ from __future__ import annotations
 from cfglint_train.documents.document import BOM, Document
 
 
-def line_of(document: Document, number: int) -> str:
+def get_line_text(document: Document, number: int) -> str:
     """A line without its ending; a byte-order mark has no width. Empty behind the last line."""
     if number > len(document.line_starts):
         return ""
     begin = document.line_starts[number - 1]
-    line = document.source[begin : document.line_end(begin)]
+    line = document.source[begin : document.find_line_end(begin)]
     return (line.removeprefix(BOM) if number == 1 else line).decode("utf-8", "replace")

@@ -44,15 +44,15 @@ class Fix(Frozen):
     """Changes of keys, per configuration."""
     texts: tuple[tuple[Document, Edit], ...] = ()
     """Edits of what is no key: comments, white space behind a backslash."""
-    despite: frozenset[str] = frozenset()
+    tolerated_assumptions: frozenset[str] = frozenset()
     """Facts that may be assumed without making it unsafe: it costs nothing where they are otherwise."""
     grounds: tuple[Ground, ...] = ()
     """What it rests on beside what its report does: releases that mean the same by it."""
-    measured: bool = False
+    uses_estimate: bool = False
     """Its values were chosen by the estimate, so that each assumption of that counts."""
-    inert: bool = False
+    is_inert: bool = False
     """The keys have no effect as they are and none afterwards (one that the framework drops is removed)."""
-    decision: str = ""
+    advice: str = ""
     """How to settle what it gives up, where nothing states that: `--fix` prints it. Empty for other fixes."""
 
 
@@ -70,26 +70,26 @@ class Report(Frozen):
     """What to do, in one line."""
     notes: tuple[str, ...] = ()
     """Further facts, one line each: a breakdown."""
-    minimum: Certainty = "assumed"
+    min_certainty: Certainty = "assumed"
     """The lowest grade of facts on which it is worth saying."""
     grounds: tuple[Ground, ...] = ()
     """What it rests on beside the fields that its rule reads: releases, a vocabulary."""
-    reads: tuple[Field, ...] | None = None
+    fields_read: tuple[Field, ...] | None = None
     """The plan fields that it rests on, where data names them; None: those that its rule has read by then."""
     claim: str | None = None
     """What it says, for comparison where facts are otherwise; None: its message. Any number beyond a limit
     exceeds it."""
-    secret: bool = False
+    is_secret: bool = False
     """The marked text is a credential: no report shows it, wherever it is."""
-    remedy: Callable[[], tuple[Fix | None, str | None]] | None = None
+    find_remedy: Callable[[], tuple[Fix | None, str | None]] | None = None
     """Finds its fix and its help, where that is costly: asked only once it is certain that the report is made."""
 
-    def remedied(self) -> Report:
+    def resolve_remedy(self) -> Report:
         """The report with its fix and its help."""
-        if self.remedy is None:
+        if self.find_remedy is None:
             return self
-        fix, help_ = self.remedy()
-        return self._replace(fix=fix, help=help_, remedy=None)
+        fix, help_text = self.find_remedy()
+        return self._replace(fix=fix, help=help_text, find_remedy=None)
 
 
 class FileEdit(Frozen):
@@ -103,20 +103,20 @@ class FileEdit(Frozen):
     """The text that it edits; None where that is not at hand."""
 
 
-def bounded(text: str) -> str:
+def shorten_message(text: str) -> str:
     """A text for a message, its middle left out where a file has made it too long to read.
 
     Credentials are masked before, so that none is cut in two.
     """
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_MESSAGE_CHARACTERS:
         return text
-    from cfglint_train.foundation.credentials import masked  # few messages are long
+    from cfglint_train.foundation.credentials import mask  # few messages are long
 
-    text = masked(text)
-    return f"{text[: _LONGEST // 2]} [...] {text[-_LONGEST // 2 :]}"
+    text = mask(text)
+    return f"{text[: _MAX_MESSAGE_CHARACTERS // 2]} [...] {text[-_MAX_MESSAGE_CHARACTERS // 2 :]}"
 
 
-_LONGEST: Final = 4000
+_MAX_MESSAGE_CHARACTERS: Final = 4000
 
 
 class Remedy(Frozen):
@@ -126,7 +126,7 @@ class Remedy(Frozen):
     message: str
     edits: tuple[FileEdit, ...] = ()
     refused: str | None = None
-    measured: bool = False
+    uses_estimate: bool = False
     """As in `Fix`."""
 
 
@@ -149,11 +149,11 @@ class Finding(Frozen):
     certainty: Certainty = "stated"
     """The lowest grade among the facts of `rests_on`."""
     rests_on: tuple[Ground, ...] = ()
-    reads: tuple[Field, ...] = ()
+    fields_read: tuple[Field, ...] = ()
     """The plan fields that it and its fix were made from, but for those of the estimate."""
-    corners: tuple[Scenario, ...] = ()
+    scenarios: tuple[Scenario, ...] = ()
     """Other values of assumed facts, and whether it holds there."""
-    runs: int = 1
+    run_count: int = 1
     """How many runs it holds for, where it points into a companion that they share."""
     intent: Fix | None = None
     """The fix as the rule stated it; the fixer writes from it, through `run`."""
@@ -161,6 +161,6 @@ class Finding(Frozen):
     """The run of the finding; None where it is about one configuration or the text."""
 
     @property
-    def order(self) -> tuple[str, Position, str, str]:
+    def sort_key(self) -> tuple[str, Position, str, str]:
         """Findings are reported by file, place and code."""
         return self.path, self.start, self.code, self.message

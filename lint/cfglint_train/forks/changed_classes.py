@@ -10,11 +10,11 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 
-from cfglint_train.documents.python.syntax import dotted, imported, tree_of
+from cfglint_train.documents.python.syntax import map_imports, parse_tree, resolve_dotted_name
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.mutations.fillers import Followed
-from cfglint_train.mutations.imported import Imported
+from cfglint_train.mutations.fillers import PythonSources
+from cfglint_train.mutations.imported import ImportGraph
 from cfglint_train.repository.index import RepositoryIndex
 
 _CHANGES: Final = re.compile(
@@ -50,29 +50,34 @@ class ChangedClasses:
         self._index = index
         self._read: dict[str, _Stores] = {}
 
-    def by(self, program: str, packages: Collection[str], classes: Collection[str]) -> ChangedClass | None:
+    def find_change(self, program: str, packages: Collection[str], classes: Collection[str]) -> ChangedClass | None:
         """The first change of one of some classes of some packages by what a program imports."""
-        files = self._index.once(Followed)
-        for path in sorted(self._index.once(Imported).by(program)):
-            if _CHANGES.search(files.text(path)) is None or path.startswith(files.copies):
+        files = self._index.compute_once(PythonSources)
+        for path in sorted(self._index.compute_once(ImportGraph).find_imports(program)):
+            if _CHANGES.search(files.read_text(path)) is None or path.startswith(files.copies):
                 continue
-            stores = self._stores(path)
-            for line, name in _changed(stores, packages, classes):
+            stores = self._read_stores(path)
+            for line, name in _find_changed(stores, packages, classes):
                 return ChangedClass(path, line, name, stores.declared)
         return None
 
-    def _stores(self, path: str) -> _Stores:
+    def _read_stores(self, path: str) -> _Stores:
         """What a file stores in attributes of what it imports."""
         if path not in self._read:
-            nodes = list(ast.walk(tree_of(self._index.once(Followed).text(path))))
-            names = imported(nodes)
-            found = ((owner.lineno, dotted(owner, names), attribute) for owner, attribute in _stored(nodes))
-            stored = tuple((line, tuple(owner.split(".")), attribute) for line, owner, attribute in found if owner)
-            self._read[path] = _Stores(stored, frozenset(_declared(nodes)) if stored else frozenset())
+            nodes = list(ast.walk(parse_tree(self._index.compute_once(PythonSources).read_text(path))))
+            names = map_imports(nodes)
+            assignments = (
+                (owner.lineno, resolve_dotted_name(owner, names), attribute)
+                for owner, attribute in _find_assignments(nodes)
+            )
+            stored = tuple(
+                (line, tuple(owner.split(".")), attribute) for line, owner, attribute in assignments if owner
+            )
+            self._read[path] = _Stores(stored, frozenset(_list_declared(nodes)) if stored else frozenset())
         return self._read[path]
 
 
-def _changed(stores: _Stores, packages: Collection[str], classes: Collection[str]) -> Iterator[tuple[int, str]]:
+def _find_changed(stores: _Stores, packages: Collection[str], classes: Collection[str]) -> Iterator[tuple[int, str]]:
     """The classes of some packages that a file changes, with the lines."""
     for line, steps, attribute in stores.stored:
         if steps[0] not in packages:
@@ -83,7 +88,7 @@ def _changed(stores: _Stores, packages: Collection[str], classes: Collection[str
             yield line, attribute
 
 
-def _stored(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str | None]]:
+def _find_assignments(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str | None]]:
     """What a file stores in attributes of something: its owner, and the attribute (None: a computed name)."""
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -96,7 +101,7 @@ def _stored(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str | None]]:
             yield node.args[0], name if isinstance(name, str) else None
 
 
-def _declared(nodes: list[ast.AST]) -> Iterator[str]:
+def _list_declared(nodes: list[ast.AST]) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             yield node.target.id

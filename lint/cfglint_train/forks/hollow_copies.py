@@ -9,21 +9,21 @@ import re
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
-_STATING: Final = ("pyproject.toml", "setup.py", "setup.cfg")
+_PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _NAME: Final = re.compile(rb"(?m)^[ \t]*name[ \t]*=[ \t]*[\"']?([\w.-]+)")
 _HEAD: Final = 8192
 """Bytes of a file in which a project's name is looked for."""
 
 
-def projects(folder: str) -> frozenset[str]:
+def read_project_names(folder: str) -> frozenset[str]:
     """The packages that a folder is the project of, by the files in it."""
-    found = set()
-    for name in _STATING:
+    names = set()
+    for name in _PROJECT_FILES:
         try:
             text = regular_files.read(f"{folder}/{name}")[:_HEAD]
         except OSError:
             continue
-        stated = _NAME.search(text)
-        if stated is not None:
-            found.add(stated[1].decode().lower().replace("_", "-"))
-    return frozenset(found)
+        match = _NAME.search(text)
+        if match is not None:
+            names.add(match[1].decode().lower().replace("_", "-"))
+    return frozenset(names)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
-from cfglint_train.forks.checkouts import folders, inside
+from cfglint_train.forks.checkouts import find_package_folders, resolve_inside
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import TYPE_CHECKING
 
@@ -21,30 +21,34 @@ if TYPE_CHECKING:
 Launches = Sequence[tuple[ShellDocument, Invocation]]
 
 
-def namesake(program: str, launches: Launches, packages: Collection[str], root: str) -> str | None:
+def find_namesake(program: str, launches: Launches, packages: Collection[str], root: str) -> str | None:
     """The module of the repository that a program, not being it itself, imports by the name of one of some packages."""
-    own = os.path.abspath(program)
-    for folder in (*_own(program, launches), *_of_packages(program, launches), *_named(launches, root)):
+    program_path = os.path.abspath(program)
+    for folder in (
+        *_find_program_folder(program, launches),
+        *_find_package_parents(program, launches),
+        *_find_path_folders(launches, root),
+    ):
         for package in packages:
             module = os.path.join(folder, package)
             if os.path.isfile(os.path.join(module, "__init__.py")):
-                return regular_files.tidy(module)
-            if os.path.isfile(f"{module}.py") and f"{module}.py" != own:
-                return regular_files.tidy(f"{module}.py")
+                return regular_files.normalize_path(module)
+            if os.path.isfile(f"{module}.py") and f"{module}.py" != program_path:
+                return regular_files.normalize_path(f"{module}.py")
     return None
 
 
-def as_module(program: str, scripts: LaunchScripts) -> Iterator[tuple[ShellDocument, Invocation]]:
+def find_module_launches(program: str, scripts: LaunchScripts) -> Iterator[tuple[ShellDocument, Invocation]]:
     """The launches that start a program as a module of a package: `accelerate launch -m pkg.train`."""
-    root = scripts.repositories.index(program).root
+    root = scripts.repositories.get_index(program).root
     steps = os.path.splitext(os.path.relpath(os.path.abspath(program), root))[0].split(os.sep)
-    for at in range(len(steps) - 1):
-        name = ".".join(steps[at:])
-        for script in scripts.naming_file(name, program):
-            yield from ((script, one) for one in script.invocations if one.program == name)
+    for start in range(len(steps) - 1):
+        name = ".".join(steps[start:])
+        for script in scripts.find_scripts_naming(name, program):
+            yield from ((script, invocation) for invocation in script.invocations if invocation.program == name)
 
 
-def _own(program: str, launches: Launches) -> Iterator[str]:
+def _find_program_folder(program: str, launches: Launches) -> Iterator[str]:
     """The folder of a program, if it is on its path."""
     folder = os.path.dirname(os.path.abspath(program))
     by_file = [launch.program.endswith(".py") for _, launch in launches]
@@ -52,17 +56,17 @@ def _own(program: str, launches: Launches) -> Iterator[str]:
         yield folder
 
 
-def _of_packages(program: str, launches: Launches) -> Iterator[str]:
+def _find_package_parents(program: str, launches: Launches) -> Iterator[str]:
     """The folders that hold the packages as whose module a program is started, where launches are made."""
-    own = os.path.splitext(os.path.abspath(program))[0]
+    stem = os.path.splitext(os.path.abspath(program))[0]
     for _, launch in launches:
-        behind = os.sep + launch.program.replace(".", os.sep)
-        if own.endswith(behind):
-            yield own.removesuffix(behind)
+        suffix = os.sep + launch.program.replace(".", os.sep)
+        if stem.endswith(suffix):
+            yield stem.removesuffix(suffix)
 
 
-def _named(launches: Launches, root: str) -> Iterator[str]:
+def _find_path_folders(launches: Launches, root: str) -> Iterator[str]:
     """The folders of the repository that launches put before those of installed packages."""
     for script, launch in launches:
-        for path, _ in folders(script, launch):
-            yield from inside(path, script.path, root)
+        for path, _ in find_package_folders(script, launch):
+            yield from resolve_inside(path, script.path, root)

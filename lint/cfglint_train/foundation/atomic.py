@@ -24,12 +24,12 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _TEMPORARY: Final = re.compile(r"\.cfglint-([0-9]+)-[0-9]+")
-_STALE: Final = 60.0
+_STALE_SECONDS: Final = 60.0
 """Seconds after which a temporary file of a process that is gone is removed."""
 _CHANGED: Final = "another program changed it meanwhile"
 
 
-class Staged(Frozen):
+class StagedFile(Frozen):
     """A new content that waits beside the file that it will replace."""
 
     target: str
@@ -38,36 +38,36 @@ class Staged(Frozen):
     """What the target holds; None: there is no such file yet, and none that appears meanwhile is replaced."""
 
 
-def stage(path: str, source: bytes, original: bytes) -> Staged:
+def stage(path: str, source: bytes, original: bytes) -> StagedFile:
     """Write the new content beside the file, with its permissions, owner and extended attributes, and on the disk.
 
     A symbolic link stays a link: its target is replaced. Raises OSError; also where the file may not be written, has
     other names, cannot be given what it has, or no longer holds `original`.
     """
-    regular_files.stay(path)
+    regular_files.check_links(path)
     target = os.path.realpath(path)
     if regular_files.read(target) != original:
         raise OSError(errno.EBUSY, _CHANGED, path)
     if not os.access(target, os.W_OK):
         raise OSError(errno.EACCES, "it is read-only", path)
-    clean(os.path.dirname(target))
-    known = os.stat(target)
-    if known.st_nlink > 1:
+    remove_stale_files(os.path.dirname(target))
+    status = os.stat(target)
+    if status.st_nlink > 1:
         raise OSError(errno.EMLINK, "it has other names (hard links), which would keep the old content", path)
-    temporary = _written(os.path.dirname(target), source)
+    temporary = _create_with_content(os.path.dirname(target), source)
     try:
-        made = os.stat(temporary)
-        if (made.st_uid, made.st_gid) != (known.st_uid, known.st_gid):
+        temporary_status = os.stat(temporary)
+        if (temporary_status.st_uid, temporary_status.st_gid) != (status.st_uid, status.st_gid):
             try:
-                os.chown(temporary, known.st_uid, known.st_gid)
+                os.chown(temporary, status.st_uid, status.st_gid)
             except OSError:
                 raise OSError(errno.EPERM, "its owner and group cannot be kept", path) from None
         _copy_attributes(target, temporary)
-        os.chmod(temporary, known.st_mode & 0o7777)
+        os.chmod(temporary, status.st_mode & 0o7777)
     except BaseException:
         os.unlink(temporary)
         raise
-    return Staged(target, temporary, original)
+    return StagedFile(target, temporary, original)
 
 
 def _copy_attributes(source: str, target: str) -> None:
@@ -87,17 +87,21 @@ def _copy_attributes(source: str, target: str) -> None:
             raise OSError(errno.EPERM, f"its extended attribute {name} cannot be kept", source) from None
 
 
-def clean(folder: str) -> None:
+def remove_stale_files(folder: str) -> None:
     """Remove temporary files of processes that were killed before they could do it."""
     with suppress(OSError):
         for name in os.listdir(folder or "."):
-            known = _TEMPORARY.fullmatch(name)
+            match = _TEMPORARY.fullmatch(name)
             path = os.path.join(folder, name)
-            if known is not None and not _lives(int(known[1])) and time.time() - os.lstat(path).st_mtime > _STALE:
+            if (
+                match is not None
+                and not _is_alive(int(match[1]))
+                and time.time() - os.lstat(path).st_mtime > _STALE_SECONDS
+            ):
                 os.unlink(path)
 
 
-def _lives(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     if os.name == "nt":
         return True  # there a signal ends the process
     try:
@@ -109,33 +113,33 @@ def _lives(process: int) -> bool:
     return True
 
 
-def stage_new(path: str, source: bytes) -> Staged:
+def stage_new(path: str, source: bytes) -> StagedFile:
     """Write the content of a file that is to be made beside its place. Raises OSError; also where there is one."""
-    regular_files.stay(path)
+    regular_files.check_links(path)
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-    clean(os.path.dirname(path))
-    return Staged(path, _new(path, source, 0o666 & ~_umask()))
+    remove_stale_files(os.path.dirname(path))
+    return StagedFile(path, _create_with_mode(path, source, 0o666 & ~_read_umask()))
 
 
-def put(path: str, source: bytes) -> None:
+def write_output(path: str, source: bytes) -> None:
     """Write a file that a person names, such as a report: new, or in the place of whatever it held.
 
     Raises OSError, and the old content is whole then; also for a link that leads out of its repository. What is no
     regular file (`/dev/stdout`, a pipe) is written to.
     """
-    regular_files.stay(path)
+    regular_files.check_links(path)
     target = os.path.realpath(path)
-    mode = os.stat(target).st_mode if os.path.exists(target) else stat.S_IFREG | 0o666 & ~_umask()
+    mode = os.stat(target).st_mode if os.path.exists(target) else stat.S_IFREG | 0o666 & ~_read_umask()
     if not stat.S_ISREG(mode):
         with open(path, "wb") as file:
             file.write(source)
         return
     if os.path.exists(target) and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-    clean(os.path.dirname(target))
+    remove_stale_files(os.path.dirname(target))
     try:
-        temporary = _new(target, source, stat.S_IMODE(mode))
+        temporary = _create_with_mode(target, source, stat.S_IMODE(mode))
         try:
             os.replace(temporary, target)
         except BaseException:
@@ -145,9 +149,9 @@ def put(path: str, source: bytes) -> None:
         raise OSError(error.errno, error.strerror, path) from None
 
 
-def _new(path: str, source: bytes, mode: int) -> str:
+def _create_with_mode(path: str, source: bytes, mode: int) -> str:
     """A temporary file beside a path, with a content and permissions."""
-    temporary = _written(os.path.dirname(path) or ".", source)
+    temporary = _create_with_content(os.path.dirname(path) or ".", source)
     try:
         os.chmod(temporary, mode)
     except BaseException:
@@ -156,14 +160,14 @@ def _new(path: str, source: bytes, mode: int) -> str:
     return temporary
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     """The permissions that new files do not get. (There is no way to ask without setting.)"""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
-def _written(folder: str, source: bytes) -> str:
+def _create_with_content(folder: str, source: bytes) -> str:
     """A new file with a content that has reached the disk."""
     temporary = _create(folder)
     try:
@@ -187,7 +191,7 @@ def _create(folder: str) -> str:
     raise AssertionError
 
 
-def commit(staged: Staged) -> None:
+def commit(staged: StagedFile) -> None:
     """Put the new content in place. Raises OSError; the old one is whole then."""
     try:
         if staged.original is None:
@@ -199,7 +203,7 @@ def commit(staged: Staged) -> None:
         raise
 
 
-def _replace(staged: Staged, original: bytes) -> None:
+def _replace(staged: StagedFile, original: bytes) -> None:
     """Put the new content in the place of the original one. Raises OSError where that is no longer there."""
     if regular_files.read(staged.target) != original:
         raise OSError(errno.EBUSY, _CHANGED, staged.target)
@@ -213,7 +217,7 @@ def _replace(staged: Staged, original: bytes) -> None:
     os.unlink(staged.temporary)
 
 
-def discard(staged: Staged) -> None:
+def discard(staged: StagedFile) -> None:
     """Leave everything as it was."""
     with suppress(FileNotFoundError):
         os.unlink(staged.temporary)

@@ -23,7 +23,7 @@ class _Shape(Frozen):
     """The last group that takes part is the credential; without a group, all of it. Every repetition has a bound, which
     keeps the search linear.
     """
-    alone: bool = True
+    is_delimited: bool = True
     """No letter or digit may be beside it."""
 
 
@@ -85,13 +85,13 @@ _USER: Final = r"://([A-Za-z0-9_~.%-]{20,200})@"
 _BEARER: Final = r"(?i:bearer|basic)[ \t]+([A-Za-z0-9+/_=.~-]{16,4000})"
 _PRIVATE: Final = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----((?:[^-]|-(?!----)){20,20000})"
 # What the last word of a key says of its value.
-_CHOSEN: Final = r"password|passwd|passphrase|[_-]pwd"
+_PASSWORD_KEYS: Final = r"password|passwd|passphrase|[_-]pwd"
 """A person may have chosen it: any literal is one."""
-_PASS: Final = r"[_-]pass"
+_PASS_KEYS: Final = r"[_-]pass"
 """It may be a word for something else (`forward_pass`): what is no word is one."""
-_MADE: Final = r"token|(?:api|access|account|auth|private|secret|signing|storage|master)[_-]?key"
+_TOKEN_KEYS: Final = r"token|(?:api|access|account|auth|private|secret|signing|storage|master)[_-]?key"
 """A program has made it: what does not look generated is something else, such as a token of a vocabulary."""
-_NAME: Final = rf"{_CHOSEN}|{_PASS}|secret|{_MADE}"
+_NAME: Final = rf"{_PASSWORD_KEYS}|{_PASS_KEYS}|secret|{_TOKEN_KEYS}"
 _NAMED: Final = (
     rf"(?P<flag>(?<![A-Za-z0-9_-])--?[A-Za-z0-9_.-]{{0,60}})?(?P<name>(?i:{_NAME}))\\?[\"']?"
     r"(?P<sign>[ \t]*[:=][ \t]*|[ \t]+)"
@@ -111,8 +111,8 @@ _BY_NAME: Final = (
 )
 _VALUES: Final = {_WANDB: r"[0-9a-f]{40}", _AWS: r"[A-Za-z0-9+/]{40}"}
 _LONG: Final = r"[A-Za-z0-9+/_=.~-]{16,500}"
-_TELLING: Final = ("passw", "passphrase", "_pass", "-pass", "_pwd", "-pwd", "secret")
-_WORDS: Final = (*_TELLING, "token", "key")
+_SECRET_WORDS: Final = ("passw", "passphrase", "_pass", "-pass", "_pwd", "-pwd", "secret")
+_WORDS: Final = (*_SECRET_WORDS, "token", "key")
 # What stands for a value: words between boundaries, as in `hf_xxxx` and `your-key`; AWS's own examples; or all of it.
 PLACEHOLDER: Final = (
     r"(?<![A-Za-z0-9])(?i:x{4,}|(?:(?:token|secret|password|key)[_-]?)?here)(?![A-Za-z0-9])|(?i:x{8,})|\*{8,}"
@@ -120,7 +120,7 @@ PLACEHOLDER: Final = (
     r"|^(?:\*{3,}|\$\w+|(?i:pass(?:word)?|passwd|pwd|secret|token|required|optional|enabled|disabled|protected|incorrect"
     r"|undefined|environment|interactive))$"
 )
-_FILLED_IN: Final = r"\$?\{\{[^{}]*\}\}|\$\{[^{}]*\}|\$\([^()]*\)|%\(\w+\)s|<[^<>]*>"
+_SUBSTITUTIONS: Final = r"\$?\{\{[^{}]*\}\}|\$\{[^{}]*\}|\$\([^()]*\)|%\(\w+\)s|<[^<>]*>"
 """Marks for which something else is put in: what is left without them is no credential if it is short."""
 _REFERENCE: Final = (
     r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"  # a variable of the environment
@@ -136,63 +136,63 @@ _LABEL: Final = r"[a-z]+(?:[-_.][a-z0-9]+)*"
 _WORD: Final = r"[A-Z]?[a-z]{0,20}[0-9]{0,8}[a-z]{0,2}[0-9]{0,2}|[A-Z]{1,10}[0-9]{0,4}"
 
 
-def spans(text: str) -> Iterator[tuple[int, int]]:
+def find_credentials(text: str) -> Iterator[tuple[int, int]]:
     """Where credentials are in a text, in no order."""
     lowered = text.lower()
     characters = set(lowered)  # a clue is searched only if all of its characters are there
-    clued = [shape for clue, shape in _clued() if characters.issuperset(clue) and clue in lowered]
+    clued = [shape for clue, shape in _load_shapes() if characters.issuperset(clue) and clue in lowered]
     for shape in dict.fromkeys(clued):
         if shape.pattern in _VALUES and re.search(_VALUES[shape.pattern], text) is None:
             continue
-        whole = rf"(?<![A-Za-z0-9_])(?:{shape.pattern})(?![A-Za-z0-9_])" if shape.alone else shape.pattern
-        for match in re.finditer(whole, text):
+        pattern = rf"(?<![A-Za-z0-9_])(?:{shape.pattern})(?![A-Za-z0-9_])" if shape.is_delimited else shape.pattern
+        for match in re.finditer(pattern, text):
             value = match[match.lastindex or 0]
-            if not _stands_for_one(value) and _fits(shape, match, value):
+            if not _is_placeholder(value) and _is_credential(shape, match, value):
                 yield match.span(match.lastindex or 0)
     words = [word for word in _WORDS if word in lowered]
-    if not _may_have(words, text):
+    if not _can_contain(words, text):
         return
     start = 0
     for line, low in zip(text.split("\n"), lowered.split("\n"), strict=True):
-        if len(low) > _SHORTEST:
-            there = [word for word in words if word in low]
-            if there and _may_have(there, line):
-                yield from ((start + first, start + end) for first, end in _named(line))
+        if len(low) > _MIN_LENGTH:
+            line_words = [word for word in words if word in low]
+            if line_words and _can_contain(line_words, line):
+                yield from ((start + first, start + end) for first, end in _find_named_values(line))
         start += len(line) + 1
 
 
-def _fits(shape: _Shape, match: re.Match[str], value: str) -> bool:
+def _is_credential(shape: _Shape, match: re.Match[str], value: str) -> bool:
     """Return whether what has a shape is a credential, and not words that begin as one does."""
     if shape.pattern in (_USER, _BEARER):
         return is_generated(value)
     if shape.pattern == _ADDRESS and re.search("[/@]", value) is not None:  # a port, and a path with an `@`
         return "://" not in value and (re.match(_DATABASE, match[0]) is not None or not _is_words(value, 0))
-    return not shape.alone or not _is_words(value)
+    return not shape.is_delimited or not _is_words(value)
 
 
-def _stands_for_one(value: str) -> bool:
+def _is_placeholder(value: str) -> bool:
     """Return whether a value is a placeholder, or is filled in from elsewhere."""
     if re.search(PLACEHOLDER, value) is not None:
         return True
-    left = re.sub(_FILLED_IN, "", value)
-    return left != value and len(left) < _SHORTEST
+    literal_text = re.sub(_SUBSTITUTIONS, "", value)
+    return literal_text != value and len(literal_text) < _MIN_LENGTH
 
 
-def _is_words(value: str, least: int = 2) -> bool:
+def _is_words(value: str, minimum: int = 2) -> bool:
     """Return whether a value is words, with numbers, that dashes, slashes or the like separate: `least` or more."""
     parts = re.split(r"[-_./@ ]", value)
     words = sum(part.isalpha() and len(part) > 2 for part in parts)
-    return words >= least and all(re.fullmatch(_WORD, part) for part in parts)
+    return words >= minimum and all(re.fullmatch(_WORD, part) for part in parts)
 
 
-def _may_have(words: list[str], text: str) -> bool:
+def _can_contain(words: list[str], text: str) -> bool:
     """Return whether a text may have a key, of those with some words, whose value is a credential."""
-    if any(word in _TELLING for word in words):
+    if any(word in _SECRET_WORDS for word in words):
         return True
     return bool(words) and any(map(is_generated, re.findall(_LONG, text)))
 
 
-def _named(line: str) -> Iterator[tuple[int, int]]:
+def _find_named_values(line: str) -> Iterator[tuple[int, int]]:
     """Where values of keys that say what they are are in a line."""
     for match in re.finditer(_NAMED, line):
         kind = next(kind for kind in ("nested", "double", "single", "bare") if match[kind] is not None)
@@ -200,7 +200,12 @@ def _named(line: str) -> Iterator[tuple[int, int]]:
         if match["sign"].isspace() and not match["flag"]:
             if not is_opaque(value):  # the next word of a sentence
                 continue
-        elif kind == "bare" and ":" in match["sign"] and match["rest"].strip() not in _ENDS and not is_generated(value):
+        elif (
+            kind == "bare"
+            and ":" in match["sign"]
+            and match["rest"].strip() not in _VALUE_ENDS
+            and not is_generated(value)
+        ):
             continue  # a sentence
         elif kind == "bare" and "=" in match["sign"] and re.fullmatch(_ATTRIBUTE, value):
             continue
@@ -208,14 +213,14 @@ def _named(line: str) -> Iterator[tuple[int, int]]:
             yield match.span(kind)
 
 
-_ENDS: Final = ("", "#", ",", "}", "]", ")", '"', "'", "`", ";", "&", "|", "\\")
+_VALUE_ENDS: Final = ("", "#", ",", "}", "]", ")", '"', "'", "`", ";", "&", "|", "\\")
 """What may follow a value that no quotes end."""
 
 
 def is_secret(key: str, value: str) -> bool:
     """Return whether a key says that its value is a credential, and the value is none of another place."""
-    name = re.search(rf"(?i)(?:({_CHOSEN})|({_PASS})|(secret)|{_MADE})$", key)
-    if name is None or len(value) < _SHORTEST or _stands_for_one(value):
+    name = re.search(rf"(?i)(?:({_PASSWORD_KEYS})|({_PASS_KEYS})|(secret)|{_TOKEN_KEYS})$", key)
+    if name is None or len(value) < _MIN_LENGTH or _is_placeholder(value):
         return False
     if name.lastindex is None:
         return is_generated(value)
@@ -228,7 +233,7 @@ def is_secret(key: str, value: str) -> bool:
     return not name[3] or (re.fullmatch(_LABEL, value) is None and not _is_words(value))
 
 
-_SHORTEST: Final = 8
+_MIN_LENGTH: Final = 8
 """Characters of a secret; the words for "none" and "ask me" are shorter."""
 
 
@@ -236,7 +241,7 @@ def is_opaque(text: str) -> bool:
     """Whether a value looks generated: letters and digits mixed all through, unlike a path, a word or a number."""
     if len(text) < 20 or " " in text or _is_path(text):
         return False
-    turns = sum(one.isdigit() != other.isdigit() for one, other in zip(text, text[1:], strict=False))
+    turns = sum(char.isdigit() != following.isdigit() for char, following in zip(text, text[1:], strict=False))
     return turns >= 4 and sum(map(str.isdigit, text)) >= 4 and any(map(str.isalpha, text))
 
 
@@ -250,10 +255,10 @@ def is_generated(text: str) -> bool:
     if re.fullmatch(_LONG, text) is None or _is_path(text):
         return False
     turns = sum(
-        (one.isdigit() and other.isalpha())
-        or (one.isalpha() and other.isdigit())
-        or (one.islower() and other.isupper())
-        for one, other in zip(text, text[1:], strict=False)
+        (char.isdigit() and following.isalpha())
+        or (char.isalpha() and following.isdigit())
+        or (char.islower() and following.isupper())
+        for char, following in zip(text, text[1:], strict=False)
     )
     return turns >= max(3, len(text) / 6) and any(map(str.isdigit, text))
 
@@ -263,29 +268,32 @@ def _is_path(text: str) -> bool:
 
 
 @cache
-def _clued() -> tuple[tuple[str, _Shape], ...]:
+def _load_shapes() -> tuple[tuple[str, _Shape], ...]:
     """Every clue with its shape."""
     from json import loads
 
     with open(os.path.join(os.path.dirname(__file__), "token_shapes.json"), encoding="utf-8") as file:
-        listed: Mapping[str, str] = loads(file.read())["shapes"]
-    shapes = (*_SHAPES, *(_Shape((prefix,), pattern) for prefix, pattern in listed.items()), *_BY_NAME)
+        patterns: Mapping[str, str] = loads(file.read())["shapes"]
+    shapes = (*_SHAPES, *(_Shape((prefix,), pattern) for prefix, pattern in patterns.items()), *_BY_NAME)
     return tuple((clue, shape) for shape in shapes for clue in shape.clues)
 
 
-def masked(text: str) -> str:
+def mask(text: str) -> str:
     """The text with every credential replaced by as many asterisks, so that lines and columns stay where they are."""
     parts: list[str] = []
-    done = 0
-    for start, end in sorted(spans(text)):
-        if end > done:
-            parts += (text[done : max(start, done)], re.sub(r"[^\n]", "*", text[max(start, done) : end]))
-            done = end
-    return "".join((*parts, text[done:])) if parts else text
+    masked_until = 0
+    for start, end in sorted(find_credentials(text)):
+        if end > masked_until:
+            parts += (
+                text[masked_until : max(start, masked_until)],
+                re.sub(r"[^\n]", "*", text[max(start, masked_until) : end]),
+            )
+            masked_until = end
+    return "".join((*parts, text[masked_until:])) if parts else text
 
 
-def shortened(text: str, most: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """A text for a message, its end left out where it is long. Credentials are masked before, so that none is cut."""
-    if len(text) <= most:
+    if len(text) <= limit:
         return text
-    return masked(text)[: most - 3] + "..."
+    return mask(text)[: limit - 3] + "..."

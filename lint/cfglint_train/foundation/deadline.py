@@ -17,17 +17,17 @@ Part = TypeVar("Part")
 Made = TypeVar("Made")
 
 _KIND: Final = getattr(signal, "SIGVTALRM", None)
-_AGAIN: Final = 0.1
+_REPEAT_SECONDS: Final = 0.1
 """Seconds until the next signal: an exception is lost where nothing can be raised (a destructor, a callback of C)."""
 
-_LONGEST: Final = 86_400.0
+_MAX_SECONDS: Final = 86_400.0
 """Seconds that a timer runs at most."""
 
 _left: Callable[[], float] = float
 """Gives the work that is timed the seconds that are left."""
-_aside: Final[ContextVar[float]] = ContextVar("aside", default=0.0)
+_untimed_seconds: Final[ContextVar[float]] = ContextVar("aside", default=0.0)
 """Seconds of all work that was done beside, in this thread."""
-_since: Final[ContextVar[float | None]] = ContextVar("since", default=None)
+_untimed_since: Final[ContextVar[float | None]] = ContextVar("since", default=None)
 """When the work that is done beside began, in this thread."""
 
 
@@ -35,50 +35,50 @@ class OutOfTime(BaseException):
     """The time is up. Not an Exception: what catches the errors of one rule must not catch the end of all."""
 
 
-def clock() -> float:
+def read_clock() -> float:
     """Return the processor time of this process without that of the work `beside`."""
-    since = _since.get()
-    return (process_time() if since is None else since) - _aside.get()
+    since = _untimed_since.get()
+    return (process_time() if since is None else since) - _untimed_seconds.get()
 
 
-def within(left: Callable[[], float], work: Callable[[Part], Made], part: Part) -> Made:
+def run_within(seconds_left: Callable[[], float], work: Callable[[Part], Made], part: Part) -> Made:
     """Return what some work makes. Raises OutOfTime once `left` says that no seconds are left."""
     global _left  # noqa: PLW0603
-    if left() <= 0:
+    if seconds_left() <= 0:
         raise OutOfTime
     if _KIND is None or signal.getsignal(_KIND) != signal.SIG_DFL:
         return work(part)
     try:
-        signal.signal(_KIND, _stop)
+        signal.signal(_KIND, _handle_signal)
     except ValueError:  # not the main thread
         return work(part)
-    _left = left
+    _left = seconds_left
     try:
-        _arm(left())
+        _start_timer(seconds_left())
         return work(part)
     finally:
-        _disarm()
+        _stop_timer()
 
 
-def beside(work: Callable[[], Made]) -> Made:
+def run_untimed(work: Callable[[], Made]) -> Made:
     """Return what some work makes that is bounded by itself and done once for many: `clock` stands still meanwhile."""
-    if _since.get() is not None:
+    if _untimed_since.get() is not None:
         return work()
     since = process_time()
-    token = _since.set(since)
+    token = _untimed_since.set(since)
     try:
         return work()
     finally:
-        _aside.set(_aside.get() + process_time() - since)
-        _since.reset(token)
+        _untimed_seconds.set(_untimed_seconds.get() + process_time() - since)
+        _untimed_since.reset(token)
 
 
-def _arm(seconds: float) -> None:
+def _start_timer(seconds: float) -> None:
     """Ask again after so many seconds, which must be finite for a timer."""
-    signal.setitimer(signal.ITIMER_VIRTUAL, min(max(seconds, 0.001), _LONGEST), _AGAIN)
+    signal.setitimer(signal.ITIMER_VIRTUAL, min(max(seconds, 0.001), _MAX_SECONDS), _REPEAT_SECONDS)
 
 
-def _disarm() -> None:
+def _stop_timer() -> None:
     while True:
         try:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
@@ -88,16 +88,16 @@ def _disarm() -> None:
             continue
 
 
-def _stop(number: int, frame: Any) -> None:
-    left = _left()
-    if left <= 0 and not _is_importing(frame):
+def _handle_signal(number: int, frame: Any) -> None:
+    seconds = _left()
+    if seconds <= 0 and not _is_importing(frame):
         raise OutOfTime
-    _arm(left)
+    _start_timer(seconds)
 
 
 def _is_importing(frame: Any) -> bool:
     """Return whether a module is being imported: half of it would stay for the rest of the process."""
-    while frame is not None and frame.f_code is not within.__code__:
+    while frame is not None and frame.f_code is not run_within.__code__:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
         frame = frame.f_back

@@ -7,7 +7,7 @@ class UsageError(Exception):
     """An option, a setting or a stated fact cannot be used; nothing was read yet, nothing written."""
 
 
-def crash(error: Exception) -> str:
+def describe_crash(error: Exception) -> str:
     """An error of cfglint itself on one line: what it is, and in which module and line it was raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

@@ -8,7 +8,7 @@ import sys
 
 from cfglint_train.foundation.typed import Final
 
-_HERE: Final = -100
+_AT_FDCWD: Final = -100
 """AT_FDCWD: relative paths count from the working directory."""
 _NO_REPLACE: Final = 1
 """RENAME_NOREPLACE (linux/fs.h)."""
@@ -16,9 +16,9 @@ _EXCHANGE: Final = 2
 """RENAME_EXCHANGE (linux/fs.h)."""
 
 
-def exchange(one: str, other: str) -> bool:
+def exchange(first: str, second: str) -> bool:
     """Exchange two names; False where the system or the file system has no such thing, and nothing happened."""
-    return _renamed(one, other, _EXCHANGE) == 0
+    return _rename(first, second, _EXCHANGE) == 0
 
 
 def rename_new(source: str, target: str) -> None:
@@ -29,7 +29,7 @@ def rename_new(source: str, target: str) -> None:
     if os.name == "nt":
         os.rename(source, target)
         return
-    code = _renamed(source, target, _NO_REPLACE)
+    code = _rename(source, target, _NO_REPLACE)
     if code == errno.EEXIST:
         raise FileExistsError(code, os.strerror(code), target)
     if code != 0:
@@ -37,7 +37,7 @@ def rename_new(source: str, target: str) -> None:
         os.unlink(source)
 
 
-def _renamed(source: str, target: str, flags: int) -> int:
+def _rename(source: str, target: str, flags: int) -> int:
     """The number of the error, 0 for none."""
     if sys.platform != "linux":
         return errno.ENOSYS
@@ -47,5 +47,5 @@ def _renamed(source: str, target: str, flags: int) -> int:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (ImportError, OSError, AttributeError):
         return errno.ENOSYS
-    done: int = call(_HERE, os.fsencode(source), _HERE, os.fsencode(target), flags)
-    return 0 if done == 0 else ctypes.get_errno()
+    status: int = call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flags)
+    return 0 if status == 0 else ctypes.get_errno()

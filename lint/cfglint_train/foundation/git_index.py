@@ -19,7 +19,7 @@ from cfglint_train.foundation.typed import Final
 _MAX_BYTES: Final = 2**26
 """Of an index, and of all its paths: half a million files of a hundred bytes."""
 _MAX_PATH: Final = 4096
-_LEADS_OUT: Final = re.compile(rb"(?:^|/)(?:\.{0,2}|\.git)(?:/|$)")
+_FORBIDDEN_PATH: Final = re.compile(rb"(?:^|/)(?:\.{0,2}|\.git)(?:/|$)")
 """What git has in no index: an empty step, `.`, `..` and `.git`."""
 _STAT: Final = 40
 """Bytes of an entry before the name of its object."""
@@ -30,14 +30,14 @@ _EXTENDED: Final = 0x4000
 _LENGTH: Final = 0xFFF
 
 
-class Tracked(Frozen):
+class TrackedFiles(Frozen):
     """Paths from the root of the checkout, as bytes with forward slashes, in order."""
 
     paths: tuple[bytes, ...] = ()
     submodules: tuple[bytes, ...] = ()
     """Those of the paths that are checkouts of their own."""
 
-    def holds(self, path: str) -> bool:
+    def has_path(self, path: str) -> bool:
         """Whether a path, or one below it, is tracked."""
         name = os.fsencode(path.replace(os.sep, "/"))
         at = bisect_left(self.paths, name)
@@ -48,40 +48,40 @@ class Tracked(Frozen):
 
     def has_files_in(self, folder: str, root: str) -> bool:
         """Return whether a tracked file lies directly in a folder, by whatever name the file system knows that."""
-        top, wanted = os.fsencode(root), os.stat(folder)
+        top, folder_status = os.fsencode(root), os.stat(folder)
         for name in {os.path.dirname(path) for path in self.paths}:
             try:
-                if os.path.samestat(os.stat(os.path.join(top, name)), wanted):
+                if os.path.samestat(os.stat(os.path.join(top, name)), folder_status):
                     return True
             except OSError:  # a tracked folder may be absent
                 continue
         return False
 
 
-def tracked(root: str) -> Tracked | None:
+def read_index(root: str) -> TrackedFiles | None:
     """Return the tracked files of a checkout, or None if its index cannot be read."""
     try:
-        path = os.path.join(git_folder(root), "index")
+        path = os.path.join(find_git_folder(root), "index")
     except OSError:
         return None
     try:
-        source = regular_files.beginning(path, _MAX_BYTES + 1)
+        source = regular_files.read_beginning(path, _MAX_BYTES + 1)
         if len(source) > _MAX_BYTES:
             return None
     except FileNotFoundError:
-        return Tracked()  # before the first `git add`
+        return TrackedFiles()  # before the first `git add`
     except OSError:
         return None
     for hash_size in (20, 32):
         try:
-            paths, submodules = _paths(source, hash_size)
-            return Tracked(tuple(sorted(paths)), tuple(submodules))
+            paths, submodules = _parse_paths(source, hash_size)
+            return TrackedFiles(tuple(sorted(paths)), tuple(submodules))
         except (ValueError, IndexError):
             continue
     return None
 
 
-def git_folder(root: str) -> str:
+def find_git_folder(root: str) -> str:
     """Return the folder of a checkout's git data: `.git`, or where the file of that name leads (worktrees, submodules).
 
     Raise OSError for a file that git did not write: an archive may hold one, too. What git makes for a worktree leads
@@ -90,10 +90,10 @@ def git_folder(root: str) -> str:
     mark = os.path.join(root, ".git")
     if not os.path.isfile(mark):
         return mark
-    told = regular_files.read(mark).decode("utf-8", "surrogateescape").removeprefix("gitdir:").strip()
-    folder = os.path.realpath(os.path.join(root, told))
-    around = regular_files.repository_of(os.path.dirname(os.path.abspath(root)))
-    if around is not None and regular_files.is_below(folder, os.path.join(git_folder(around), "modules")):
+    target = regular_files.read(mark).decode("utf-8", "surrogateescape").removeprefix("gitdir:").strip()
+    folder = os.path.realpath(os.path.join(root, target))
+    outer_root = regular_files.find_repository(os.path.dirname(os.path.abspath(root)))
+    if outer_root is not None and regular_files.is_below(folder, os.path.join(find_git_folder(outer_root), "modules")):
         return folder
     if os.path.basename(os.path.dirname(folder)) == "worktrees":
         back = regular_files.read_anywhere(os.path.join(folder, "gitdir")).decode("utf-8", "surrogateescape").strip()
@@ -102,23 +102,23 @@ def git_folder(root: str) -> str:
     raise OSError(errno.EACCES, "leads to no folder of git for it", mark)
 
 
-def _paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]]:
+def _parse_paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]]:
     """Return the paths in an index, and those of submodules. Raise ValueError or IndexError where it is none with names
     of that size, or has a path that git adds to none: one that leads out, or is too long for any system.
     """
     version, count = int.from_bytes(source[4:8], "big"), int.from_bytes(source[8:12], "big")
     if source[:4] != b"DIRC" or version not in (2, 3, 4):
         raise ValueError
-    found: set[bytes] = set()
+    paths: set[bytes] = set()
     submodules: list[bytes] = []
-    at, last, left = 12, b"", _MAX_BYTES
-    before = _STAT + hash_size
+    at, last, bytes_left = 12, b"", _MAX_BYTES
+    prefix_size = _STAT + hash_size
     for _ in range(count):
-        flags_at = at + before
+        flags_at = at + prefix_size
         flags = source[flags_at] << 8 | source[flags_at + 1]
         start = flags_at + (4 if flags & _EXTENDED else 2)
         if version == 4:
-            drop, start = _offset(source, start)
+            drop, start = _read_varint(source, start)
             end = source.index(b"\0", start)
             last = last[: len(last) - drop] + source[start:end]
         else:
@@ -126,19 +126,19 @@ def _paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]]:
             last = source[start:end]
         if len(last) != flags & _LENGTH and len(last) < _LENGTH:
             raise ValueError
-        left -= len(last)
-        if left < 0 or len(last) > _MAX_PATH or _LEADS_OUT.search(last):
+        bytes_left -= len(last)
+        if bytes_left < 0 or len(last) > _MAX_PATH or _FORBIDDEN_PATH.search(last):
             raise ValueError
-        found.add(last)
+        paths.add(last)
         if source[at + _MODE] >> 4 == _SUBMODULE:
             submodules.append(last)
         at = end + 1 if version == 4 else at + (end - at) // 8 * 8 + 8
     if source[at : at + 4] == b"link":  # a split index: most of the paths are in another file
         raise ValueError
-    return found, submodules
+    return paths, submodules
 
 
-def _offset(source: bytes, at: int) -> tuple[int, int]:
+def _read_varint(source: bytes, at: int) -> tuple[int, int]:
     """A number of variable width, and the place behind it (git's varint.c)."""
     byte = source[at]
     value = byte & 0x7F

@@ -18,13 +18,13 @@ from cfglint_train.foundation.typed import Any, Final, TypeVar
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
-_BLOCK: Final = 8
+_MIN_BLOCK: Final = 8
 """Items that are taken at once, at least."""
-_BLOCKS_EACH: Final = 32
+_BLOCKS_PER_PROCESS: Final = 32
 """Blocks for each process: the more there are, the more neighbours are parted; the fewer, the longer one waits for
 another in the end.
 """
-_MOST_BLOCKS: Final = 1024
+_MAX_BLOCKS: Final = 1024
 """So many numbers fit into a pipe before they are read, on every system."""
 _WIDTH: Final = 4
 """Bytes of a number in the pipe."""
@@ -35,7 +35,7 @@ def can_copy() -> bool:
     return hasattr(os, "fork")
 
 
-def processors() -> int:
+def count_processors() -> int:
     """How many processes can work at once; 1 where none can be copied."""
     if not can_copy() or sys.platform == "darwin":
         return 1  # a forked Python on macOS may crash in the system's own libraries
@@ -52,27 +52,27 @@ def gather(work: Callable[[Iterator[Item]], Outcome], items: Sequence[Item], pro
     """
     import pickle
 
-    size = max(_BLOCK, len(items) // (_BLOCKS_EACH * processes), -(-len(items) // _MOST_BLOCKS))
+    size = max(_MIN_BLOCK, len(items) // (_BLOCKS_PER_PROCESS * processes), -(-len(items) // _MAX_BLOCKS))
     blocks = [items[start : start + size] for start in range(0, len(items), size)]
-    queue = _numbers(len(blocks))
-    copies = [_copy(work, blocks, queue, pickle.dumps) for _ in range(processes - 1)]
-    done: set[int] = set()
+    queue = _fill_queue(len(blocks))
+    copies = [_start_copy(work, blocks, queue, pickle.dumps) for _ in range(processes - 1)]
+    done_blocks: set[int] = set()
     try:
-        outcomes = [work(_taken(blocks, queue, done))]
+        outcomes = [work(_take_items(blocks, queue, done_blocks))]
     finally:
-        answers = [_answer(*copy) for copy in copies]
+        answers = [_read_answer(*copy) for copy in copies]
         os.close(queue)
     for answer in filter(None, answers):
-        taken, outcome, error = pickle.loads(answer)
+        block_numbers, outcome, error = pickle.loads(answer)
         if error is not None:
             raise error
         outcomes.append(outcome)
-        done |= taken
-    lost = [item for number, block in enumerate(blocks) if number not in done for item in block]
+        done_blocks |= block_numbers
+    lost = [item for number, block in enumerate(blocks) if number not in done_blocks for item in block]
     return [*outcomes, work(iter(lost))] if lost else outcomes
 
 
-def _numbers(count: int) -> int:
+def _fill_queue(count: int) -> int:
     """The reading end of a pipe that holds the numbers of all blocks."""
     reading, writing = os.pipe()
     os.write(writing, b"".join(number.to_bytes(_WIDTH, "big") for number in range(count)))
@@ -80,15 +80,15 @@ def _numbers(count: int) -> int:
     return reading
 
 
-def _taken(blocks: Sequence[Sequence[Item]], queue: int, taken: set[int]) -> Iterator[Item]:
+def _take_items(blocks: Sequence[Sequence[Item]], queue: int, block_numbers: set[int]) -> Iterator[Item]:
     """The items of the blocks that this process gets hold of; the blocks' numbers are noted."""
     while number := os.read(queue, _WIDTH):
         at = int.from_bytes(number, "big")
-        taken.add(at)
+        block_numbers.add(at)
         yield from blocks[at]
 
 
-def _copy(
+def _start_copy(
     work: Callable[[Iterator[Item]], Outcome],
     blocks: Sequence[Sequence[Item]],
     queue: int,
@@ -103,12 +103,12 @@ def _copy(
     status = 1
     try:
         os.close(reading)
-        taken: set[int] = set()
+        block_numbers: set[int] = set()
         try:
-            outcome = work(_taken(blocks, queue, taken))
-            answer = dumps((taken, outcome, None))
+            outcome = work(_take_items(blocks, queue, block_numbers))
+            answer = dumps((block_numbers, outcome, None))
         except Exception as error:
-            answer = dumps((taken, None, error))
+            answer = dumps((block_numbers, None, error))
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(answer)
         status = 0
@@ -116,7 +116,7 @@ def _copy(
         os._exit(status)  # whatever happens, a copy never goes on as if it were the original
 
 
-def _answer(process: int, reading: int) -> bytes | None:
+def _read_answer(process: int, reading: int) -> bytes | None:
     """What a copy answers; None where it died."""
     with os.fdopen(reading, "rb") as pipe:
         answer = pipe.read()

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 from cfglint_train.foundation.typed import Any, Final
 
-LARGEST: Final = 2**80
+MAX_NUMBER: Final = 2**80
 """The largest number that is computed with."""
-LONGEST: Final = 4096
+MAX_LENGTH: Final = 4096
 """Characters or items of the longest value that is put together."""
 
 BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
@@ -30,5 +30,5 @@ def is_bounded(op: ast.operator, left: Any, right: Any) -> bool:
     if isinstance(op, ast.Pow):
         return numbers and abs(right) <= 80 and abs(left) <= 1 << 20 and abs(float(left)) ** min(abs(right), 15) < 1e90
     if isinstance(op, ast.Add) and isinstance(left, str) and isinstance(right, str):
-        return len(left) + len(right) <= LONGEST
-    return numbers and abs(left) <= LARGEST and abs(right) <= LARGEST
+        return len(left) + len(right) <= MAX_LENGTH
+    return numbers and abs(left) <= MAX_NUMBER and abs(right) <= MAX_NUMBER

@@ -18,56 +18,56 @@ MARKS: Final = (".git", ".hg")
 """What the root of a repository holds. A `.hg` below a `.git` is none: a tree of git can hold one, but no `.git`."""
 
 
-def tidy(path: str) -> str:
+def normalize_path(path: str) -> str:
     """A path without detours, with forward slashes."""
     return os.path.normpath(path).replace(os.sep, "/")
 
 
-def read(path: str, cleared: set[str] | None = None) -> bytes:
+def read(path: str, checked_folders: set[str] | None = None) -> bytes:
     """The bytes of a file, one more than MAX_BYTES at most.
 
     Raises OSError; also for a pipe or a device, at once, and for a link that leads out of its repository, be it the
     file or a folder above it. `cleared`: folders that were found to lead to none; those found now are added.
     """
-    stay(path, cleared)
+    check_links(path, checked_folders)
     return read_anywhere(path)
 
 
-def small(path: str, most: int, cleared: set[str]) -> bytes:
+def read_small(path: str, limit: int, checked_folders: set[str]) -> bytes:
     """The bytes of a regular file by its absolute path; none of one that has more than `most`. Made for many files.
 
     Raises OSError as `read` does, and for any link. `cleared` as for `read`.
     """
-    if path[: path.rfind("/")] not in cleared or not hasattr(os, "O_NOFOLLOW"):
-        stay(path, cleared)
+    if path[: path.rfind("/")] not in checked_folders or not hasattr(os, "O_NOFOLLOW"):
+        check_links(path, checked_folders)
     number = os.open(path, _FLAGS)
     try:
         status = os.fstat(number)
-        return os.read(number, status.st_size) if stat.S_ISREG(status.st_mode) and status.st_size <= most else b""
+        return os.read(number, status.st_size) if stat.S_ISREG(status.st_mode) and status.st_size <= limit else b""
     finally:
         os.close(number)
 
 
-def beginning(path: str, size: int) -> bytes:
+def read_beginning(path: str, size: int) -> bytes:
     """The first bytes of a file. Raises OSError as `read` does."""
-    stay(path)
+    check_links(path)
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
     with open(path, "rb", buffering=0) as file:
         return file.read(size)
 
 
-def stay(path: str, cleared: set[str] | None = None) -> None:
+def check_links(path: str, checked_folders: set[str] | None = None) -> None:
     """Raise OSError for a path with a link that leads out of its repository. `cleared` as for `read`."""
-    cleared = set() if cleared is None else cleared
-    passed: list[str] = []
+    checked_folders = set() if checked_folders is None else checked_folders
+    visited: list[str] = []
     step = os.path.abspath(path)
-    while step not in cleared and (above := os.path.dirname(step)) != step:
-        if os.path.islink(step) and _leads_out(step):
+    while step not in checked_folders and (parent := os.path.dirname(step)) != step:
+        if os.path.islink(step) and _has_outside_target(step):
             raise OSError(errno.EACCES, "a link that leads out of the repository", path)
-        passed.append(step)
-        step = above
-    cleared.update(passed[1:])
+        visited.append(step)
+        step = parent
+    checked_folders.update(visited[1:])
 
 
 def read_anywhere(path: str) -> bytes:
@@ -89,7 +89,7 @@ def is_below(path: str, folder: str) -> bool:
         return False
 
 
-def at_home(path: str) -> str:
+def expand_home(path: str) -> str:
     """A path with the home folder for its `~`, where it can be the name of a file."""
     try:
         return os.path.expanduser(path)
@@ -97,7 +97,7 @@ def at_home(path: str) -> str:
         return path
 
 
-def repository_of(path: str) -> str | None:
+def find_repository(path: str) -> str | None:
     """Return the root of the repository that a file or folder is in, or None."""
     for mark in MARKS:
         folder, last = os.path.abspath(path), ""
@@ -108,6 +108,6 @@ def repository_of(path: str) -> str | None:
     return None
 
 
-def _leads_out(link: str) -> bool:
-    root = repository_of(os.path.dirname(os.path.abspath(link)))
+def _has_outside_target(link: str) -> bool:
+    root = find_repository(os.path.dirname(os.path.abspath(link)))
     return root is not None and not is_below(link, root)

@@ -27,7 +27,7 @@ class Roots:
         """Take a folder that a person names for a root, where there is none: an archive has no mark of a repository."""
         self._added.add(os.path.abspath(folder))
 
-    def above(self, folder: str) -> tuple[tuple[str, ...], bool]:
+    def list_folders_above(self, folder: str) -> tuple[tuple[str, ...], bool]:
         """A folder and those above it up to the root of its repository; else up to the disk's, and False.
 
         The root is above all the projects in a repository. Where there is none, the outermost project counts, else the
@@ -38,33 +38,35 @@ class Roots:
             while os.path.dirname(chain[-1]) != chain[-1]:
                 chain.append(os.path.dirname(chain[-1]))
             steps = range(1, len(chain) + 1)
-            marked = (step for mark in regular_files.MARKS for step in steps if self._holds(chain[step - 1], (mark,)))
-            step = next(marked, 0)
+            repository_steps = (
+                step for mark in regular_files.MARKS for step in steps if self._has_any(chain[step - 1], (mark,))
+            )
+            step = next(repository_steps, 0)
             rooted = step > 0
             chain = chain[:step] if rooted else chain
             if not rooted:
-                roots = [count for count, one in enumerate(chain, 1) if self._holds(one, _PROJECT)]
-                roots = roots or [count for count, one in enumerate(chain, 1) if one in self._added]
+                roots = [count for count, path in enumerate(chain, 1) if self._has_any(path, _PROJECT)]
+                roots = roots or [count for count, path in enumerate(chain, 1) if path in self._added]
                 rooted = bool(roots)
                 chain = chain[: roots[-1]] if roots else chain
             self._above[folder] = (tuple(chain), rooted)
         return self._above[folder]
 
-    def around(self, path: str) -> tuple[str, bool]:
+    def find_root(self, path: str) -> tuple[str, bool]:
         """The root of the repository that a file is in; without one its folder, and False."""
         if path not in self._around:
-            folders, rooted = self.above(os.path.dirname(os.path.abspath(path)))
+            folders, rooted = self.list_folders_above(os.path.dirname(os.path.abspath(path)))
             self._around[path] = (folders[-1], True) if rooted else (folders[0], False)
         return self._around[path]
 
-    def inside(self, path: str) -> tuple[str, ...]:
+    def list_allowed_folders(self, path: str) -> tuple[str, ...]:
         """The folders that what a file names is in: the root of its repository, else that folder (its own, or one
         that was asked for) and the working one.
         """
-        root, rooted = self.around(path)
+        root, rooted = self.find_root(path)
         return (root,) if rooted and root not in self._added else (os.getcwd(), root)
 
-    def _holds(self, folder: str, marks: tuple[str, ...]) -> bool:
+    def _has_any(self, folder: str, marks: tuple[str, ...]) -> bool:
         """Whether one of some files is in a folder."""
         key = (folder, marks)
         if key not in self._held:
@@ -72,7 +74,7 @@ class Roots:
         return self._held[key]
 
 
-def distance(folder: str, root: str) -> tuple[int, int]:
+def measure_distance(folder: str, root: str) -> tuple[int, int]:
     """How many folders up to the one that holds both, and how many down from there."""
     common = len(os.path.commonpath((folder, root)).rstrip("/").split("/"))
     up, down = (len(path.rstrip("/").split("/")) - common for path in (folder, root))

@@ -12,7 +12,7 @@ _MAX_PARTS: Final = 100
 _SIGNS: Final = re.compile(r"[=\[\]{},#\n]|\.(?!\.)")
 
 
-def loads(text: str) -> dict[str, Any]:
+def parse(text: str) -> dict[str, Any]:
     """Parse a document. Raises ValueError with the place in its message."""
     _check_keys(text)
     return tomllib.loads(text)

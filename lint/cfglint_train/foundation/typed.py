@@ -9,7 +9,7 @@ from __future__ import annotations
 
 __all__ = [
     "TYPE_CHECKING", "Any", "ClassVar", "Final", "Generic", "Literal", "NoReturn", "Protocol", "TextIO", "TypeGuard",
-    "TypeVar", "members",
+    "TypeVar", "list_members",
 ]  # fmt: skip
 
 TYPE_CHECKING = False  # type checkers know the name
@@ -48,7 +48,7 @@ else:
     Any = ClassVar = Final = Generic = NoReturn = Protocol = TextIO = TypeGuard = _Word
 
 
-def members(alias: Any) -> tuple[Any, ...]:
+def list_members(alias: Any) -> tuple[Any, ...]:
     """Return the values of a `Literal[...]`, in their order."""
     values: tuple[Any, ...] = alias.__args__
     return values

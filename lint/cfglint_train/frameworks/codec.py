@@ -16,11 +16,11 @@ def is_countable(value: Any) -> bool:
     return not isinstance(value, (int, float)) or -_LARGEST < value < _LARGEST
 
 
-class Unreadable(Exception):
+class UnreadableError(Exception):
     """A value that the framework itself would refuse; the plan field stays unknown."""
 
 
-def same(value: Any) -> Any:
+def keep_value(value: Any) -> Any:
     """The value as it is."""
     return value
 
@@ -29,38 +29,38 @@ class Codec(Frozen):
     """How one value is spelled: `read` from the framework's value to the plan's (raises Unreadable), `write` back."""
 
     read: Callable[[Any], Any]
-    write: Callable[[Any], Any] = same
+    write: Callable[[Any], Any] = keep_value
 
-    def readable(self, value: Any) -> Any:
+    def read_or_none(self, value: Any) -> Any:
         """The plan value, None where the framework would refuse the value, or no counter holds it."""
         try:
-            found = self.read(value)
-        except Unreadable:
+            plan_value = self.read(value)
+        except UnreadableError:
             return None
-        return found if is_countable(found) else None
+        return plan_value if is_countable(plan_value) else None
 
 
-def choice(spellings: Mapping[Any, Any], strict: bool = True) -> Codec:
+def build_choice(spellings: Mapping[Any, Any], strict: bool = True) -> Codec:
     """A codec for named values: framework spelling -> plan value. The first spelling of a value is written.
 
     A value that is not listed is unreadable, or stands for itself where not `strict`.
     """
-    write = written_as(spellings)
+    write = build_writer(spellings)
 
     def read(value: Any) -> Any:
         try:
             if value in spellings:
                 return spellings[value]
         except TypeError:
-            raise Unreadable from None
+            raise UnreadableError from None
         if strict:
-            raise Unreadable
+            raise UnreadableError
         return value
 
     return Codec(read, write)
 
 
-def enumeration(
+def build_enumeration(
     members: Mapping[str, Any],
     name: str | None = None,
     numbers: tuple[str, ...] = (),
@@ -72,7 +72,7 @@ def enumeration(
     members that are also known by number, in the order of their numbers, from 1. `extra` are further spellings that the
     framework rewrites before it looks for a member.
     """
-    write = written_as(members)
+    write = build_writer(members)
 
     def read(value: Any) -> Any:
         if extra is not None and isinstance(value, (bool, str)) and value in extra:
@@ -80,47 +80,47 @@ def enumeration(
         if type(value) is int and 1 <= value <= len(numbers):
             return members[numbers[value - 1]]
         if isinstance(value, str):
-            member = member_name(value) if name is None else value.removeprefix(f"{name}.")
+            member = parse_member_name(value) if name is None else value.removeprefix(f"{name}.")
             if member in members:
                 return members[member]
-        raise Unreadable
+        raise UnreadableError
 
     return Codec(read, write)
 
 
-def member_name(value: Any) -> str:
+def parse_member_name(value: Any) -> str:
     """The name of an enumeration's member, however it is spelled (`DType.bfloat16`, `"bfloat16"`)."""
     if isinstance(value, str):
         return value.rpartition(".")[2]
-    raise Unreadable
+    raise UnreadableError
 
 
-def written_as(spellings: Mapping[Any, Any]) -> Callable[[Any], Any]:
+def build_writer(spellings: Mapping[Any, Any]) -> Callable[[Any], Any]:
     """The function that finds the first spelling of a plan value. It raises CannotEdit for a value without one."""
-    back: dict[Any, Any] = {}
-    for spelling, meaning in spellings.items():
-        back.setdefault(meaning, spelling)
+    spelling_by_value: dict[Any, Any] = {}
+    for spelling, plan_value in spellings.items():
+        spelling_by_value.setdefault(plan_value, spelling)
 
     def write(value: Any) -> Any:
-        if value not in back:
+        if value not in spelling_by_value:
             raise CannotEdit(f"this framework has no value for {value!r}")
-        return back[value]
+        return spelling_by_value[value]
 
     return write
 
 
-def at_least(lowest: int, codec: Codec) -> Codec:
+def bound_below(lowest: int, codec: Codec) -> Codec:
     """A codec of numbers that are not below `lowest`."""
 
     def read(value: Any) -> Any:
         number = codec.read(value)
         if number < lowest:
-            raise Unreadable
+            raise UnreadableError
         return number
 
     return Codec(read, codec.write)
 
 
-def or_zero(codec: Codec) -> Codec:
+def write_zero_as_null(codec: Codec) -> Codec:
     """A codec of intervals: the plan's 0 (never) is written as null."""
     return Codec(codec.read, lambda value: value or None)

@@ -28,7 +28,7 @@ def parse_dotlist(words: list[str]) -> dict[Route, Any]:
         for other in list(leaves):
             if other == steps[: len(other)] or (other[: len(steps)] == steps and not isinstance(value, dict)):
                 del leaves[other]
-        for route, leaf in _leaves(value, steps):
+        for route, leaf in _flatten(value, steps):
             leaves.pop(route, None)
             leaves[route] = leaf
     return leaves
@@ -37,24 +37,24 @@ def parse_dotlist(words: list[str]) -> dict[Route, Any]:
 def parse_value(text: str, word: str) -> Any:
     """A value of the command line in OmegaConf's YAML. Raises ValueError where it is none."""
     try:
-        document = _read(text)
-        return None if document.root is None else document.value()
+        document = _parse_yaml(text)
+        return None if document.root is None else document.get_value()
     except DocumentError as error:
         raise ValueError(f"{word!r}: {error.message}") from None
 
 
 @lru_cache(maxsize=256)
-def _read(text: str) -> Document:
+def _parse_yaml(text: str) -> Document:
     """A text of YAML; the launches of a repository give the same values again and again."""
-    from cfglint_train.documents.yaml.dialects import omegaconf
+    from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect
     from cfglint_train.documents.yaml.document import YamlDocument
 
-    return YamlDocument("", text.encode(), omegaconf())
+    return YamlDocument("", text.encode(), get_omegaconf_dialect())
 
 
-def _leaves(value: Any, route: Route) -> list[tuple[Route, Any]]:
+def _flatten(value: Any, route: Route) -> list[tuple[Route, Any]]:
     if isinstance(value, dict) and value:
-        return [leaf for key, item in value.items() for leaf in _leaves(item, (*route, key))]
+        return [leaf for key, item in value.items() for leaf in _flatten(item, (*route, key))]
     return [(route, value)]
 
 

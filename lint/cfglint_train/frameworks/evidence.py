@@ -26,12 +26,12 @@ SCOPES: Final[Mapping[Scope, str]] = {
 """How evidence concerns a configuration."""
 
 
-class Trace(Frozen):
+class ForkTrace(Frozen):
     """What is found of one kind of evidence."""
 
     source: str
     """The repository, folder, program, plugin or file that is in use instead, or that changes the framework."""
-    what: str = ""
+    detail: str = ""
     """Of a copy, why it is not read; of a key, its name; of a change, the module or class that is changed."""
     place: str = ""
     """Where it is stated: `requirements.txt:1`."""
@@ -42,7 +42,7 @@ class Trace(Frozen):
     """
 
 
-class Evidence(Frozen):
+class ForkEvidence(Frozen):
     """Why upstream's vocabulary may not be that of the framework in use (`forks/evidence.py` lists the kinds)."""
 
     kind: str
@@ -76,9 +76,9 @@ class ConfigEvidence(Frozen):
     """
     vocabulary: VendoredVocabulary | None = None
     """Of the copy of its framework in the repository; None where upstream's counts."""
-    fork: Evidence | None = None
+    fork: ForkEvidence | None = None
     """Why its framework may be a fork for which upstream's vocabulary is uncertain."""
-    lowering: tuple[Evidence, ...] = ()
+    lowering_evidence: tuple[ForkEvidence, ...] = ()
     """What may add keys to upstream's vocabulary."""
     copies: Mapping[str, ConfigEvidence] = {}
     """The same of the packages to which it hands settings: their copies, or their forks."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from cfglint_train.frameworks.flag_parser import FlagParser, LauncherOption
 from cfglint_train.frameworks.setting_lookup import SettingLookup
-from cfglint_train.frameworks.user_programs import Arguments, CallArgument, Unparsed, UserPrograms
+from cfglint_train.frameworks.user_programs import CallArgument, CallParameters, UnparsedOption, UserPrograms
 from cfglint_train.frameworks.value_parser import ValueParser
-from cfglint_train.frameworks.vocabulary_access import KeyRewrite, Outdated, VocabularyAccess
+from cfglint_train.frameworks.vocabulary_access import KeyRewrite, OutdatedConfig, VocabularyAccess
 
-__all__ = ["Arguments", "CallArgument", "KeyRewrite", "Keys", "LauncherOption", "Outdated", "Unparsed"]
+__all__ = ["CallArgument", "CallParameters", "KeyRewrite", "Keys", "LauncherOption", "OutdatedConfig", "UnparsedOption"]
 
 
 class Keys(VocabularyAccess, ValueParser, SettingLookup, FlagParser, UserPrograms):

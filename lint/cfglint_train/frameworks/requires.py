@@ -9,24 +9,24 @@ from json import loads
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
-from cfglint_train.foundation.versions import Constraint, release_key
-from cfglint_train.frameworks.registry import listed, vocabulary_of
+from cfglint_train.foundation.versions import Constraint, parse_release
+from cfglint_train.frameworks.registry import find_vocabulary, list_frameworks
 
 
-class Requires(Frozen):
+class PackageRequirements(Frozen):
     """What one release of a framework asks for, by package."""
 
-    needed: Mapping[str, Constraint]
+    required: Mapping[str, Constraint]
     """What is installed with it."""
     extras: Mapping[str, Constraint]
     """What its extras install."""
     newest: Mapping[str, str] = {}
     """The newest release of a package that its range allows, or allowed on the day it came out."""
 
-    def allows(self, package: str, release: str) -> bool:
+    def can_install(self, package: str, release: str) -> bool:
         """Whether a release of a package can be installed beside it, as far as it says."""
-        constraint = self.needed.get(package) or self.extras.get(package)
-        return constraint is None or constraint.allows(release)
+        constraint = self.required.get(package) or self.extras.get(package)
+        return constraint is None or constraint.is_satisfied_by(release)
 
     @property
     def installed(self) -> dict[str, str]:
@@ -35,37 +35,41 @@ class Requires(Frozen):
         That is the upper bound of a package with a vocabulary, or what the table states. Others (vLLM) are usually
         there before, at any release of a range.
         """
-        found = dict(self.newest)
-        for package, one in {**self.extras, **self.needed}.items():
-            release = one.exact or (one.last if vocabulary_of(package) is not None else None)
+        releases = dict(self.newest)
+        for package, constraint in {**self.extras, **self.required}.items():
+            release = constraint.exact_release or (
+                constraint.last_release if find_vocabulary(package) is not None else None
+            )
             if release is not None:
-                found[package] = release
-        return found
+                releases[package] = release
+        return releases
 
 
 @cache
-def requires(framework: str, release: str) -> Requires:
+def load_requirements(framework: str, release: str) -> PackageRequirements:
     """What a release asks for; nothing where the framework's folder does not state it."""
-    table = _table(framework)
-    needed, extras = _row(table, "rows", release) or ({}, {})
-    (newest,) = _row(table, "newest", release) or ({},)
-    return Requires(_constraints(needed), _constraints(extras), newest)
+    table = _load_table(framework)
+    needed, extras = _find_row(table, "rows", release) or ({}, {})
+    (newest,) = _find_row(table, "newest", release) or ({},)
+    return PackageRequirements(_parse_constraints(needed), _parse_constraints(extras), newest)
 
 
-def _row(table: Mapping[str, Any], name: str, release: str) -> Sequence[Mapping[str, str]] | None:
+def _find_row(table: Mapping[str, Any], name: str, release: str) -> Sequence[Mapping[str, str]] | None:
     """Return what the row of a release states, or None if the rows begin later."""
-    key = release_key(release)
-    return next((stated for first, *stated in reversed(table.get(name, ())) if release_key(first) <= key), None)
+    key = parse_release(release)
+    return next((stated for first, *stated in reversed(table.get(name, ())) if parse_release(first) <= key), None)
 
 
 @cache
-def _table(framework: str) -> Mapping[str, Any]:
+def _load_table(framework: str) -> Mapping[str, Any]:
     """Return the rows of a framework, the oldest first: a release with what it states, which holds until the next.
 
     `rows` state what a release requires and what its extras do, `newest` the newest releases of ranges.
     """
-    of = listed()[framework]
-    path = os.path.join(listed().get(of.package, of).folder, "requires.json")  # a package may be no framework
+    manifest = list_frameworks()[framework]
+    path = os.path.join(
+        list_frameworks().get(manifest.package, manifest).folder, "requires.json"
+    )  # a package may be no framework
     if not os.path.exists(path):
         return {}
     with open(path, encoding="utf-8") as file:
@@ -73,5 +77,5 @@ def _table(framework: str) -> Mapping[str, Any]:
     return table
 
 
-def _constraints(stated: Mapping[str, str]) -> Mapping[str, Constraint]:
-    return {package: Constraint.of(text) for package, text in stated.items()}
+def _parse_constraints(requirements: Mapping[str, str]) -> Mapping[str, Constraint]:
+    return {package: Constraint.parse(text) for package, text in requirements.items()}

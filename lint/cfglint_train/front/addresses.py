@@ -16,19 +16,19 @@ _PLACEHOLDER: Final = "OWNER"
 """The owner in the addresses until there is a real one."""
 
 
-def address(label: str, folder: str = _INSTALLED) -> str | None:
+def find_address(label: str, folder: str = _INSTALLED) -> str | None:
     """The address of one kind; None where the package is not installed or the address is a placeholder."""
     path = os.path.join(folder, f"cfglint_train-{VERSION}.dist-info", "METADATA")
     field = f"Project-URL: {label}, "
     try:
         with open(path, encoding="utf-8") as file:
-            stated = next((line.removeprefix(field).strip() for line in file if line.startswith(field)), None)
+            url = next((line.removeprefix(field).strip() for line in file if line.startswith(field)), None)
     except OSError:
         return None
-    return None if stated is None or _PLACEHOLDER in stated else stated
+    return None if url is None or _PLACEHOLDER in url else url
 
 
-def rule_pages(folder: str = _INSTALLED) -> str | None:
+def find_rule_pages(folder: str = _INSTALLED) -> str | None:
     """Where the site of the documentation has the pages of rules."""
-    site = address("Documentation", folder)
+    site = find_address("Documentation", folder)
     return None if site is None else f"{site.rstrip('/')}/rules/{{code}}/"

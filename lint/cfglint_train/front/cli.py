@@ -13,7 +13,7 @@ from importlib import import_module
 from cfglint_train.foundation.typed import Final
 from cfglint_train.front.commands.options import FLAGS
 from cfglint_train.front.commands.outcome import FINDINGS, INTERRUPTED, TROUBLE
-from cfglint_train.front.commands.output import shown
+from cfglint_train.front.commands.output import sanitize
 
 Command = Callable[[list[str]], int]
 
@@ -44,32 +44,32 @@ _OTHER_TOOLS: Final = {
 """Commands of other tools -> the command here."""
 
 
-def command(name: str) -> Command:
+def load_command(name: str) -> Command:
     """The function of a command: arguments in, exit code out; it raises UsageError and OSError."""
-    found: Command = getattr(import_module(f"cfglint_train.front.{COMMANDS[name]}"), name)
-    return found
+    function: Command = getattr(import_module(f"cfglint_train.front.{COMMANDS[name]}"), name)
+    return function
 
 
-def _meant(word: str) -> str:
+def _guess_command(word: str) -> str:
     """Return the command that a word stands for, or an empty text."""
     from difflib import get_close_matches
 
     exact = [name for name in (*COMMANDS, *_OTHER_TOOLS) if name == word or sorted(name) == sorted(word)]
-    near = next(iter(exact or get_close_matches(word, (*COMMANDS, *_OTHER_TOOLS), 1, 0.75)), "")
-    return _OTHER_TOOLS.get(near, near)
+    match = next(iter(exact or get_close_matches(word, (*COMMANDS, *_OTHER_TOOLS), 1, 0.75)), "")
+    return _OTHER_TOOLS.get(match, match)
 
 
-def _misplaced(arguments: list[str]) -> str | None:
+def _find_misplaced_command(arguments: list[str]) -> str | None:
     """The command that is behind options, where nothing else has its name."""
-    places = range(1, len(arguments))
-    found = (at for at in places if arguments[at] in COMMANDS and not os.path.exists(arguments[at]))
-    at = next(found, None)
-    if at is None or not arguments[0].startswith("-"):
+    indexes = range(1, len(arguments))
+    matches = (index for index in indexes if arguments[index] in COMMANDS and not os.path.exists(arguments[index]))
+    index = next(matches, None)
+    if index is None or not arguments[0].startswith("-"):
         return None
-    from cfglint_train.front.commands.check_flags import check_parser
+    from cfglint_train.front.commands.check_flags import build_check_parser
 
-    paths = check_parser().parse_args(arguments).paths
-    return arguments[at] if paths[:1] == [arguments[at]] else None
+    paths = build_check_parser().parse_args(arguments).paths
+    return arguments[index] if paths[:1] == [arguments[index]] else None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -82,15 +82,15 @@ def main(argv: list[str] | None = None) -> int:
                 del arguments[0]
                 arguments.insert(1, f"--{first}")
                 first = arguments[0]
-            if first.isalpha() and first not in COMMANDS and (near := _meant(first.lower())):
-                print(f"cfglint: unknown command {first}; did you mean {near}?", file=sys.stderr)
+            if first.isalpha() and first not in COMMANDS and (suggestion := _guess_command(first.lower())):
+                print(f"cfglint: unknown command {first}; did you mean {suggestion}?", file=sys.stderr)
                 return TROUBLE
-        name = first if first in COMMANDS else _misplaced(arguments)
+        name = first if first in COMMANDS else _find_misplaced_command(arguments)
         if name is None:
-            code = _run(command("check"), arguments)
+            code = _run_command(load_command("check"), arguments)
         else:
             arguments.remove(name)
-            code = _run(command(name), arguments)
+            code = _run_command(load_command(name), arguments)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -101,12 +101,12 @@ def main(argv: list[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _run(run: Command, argv: list[str]) -> int:
+def _run_command(command: Command, argv: list[str]) -> int:
     from cfglint_train.api import OptionError, SettingsError, UsageError
 
     frame: tuple[str, ...] = ()
     try:
-        return run(argv)
+        return command(argv)
     except BrokenPipeError:
         raise
     except OptionError as error:
@@ -118,5 +118,5 @@ def _run(run: Command, argv: list[str]) -> int:
     except OSError as error:
         name = error.filename if isinstance(error.filename, str) else ""
         message = f"{name}: {error.strerror}" if name else str(error.strerror or error)
-    print(f"cfglint: {shown(message)}", *map(shown, frame), sep="\n", file=sys.stderr)
+    print(f"cfglint: {sanitize(message)}", *map(sanitize, frame), sep="\n", file=sys.stderr)
     return TROUBLE

@@ -36,7 +36,7 @@ _OPTIONS: Final = (
 )  # fmt: skip
 _PROTOCOLS: Final = "file:http:https:ssh"
 
-_PLACES: Final = (
+_LOCATION_VARIABLES: Final = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_SHALLOW_FILE",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_GRAFT_FILE", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_ATTR_SOURCE",
 )  # fmt: skip
@@ -52,37 +52,37 @@ class Repository(Frozen):
 
     root: str
     """The folder of the checkout, links followed."""
-    folder: str
+    git_dir: str
 
-    def git(self, *arguments: str) -> bytes:
+    def run_git(self, *arguments: str) -> bytes:
         """Return what a command of git prints. Raise GitError."""
-        return run({"GIT_DIR": self.folder}, *arguments)
+        return run({"GIT_DIR": self.git_dir}, *arguments)
 
 
 def run(places: Mapping[str, str], *arguments: str) -> bytes:
     """Return what a command of git prints; without a `GIT_DIR` among the places, of no repository. Raise GitError."""
-    kept = {name: value for name, value in os.environ.items() if name not in _PLACES}
+    inherited = {name: value for name, value in os.environ.items() if name not in _LOCATION_VARIABLES}
     # Git fails where it would ask for a password.
-    fixed = {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_TERMINAL_PROMPT": "0", "GIT_DIR": os.devnull}
+    overrides = {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_TERMINAL_PROMPT": "0", "GIT_DIR": os.devnull}
     options = [word for option in _OPTIONS for word in ("-c", option)]
     try:
-        done = programs.run("git", *options, *arguments, environment={**kept, **fixed, **places})
+        completed = programs.run("git", *options, *arguments, environment={**inherited, **overrides, **places})
     except FileNotFoundError:
         raise GitError("git is not installed") from None
     except TimeoutExpired:
         raise GitError(f"git {arguments[0]} timed out") from None
-    if done.returncode:
-        told = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise GitError(f"git {arguments[0]}: {told[-1] if told else f'exit code {done.returncode}'}")
-    return done.stdout
+    if completed.returncode:
+        errors = completed.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise GitError(f"git {arguments[0]}: {errors[-1] if errors else f'exit code {completed.returncode}'}")
+    return completed.stdout
 
 
-def opened(folder: str, workspace: str, temporary: str) -> Repository:
+def open_repository(folder: str, workspace: str, temporary: str) -> Repository:
     """Return the repository that a folder of a checkout belongs to; `temporary`, an empty folder, holds ours.
 
     Raise GitError.
     """
-    root = _root(os.path.realpath(folder), os.path.realpath(workspace or os.sep))
+    root = _find_root(os.path.realpath(folder), os.path.realpath(workspace or os.sep))
     # Both commands read the checkout's configuration, and neither starts what it names. With GIT_DIR, git does not ask
     # who owns the checkout; in a container it is another user.
     places = {"GIT_DIR": os.path.join(root, ".git"), "GIT_WORK_TREE": root}
@@ -93,7 +93,7 @@ def opened(folder: str, workspace: str, temporary: str) -> Repository:
         "HEAD": f"{head}\n",
         "refs/heads/checkout": f"{head}\n",  # what a fetch need not bring
         "objects/info/alternates": os.path.join(common, "objects") + "\n",
-        "config": "".join(_config(os.fsdecode(settings).split("\0"))),
+        "config": "".join(_render_config(os.fsdecode(settings).split("\0"))),
     }
     with suppress(FileNotFoundError):
         texts["shallow"] = os.fsdecode(regular_files.read_anywhere(os.path.join(common, "shallow")))
@@ -105,7 +105,7 @@ def opened(folder: str, workspace: str, temporary: str) -> Repository:
     return Repository(root, temporary)
 
 
-def _root(folder: str, workspace: str) -> str:
+def _find_root(folder: str, workspace: str) -> str:
     """Return the nearest folder with a `.git` of its own, up to the workspace. Raise GitError.
 
     No tree of git holds a file of that name, so no change adds one, except for a submodule. There `.git` is a file, so
@@ -115,10 +115,10 @@ def _root(folder: str, workspace: str) -> str:
         raise GitError("the working directory is outside of GITHUB_WORKSPACE")
     linked = None
     while True:
-        mark = os.path.join(folder, ".git")
-        if os.path.isdir(mark):
+        git_path = os.path.join(folder, ".git")
+        if os.path.isdir(git_path):
             return folder
-        linked = folder if os.path.isfile(mark) else linked
+        linked = folder if os.path.isfile(git_path) else linked
         if folder in (workspace, os.path.dirname(folder)):
             break
         folder = os.path.dirname(folder)
@@ -127,17 +127,17 @@ def _root(folder: str, workspace: str) -> str:
     return linked
 
 
-def _config(entries: Iterable[str]) -> Iterator[str]:
+def _render_config(entries: Iterable[str]) -> Iterator[str]:
     """The configuration of our repository, from the entries of the checkout's."""
     yield "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
     for entry in entries:
-        key, stated, value = entry.partition("\n")
+        key, has_value, value = entry.partition("\n")
         if _SETTINGS.fullmatch(key):
             section, _, name = key.rpartition(".")
-            section, _, part = section.partition(".")
-            yield f'[{section} "{_escaped(part)}"]\n' if part else f"[{section}]\n"
-            yield f'\t{name} = "{_escaped(value)}"\n' if stated else f"\t{name}\n"
+            section, _, subsection = section.partition(".")
+            yield f'[{section} "{_escape(subsection)}"]\n' if subsection else f"[{section}]\n"
+            yield f'\t{name} = "{_escape(value)}"\n' if has_value else f"\t{name}\n"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -28,20 +28,20 @@ def _open_streams() -> None:
             setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
-def _unraisable(left: sys.UnraisableHookArgs) -> None:
+def _exit_on_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
     """An interruption that comes while Python itself calls something back, where it would be dropped, ends the process.
 
     Files are replaced as wholes, so nothing is half-written.
     """
-    if left.exc_type is KeyboardInterrupt:
+    if unraisable.exc_type is KeyboardInterrupt:
         os._exit(_INTERRUPTED)
-    sys.__unraisablehook__(left)
+    sys.__unraisablehook__(unraisable)
 
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     try:
-        sys.unraisablehook = _unraisable
+        sys.unraisablehook = _exit_on_interrupt
         gc.set_threshold(_COLLECT_AFTER)
         _open_streams()
         from cfglint_train.front.cli import main as command

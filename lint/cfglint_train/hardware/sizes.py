@@ -24,18 +24,18 @@ class SizeError(ValueError):
     """A text that is not a size; the message names valid forms."""
 
 
-def parse(text: str) -> int:
+def parse_size(text: str) -> int:
     """Bytes of a size: GB is 10**9, GiB (and a bare G) 2**30, no unit is bytes. Raises SizeError."""
-    size, _ = parts(text)
+    size, _ = split_size(text)
     return size
 
 
-def parse_stated(text: str) -> int:
+def parse_stated_size(text: str) -> int:
     """Bytes of the size of a whole memory: with a unit and above zero, so that a bare `80` is no 80 bytes.
 
     Raises SizeError.
     """
-    size, unit = parts(text)
+    size, unit = split_size(text)
     if not unit:
         raise SizeError(f"{text.strip()} has no unit; write {text.strip()}GB or {text.strip()}GiB")
     if size <= 0:
@@ -43,7 +43,7 @@ def parse_stated(text: str) -> int:
     return size
 
 
-def parts(text: str) -> tuple[int, str]:
+def split_size(text: str) -> tuple[int, str]:
     """Bytes of a size, and its unit in lower case (empty where there is none). Raises SizeError."""
     match = re.fullmatch(_SIZE, text)
     unit = match[2].lower() if match else ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cfglint_rules.registry import RULES
 from cfglint_train.documents.document import DocumentError, Position
-from cfglint_train.findings.finding import Finding, bounded
-from cfglint_train.foundation.errors import crash
+from cfglint_train.findings.finding import Finding, shorten_message
+from cfglint_train.foundation.errors import describe_crash
 from cfglint_train.foundation.frozen import Frozen, dataclass
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks.lens import Role
@@ -14,7 +14,7 @@ from cfglint_train.runs.run import Run
 from cfglint_train.settings.cluster_facts import FactError
 
 if TYPE_CHECKING:
-    from cfglint_train.judging.baseline import Split
+    from cfglint_train.judging.baseline import BaselineComparison
 
 
 class Trouble(Frozen):
@@ -25,9 +25,9 @@ class Trouble(Frozen):
     position: Position | None = None
     rule: str | None = None
     """The code of the rule that crashed."""
-    ours: bool = False
+    is_internal: bool = False
     """cfglint itself failed here; nothing is known to be wrong with the file."""
-    whole: bool = False
+    is_global: bool = False
     """It concerns the whole run, not only the file at which it is reported."""
 
 
@@ -61,17 +61,17 @@ class Result(Frozen):
     """Credentials in the files that were checked, which no report may show."""
     digests: tuple[Any, ...] = ()
     """What `LintOptions.digest` makes of every run, in the order of `runs`."""
-    runs_met: int = 0
+    run_count: int = 0
     """How many runs there were, wherever they were assembled."""
-    looked_at: int = 0
+    file_count: int = 0
     """How many files were looked at, configurations or not."""
-    accepted: Split | None = None
+    accepted: BaselineComparison | None = None
     """What the baseline accepts, and what of it is stale; None without a baseline."""
 
     @property
     def is_cut_short(self) -> bool:
         """Whether files were left unread because the time of the run was used up."""
-        return any(trouble.whole for trouble in self.troubles)
+        return any(trouble.is_global for trouble in self.troubles)
 
     @property
     def not_checked(self) -> tuple[Finding, ...]:
@@ -81,21 +81,21 @@ class Result(Frozen):
     @property
     def unsupported(self) -> tuple[UnsupportedFiles, ...]:
         """The skipped files that look like a tool's, by tool, in order of the names."""
-        found: dict[str, list[str]] = {}
-        for one in self.skipped:
-            if one.looks_like:
-                found.setdefault(one.looks_like, []).append(one.path)
-        return tuple(UnsupportedFiles(name, tuple(sorted(paths))) for name, paths in sorted(found.items()))
+        paths_by_tool: dict[str, list[str]] = {}
+        for file in self.skipped:
+            if file.looks_like:
+                paths_by_tool.setdefault(file.looks_like, []).append(file.path)
+        return tuple(UnsupportedFiles(name, tuple(sorted(paths))) for name, paths in sorted(paths_by_tool.items()))
 
 
-def trouble_of(path: str, error: Exception) -> Trouble:
+def build_trouble(path: str, error: Exception) -> Trouble:
     """The trouble that an error in reading a file is."""
     if isinstance(error, FactError):
         place = error.origin.place
-        position = place.document.position(place.span.start) if place is not None else None
+        position = place.document.locate(place.span.start) if place is not None else None
         source = "" if place is not None else f" ({error.origin.note})"
-        where = place.document.path if place is not None else path
-        return Trouble(where, bounded(f"{error.message}{source}"), position)
+        path_of_fact = place.document.path if place is not None else path
+        return Trouble(path_of_fact, shorten_message(f"{error.message}{source}"), position)
     if isinstance(error, DocumentError):
         return Trouble(path, error.message, error.position)
-    return Trouble(path, crash(error), ours=True)
+    return Trouble(path, describe_crash(error), is_internal=True)

@@ -13,7 +13,7 @@ from cfglint_train.models.architecture import Architecture, Linear
 _FEED_FORWARD: Final = frozenset(("down_proj", "fc2", "dense_4h_to_h", "w2", "c_proj"))
 
 
-class Size(Frozen):
+class AdapterSize(Frozen):
     """How large adapters are, as the plan says it."""
 
     rank: int = 0
@@ -40,7 +40,7 @@ def needs_rank(kind: str) -> bool:
     return kind not in ("ia3", "ln_tuning", "oft", "prefix_tuning", "prompt_tuning")
 
 
-def rank_of(kind: str, size: Size) -> int:
+def find_equivalent_rank(kind: str, size: AdapterSize) -> int:
     """The rank of the LoRA that keeps about the same activations: both keep the input in the adapter's format.
 
     Nothing beside a matrix for methods that only scale, or that add tokens.
@@ -50,20 +50,20 @@ def rank_of(kind: str, size: Size) -> int:
     return 1 if kind == "oft" else size.rank
 
 
-def block_of(inputs: int, wanted: int) -> int:
+def find_block(inputs: int, stated: int) -> int:
     """OFT's block: the divisor of `inputs` next to what is wanted (adjust_oft_parameters); the lower one of two."""
-    if wanted >= inputs:
+    if stated >= inputs:
         return inputs
-    above = next(width for width in range(wanted, inputs + 1) if inputs % width == 0)
-    below = next((width for width in range(wanted, 1, -1) if inputs % width == 0), 1)
-    return below if wanted - below <= above - wanted else above
+    above = next(width for width in range(stated, inputs + 1) if inputs % width == 0)
+    below = next((width for width in range(stated, 1, -1) if inputs % width == 0), 1)
+    return below if stated - below <= above - stated else above
 
 
-def _matrix(kind: str, item: Linear, size: Size) -> int:
+def _count_matrix_elements(kind: str, item: Linear, size: AdapterSize) -> int:
     """Trained elements beside one matrix."""
     rank, inputs, outputs = size.rank, item.inputs, item.outputs
     if kind == "oft":
-        block = block_of(inputs, size.block) if size.block else inputs // block_of(inputs, max(1, size.blocks))
+        block = find_block(inputs, size.block) if size.block else inputs // find_block(inputs, max(1, size.blocks))
         return inputs // block * (block * (block - 1) // 2)
     return {
         "adalora": rank * (inputs + outputs + 1),
@@ -76,7 +76,7 @@ def _matrix(kind: str, item: Linear, size: Size) -> int:
     }.get(kind, 0)
 
 
-def elements(kind: str, architecture: Architecture, linears: tuple[Linear, ...], size: Size) -> int:
+def count_elements(kind: str, architecture: Architecture, linears: tuple[Linear, ...], size: AdapterSize) -> int:
     """Trained elements of the whole model."""
     if kind == "prompt_tuning":
         return size.tokens * architecture.hidden
@@ -84,10 +84,10 @@ def elements(kind: str, architecture: Architecture, linears: tuple[Linear, ...],
         return size.tokens * architecture.layers * 2 * architecture.kv_heads * architecture.head_dim
     if kind == "ln_tuning":
         return max(0, architecture.parameters - sum(item.elements for item in architecture.linears))
-    return sum(item.count * _matrix(kind, item, size) for item in linears)
+    return sum(item.count * _count_matrix_elements(kind, item, size) for item in linears)
 
 
-def frozen_elements(kind: str, linears: tuple[Linear, ...], size: Size) -> int:
+def count_frozen_elements(kind: str, linears: tuple[Linear, ...], size: AdapterSize) -> int:
     """Elements that a method adds and does not train: VeRA's two matrices, which all layers share."""
     if kind != "vera" or not linears:
         return 0

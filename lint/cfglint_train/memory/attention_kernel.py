@@ -8,23 +8,25 @@ from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture
 
 # transformers leaves wider heads to no kernel that takes grouped queries (integrations/sdpa_attention.py).
-_WIDEST_GROUPED = 256
+_MAX_GROUPED_WIDTH = 256
 
 
-def attention_kernel(reader: Reader, job: Setup, sequences: int, length: int) -> tuple[str, int]:
+def choose_attention_kernel(reader: Reader, job: Setup, sequences: int, length: int) -> tuple[str, int]:
     """Return what `Mode.attention` and `Mode.sequence` are.
 
     Before torch 2.14 transformers makes sdpa a mask whenever it is compiled (masking_utils.py,
     `_ignore_causal_mask_sdpa`), which sends it to the kernel that takes one; all layers share it (compiled-1b).
     """
     fp32 = job.mode.weight == 4 and not job.mode.autocast  # queries have 32 bits when attention gets them
-    kernel = _uncompiled(reader, job.architecture, sequences, length, fp32)
+    kernel = _choose_uncompiled(reader, job.architecture, sequences, length, fp32)
     if job.compiled.model and reader.assume("activations.attention", "sdpa") == "sdpa" and kernel[0] != "eager":
         return "efficient", 0
     return kernel
 
 
-def _uncompiled(reader: Reader, architecture: Architecture, sequences: int, length: int, fp32: bool) -> tuple[str, int]:
+def _choose_uncompiled(
+    reader: Reader, architecture: Architecture, sequences: int, length: int, fp32: bool
+) -> tuple[str, int]:
     get, attention = reader.get, reader.assume("activations.attention", "sdpa")
     family = FAMILIES.get(architecture.formula)
     if attention != "eager" and family is not None and (attention == "sdpa" or not family.flash):
@@ -39,10 +41,10 @@ def _uncompiled(reader: Reader, architecture: Architecture, sequences: int, leng
     padded = sequences > 1 and not get("sequence.packing") and not get("batch.tokens_per_gpu")
     if attention == "sdpa" and padded and get("sequence.padding") != "none":
         return "efficient", length
-    return _of_fp32(architecture, length) if attention == "sdpa" and fp32 else ("flash", 0)
+    return _choose_for_fp32(architecture, length) if attention == "sdpa" and fp32 else ("flash", 0)
 
 
-def _of_fp32(architecture: Architecture, length: int) -> tuple[str, int]:
+def _choose_for_fp32(architecture: Architecture, length: int) -> tuple[str, int]:
     """Return the kernel of sdpa for 32-bit queries without padding.
 
     torch's flash and cuDNN kernels take 16 bits only, and its memory-efficient one takes no grouped queries
@@ -52,5 +54,5 @@ def _of_fp32(architecture: Architecture, length: int) -> tuple[str, int]:
     """
     if architecture.window and length >= architecture.window:
         return "efficient", length
-    grouped = architecture.kv_heads < architecture.heads and architecture.head_dim <= _WIDEST_GROUPED
+    grouped = architecture.kv_heads < architecture.heads and architecture.head_dim <= _MAX_GROUPED_WIDTH
     return ("math", length) if grouped else ("efficient", 0)

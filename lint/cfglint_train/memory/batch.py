@@ -24,24 +24,26 @@ class Batch(Frozen):
     length; None where lengths differ, in an order that is not known."""
 
 
-def filled(reader: Reader, budget: int, length: int, ranks: Ranks) -> int:
+def count_filled_tokens(reader: Reader, budget: int, length: int, ranks: Ranks) -> int:
     """Return the tokens that the samples of a step can fill: each rank has its part of the global batch (OpenRLHF
     0.11.2 trainer/ppo_utils/replay_buffer.py, setup_dynamic_batch).
     """
-    samples = reader.number("batch.global_")
-    each = samples * ranks.tensor * ranks.context // (ranks.nodes * ranks.local)
-    return min(budget, each * length) if each else budget
+    samples = reader.get_number("batch.global_")
+    samples_per_rank = samples * ranks.tensor * ranks.context // (ranks.nodes * ranks.local)
+    return min(budget, samples_per_rank * length) if samples_per_rank else budget
 
 
-def flow_of(reader: Reader, tuning: str, context: int, flow: tuple[int, int, int]) -> tuple[int, int, int | None, int]:
+def compute_flow(
+    reader: Reader, tuning: str, context: int, flow: tuple[int, int, int]
+) -> tuple[int, int, int | None, int]:
     """Return the sequences, tokens and evaluation tokens of a micro batch, and the length with virtual tokens. `flow`:
     tokens per GPU, 0 if a number of sequences is stated instead; sequences (or pairs of them), and their length.
     """
     budget, micro, length = flow
     pairs = 2 if reader.get("batch.pairs") else 1
-    virtual = reader.number("method.virtual_tokens") if tuning == "prompt_tuning" else 0
-    stated = micro * (length + virtual)
-    tokens = (budget if budget > stated else stated) * pairs // context or 1
+    virtual = reader.get_number("method.virtual_tokens") if tuning == "prompt_tuning" else 0
+    batch_tokens = micro * (length + virtual)
+    tokens = (budget if budget > batch_tokens else batch_tokens) * pairs // context or 1
     evaluation = reader.get("batch.eval_micro")
     if evaluation is not None:
         evaluation = evaluation * pairs * (reader.get("sequence.eval_length") or length) // context

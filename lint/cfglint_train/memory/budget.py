@@ -29,7 +29,7 @@ class Budget(Frozen):
     """The components and their bytes."""
     low: int
     high: int
-    more: frozenset[Field] = frozenset()
+    extra_fields: frozenset[Field] = frozenset()
     """Plan fields that this one rests on beside those that every number of the estimate rests on."""
     spans: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     """Of a GPU's budget: the low and high bound of what torch counts as allocated, the high one of its reserve, and
@@ -45,7 +45,7 @@ class Budget(Frozen):
     and plan have no batch."""
 
     @property
-    def subject(self) -> Setup:
+    def setup(self) -> Setup:
         """The setup that the budget is of."""
         assert self.basis is not None
         return self.basis[0]
@@ -65,7 +65,7 @@ class Budget(Frozen):
         """What torch holds of the GPU: without the GPU context and managed memory."""
         return sum(size for component, size in self.sizes if component.counter != "driver")
 
-    def bounds(self, counter: str) -> tuple[float, float]:
+    def get_bounds(self, counter: str) -> tuple[float, float]:
         """The interval of one counter: allocated, reserved (cached blocks included), or all that the card gives."""
         low, high, reserved, least = self.spans
         if counter.startswith("allocated"):
@@ -122,14 +122,14 @@ class Estimate(Frozen):
     def fields(self) -> frozenset[Field]:
         """Plan fields that the numbers rest on."""
         budgets = [budget for phase in self.phases for budget in (phase.gpu, phase.host, phase.disk)]
-        return frozenset(self.read).union(*(budget.more for budget in budgets if budget is not None))
+        return frozenset(self.read).union(*(budget.extra_fields for budget in budgets if budget is not None))
 
-    def peak(self, place: Resource) -> Phase | None:
+    def find_peak(self, place: Resource) -> Phase | None:
         """The phase with the highest expected peak at a place."""
         candidates = [phase for phase in self.phases if getattr(phase, place) is not None]
         return max(candidates, key=lambda phase: getattr(phase, place).expected, default=None)
 
-    def phase(self, name: str) -> Phase | None:
+    def find_phase(self, name: str) -> Phase | None:
         """A phase by name."""
         return next((phase for phase in self.phases if phase.name == name), None)
 
@@ -139,7 +139,7 @@ VERDICTS: Final[tuple[Verdict, ...]] = ("fits", "tight", "probably does not fit"
 """From the best to the worst."""
 
 
-def verdict(budget: Budget, capacity: int) -> Verdict:
+def compute_verdict(budget: Budget, capacity: int) -> Verdict:
     """fits: the upper bound is not above the capacity; tight: the expected value is not; does not fit: the lower bound
     is above it; probably does not fit: the expected value alone is.
     """

@@ -13,24 +13,24 @@ from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
 
 PREFIX = "published-"
-ANY = PREFIX + "any"
+ANY_CLASS = PREFIX + "any"
 """Of all rows: for jobs that none of them is like."""
 
 
-def name(setup: Setup) -> str:
+def classify(setup: Setup) -> str:
     """The class of a setup: single, ddp, fsdp or zero, with full, adapters or quantized."""
     strategy = "fsdp" if setup.ranks.strategy in FSDP else setup.ranks.strategy
     place = "single" if setup.ranks.world == 1 or strategy == "none" else strategy
-    what = "quantized" if setup.mode.quantized else "adapters" if setup.weights.adapters else "full"
-    return f"{PREFIX}{place}-{what}"
+    training = "quantized" if setup.mode.quantized else "adapters" if setup.weights.adapters else "full"
+    return f"{PREFIX}{place}-{training}"
 
 
-def kinds(kind: str) -> tuple[str, str, str]:
+def list_classes(kind: str) -> tuple[str, str, str]:
     """A class and the wider ones, the narrowest first."""
     place = "single" if kind.startswith(f"{PREFIX}single") else "several"
-    return kind, PREFIX + place, ANY
+    return kind, PREFIX + place, ANY_CLASS
 
 
-def residual(setup: Setup, residuals: Mapping[str, Residual]) -> Residual:
+def find_residual(setup: Setup, residuals: Mapping[str, Residual]) -> Residual:
     """How far comparable jobs were from their estimates."""
-    return next(residuals[kind] for kind in kinds(name(setup)) if kind in residuals)
+    return next(residuals[kind] for kind in list_classes(classify(setup)) if kind in residuals)

@@ -95,12 +95,12 @@ class Formats(Frozen):
     """What gathering in 8 bits takes beside the weights themselves; 0 where it is off."""
 
 
-def element(dtype: str) -> float:
+def get_element_bytes(dtype: str) -> float:
     """Bytes of one element, with its scales; those of 16 bits for a format that is not known."""
     return DTYPE_BYTES.get(dtype, QUANTIZED_BYTES.get(dtype, 2))
 
 
-def formats_of(reader: Reader, adapter: bool, fsdp: bool) -> Formats | None:
+def read_formats(reader: Reader, adapter: bool, fsdp: bool) -> Formats | None:
     """The formats of a job; None if the weights' is unknown.
 
     FSDP keeps its shards in the format of the master weights, where there are any, else in that of the weights; what
@@ -109,52 +109,52 @@ def formats_of(reader: Reader, adapter: bool, fsdp: bool) -> Formats | None:
     get = reader.get
     compute = get("precision.compute") or "bf16"
     params = get("precision.adapter") if adapter else None
-    params = params or reader.need("precision.params")
+    params = params or reader.require("precision.params")
     if params is None:
         return None
-    plain = element(get("precision.frozen") or compute)
-    held, master = element(params), get("precision.master") or "none"
-    copy = 0.0 if master == "none" else element(master)
+    plain = get_element_bytes(get("precision.frozen") or compute)
+    held, master = get_element_bytes(params), get("precision.master") or "none"
+    master_copy = 0.0 if master == "none" else get_element_bytes(master)
     gathered = plain if adapter else held
-    gradient = element(get("precision.grads") or params)
-    accumulated = element(get("precision.accumulation") or get("precision.grads") or params)
+    gradient = get_element_bytes(get("precision.grads") or params)
+    accumulated = get_element_bytes(get("precision.accumulation") or get("precision.grads") or params)
     if fsdp:
-        gathered = min(gathered, element(compute))
-        held, copy = max(held, copy), 0.0
+        gathered = min(gathered, get_element_bytes(compute))
+        held, master_copy = max(held, master_copy), 0.0
         accumulated = held
         gradient = held if adapter else gathered
-    return Formats(held, gathered, copy, gradient, accumulated, plain, bool(get("precision.autocast")))
+    return Formats(held, gathered, master_copy, gradient, accumulated, plain, bool(get("precision.autocast")))
 
 
-def quantized_elements(architecture: Architecture, kind: str, experts: bool) -> int:
+def count_quantized_elements(architecture: Architecture, kind: str, experts: bool) -> int:
     """Elements that a quantiser reaches: no embedding, head or norm. One of `nn.Linear` modules leaves fused experts
     out unless `experts` says otherwise; MXFP4 (gpt-oss) reaches nothing but experts.
     """
     if kind == "mxfp4" and architecture.experts is not None:
         return architecture.expert_parameters
-    reached = sum(
+    quantized = sum(
         item.elements
         for item in architecture.linears
         if item.part in ("decoder", "tower", "projector") and (experts or not item.experts)
     )
     if architecture.linears:
-        return reached
+        return quantized
     rest = architecture.parameters - architecture.embedding_parameters
     return rest if experts else rest - architecture.expert_parameters
 
 
-def frozen_weights(reader: Reader, architecture: Architecture, elements: int, zero_stage: int) -> FrozenWeights:
+def read_frozen_weights(reader: Reader, architecture: Architecture, elements: int, zero_stage: int) -> FrozenWeights:
     """The formats of so many frozen elements; ZeRO++ keeps 8 bits of those that have more."""
     if not elements:
         return _NOTHING
-    found = _loaded_frozen(reader, architecture, elements)
-    if zero_stage == 3 and reader.get("parallel.quantized_frozen") and found.bytes > elements * QUANTIZED_PARTITION:
+    weights = _read_loaded_weights(reader, architecture, elements)
+    if zero_stage == 3 and reader.get("parallel.quantized_frozen") and weights.bytes > elements * QUANTIZED_PARTITION:
         return FrozenWeights(elements, QUANTIZED_PARTITION)
-    return found
+    return weights
 
 
-def _loaded_frozen(reader: Reader, architecture: Architecture, elements: int) -> FrozenWeights:
-    plain = element(reader.get("precision.frozen") or reader.get("precision.compute") or "bf16")
+def _read_loaded_weights(reader: Reader, architecture: Architecture, elements: int) -> FrozenWeights:
+    plain = get_element_bytes(reader.get("precision.frozen") or reader.get("precision.compute") or "bf16")
     kind = reader.get("method.quantization") or "none"
     if kind == "none":
         kind = architecture.quantization if reader.get("method.quantization") is None else "none"
@@ -162,7 +162,7 @@ def _loaded_frozen(reader: Reader, architecture: Architecture, elements: int) ->
         if plain < 4 or reader.get("model.embeddings_fp32") is not False:
             return FrozenWeights(plain=elements, plain_bytes=plain)
         embeddings = min(elements, architecture.embedding_parameters)
-        compute = element(reader.get("precision.compute") or "bf16")
+        compute = get_element_bytes(reader.get("precision.compute") or "bf16")
         return FrozenWeights(fp32=elements - embeddings, plain=embeddings, plain_bytes=compute)
     each = QUANTIZED_BYTES[kind]
     scales = 0.0
@@ -172,17 +172,17 @@ def _loaded_frozen(reader: Reader, architecture: Architecture, elements: int) ->
         scales = each - 0.5
     # A checkpoint that comes quantised has its experts so, too.
     experts = bool(reader.get("method.quantized_experts")) or kind in ("fp8", "nvfp4", architecture.quantization)
-    reached = min(elements, quantized_elements(architecture, kind, experts))
+    quantized = min(elements, count_quantized_elements(architecture, kind, experts))
     upcast = 0
     if reader.get("model.embeddings_fp32"):
         upcast = architecture.embedding_parameters
     if not experts and reader.get("precision.experts") == "fp32":
         upcast += architecture.expert_parameters
-    upcast = min(elements - reached, upcast)
-    return FrozenWeights(reached, each, upcast, elements - reached - upcast, plain, scales)
+    upcast = min(elements - quantized, upcast)
+    return FrozenWeights(quantized, each, upcast, elements - quantized - upcast, plain, scales)
 
 
-def quantized_gather(reader: Reader) -> float:
+def read_quantized_gather(reader: Reader) -> float:
     """Bytes per element that gathering in 8 bits takes: 8-bit weights, and under bf16 the fp16 ones that they become
     first; 0 where it is off.
     """
@@ -191,7 +191,7 @@ def quantized_gather(reader: Reader) -> float:
     return 3.0 if reader.get("precision.compute") == "bf16" else 1.0
 
 
-def loaded(reader: Reader) -> float:
+def read_loaded_bytes(reader: Reader) -> float:
     """Bytes of an element of the whole model that waits on every GPU to be sharded or cast; 0 where none does."""
     dtype = reader.get("precision.loaded")
-    return 0.0 if dtype in (None, "none") else element(dtype)
+    return 0.0 if dtype in (None, "none") else get_element_bytes(dtype)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.calibration import table
+from cfglint_train.memory.calibration import load_table
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
     LOADED_WEIGHTS,
@@ -19,66 +19,66 @@ from cfglint_train.memory.components import (
     OFFLOADED_PARAMETERS,
 )
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.size import counted, named
-from cfglint_train.memory.states import partition, secondary
+from cfglint_train.memory.size import label_count, merge_terms
+from cfglint_train.memory.states import compute_secondary_copy, count_partition_elements
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Plan
 
 PINNED: Final = "B of pinned blocks"
 
 
-def pinned(size: float) -> float:
+def round_to_pinned_block(size: float) -> float:
     """Return the bytes of a pinned block for `size` bytes."""
     block = 0 if size <= 0 else 1 << (max(1, int(size)) - 1).bit_length()
-    return counted(block, PINNED, size)
+    return label_count(block, PINNED, size)
 
 
-def blocks(setup: Setup) -> Callable[[float], float]:
+def choose_block_rounding(setup: Setup) -> Callable[[float], float]:
     """What a block of some bytes takes of the host: as it is, or pinned."""
-    return pinned if setup.offload.pinned else lambda size: size
+    return round_to_pinned_block if setup.offload.pinned else lambda size: size
 
 
-def partition_bytes(setup: Setup) -> float:
+def compute_partition_bytes(setup: Setup) -> float:
     """Bytes of a rank's partition of the weights as ZeRO-3 offloads it."""
     return (setup.weights.trained * setup.formats.gathered + setup.frozen_sharded) / max(
         1, setup.ranks.optimizer_shards
     )
 
 
-def sub_groups(setup: Setup, share: float) -> tuple[int, float, float]:
+def split_into_sub_groups(setup: Setup, share: float) -> tuple[int, float, float]:
     """How many whole sub-groups a rank's partition of `share` elements has under ZeRO-3, the elements of one, and those
     of the last, smaller one.
     """
     piece = min(setup.sharding.sub_group or share, share)
-    whole = counted(int(share / piece) if piece else 0, "sub-groups", share)
-    return whole, piece, named(share - whole * piece, "elements of the last sub-group")
+    full_groups = label_count(int(share / piece) if piece else 0, "sub-groups", share)
+    return full_groups, piece, merge_terms(share - full_groups * piece, "elements of the last sub-group")
 
 
-def _in_sub_groups(setup: Setup, share: float, block: Callable[[float], float]) -> float:
+def _compute_sub_group_bytes(setup: Setup, share: float, block: Callable[[float], float]) -> float:
     """Bytes of a partition's fp32 numbers, with a block for each sub-group."""
-    whole, piece, last = sub_groups(setup, share)
-    return whole * block(piece * 4) + block(last * 4)
+    full_groups, piece, last = split_into_sub_groups(setup, share)
+    return full_groups * block(piece * 4) + block(last * 4)
 
 
-def offloaded(setup: Setup) -> dict[Component, float]:
+def compute_offloaded(setup: Setup) -> dict[Component, float]:
     """What the ranks of a node keep on their host because it is offloaded, of every model that they train."""
-    parts = _offloaded(setup, partition(setup))
+    parts = _compute_model_offload(setup, count_partition_elements(setup))
     for other in setup.neighbours:
         if other.trained:
-            own = _offloaded(
+            model_parts = _compute_model_offload(
                 setup._replace(offload=setup.offload._replace(parameters=False)),
                 other.elements / setup.ranks.optimizer_shards,
             )
-            parts = {part: parts.get(part, 0.0) + own.get(part, 0.0) for part in {**parts, **own}}
+            parts = {part: parts.get(part, 0.0) + model_parts.get(part, 0.0) for part in {**parts, **model_parts}}
     return parts
 
 
-def _offloaded(setup: Setup, share: float) -> dict[Component, float]:
+def _compute_model_offload(setup: Setup, share: float) -> dict[Component, float]:
     """The same of one model, of which a rank has `share` trained elements."""
     ranks, formats, offload = setup.ranks, setup.formats, setup.offload
     if not offload.parameters and not offload.optimizer:
         return {}
-    local, block = ranks.local, blocks(setup)
+    local, block = ranks.local, choose_block_rounding(setup)
     parts: dict[Component, float] = {}
     if ranks.strategy in FSDP:
         if offload.parameters:
@@ -93,7 +93,9 @@ def _offloaded(setup: Setup, share: float) -> dict[Component, float]:
         if ranks.zero_stage == 3:
             # The master copy is made sub-group by sub-group in plain memory; its gradients are pinned.
             parts[OFFLOADED_MASTER] = local * share * master
-            parts[OFFLOADED_GRADIENTS] = local * (_in_sub_groups(setup, share, block) + block(share * formats.gradient))
+            parts[OFFLOADED_GRADIENTS] = local * (
+                _compute_sub_group_bytes(setup, share, block) + block(share * formats.gradient)
+            )
         else:
             buffer = block(share * formats.gradient)
             kept = share * formats.gradient if setup.batch.accumulation > 1 else 0.0
@@ -101,11 +103,13 @@ def _offloaded(setup: Setup, share: float) -> dict[Component, float]:
             parts[OFFLOADED_GRADIENTS] = local * (block(share * 4) + buffer + kept)
     if offload.parameters and ranks.zero_stage == 3:
         # zero.Init leaves a second block of the same size in torch's cache.
-        parts[OFFLOADED_PARAMETERS] = local * (2 * block(partition_bytes(setup)) + block(secondary(setup)))
+        parts[OFFLOADED_PARAMETERS] = local * (
+            2 * block(compute_partition_bytes(setup)) + block(compute_secondary_copy(setup))
+        )
     return parts
 
 
-def idle_models(setup: Setup) -> float:
+def compute_idle_models(setup: Setup) -> float:
     """Offloaded shards of models that are not trained, for all ranks of a node.
 
     Each tensor's shard is a pinned block of its own (deepspeed 0.19.8 partition_parameters.py, _partition_param).
@@ -117,12 +121,17 @@ def idle_models(setup: Setup) -> float:
         models.append(shape.parameters)
     if not models:
         return 0.0
-    own = sum(item.count * pinned(item.elements / item.count * formats.gathered / shards) for item in shape.linears)
-    each = named(max(1.0, own / (shape.parameters * formats.gathered / shards)), "for pinned blocks")
-    return setup.ranks.local * each * sum(models) * formats.gathered / shards
+    pinned_bytes = sum(
+        item.count * round_to_pinned_block(item.elements / item.count * formats.gathered / shards)
+        for item in shape.linears
+    )
+    pinned_factor = merge_terms(
+        max(1.0, pinned_bytes / (shape.parameters * formats.gathered / shards)), "for pinned blocks"
+    )
+    return setup.ranks.local * pinned_factor * sum(models) * formats.gathered / shards
 
 
-def asleep(setup: Setup, plan: Plan) -> float:
+def compute_sleeping_states(setup: Setup, plan: Plan) -> float:
     """Bytes of a node that training states take while they sleep (DeepSpeed 0.19.8, stage3.py offload_states).
 
     Of each trained model the master weights and both states of Adam, sub-group by sub-group, and under ZeRO-3 the flat
@@ -132,23 +141,27 @@ def asleep(setup: Setup, plan: Plan) -> float:
     ranks = setup.ranks
     if not plan.rollout.train_sleep or ranks.strategy != "zero" or setup.offload.optimizer:
         return 0.0
-    tensors = named((setup.formats.master + setup.optimizer.known_state) / 4, "tensors")
+    tensors = merge_terms((setup.formats.master + setup.optimizer.known_state) / 4, "tensors")
     total = 0.0
     for elements in (setup.weights.trained, *(other.elements for other in setup.neighbours if other.trained)):
         share = elements / ranks.optimizer_shards
-        total += tensors * (_in_sub_groups(setup, share, pinned) if ranks.zero_stage == 3 else pinned(share * 4))
+        total += tensors * (
+            _compute_sub_group_bytes(setup, share, round_to_pinned_block)
+            if ranks.zero_stage == 3
+            else round_to_pinned_block(share * 4)
+        )
         if ranks.zero_stage == 3:
-            total += pinned(share * setup.formats.gradient)
+            total += round_to_pinned_block(share * setup.formats.gradient)
     return ranks.local * total
 
 
-def workers(setup: Setup, plan: Plan) -> float:
+def compute_worker_memory(setup: Setup, plan: Plan) -> float:
     """Private memory of the data loader processes of a node."""
     count = plan.data.workers
-    return setup.ranks.local * count * table().coefficients["worker"].expected if count else 0.0
+    return setup.ranks.local * count * load_table().coefficients["worker"].expected if count else 0.0
 
 
-def waiting(setup: Setup, plan: Plan) -> float:
+def compute_waiting_batches(setup: Setup, plan: Plan) -> float:
     """Batches that the data loader processes of a node keep ready: `input_ids`, `attention_mask` and `labels` in int64,
     and the pixels of images in fp32.
     """
@@ -157,17 +170,17 @@ def waiting(setup: Setup, plan: Plan) -> float:
         return 0.0
     pixels = 0.0 if tower is None else setup.batch.image_tokens * tower.patches * tower.patch**2 * _PIXEL_BYTES
     batch = setup.batch.tokens * _TOKEN_BYTES + pixels
-    ahead = _PREFETCHED if plan.data.prefetch is None else plan.data.prefetch
-    return setup.ranks.local * count * counted(ahead, "batches", batch) * batch
+    ahead = _DEFAULT_PREFETCH if plan.data.prefetch is None else plan.data.prefetch
+    return setup.ranks.local * count * label_count(ahead, "batches", batch) * batch
 
 
 _TOKEN_BYTES: Final = 24
 _PIXEL_BYTES: Final = 12
-_PREFETCHED: Final = 2
+_DEFAULT_PREFETCH: Final = 2
 """Batches that a worker keeps ready unless another number is stated (torch 2.13, utils/data/dataloader.py)."""
 
 
-def checkpointed(setup: Setup) -> float:
+def compute_offloaded_activations(setup: Setup) -> float:
     """Checkpoints of activations that wait on the host, for all ranks of a node."""
     if not setup.offload.activations:
         return 0.0
@@ -176,10 +189,10 @@ def checkpointed(setup: Setup) -> float:
     return setup.ranks.local * kept
 
 
-def loading(setup: Setup, plan: Plan) -> dict[Component, float] | None:
+def compute_loading(setup: Setup, plan: Plan) -> dict[Component, float] | None:
     """Copies of the weights on a node while the model is loaded; None where it is unknown how that happens."""
     ranks = setup.ranks
-    whole = setup.whole.parameters * setup.formats.gathered
+    model_bytes = setup.whole.parameters * setup.formats.gathered
     if ranks.strategy in FSDP:
         device = plan.model.init_device
         if device in ("meta", "cuda"):
@@ -189,11 +202,11 @@ def loading(setup: Setup, plan: Plan) -> dict[Component, float] | None:
         efficient = plan.parallel.cpu_efficient_loading
         if efficient is None:
             return None
-        return {LOADED_WEIGHTS: whole * (1 if efficient else ranks.local)}
+        return {LOADED_WEIGHTS: model_bytes * (1 if efficient else ranks.local)}
     if plan.model.init_device == "cpu":
-        return {LOADED_WEIGHTS: ranks.local * whole}
+        return {LOADED_WEIGHTS: ranks.local * model_bytes}
     if ranks.zero_stage == 3:  # every rank reads file by file, and keeps its shards
-        return {LOADED_WEIGHTS: ranks.local * min(whole, FILE_BYTES)}
+        return {LOADED_WEIGHTS: ranks.local * min(model_bytes, FILE_BYTES)}
     return {LOADED_WEIGHTS: 0.0}  # read from mapped files straight onto the GPU
 
 

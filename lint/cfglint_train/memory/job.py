@@ -23,9 +23,15 @@ from cfglint_train.memory.components import (
     WAITING,
     WORKERS,
 )
-from cfglint_train.memory.logits import returns_at_once, sums_in_product
+from cfglint_train.memory.logits import has_compiled_model, has_fused_tied_gradient
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.states import States, leaves_at_once, left, made, states
+from cfglint_train.memory.states import (
+    States,
+    compute_final_gradients,
+    compute_new_gradients,
+    compute_states,
+    has_gradient_offload,
+)
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Plan
 
@@ -83,38 +89,40 @@ class Job:
 
     def __init__(self, setup: Setup, plan: Plan) -> None:
         self.setup, self.plan = setup, plan
-        held, buckets = states(setup), transients.held_bucket(setup)
-        self.held, self.lasting = held, steady(setup, held)
+        held, buckets = compute_states(setup), transients.compute_lasting_bucket(setup)
+        self.held, self.lasting = held, list_lasting_parts(setup, held)
         self.base = {GRADIENTS: held.accumulated, BUCKETS: buckets}
-        self.bucket = buckets + transients.bucket(setup)
-        self.gathered = transients.gathered(setup)
-        self.streams = transients.streams(setup, self.gathered)
+        self.bucket = buckets + transients.compute_bucket(setup)
+        self.gathered = transients.compute_gathered(setup)
+        self.streams = transients.compute_stream_pools(setup, self.gathered)
         self.defers = setup.batch.accumulation > 1 and setup.sharding.defers_reduction and setup.ranks.strategy in FSDP
         self.accumulates = setup.batch.accumulation > 1 and (setup.ranks.gradient_shards == 1 or self.defers)
-        adds_at_once = self.accumulates and not returns_at_once(setup)
-        self.keeps_gradients = not adds_at_once and _keeps_gradients(setup)
-        self.head_elements = transients.head_elements(setup)
-        self.head_gradient = _head_gradient(setup, adds_at_once)
-        self.reducing = transients.reducing(setup)
-        self.made, self.left = made(setup), left(setup)
-        self.norm, self.update = transients.norm(setup), transients.step(setup)
+        adds_at_once = self.accumulates and not has_compiled_model(setup)
+        self.keeps_gradients = not adds_at_once and _has_layer_gradients(setup)
+        self.head_elements = transients.count_head_elements(setup)
+        self.head_gradient = _compute_head_gradient(setup, adds_at_once)
+        self.reducing = transients.compute_reducing(setup)
+        self.made, self.left = compute_new_gradients(setup), compute_final_gradients(setup)
+        self.norm, self.update = transients.compute_gradient_norm(setup), transients.compute_step_temporaries(setup)
         within = setup.optimizer.updates == "within"
-        self.updating_head = transients.updating(setup, self.head_elements)
-        self.updating_layer = transients.updating(setup, transients.layer_tensor(setup)) if within else 0.0
+        self.updating_head = transients.compute_update_in_backward(setup, self.head_elements)
+        self.updating_layer = (
+            transients.compute_update_in_backward(setup, transients.count_layer_tensor(setup)) if within else 0.0
+        )
         parts = {  # None keeps the place of what follows the tokens
-            **host.offloaded(setup),
+            **host.compute_offloaded(setup),
             OFFLOADED_ACTIVATIONS: None,
             HOST_EXPERTS: setup.architecture.expert_parameters * setup.formats.host_experts,
-            WORKERS: host.workers(setup, plan),
+            WORKERS: host.compute_worker_memory(setup, plan),
             WAITING: None,
-            SLEEPING: rollout.host(setup, plan),
-            IDLE_MODELS: host.idle_models(setup),
-            SLEEPING_STATES: host.asleep(setup, plan),
+            SLEEPING: rollout.compute_sleeping_engines(setup, plan),
+            IDLE_MODELS: host.compute_idle_models(setup),
+            SLEEPING_STATES: host.compute_sleeping_states(setup, plan),
         }
         self.on_the_host = {part: size or 0.0 for part, size in parts.items() if size != 0}
 
 
-def steady(setup: Setup, held: States) -> dict[Component, float]:
+def list_lasting_parts(setup: Setup, held: States) -> dict[Component, float]:
     """The parts that exist all the time, those that are nothing left out."""
     parts = {
         PARAMETERS: held.parameters,
@@ -128,29 +136,29 @@ def steady(setup: Setup, held: States) -> dict[Component, float]:
     return {part: size for part, size in parts.items() if size}
 
 
-def _keeps_gradients(setup: Setup) -> bool:
+def _has_layer_gradients(setup: Setup) -> bool:
     """Whether a layer's gradients stay where none is added to another at once."""
     ranks = setup.ranks
     if ranks.zero_stage == 3 or (ranks.zero_stage and setup.offload.optimizer):
         return False
-    if leaves_at_once(setup) or setup.optimizer.updates != "after":
+    if has_gradient_offload(setup) or setup.optimizer.updates != "after":
         return False
     # FSDP adds each reduced gradient in place to that of the micro batches before, and gives it up
     # (_fsdp_collectives.py foreach_reduce, _runtime_utils.py _accumulate_sharded_grad).
     return setup.batch.accumulation <= 1 or ranks.strategy not in FSDP
 
 
-def _head_gradient(setup: Setup, adds_at_once: bool) -> float:
+def _compute_head_gradient(setup: Setup, adds_at_once: bool) -> float:
     """The gradient of the output matrix while the layers run. Where the embedding shares the matrix it waits for the
     embedding's; else it is added or reduced at once where that happens at all.
     """
     ranks = setup.ranks
-    if not setup.weights.head_trained or sums_in_product(setup):
+    if not setup.weights.head_trained or has_fused_tied_gradient(setup):
         return 0.0
     if (ranks.zero_stage > 1 or setup.optimizer.updates == "within" or adds_at_once) and not setup.architecture.tied:
         return 0.0
-    if ranks.strategy in FSDP and not setup.architecture.tied and not transients.root_elements(setup):
+    if ranks.strategy in FSDP and not setup.architecture.tied and not transients.count_root_elements(setup):
         # A unit of its own is reduced at once.
-        each = 0.0 if leaves_at_once(setup) else setup.formats.accumulated / ranks.gradient_shards
-        return transients.head_elements(setup) * each
-    return transients.head_elements(setup) * setup.mode.weight
+        element_bytes = 0.0 if has_gradient_offload(setup) else setup.formats.accumulated / ranks.gradient_shards
+        return transients.count_head_elements(setup) * element_bytes
+    return transients.count_head_elements(setup) * setup.mode.weight

@@ -21,7 +21,7 @@ class Loss(Frozen):
     """Further bytes per token and word of one chunk."""
     chunk_backward: float = 0
     """The same in the backward pass. The output matrix runs chunk by chunk, too, beside the gradients of all."""
-    beside: float = 0
+    head_backward: float = 0
     """Bytes per token and word while the chunks of the output matrix run backward."""
     pieces: int = 1
     """Pieces in which the output matrix runs: each makes a whole gradient, which is added to that of the others."""

@@ -45,36 +45,36 @@ class Reader:
         """The value of a field, None where it is unknown. A closure: an estimate asks seventy times."""
 
     @property
-    def blind(self) -> list[Field]:
+    def undetermined(self) -> list[Field]:
         """The fields that were read although their value cannot be determined."""
         return [field for field in dict.fromkeys(self.fields) if field in self.unreadable] if self.unreadable else []
 
-    def repeat(self, other: Reader) -> None:
+    def include(self, other: Reader) -> None:
         """Remember what another reader remembers: what was read before of a plan that is alike in it."""
         self.fields += other.fields
         self.missing += other.missing
         self.assumed += other.assumed
 
-    def flag(self, field: Field) -> bool:
+    def get_flag(self, field: Field) -> bool:
         """Whether a field is switched on; off if unknown."""
         return bool(self.get(field))
 
-    def number(self, field: Field) -> Any:
+    def get_number(self, field: Field) -> Any:
         """A number, 0 if unknown."""
         return self.get(field) or 0
 
-    def offloads(self, field: Field) -> bool:
+    def is_offloaded(self, field: Field) -> bool:
         """Whether a field names a place outside the GPU; no if unknown."""
         return (self.get(field) or "none") != "none"
 
-    def need(self, field: Field) -> Any:
+    def require(self, field: Field) -> Any:
         """The value; without it there is no estimate."""
         value = self.get(field)
         if value is None:
             self.missing.append(field)
         return value
 
-    def count(self, field: Field) -> Any:
+    def require_count(self, field: Field) -> Any:
         """A number from 1 on; there is no estimate of a batch of nothing either."""
         value = self.get(field)
         if value is None or value <= 0:
@@ -82,10 +82,10 @@ class Reader:
             return None
         return value
 
-    def assume(self, field: Field, usual: Any) -> Any:
+    def assume(self, field: Field, default: Any) -> Any:
         """The value, or the usual one if unknown."""
         value = self.get(field)
         if value is None:
             self.assumed.append(field)
-            return usual
+            return default
         return value

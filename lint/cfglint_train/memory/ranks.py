@@ -50,7 +50,7 @@ class ModelPart(Frozen):
     """Micro batches whose activations a stage of a pipeline holds at once."""
 
 
-def ranks_of(reader: Reader, strategy: str) -> Ranks:
+def read_ranks(reader: Reader, strategy: str) -> Ranks:
     """The ranks of the job; one where a rank is not stated."""
     get = reader.get
     roles = get("model.roles")
@@ -60,18 +60,18 @@ def ranks_of(reader: Reader, strategy: str) -> Ranks:
     elif actor is not None:
         nodes, local = actor.nodes or 1, actor.gpus_per_node
     else:
-        nodes, local = reader.need("launch.nodes") or 1, reader.need("launch.gpus_per_node") or 1
+        nodes, local = reader.require("launch.nodes") or 1, reader.require("launch.gpus_per_node") or 1
     tensor, pipeline = get("parallel.tensor") or 1, get("parallel.pipeline") or 1
     count = max(1, nodes * local // (tensor * pipeline))
     stage, shards, fsdp = 0, 1, strategy in FSDP
     if strategy == "zero":
-        stage, shards = reader.need("parallel.zero_stage") or 0, count
+        stage, shards = reader.require("parallel.zero_stage") or 0, count
     elif fsdp:
         sharding = reader.assume("parallel.sharding", "full_shard")
         size, replicas = get("parallel.shard_size"), get("parallel.replicas")
         # Ranks of context and expert parallelism share the states, too, whatever the degree of sharding counts.
-        both = count // replicas if replicas else 0
-        shards = max(size or 0, both) or (local if sharding.startswith("hybrid") else count)
+        per_replica = count // replicas if replicas else 0
+        shards = max(size or 0, per_replica) or (local if sharding.startswith("hybrid") else count)
         shards = 1 if sharding == "no_shard" else max(1, min(shards, count))
     return Ranks(
         strategy=strategy,
@@ -91,7 +91,7 @@ def ranks_of(reader: Reader, strategy: str) -> Ranks:
     )
 
 
-def part_of(
+def read_model_part(
     reader: Reader, ranks: Ranks, whole: Architecture, accumulation: int, last: bool
 ) -> tuple[Architecture, ModelPart]:
     """Return what a rank computes; `last`: of a pipeline's last stage, else of its first."""
@@ -99,12 +99,12 @@ def part_of(
         return whole, ModelPart()
     from cfglint_train.memory import sharding
 
-    found, in_flight = _slice(reader, ranks, whole.layers, accumulation, last)
-    architecture = sharding.local(whole, found._replace(sharded=ranks.fsdp))
-    return architecture, ModelPart(found.last, found.head // found.logits, in_flight)
+    model_slice, in_flight = _read_slice(reader, ranks, whole.layers, accumulation, last)
+    architecture = sharding.build_rank_architecture(whole, model_slice._replace(sharded=ranks.fsdp))
+    return architecture, ModelPart(model_slice.last, model_slice.head // model_slice.logits, in_flight)
 
 
-def _slice(reader: Reader, ranks: Ranks, layers: int, accumulation: int, ends: bool) -> tuple[Slice, float]:
+def _read_slice(reader: Reader, ranks: Ranks, layers: int, accumulation: int, last: bool) -> tuple[Slice, float]:
     """The slice of the model, and how many micro batches it holds at once; `ends`: of a pipeline's last stage."""
     from cfglint_train.memory import sharding
 
@@ -114,11 +114,11 @@ def _slice(reader: Reader, ranks: Ranks, layers: int, accumulation: int, ends: b
     part = sharding.Slice(tensor, embedding, head, logits=tensor if split == "all" else 1, expert=ranks.expert)
     if stages == 1:
         return part, 1.0
-    schedule, each = reader.assume("parallel.schedule", "1f1b"), get("parallel.stages")
-    each = each or (1 if schedule in ("1f1b", "gpipe") else 2)
-    pipeline = sharding.Pipeline(stages, schedule, accumulation, each)
+    schedule, per_rank = reader.assume("parallel.schedule", "1f1b"), get("parallel.stages")
+    per_rank = per_rank or (1 if schedule in ("1f1b", "gpipe") else 2)
+    pipeline = sharding.Pipeline(stages, schedule, accumulation, per_rank)
     # Stages as even as they go; with two stages a rank the V-shaped schedules put both ends on the first rank.
-    mine = min(layers, -(-layers // (stages * each)) * each)
-    both = schedule == "zbv"
-    part = part._replace(layers=mine, first=not ends or both, last=ends or both)
-    return part, sharding.in_flight(pipeline, stages - 1 if ends and not both else 0)
+    rank_layers = min(layers, -(-layers // (stages * per_rank)) * per_rank)
+    has_both_ends = schedule == "zbv"
+    part = part._replace(layers=rank_layers, first=not last or has_both_ends, last=last or has_both_ends)
+    return part, sharding.count_in_flight(pipeline, stages - 1 if last and not has_both_ends else 0)

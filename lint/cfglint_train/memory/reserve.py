@@ -6,21 +6,21 @@ from functools import lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.activations import Activations
-from cfglint_train.memory.calibration import Coefficient, table
+from cfglint_train.memory.calibration import Coefficient, load_table
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import CONTEXT, WORKSPACES
 from cfglint_train.memory.setup import Setup
 
 
 @lru_cache(maxsize=8)
-def around(modern: bool, group: str) -> tuple[tuple[tuple[Component, int], ...], float, float, float, float]:
+def compute_overheads(modern: bool, group: str) -> tuple[tuple[tuple[Component, int], ...], float, float, float, float]:
     """What the card loses beside torch's allocator, and the workspaces: the parts, the highest workspaces, the lowest
     context, and both bounds of all of it. `modern`: compute capability 9.0 and later; `group`: the coefficient of the
     process group, empty without one.
     """
-    known = table().coefficients
-    workspace, context = known["workspace-sm90" if modern else "workspace-sm80"], known["context"]
-    nccl = known[group] if group else None
+    coefficients = load_table().coefficients
+    workspace, context = coefficients["workspace-sm90" if modern else "workspace-sm80"], coefficients["context"]
+    nccl = coefficients[group] if group else None
     parts = ((WORKSPACES, int(workspace.expected)), (CONTEXT, int(context.expected + (nccl.expected if nccl else 0))))
     low = context.low + (nccl.low if nccl else 0)
     high = context.high + (nccl.high if nccl else 0)
@@ -31,7 +31,7 @@ Range = tuple[float, float, float]
 """Of a coefficient: low, expected, high."""
 
 
-def _range(coefficient: Coefficient) -> Range:
+def _get_range(coefficient: Coefficient) -> Range:
     return coefficient.low, coefficient.expected, coefficient.high
 
 
@@ -42,30 +42,32 @@ class Gaps(Frozen):
     split: Range
     fragmentation: Range
 
-    def of_step(self, others: float, most: float, total: float, highest: float) -> Range:
+    def estimate_step(
+        self, highest_without_loss: float, highest_unshared: float, total: float, highest: float
+    ) -> Range:
         """Bytes at a moment of a step that has `total` bytes of what comes and goes, at most `highest`. `others`: the
         step's highest moment without the loss; `most`: what there would be if that and the loss shared no block.
         """
-        room = most - total if most > total else 0.0
-        room_high = most - highest if most > highest else 0.0
+        room = highest_unshared - total if highest_unshared > total else 0.0
+        room_high = highest_unshared - highest if highest_unshared > highest else 0.0
         (apart_low, apart, apart_high), (split_low, split, split_high) = self.apart, self.split
         return (
-            room * apart_low + others * split_low,
-            room * apart + others * split,
-            room_high * apart_high + others * split_high,
+            room * apart_low + highest_without_loss * split_low,
+            room * apart + highest_without_loss * split,
+            room_high * apart_high + highest_without_loss * split_high,
         )
 
-    def between(self, passing: float) -> Range:
+    def estimate_between_steps(self, temporary: float) -> Range:
         """The same outside of steps, of what comes and goes."""
         low, expected, high = self.fragmentation
-        return passing * low, passing * expected, passing * high
+        return temporary * low, temporary * expected, temporary * high
 
 
 @lru_cache(maxsize=2)
-def gaps(recomputes: bool) -> Gaps:
+def load_gaps(recomputes: bool) -> Gaps:
     """The coefficients of a job that recomputes its layers, or keeps their activations."""
-    known, of = table().coefficients, "-checkpointed" if recomputes else ""
-    return Gaps(*[_range(known[f"{name}{of}"]) for name in ("apart", "split", "fragmentation")])
+    coefficients, suffix = load_table().coefficients, "-checkpointed" if recomputes else ""
+    return Gaps(*[_get_range(coefficients[f"{name}{suffix}"]) for name in ("apart", "split", "fragmentation")])
 
 
 class Lengths(Frozen):
@@ -77,7 +79,7 @@ class Lengths(Frozen):
     """The batches that were the longest so far, as multiples of the longest, itself left out: expected and highest."""
     pieces: Range
 
-    def kept(self, loss: float, others: float) -> tuple[float, float]:
+    def estimate_cached(self, loss: float, others: float) -> tuple[float, float]:
         """Expected and highest bytes, of a batch with `loss` bytes of whole logits and `others` that come and go: what
         the loss left has room for the others, which are smaller.
         """
@@ -87,7 +89,7 @@ class Lengths(Frozen):
         return expected * (loss if loss > usual else usual), high * (loss if loss > most else most)
 
 
-def of_lengths(setup: Setup) -> tuple[str, ...]:
+def list_length_coefficients(setup: Setup) -> tuple[str, ...]:
     """The coefficients that `lengths` takes for a setup."""
     if setup.batch.records == 0:
         return ()
@@ -95,14 +97,14 @@ def of_lengths(setup: Setup) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=8)
-def lengths(records: float | None) -> Lengths:
+def load_lengths(records: float | None) -> Lengths:
     """Of batches whose order is known, or may be any."""
-    known = table().coefficients
-    _, expected, high = _range(known["records"]) if records is None else (0.0, records, records)
-    return Lengths((expected, high), _range(known["cached"]))
+    coefficients = load_table().coefficients
+    _, expected, high = _get_range(coefficients["records"]) if records is None else (0.0, records, records)
+    return Lengths((expected, high), _get_range(coefficients["cached"]))
 
 
-def never_shared(setup: Setup, flow: Activations | None) -> float:
+def compute_unshared_activations(setup: Setup, flow: Activations | None) -> float:
     """Bytes of activations in whose blocks no gradient fits, because a matrix has more elements than a tensor of the
     micro batch. They are whole segments of large blocks: torch does not join them, and gives them back before an
     allocation fails.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import LOADED_OPTIMIZER, LOADED_WEIGHTS
-from cfglint_train.memory.save import parts
+from cfglint_train.memory.save import count_parts
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Plan
@@ -23,19 +23,19 @@ class Resume(Frozen):
     event: str
 
 
-def resume(setup: Setup, plan: Plan) -> Resume | None:
+def estimate_resume(setup: Setup, plan: Plan) -> Resume | None:
     """The cost of loading a checkpoint with its optimizer; None where nothing is loaded, or the way is unknown."""
     ranks, formats = setup.ranks, setup.formats
     checkpoint = plan.checkpoint
     if not (checkpoint.load_path or checkpoint.resume_latest):
         return None
     if checkpoint.checkpointer is not None:
-        return _olmo(setup, plan)
+        return _estimate_olmo_resume(setup, plan)
     if checkpoint.model_only or checkpoint.load_optimizer is False or setup.optimizer.state is None:
         return None
-    each = setup.optimizer.state
+    state_bytes = setup.optimizer.state
     if ranks.strategy == "zero" and ranks.zero_stage:
-        shards = setup.weights.trained * (each + (formats.master or formats.held)) / ranks.optimizer_shards
+        shards = setup.weights.trained * (state_bytes + (formats.master or formats.held)) / ranks.optimizer_shards
         # Below stage 3 every rank reads the whole module first, and gives it up before it reads its states.
         module = 0.0 if ranks.zero_stage == 3 else (setup.weights.trained + setup.weights.frozen) * formats.gathered
         if setup.weights.adapters:
@@ -45,34 +45,34 @@ def resume(setup: Setup, plan: Plan) -> Resume | None:
     if ranks.strategy in FSDP:
         if checkpoint.state_dict != "full":
             return None  # read tensor by tensor into the shards
-        times = parts(setup)
-        weights = times * (
+        part_count = count_parts(setup)
+        weights = part_count * (
             setup.weights.trained * formats.held
             + (0.0 if setup.weights.adapters else setup.weights.frozen * formats.gathered)
         )
-        states = times * setup.weights.trained * each
-        weights *= readers(setup)
+        states = part_count * setup.weights.trained * state_bytes
+        weights *= count_readers(setup)
         part = LOADED_OPTIMIZER if states >= weights else LOADED_WEIGHTS
         return Resume({part: max(weights, states)}, "rank 0 reads the whole states")
     if ranks.world > 1:
         return None  # straight onto each GPU
-    return Resume({LOADED_OPTIMIZER: setup.weights.trained * each}, "the states come over the host")
+    return Resume({LOADED_OPTIMIZER: setup.weights.trained * state_bytes}, "the states come over the host")
 
 
-def _olmo(setup: Setup, plan: Plan) -> Resume | None:
+def _estimate_olmo_resume(setup: Setup, plan: Plan) -> Resume | None:
     """OLMo under DDP: every rank reads all weights, and holds them while it reads all states (`FullCheckpointer`).
 
     Under FSDP the kind of the checkpoint that is loaded decides, which is not estimated.
     """
     if plan.parallel.strategy != "ddp":
         return None
-    found: dict[Component, float] = {LOADED_WEIGHTS: setup.ranks.local * setup.weights.trained * setup.formats.held}
+    loaded: dict[Component, float] = {LOADED_WEIGHTS: setup.ranks.local * setup.weights.trained * setup.formats.held}
     if plan.checkpoint.load_optimizer is not False and setup.optimizer.state is not None:
-        found[LOADED_OPTIMIZER] = setup.ranks.local * setup.weights.trained * setup.optimizer.state
-    return Resume(found, "every rank reads the whole checkpoint")
+        loaded[LOADED_OPTIMIZER] = setup.ranks.local * setup.weights.trained * setup.optimizer.state
+    return Resume(loaded, "every rank reads the whole checkpoint")
 
 
-def readers(setup: Setup) -> int:
+def count_readers(setup: Setup) -> int:
     """Ranks of a node that read the whole weights: all under FSDP1, which reads states on rank 0 only; FSDP2 reads both
     there.
     """

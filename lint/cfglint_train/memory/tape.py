@@ -52,13 +52,13 @@ class Operation:
     """Bytes that only its unpacking needs."""
 
 
-class Selected(Frozen):
+class SelectedOutputs(Frozen):
     """What selective recomputation keeps of a layer beside its input, in bytes per token."""
 
     kept: float
-    beyond: float
+    unsaved: float
     """The part of it that the backward pass does not need, and the layer holds on top of what it saves."""
-    idle: float
+    unused: float
     """The part of that which making the saved tensors again does not need either: compiled code drops it."""
 
 
@@ -84,9 +84,9 @@ class Cost(Frozen):
     recompute: tuple[Moment, ...]
     """Of the forward pass that a checkpointed layer runs again once its backward pass asks for a saved tensor: the
     gradients that wait by then included. It stops where the last tensor is saved (torch's early stop)."""
-    attention: Selected
+    attention: SelectedOutputs
     """Kept where the outputs of attention are."""
-    operations: Selected
+    operations: SelectedOutputs
     """Kept where the outputs of attention and of every second matrix product are (torchtitan, OLMo-core)."""
 
     @property
@@ -95,7 +95,7 @@ class Cost(Frozen):
         return self.fixed_saved + self.made
 
 
-def peak(moments: tuple[Moment, ...], tokens: int) -> float:
+def compute_peak(moments: tuple[Moment, ...], tokens: int) -> float:
     """The highest moment for `tokens` tokens, in bytes."""
     highest = 0.0
     for per_token, fixed in moments:
@@ -121,7 +121,7 @@ class Tape:
         self.last_use: list[int] = []
         """Per tensor, the operation after which the forward pass drops it unless it is saved."""
 
-    def tensor(self, width: float, element: int, needs: bool = True) -> int:
+    def add_tensor(self, width: float, element: int, needs: bool = True) -> int:
         """A new tensor: `width` elements per token of `element` bytes. `needs`: autograd follows it."""
         self.width.append(width)
         self.element.append(element)
@@ -130,11 +130,11 @@ class Tape:
         self.last_use.append(len(self.operations))
         return len(self.width) - 1
 
-    def outside(self, width: float, element: int) -> int:
+    def add_external_tensor(self, width: float, element: int) -> int:
         """A tensor that another layer made and holds: to save it costs nothing, but it has a gradient."""
-        given = self.tensor(width, element)
-        self.storage_of[given] = given
-        return given
+        tensor = self.add_tensor(width, element)
+        self.storage_of[tensor] = tensor
+        return tensor
 
     def hold(self, *tensors: int) -> None:
         """A caller still has these tensors when the latest operation runs."""
@@ -165,7 +165,7 @@ class Tape:
     ) -> int:
         """Record an operation and return its output."""
         needs, storage_of = self.needs, self.storage_of
-        output = self.tensor(width, element, weight_gradient > 0 or True in [needs[item] for item in inputs])
+        output = self.add_tensor(width, element, weight_gradient > 0 or True in [needs[item] for item in inputs])
         saved = (*saves, output) if saves_output else tuple(saves)
         if storage_of:
             saved = tuple([storage_of.get(item, item) for item in saved])
@@ -195,7 +195,7 @@ class Tape:
         self.storage_of[output] = self.storage_of.get(x, x)
         return output
 
-    def cost(self, source: int, output: int, accumulates: bool = False) -> Cost:
+    def compute_cost(self, source: int, output: int, accumulates: bool = False) -> Cost:
         """Run the layer from its input `source` to its `output`, and walk back.
 
         `accumulates`: each weight gradient is added to one that exists already, and dies.
@@ -211,9 +211,9 @@ class Tape:
                 holders[item] = holders.get(item, 0) + 1
         source_bytes = size[source] if source in holders else 0
         saved = sum(storage[item] for item in holders)
-        forward, copies = self._forward(storage, holders)
+        forward, copies = self._run_forward(storage, holders)
         made = sum(operation.made + operation.unpacked for operation in self.operations if self.needs[operation.output])
-        backward, gradients, waiting = self._backward(
+        backward, gradients, waiting = self._run_backward(
             size, storage, saves, holders, (saved, copies + made, output, accumulates)
         )
         last = max((index for index, items in enumerate(saves) if items), default=-1)
@@ -223,18 +223,20 @@ class Tape:
             copies,
             made,
             source_bytes,
-            _hull(forward),
-            _hull(backward),
-            _hull(self._forward(storage, {})[0]),
+            _find_hull(forward),
+            _find_hull(backward),
+            _find_hull(self._run_forward(storage, {})[0]),
             gradients,
-            _hull(again),
-            self._selected(size, storage, holders, False),
-            self._selected(size, storage, holders, True),
+            _find_hull(again),
+            self._select_outputs(size, storage, holders, False),
+            self._select_outputs(size, storage, holders, True),
         )
 
-    def _selected(self, size: list[float], storage: list[float], saved: Mapping[int, int], matrices: bool) -> Selected:
+    def _select_outputs(
+        self, size: list[float], storage: list[float], saved: Mapping[int, int], matrices: bool
+    ) -> SelectedOutputs:
         """Outputs of attention with its row statistics, and the first, third, ... matrix product's."""
-        kept = beyond = products = 0.0
+        kept = unsaved = products = 0.0
         chosen: set[int] = set()
         for operation in self.operations:
             if not operation.mark:
@@ -245,7 +247,7 @@ class Tape:
                     continue
             chosen.add(operation.output)
             kept += size[operation.output]
-            beyond += 0 if operation.output in saved else size[operation.output]
+            unsaved += 0 if operation.output in saved else size[operation.output]
             if operation.mark == "attention":  # one number per row and head comes with it
                 kept += sum(storage[item] for item in operation.saved if not self.needs[item])
         needed = set(saved)
@@ -254,9 +256,9 @@ class Tape:
             if output not in chosen and (output in needed or self.storage_of.get(output) in needed):
                 needed.update(operation.inputs)
                 needed.update([self.storage_of.get(item, item) for item in operation.inputs])
-        return Selected(kept, beyond, sum([size[item] for item in chosen - needed]))
+        return SelectedOutputs(kept, unsaved, sum([size[item] for item in chosen - needed]))
 
-    def _forward(self, storage: list[float], holders: Mapping[int, int]) -> tuple[list[Moment], float]:
+    def _run_forward(self, storage: list[float], holders: Mapping[int, int]) -> tuple[list[Moment], float]:
         change = [0.0] * (len(self.operations) + 1)
         for item, (born, last, size) in enumerate(zip(self.born, self.last_use, storage)):
             change[born] += size
@@ -272,7 +274,7 @@ class Tape:
             made += new if holders and self.needs[operation.output] else 0
         return moments, copies
 
-    def _backward(
+    def _run_backward(
         self,
         size: list[float],
         storage: list[float],
@@ -322,7 +324,7 @@ class Tape:
         return moments, whole, waiting or size[output]
 
 
-def _hull(moments: list[Moment]) -> tuple[Moment, ...]:
+def _find_hull(moments: list[Moment]) -> tuple[Moment, ...]:
     """The moments that are the highest for some number of tokens: none is at most another in both parts."""
     kept: list[Moment] = []
     for per_token, fixed in sorted(moments, reverse=True):

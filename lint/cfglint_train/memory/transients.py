@@ -10,14 +10,14 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import GATHERED, GRADIENTS
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.size import counted, named
-from cfglint_train.memory.states import made, partition, whole_fp32_gradients
+from cfglint_train.memory.size import label_count, merge_terms
+from cfglint_train.memory.states import compute_new_gradients, count_partition_elements, has_whole_fp32_gradients
 from cfglint_train.plan.choices import FSDP
 
 # torch's DDP keeps gradients twice unless they are views of its buckets (reducer.cpp, initialize_buckets).
 DDP_BUCKETS: Final = 1.0
 
-TENSORS: Final = "tensors"
+TENSOR_WRAPPING: Final = "tensors"
 """FSDP as a part of a traced graph (torchtitan's graph_trainer): each tensor is a unit, and the collectives allocate in
 the pool of the main stream."""
 
@@ -27,34 +27,34 @@ ZERO0_FLATTEN: Final = 500_000_000
 _ROOT: Final = "elements outside the layers"
 
 
-def root_elements(setup: Setup) -> float:
+def count_root_elements(setup: Setup) -> float:
     """Elements outside the decoder layers that FSDP gathers as one unit: embedding, head, final norm."""
     shape = setup.architecture
-    if setup.sharding.wrapping in ("block_and_size", "size", TENSORS):
+    if setup.sharding.wrapping in ("block_and_size", "size", TENSOR_WRAPPING):
         return 0.0
     if shape.experts is not None:  # its layers are not of one size
         tower = shape.tower
-        beside = 0 if tower is None else tower.parameters + tower.projector_parameters
-        return counted(shape.embedding_parameters + shape.hidden + beside, _ROOT, shape.hidden)
-    return named(max(0, shape.parameters - shape.layers * unit_elements(setup)), _ROOT)
+        encoder = 0 if tower is None else tower.parameters + tower.projector_parameters
+        return label_count(shape.embedding_parameters + shape.hidden + encoder, _ROOT, shape.hidden)
+    return merge_terms(max(0, shape.parameters - shape.layers * count_unit_elements(setup)), _ROOT)
 
 
-def unit_elements(setup: Setup) -> float:
+def count_unit_elements(setup: Setup) -> float:
     """Elements of one decoder layer (the largest kind), or of its largest tensor where each is gathered by itself."""
     shape = setup.architecture
-    if setup.sharding.wrapping == TENSORS:
-        return layer_tensor(setup)
+    if setup.sharding.wrapping == TENSOR_WRAPPING:
+        return count_layer_tensor(setup)
     each = shape.layer_parameters or (shape.parameters - shape.embedding_parameters) / shape.layers
-    return named(each, "elements of a layer")
+    return merge_terms(each, "elements of a layer")
 
 
-def head_elements(setup: Setup) -> int:
+def count_head_elements(setup: Setup) -> int:
     """Elements of the output matrix (and of the embedding)."""
     elements = setup.architecture.vocab * setup.architecture.hidden // setup.part.head_split
-    return named(elements, "elements of the output matrix")
+    return merge_terms(elements, "elements of the output matrix")
 
 
-def gathered(setup: Setup) -> tuple[float, float]:
+def compute_gathered(setup: Setup) -> tuple[float, float]:
     """Bytes of whole weights that a sharded model holds while a layer, and while the loss runs."""
     formats = setup.formats
     size = formats.gathered
@@ -62,28 +62,28 @@ def gathered(setup: Setup) -> tuple[float, float]:
         return 0.0, 0.0
     total = setup.architecture.parameters
     if setup.ranks.strategy == "zero":
-        ahead, at_once = zero_gathers(setup)
+        ahead, at_once = count_zero_gathers(setup)
         whole = size * ahead + formats.quantized_gather * at_once
         return whole, whole
     if setup.sharding.wrapping == "root" or not setup.sharding.reshard:
         whole = size * total if formats.unit_bytes == size else setup.frozen_sharded
         return whole, whole
-    unit, root = unit_elements(setup), root_elements(setup)
-    edge = 0.0 if root else head_elements(setup)
+    unit, root = count_unit_elements(setup), count_root_elements(setup)
+    edge = 0.0 if root else count_head_elements(setup)
     # A layer's own unit and the one that is prefetched; the loss finds the last layer's unit gathered.
     return size * root + formats.unit_bytes * unit * 2, size * (root + edge) + formats.unit_bytes * unit
 
 
-def zero_gathers(setup: Setup) -> tuple[float, float]:
+def count_zero_gathers(setup: Setup) -> tuple[float, float]:
     """Elements that ZeRO-3 holds whole, and of them those gathered in one piece, which ZeRO++ passes through 8 bits."""
     sharding = setup.sharding
-    leaf, total = max(head_elements(setup), leaf_elements(setup)), setup.architecture.parameters
+    leaf, total = max(count_head_elements(setup), count_leaf_elements(setup)), setup.architecture.parameters
     ahead = min(total, sharding.live + sharding.prefetch_bucket) if sharding.live else 0
     at_once = max(leaf, min(total, sharding.prefetch_bucket))
-    return named(max(leaf, ahead), "elements"), named(at_once, "elements in one piece")
+    return merge_terms(max(leaf, ahead), "elements"), merge_terms(at_once, "elements in one piece")
 
 
-def streams(setup: Setup, whole: tuple[float, float]) -> tuple[float, Component | None]:
+def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[float, Component | None]:
     """Bytes that the pools of other streams come to hold, and the part of an event that is in them.
 
     torch's allocator keeps one pool per stream, and a block of one pool serves no other. FSDP2 gathers into buffers of
@@ -92,24 +92,24 @@ def streams(setup: Setup, whole: tuple[float, float]) -> tuple[float, Component 
     while a layer and while the loss runs.
     """
     formats = setup.formats
-    if setup.ranks.parameter_shards == 1 or setup.sharding.wrapping == TENSORS:
+    if setup.ranks.parameter_shards == 1 or setup.sharding.wrapping == TENSOR_WRAPPING:
         return 0.0, None
     if setup.ranks.strategy == "fsdp2":
-        unit, root = unit_elements(setup), root_elements(setup) or head_elements(setup)
+        unit, root = count_unit_elements(setup), count_root_elements(setup) or count_head_elements(setup)
         buffers = formats.gathered * root + formats.unit_bytes * unit
-        return max(buffers, 2 * formats.unit_bytes * unit) + made(setup), GRADIENTS
-    return max(whole) + staged(setup), GATHERED
+        return max(buffers, 2 * formats.unit_bytes * unit) + compute_new_gradients(setup), GRADIENTS
+    return max(gathered) + compute_staged_shards(setup), GATHERED
 
 
-def staged(setup: Setup) -> float:
+def compute_staged_shards(setup: Setup) -> float:
     """Bytes of the shards that FSDP1 brings back from the host to gather a unit, on a stream of their own: those of the
     root and of one layer (_flat_param.py, pre_unshard).
     """
     if setup.ranks.strategy != "fsdp1" or not setup.offload.parameters:
         return 0.0
     pieces = setup.formats.gathered * (
-        root_elements(setup) or head_elements(setup)
-    ) + setup.formats.unit_bytes * unit_elements(setup)
+        count_root_elements(setup) or count_head_elements(setup)
+    ) + setup.formats.unit_bytes * count_unit_elements(setup)
     return pieces / setup.ranks.parameter_shards
 
 
@@ -118,20 +118,20 @@ def staged(setup: Setup) -> float:
 _BROADCAST: Final = 250 * 2**20
 
 
-def broadcast(setup: Setup) -> tuple[float, float]:
+def compute_broadcast_buckets(setup: Setup) -> tuple[float, float]:
     """Bytes of the buckets through which FSDP1 broadcasts the root's weights, and a layer's.
 
     A bucket is a copy, unless it is one tensor; the tensor that fills it is in it whole, however large
     (`compute_bucket_assignment_by_size`). A large embedding is a bucket by itself, the final norm one with the head.
     """
     formats = setup.formats
-    words, root = formats.gathered * head_elements(setup), formats.gathered * root_elements(setup)
-    rest = 0.0 if setup.architecture.tied else words
-    last = min(root, rest if words >= _BROADCAST else _BROADCAST + words)
-    return last, min(formats.unit_bytes * unit_elements(setup), 2.0 * _BROADCAST)
+    head_bytes, root = formats.gathered * count_head_elements(setup), formats.gathered * count_root_elements(setup)
+    rest = 0.0 if setup.architecture.tied else head_bytes
+    last = min(root, rest if head_bytes >= _BROADCAST else _BROADCAST + head_bytes)
+    return last, min(formats.unit_bytes * count_unit_elements(setup), 2.0 * _BROADCAST)
 
 
-def leftovers(setup: Setup, whole: bool) -> float:
+def compute_leftovers(setup: Setup, whole: bool) -> float:
     """Bytes of cached blocks that sharding leaves in the pool of the main stream, which are not needed later.
 
     FSDP1: a unit's weights come to the GPU one by one, through buckets, are joined to a flat one, and its shard is
@@ -145,12 +145,15 @@ def leftovers(setup: Setup, whole: bool) -> float:
         return setup.frozen_sharded
     if ranks.strategy != "fsdp1" or ranks.parameter_shards == 1:
         return 0.0
-    root, unit = setup.formats.gathered * root_elements(setup), setup.formats.unit_bytes * unit_elements(setup)
-    pieces = 2 * (root + unit) + sum(broadcast(setup))
+    root, unit = (
+        setup.formats.gathered * count_root_elements(setup),
+        setup.formats.unit_bytes * count_unit_elements(setup),
+    )
+    pieces = 2 * (root + unit) + sum(compute_broadcast_buckets(setup))
     return pieces - (0.0 if setup.offload.parameters else root / ranks.parameter_shards)
 
 
-def read_ahead(setup: Setup) -> float:
+def compute_read_ahead(setup: Setup) -> float:
     """Bytes by which the weights in 16 bits are larger than the quantised ones, where all of them wait on the GPU."""
     frozen = setup.frozen_weights
     return frozen.quantized * max(0.0, 2.0 - frozen.quantized_bytes)
@@ -160,17 +163,17 @@ def read_ahead(setup: Setup) -> float:
 _PAGE: Final = 20 * 2**20
 
 
-def pinned(setup: Setup) -> float:
+def compute_pinned_pages(setup: Setup) -> float:
     """Bytes of the pages that reading ahead leaves in torch's cache, at most: each quantised matrix lies among 16-bit
     ones that are gone, and its first and its last page stay mapped when the cache is given back.
     """
     experts = setup.architecture.experts
     fused = experts is not None and experts.fused
     inner = [item for item in setup.architecture.linears if item.part == "decoder" and (fused or not item.experts)]
-    return min(read_ahead(setup), 2.0 * _PAGE * sum([item.count for item in inner]))
+    return min(compute_read_ahead(setup), 2.0 * _PAGE * sum([item.count for item in inner]))
 
 
-def leaf_elements(setup: Setup) -> float:
+def count_leaf_elements(setup: Setup) -> float:
     """Elements of the largest module that ZeRO-3 gathers at once; a mixture counts as one where it is a leaf."""
     experts = setup.architecture.experts
     largest: float = setup.architecture.largest_tensor
@@ -179,21 +182,21 @@ def leaf_elements(setup: Setup) -> float:
     return largest
 
 
-def reducing(setup: Setup) -> float:
+def compute_reducing(setup: Setup) -> float:
     """Bytes of gradients that FSDP is still reducing while a layer runs: those of the layer behind it, if any."""
     if setup.ranks.strategy not in FSDP or setup.sharding.defers_reduction:
         return 0.0
     if not setup.mode.trained:
         return 0.0
-    return unit_elements(setup) * setup.formats.communication * (1 + 1 / setup.ranks.shards)
+    return count_unit_elements(setup) * setup.formats.communication * (1 + 1 / setup.ranks.shards)
 
 
-def bucket(setup: Setup) -> float:
+def compute_bucket(setup: Setup) -> float:
     """Bytes of gradient buckets that live from the first gradient of a backward pass to its end."""
     ranks, formats, sharding = setup.ranks, setup.formats, setup.sharding
     size = sharding.reduce_bucket
     trained = setup.weights.trained
-    if (ranks.strategy == "zero" and ranks.zero_stage == 0) or whole_fp32_gradients(setup):
+    if (ranks.strategy == "zero" and ranks.zero_stage == 0) or has_whole_fp32_gradients(setup):
         return formats.gradient * min(ZERO0_FLATTEN, trained)
     if ranks.zero_stage in (1, 2):
         element = formats.gradient
@@ -204,7 +207,7 @@ def bucket(setup: Setup) -> float:
     return 0.0
 
 
-def held_bucket(setup: Setup) -> float:
+def compute_lasting_bucket(setup: Setup) -> float:
     """Bytes of gradient buckets that are never given back."""
     ranks = setup.ranks
     trained = setup.weights.trained
@@ -215,7 +218,7 @@ def held_bucket(setup: Setup) -> float:
     return 0.0
 
 
-def step(setup: Setup) -> float:
+def compute_step_temporaries(setup: Setup) -> float:
     """Bytes that the optimizer step needs on top of states and gradients.
 
     torch's foreach AdamW makes one more tensor of the size of all weights it updates, its loop over single tensors two
@@ -238,24 +241,28 @@ def step(setup: Setup) -> float:
         return max(each * local + largest * size, besides)
     if ranks.zero_stage == 0:
         return 4.0 * trained if formats.gradient < 4 else 0.0  # fp32 gradients for the master copy
-    if whole_fp32_gradients(setup):
+    if has_whole_fp32_gradients(setup):
         return 0.0  # BF16_Optimizer updates from the fp32 gradients that it holds
     # A flat copy of the gradients, and a copy of that in the master's format, which stays for the update.
     cast = 4.0 if formats.accumulated < 4 <= updated else 0.0
     if ranks.zero_stage == 3:
-        return max(formats.accumulated + cast, (cast or formats.accumulated) + temporaries) * sub_group_elements(setup)
+        return max(formats.accumulated + cast, (cast or formats.accumulated) + temporaries) * count_sub_group_elements(
+            setup
+        )
     if ranks.zero_stage == 2 and formats.accumulated > formats.gradient:
         return temporaries * local  # since 0.19.8 one flat fp32 buffer, which the update takes as it is
     return (max(2 * formats.gradient + cast, 4 + temporaries) - formats.gradient) * local
 
 
-def sub_group_elements(setup: Setup) -> float:
+def count_sub_group_elements(setup: Setup) -> float:
     """Elements of a rank that ZeRO-3 updates at once."""
     largest = setup.architecture.largest_tensor / setup.ranks.optimizer_shards
-    return named(min(setup.sharding.sub_group or largest, partition(setup)), "elements of a sub-group")
+    return merge_terms(
+        min(setup.sharding.sub_group or largest, count_partition_elements(setup)), "elements of a sub-group"
+    )
 
 
-def exchanging(setup: Setup) -> float:
+def compute_ring_buffers(setup: Setup) -> float:
     """Bytes that context parallelism needs while a layer runs backward.
 
     Ring attention (ring_flash_attn): receive buffers of keys and values, their gradients in fp32 and those received,
@@ -267,13 +274,13 @@ def exchanging(setup: Setup) -> float:
     return setup.batch.tokens * shape.head_dim * (20 * shape.kv_heads + 6 * shape.heads)
 
 
-def layer_tensor(setup: Setup) -> float:
+def count_layer_tensor(setup: Setup) -> float:
     """Elements of the largest tensor of a decoder layer."""
     sizes = [item.elements / max(1, item.count) for item in setup.architecture.linears if item.part == "decoder"]
-    return counted(max(sizes, default=0.0), "elements of a layer's largest tensor", setup.architecture.hidden)
+    return label_count(max(sizes, default=0.0), "elements of a layer's largest tensor", setup.architecture.hidden)
 
 
-def updating(setup: Setup, elements: float) -> float:
+def compute_update_in_backward(setup: Setup, elements: float) -> float:
     """Bytes that updating one tensor makes while the backward pass runs."""
     optimizer = setup.optimizer
     if optimizer.updates != "within":
@@ -281,12 +288,12 @@ def updating(setup: Setup, elements: float) -> float:
     return max(optimizer.scratch.largest * elements, optimizer.scratch.besides)
 
 
-def casts(setup: Setup) -> tuple[float, float] | None:
+def compute_gradient_casts(setup: Setup) -> tuple[float, float] | None:
     """Bytes of the fp32 gradients that ZeRO-3 makes of one sub-group after the other: of a whole one, and of the last.
 
     None where there is one sub-group, or nothing to cast. An allocation of the latter size is the one that fails last.
     """
-    local = partition(setup)
+    local = count_partition_elements(setup)
     piece = setup.sharding.sub_group
     if (
         setup.ranks.zero_stage != 3
@@ -299,9 +306,9 @@ def casts(setup: Setup) -> tuple[float, float] | None:
     return 4.0 * piece, 4.0 * (local % piece or piece)
 
 
-def norm(setup: Setup) -> float:
+def compute_gradient_norm(setup: Setup) -> float:
     """Bytes that ZeRO-1 and 2 need for the gradient norm: the largest gradient of the rank in fp64 (get_norm_dtype)."""
-    if setup.weights.adapters or setup.offload.optimizer or whole_fp32_gradients(setup):
+    if setup.weights.adapters or setup.offload.optimizer or has_whole_fp32_gradients(setup):
         return 0.0
-    local = partition(setup)
+    local = count_partition_elements(setup)
     return min(setup.architecture.largest_tensor, local) * 8.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Literal
 
-Part = Literal["decoder", "head", "embedding", "tower", "projector"]
+ModelPart = Literal["decoder", "head", "embedding", "tower", "projector"]
 
 
 class Linear(Frozen):
@@ -21,7 +21,7 @@ class Linear(Frozen):
     outputs: int
     count: int  # type: ignore[assignment]
     """Modules (for experts: parameters) of this shape in the whole model."""
-    part: Part = "decoder"
+    part: ModelPart = "decoder"
     experts: int = 0
     """Experts that one 3-D parameter holds; 0 is an ordinary module. No `nn.Linear`: quantisers pass it by."""
 
@@ -207,7 +207,7 @@ class Architecture(Frozen):
         """The `model_type` at the top of the model's configuration (`gemma3`, not `gemma3_text`)."""
         return self.whole_type or self.model_type
 
-    def linear_modules(self, *names: str, parts: tuple[Part, ...] = ("decoder",)) -> tuple[Linear, ...]:
+    def list_linear_modules(self, *names: str, parts: tuple[ModelPart, ...] = ("decoder",)) -> tuple[Linear, ...]:
         """The ordinary linear modules of the given parts (with one of `names`, if any are given).
 
         PEFT's `all-linear` is every linear layer but the head: parts decoder, tower and projector.
@@ -228,9 +228,9 @@ class Architecture(Frozen):
         return embeddings if self.tied else embeddings + heads
 
 
-def heads_of(architecture: Architecture, other: bool = False) -> Heads:
+def get_heads(architecture: Architecture, is_different: bool = False) -> Heads:
     """The heads of a layer; `other`: of one that `Architecture.attention` counts among its layers."""
     attention = architecture.attention
-    if other and attention is not None:
+    if is_different and attention is not None:
         return Heads(attention.heads, attention.kv_heads, attention.head_dim, attention.values_are_keys)
     return Heads(architecture.heads, architecture.kv_heads, architecture.head_dim)

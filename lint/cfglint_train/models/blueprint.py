@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.models.architecture import Linear, Part
+from cfglint_train.models.architecture import Linear, ModelPart
 
 
 class Weight(Frozen):
@@ -21,7 +21,7 @@ class Weight(Frozen):
     outputs: int
     bias: bool = False
     experts: int = 0
-    part: Part = "decoder"
+    part: ModelPart = "decoder"
     linear: bool = True
     """False for matrices that are no linear layer to adapters and quantisers (a router, a convolution)."""
 
@@ -78,7 +78,7 @@ class Blueprint(Frozen):
     @property
     def largest_tensor(self) -> int:
         """Elements of the largest parameter tensor."""
-        return max(size for weight in self._weights() for size in weight.pieces)
+        return max(size for weight in self._list_weights() for size in weight.pieces)
 
     @property
     def layer_parameters(self) -> int:
@@ -93,7 +93,7 @@ class Blueprint(Frozen):
     @property
     def linears(self) -> tuple[Linear, ...]:
         """The linear layers, embeddings and expert parameters, one entry for each name and shape."""
-        counts: Counter[tuple[str, int, int, Part, int]] = Counter()
+        counts: Counter[tuple[str, int, int, ModelPart, int]] = Counter()
         for weight in self.outer:
             if weight.linear:
                 counts[(weight.name, weight.inputs, weight.outputs, weight.part, weight.experts)] += 1
@@ -109,7 +109,7 @@ class Blueprint(Frozen):
             )
         )
 
-    def _weights(self) -> Iterator[Weight]:
+    def _list_weights(self) -> Iterator[Weight]:
         yield from self.outer
         for block in self.blocks:
             if block.count:

@@ -26,13 +26,13 @@ class UnreadableModelError(Exception):
     """A model whose configuration cannot be read; the message names the file (or the model) and the remedy."""
 
 
-def known(
+def find_local_model(
     name: str,
     folder: str = ".",
     revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
-    inside: tuple[str, ...] | None = None,
+    allowed_folders: tuple[str, ...] | None = None,
 ) -> Architecture | None:
     """Return the architecture of a model by hub id or path from a folder here, the catalogue or the Hugging Face cache.
 
@@ -43,75 +43,77 @@ def known(
     """
     changes = overrides or {}
     for base in dict.fromkeys((folder, ".")):
-        path = os.path.join(base, regular_files.at_home(name))
-        if any(_may_read(os.path.join(path, file), inside) for file in (CONFIG, ADAPTER)):
-            return read(path, changes, inside)
-    match = lookup.resolve(name)
-    if match is not None:
-        listed = match.architecture
-        if match.how == "name" and is_folder(name):
-            listed = listed._replace(folder=name)
-        return _overridden(listed, changes)
-    return cached(name, revision, changes, environment)
+        path = os.path.join(base, regular_files.expand_home(name))
+        if any(_can_read(os.path.join(path, file), allowed_folders) for file in (CONFIG, ADAPTER)):
+            return read_folder(path, changes, allowed_folders)
+    entry = lookup.match_name(name)
+    if entry is not None:
+        architecture = entry.architecture
+        if entry.kind == "name" and is_folder(name):
+            architecture = architecture._replace(folder=name)
+        return _override(architecture, changes)
+    return find_cached_model(name, revision, changes, environment)
 
 
-def _may_read(path: str, inside: tuple[str, ...] | None) -> bool:
+def _can_read(path: str, allowed_folders: tuple[str, ...] | None) -> bool:
     """Whether there is such a file, in one of some folders."""
-    return os.path.isfile(path) and _lies_in(path, inside)
+    return os.path.isfile(path) and _is_allowed(path, allowed_folders)
 
 
-def _lies_in(path: str, inside: tuple[str, ...] | None) -> bool:
-    return inside is None or any(regular_files.is_below(path, one) for one in inside)
+def _is_allowed(path: str, allowed_folders: tuple[str, ...] | None) -> bool:
+    return allowed_folders is None or any(regular_files.is_below(path, folder) for folder in allowed_folders)
 
 
-def read(
-    folder: str, overrides: Mapping[str, Any] | None = None, inside: tuple[str, ...] | None = None
+def read_folder(
+    folder: str, overrides: Mapping[str, Any] | None = None, allowed_folders: tuple[str, ...] | None = None
 ) -> Architecture | None:
     """The architecture of a model folder; None where it has no configuration or one of an unknown family.
 
     A LoRA folder (`adapter_config.json`) is its base model. Only files in one of `inside` are read; None: all. Raises
     UnreadableModelError for a broken file.
     """
-    config = _json(os.path.join(folder, CONFIG), inside)
+    config = _load_json(os.path.join(folder, CONFIG), allowed_folders)
     if config is None:
-        base = adapter_base(folder, inside)
-        known = lookup.find(base) if base is not None else None
-        return known and _overridden(known, overrides)
-    return described(config, folder, overrides)
+        base = read_adapter_base(folder, allowed_folders)
+        architecture = lookup.find_entry(base) if base is not None else None
+        return architecture and _override(architecture, overrides)
+    return resolve_config(config, folder, overrides)
 
 
-def described(config: Mapping[str, Any], name: str, overrides: Mapping[str, Any] | None = None) -> Architecture | None:
+def resolve_config(
+    config: Mapping[str, Any], name: str, overrides: Mapping[str, Any] | None = None
+) -> Architecture | None:
     """The architecture that the object of a `config.json` describes; None for a family that cfglint cannot count."""
-    from cfglint_train.models.hf_config import from_config
-    from cfglint_train.models.overrides import merged
+    from cfglint_train.models.hf_config import parse_config
+    from cfglint_train.models.overrides import merge_overrides
 
-    config = merged(config, overrides or {})
-    return from_config(config, name) or _namesake(config, name)
+    config = merge_overrides(config, overrides or {})
+    return parse_config(config, name) or _find_namesake(config, name)
 
 
-def adapter_base(folder: str, inside: tuple[str, ...] | None = None) -> str | None:
+def read_adapter_base(folder: str, allowed_folders: tuple[str, ...] | None = None) -> str | None:
     """What a LoRA folder names as its base model; None where there is none. Raises UnreadableModelError."""
-    adapter = _json(os.path.join(folder, ADAPTER), inside)
+    adapter = _load_json(os.path.join(folder, ADAPTER), allowed_folders)
     base = adapter.get("base_model_name_or_path") if adapter else None
     return base if isinstance(base, str) else None
 
 
-def config_at(path: str) -> dict[str, Any]:
+def load_config(path: str) -> dict[str, Any]:
     """The object of a `config.json`, or of the one in a folder, of a model that cfglint can count.
 
     Raises UnreadableModelError where there is none, where it is broken, and where the family has no counts here.
     """
     file = os.path.join(path, CONFIG) if os.path.isdir(path) else path
-    config = _json(file)
+    config = _load_json(file)
     if config is None:
         raise UnreadableModelError(f"{file}: there is no such file")
-    if described(config, file) is None:
+    if resolve_config(config, file) is None:
         family = config.get("model_type")
         raise UnreadableModelError(f"{file}: cfglint cannot count a model of family {family} with these sizes")
     return config
 
 
-def cached(
+def find_cached_model(
     name: str,
     revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
@@ -123,13 +125,13 @@ def cached(
     """
     if name.count("/") != 1:
         return None
-    model = os.path.join(hub_cache(environment), "models--" + name.replace("/", "--"))
-    snapshot = _snapshot(model, revision or "main")
-    found = read(snapshot, overrides) if snapshot else None
-    return found._replace(id=name) if found else None
+    model = os.path.join(get_hub_cache(environment), "models--" + name.replace("/", "--"))
+    snapshot = _find_snapshot(model, revision or "main")
+    architecture = read_folder(snapshot, overrides) if snapshot else None
+    return architecture._replace(id=name) if architecture else None
 
 
-def hub_cache(environment: Mapping[str, str] | None = None) -> str:
+def get_hub_cache(environment: Mapping[str, str] | None = None) -> str:
     """The cache folder as huggingface_hub finds it."""
     settings = os.environ if environment is None else environment
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
@@ -139,17 +141,17 @@ def hub_cache(environment: Mapping[str, str] | None = None) -> str:
     return os.path.join(os.path.expanduser(home), "hub")
 
 
-def _overridden(known: Architecture, overrides: Mapping[str, Any] | None) -> Architecture | None:
+def _override(architecture: Architecture, overrides: Mapping[str, Any] | None) -> Architecture | None:
     if not overrides:
-        return known
-    from cfglint_train.models.overrides import applied
+        return architecture
+    from cfglint_train.models.overrides import apply_overrides
 
-    return applied(known, overrides)
+    return apply_overrides(architecture, overrides)
 
 
-def _snapshot(model: str, revision: str) -> str | None:
+def _find_snapshot(model: str, revision: str) -> str | None:
     """The folder of a revision: a commit, a branch, or for `main` the only snapshot that there is."""
-    wanted = revision
+    requested = revision
     if os.pardir in revision.split("/"):
         return None
     snapshots = os.path.join(model, "snapshots")
@@ -162,26 +164,26 @@ def _snapshot(model: str, revision: str) -> str | None:
     path = os.path.join(snapshots, revision)
     if regular_files.is_below(path, snapshots) and os.path.isdir(path):
         return path
-    kept = sorted(os.listdir(snapshots)) if wanted == "main" and os.path.isdir(snapshots) else []
-    return os.path.join(snapshots, kept[0]) if len(kept) == 1 else None
+    snapshot_names = sorted(os.listdir(snapshots)) if requested == "main" and os.path.isdir(snapshots) else []
+    return os.path.join(snapshots, snapshot_names[0]) if len(snapshot_names) == 1 else None
 
 
-def _namesake(config: Mapping[str, Any], folder: str) -> Architecture | None:
+def _find_namesake(config: Mapping[str, Any], folder: str) -> Architecture | None:
     """For a family without a formula: the catalogue's entry of the folder's or the stated name, if the sizes agree."""
     inner = config.get("text_config")
     sizes = {**config, **(inner if isinstance(inner, Mapping) else {})}
     for name in (config.get("_name_or_path"), folder):
-        known = lookup.find(name) if isinstance(name, str) and name else None
-        if known and (known.hidden, known.layers, known.vocab) == tuple(
+        architecture = lookup.find_entry(name) if isinstance(name, str) and name else None
+        if architecture and (architecture.hidden, architecture.layers, architecture.vocab) == tuple(
             sizes.get(key) for key in ("hidden_size", "num_hidden_layers", "vocab_size")
         ):
-            return known._replace(id=folder)
+            return architecture._replace(id=folder)
     return None
 
 
-def _json(path: str, inside: tuple[str, ...] | None = None) -> dict[str, Any] | None:
+def _load_json(path: str, allowed_folders: tuple[str, ...] | None = None) -> dict[str, Any] | None:
     """A JSON object, None where there is no such file in one of some folders. Raises UnreadableModelError."""
-    if not _lies_in(path, inside):
+    if not _is_allowed(path, allowed_folders):
         return None
     try:
         if os.path.getsize(path) > MAX_BYTES:

@@ -11,16 +11,16 @@ from cfglint_train.foundation.typed import Final
 PATH: Final = os.path.join(os.path.dirname(__file__), "modules.json")
 
 
-def paths_of(model_type: str) -> tuple[str, ...] | None:
+def get_module_paths(model_type: str) -> tuple[str, ...] | None:
     """The paths in models whose configuration has this `model_type` at its top, without towers and projectors; a `*`
     for every number. None where they are not known.
     """
-    found = _families().get(model_type)
-    return None if found is None else tuple(found)
+    paths = _load_families().get(model_type)
+    return None if paths is None else tuple(paths)
 
 
 @cache
-def _families() -> dict[str, list[str]]:
+def _load_families() -> dict[str, list[str]]:
     with open(PATH, encoding="utf-8") as file:
-        found: dict[str, list[str]] = json.load(file)["families"]
-    return found
+        families: dict[str, list[str]] = json.load(file)["families"]
+    return families

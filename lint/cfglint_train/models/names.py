@@ -66,7 +66,7 @@ DEQUANTIZED: Final = "dequantized"
 CACHE_FOLDER: Final = "models--"
 
 
-class Name(Frozen):
+class ParsedName(Frozen):
     """A name, taken apart."""
 
     key: str
@@ -76,12 +76,12 @@ class Name(Frozen):
     """The name says that the weights are not quantised (`-bf16`, `-dequantized`)."""
 
 
-def parse(name: str) -> Name:
+def parse_name(name: str) -> ParsedName:
     """The key of a name, and what its ending says about the weights."""
-    words = [word for word in component(name).lower().replace("_", "-").replace(" ", "-").split("-") if word]
+    words = [word for word in get_component(name).lower().replace("_", "-").replace(" ", "-").split("-") if word]
     tokens = [word for index, word in enumerate(words) if index == 0 or word not in STAGES]
     quantization = dtype = None
-    plain = False
+    is_plain = False
     while len(tokens) > 1:
         last = tokens[-1]
         if last in DTYPES:
@@ -89,13 +89,13 @@ def parse(name: str) -> Name:
         elif last in QUANTIZATIONS:
             quantization = quantization or QUANTIZATIONS[last]
         elif last == DEQUANTIZED:
-            plain = True
+            is_plain = True
         elif last not in WIDTHS:
             break
         elif last in ("8bit", "int8") and quantization is None and "bnb" in tokens:
             quantization = "int8"
         tokens.pop()
-    return Name("-".join(tokens), quantization, dtype, plain or (dtype is not None and quantization is None))
+    return ParsedName("-".join(tokens), quantization, dtype, is_plain or (dtype is not None and quantization is None))
 
 
 def is_folder(name: str) -> bool:
@@ -109,7 +109,7 @@ def is_folder(name: str) -> bool:
     return (deep or path.startswith(("/", "./", "../", "~", "$"))) and CACHE_FOLDER not in path
 
 
-def component(name: str) -> str:
+def get_component(name: str) -> str:
     """The part of a hub id or a path that names the model."""
     parts = [part for part in name.replace("\\", "/").split("/") if part and part != "."]
     for part in reversed(parts):

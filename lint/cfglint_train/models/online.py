@@ -13,13 +13,21 @@ from collections.abc import Mapping
 
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models.architecture import Architecture
-from cfglint_train.models.local import ADAPTER, CONFIG, MAX_BYTES, UnreadableModelError, adapter_base, known, read
+from cfglint_train.models.local import (
+    ADAPTER,
+    CONFIG,
+    MAX_BYTES,
+    UnreadableModelError,
+    find_local_model,
+    read_adapter_base,
+    read_folder,
+)
 
 PACKAGE: Final = "huggingface_hub"
 REMEDY: Final = "--online needs huggingface_hub: pip install 'cfglint-train[online]'"
 
 _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-_LONGEST: Final = 96
+_MAX_ID_LENGTH: Final = 96
 """Characters of a repository's name on the Hub."""
 
 
@@ -27,7 +35,7 @@ class FetchError(UnreadableModelError):
     """A configuration that could not be fetched; the message names the model, the reason and the remedy."""
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Whether huggingface_hub is installed."""
     from importlib.util import find_spec  # only with --online
 
@@ -36,7 +44,12 @@ def available() -> bool:
 
 def is_hub_id(name: str) -> bool:
     """Whether a name could be a repository of the Hub, `organisation/name`, and no path."""
-    return _ID.fullmatch(name) is not None and len(name) <= _LONGEST and ".." not in name and not name.endswith(".git")
+    return (
+        _ID.fullmatch(name) is not None
+        and len(name) <= _MAX_ID_LENGTH
+        and ".." not in name
+        and not name.endswith(".git")
+    )
 
 
 _LOG_IN: Final = "log in (hf auth login, or HF_TOKEN)"
@@ -45,29 +58,29 @@ _fetched: dict[tuple[str, str], str | FetchError] = {}
 """Snapshot folders, or why there is none: each repository is asked for once, however many files name it."""
 
 
-def architecture(
+def fetch_architecture(
     name: str,
     revision: str | None,
     overrides: Mapping[str, Any] | None = None,
-    inside: tuple[str, ...] | None = None,
+    allowed_folders: tuple[str, ...] | None = None,
 ) -> Architecture | None:
     """The architecture of a repository of the Hub; None for a family that cfglint cannot count.
 
     A repository of a LoRA is its base model; a folder is that only in one of `inside`. Raises FetchError where nothing
     can be fetched, UnreadableModelError where what was fetched is no model configuration.
     """
-    folder = _folder(name, revision or "main")
-    base = _base(folder)
+    folder = _fetch_folder(name, revision or "main")
+    base = _read_base(folder)
     if base is not None:
-        found = known(base, folder, None, overrides, inside=inside)
-        if found is None and is_hub_id(base) and base != name:
-            found = read(_folder(base, "main"), overrides)
+        architecture = find_local_model(base, folder, None, overrides, allowed_folders=allowed_folders)
+        if architecture is None and is_hub_id(base) and base != name:
+            architecture = read_folder(_fetch_folder(base, "main"), overrides)
     else:
-        found = read(folder, overrides)
-    return found and found._replace(id=name)
+        architecture = read_folder(folder, overrides)
+    return architecture and architecture._replace(id=name)
 
 
-def _folder(name: str, revision: str) -> str:
+def _fetch_folder(name: str, revision: str) -> str:
     """The snapshot's folder. Raises FetchError."""
     key = name, revision
     if key not in _fetched:
@@ -75,10 +88,10 @@ def _folder(name: str, revision: str) -> str:
             _fetched[key] = _download(name, revision)
         except FetchError as error:
             _fetched[key] = error
-    found = _fetched[key]
-    if isinstance(found, FetchError):
-        raise found
-    return found
+    result = _fetched[key]
+    if isinstance(result, FetchError):
+        raise result
+    return result
 
 
 def _download(name: str, revision: str) -> str:
@@ -103,11 +116,11 @@ def _download(name: str, revision: str) -> str:
         except FetchError:
             raise
         except Exception as error:  # its own, those of the HTTP library beneath it, and of the file system
-            raise FetchError(f"{name}: {_reason(error, revision)}") from None
+            raise FetchError(f"{name}: {_explain_error(error, revision)}") from None
     raise FetchError(f"{name}: there is no {CONFIG} in it, so it is not a model of transformers")
 
 
-def _reason(error: Exception, revision: str) -> str:
+def _explain_error(error: Exception, revision: str) -> str:
     """Why nothing could be fetched, with the remedy. Classes go by name: releases of huggingface_hub move them."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "GatedRepoError" in kinds:
@@ -120,22 +133,20 @@ def _reason(error: Exception, revision: str) -> str:
         return "HF_HUB_OFFLINE is set and the cache does not have it; unset it, or leave out --online"
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     if kinds & {"TimeoutException", "Timeout", "TransportError", "ConnectionError"}:
-        return (
-            f"{endpoint} does not answer ({type(error).__name__}: {_first_line(error)}), and the cache does not have it"
-        )
+        return f"{endpoint} does not answer ({type(error).__name__}: {_get_first_line(error)}), and the cache does not have it"
     response = getattr(error, "response", None)
     if response is not None:
         return f"{endpoint} answers {response.status_code}"
-    return f"{type(error).__name__}: {_first_line(error)}"
+    return f"{type(error).__name__}: {_get_first_line(error)}"
 
 
-def _first_line(error: BaseException) -> str:
+def _get_first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
 
-def _base(folder: str) -> str | None:
+def _read_base(folder: str) -> str | None:
     """What a folder with nothing but an adapter's configuration names as its base."""
     if os.path.isfile(os.path.join(folder, CONFIG)):
         return None
-    return adapter_base(folder)
+    return read_adapter_base(folder)

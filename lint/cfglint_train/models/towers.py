@@ -42,7 +42,7 @@ _LAYERS: Final = ("num_hidden_layers", "depth")
 _HEADS: Final = ("num_attention_heads", "num_heads")
 
 
-class Vision(Frozen):
+class VisionBlocks(Frozen):
     """The blocks of a vision tower. Widths are elements."""
 
     kind: str
@@ -58,7 +58,7 @@ class Vision(Frozen):
     """Pixels of a patch's side."""
 
 
-def vision(config: Mapping[str, Any]) -> Vision | None:
+def read_vision(config: Mapping[str, Any]) -> VisionBlocks | None:
     """The tower of a configuration with all defaults written out; None without one, or for one without a formula."""
     tower = config.get("vision_config")
     if not isinstance(tower, Mapping):
@@ -67,36 +67,36 @@ def vision(config: Mapping[str, Any]) -> Vision | None:
     hidden: Any = tower.get("embed_dim") if kind == "qwen2_vl" else tower.get("hidden_size")
     if kind == "internvl" and (tower.get("use_qk_norm") or tower.get("norm_type") == "rms_norm"):
         return None  # the tower of 6B
-    layers, heads = _first(tower, _LAYERS), _first(tower, _HEADS)
+    layers, heads = _get_first(tower, _LAYERS), _get_first(tower, _HEADS)
     width: Any = tower.get("out_hidden_size" if kind == "glm4v" else "intermediate_size")
     if width is None and isinstance(hidden, int) and isinstance(tower.get("mlp_ratio"), (int, float)):
         width = int(hidden * tower["mlp_ratio"])
     if kind is None or not all(isinstance(size, int) and size > 0 for size in (layers, hidden, heads, width)):
         return None
-    grid, side = _grid(tower), tower.get("patch_size")
+    grid, side = _count_grid_patches(tower), tower.get("patch_size")
     patch = side if isinstance(side, int) else 0
     fixed = config.get("mm_tokens_per_image")  # Gemma 3 pools every image to as many
     if isinstance(fixed, int) and fixed and grid:
-        return Vision(kind, layers, hidden, heads, width, grid / fixed, fixed, patch)
-    merge = _merge(tower, config)
+        return VisionBlocks(kind, layers, hidden, heads, width, grid / fixed, fixed, patch)
+    merge = _find_merge_size(tower, config)
     name = str(config.get("model_type"))
     resized = name == "paligemma" or (kind == "clip" and name not in TILED)
     tokens = int(grid / merge**2) if grid and resized else None
-    return Vision(kind, layers, hidden, heads, width, float(merge**2), tokens, patch)
+    return VisionBlocks(kind, layers, hidden, heads, width, float(merge**2), tokens, patch)
 
 
-def _merge(tower: Mapping[str, Any], config: Mapping[str, Any]) -> float:
+def _find_merge_size(tower: Mapping[str, Any], config: Mapping[str, Any]) -> float:
     """Patches side by side that become one token."""
-    stated: Any = tower.get("spatial_merge_size") or config.get("spatial_merge_size") or config.get("scale_factor")
-    if stated is None and isinstance(tower.get("merge_kernel_size"), (list, tuple)):
-        stated = next(iter(tower["merge_kernel_size"]), None)
+    merge_size: Any = tower.get("spatial_merge_size") or config.get("spatial_merge_size") or config.get("scale_factor")
+    if merge_size is None and isinstance(tower.get("merge_kernel_size"), (list, tuple)):
+        merge_size = next(iter(tower["merge_kernel_size"]), None)
     ratio: Any = tower.get("pixel_shuffle_ratio") or config.get("downsample_ratio")
-    if stated is None and isinstance(ratio, float) and ratio > 0:
-        stated = 1 / ratio
-    return stated if isinstance(stated, (int, float)) and 1 <= stated <= 16 else 1
+    if merge_size is None and isinstance(ratio, float) and ratio > 0:
+        merge_size = 1 / ratio
+    return merge_size if isinstance(merge_size, (int, float)) and 1 <= merge_size <= 16 else 1
 
 
-def _grid(tower: Mapping[str, Any]) -> int | None:
+def _count_grid_patches(tower: Mapping[str, Any]) -> int | None:
     """Patches of an image at the tower's own size, where it states both."""
     size, patch = tower.get("image_size"), tower.get("patch_size")
     if isinstance(size, int) and isinstance(patch, int) and 0 < patch <= size:
@@ -104,5 +104,5 @@ def _grid(tower: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _first(settings: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+def _get_first(settings: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((settings[name] for name in names if settings.get(name) is not None), None)

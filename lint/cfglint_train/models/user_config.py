@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Any
 from cfglint_train.models import online as hub
-from cfglint_train.models.local import UnreadableModelError, config_at
+from cfglint_train.models.local import UnreadableModelError, load_config
 
 
-def asked(path: str | os.PathLike[str] | None, online: bool) -> tuple[Mapping[str, Any] | None, bool]:
+def load_user_config(path: str | os.PathLike[str] | None, online: bool) -> tuple[Mapping[str, Any] | None, bool]:
     """The object of the named `config.json`, and whether the Hub may be asked.
 
     Raises UsageError where the file is not there, broken, or of a family that cfglint cannot count, and where `online`
     needs a package that is not installed.
     """
-    if online and not hub.available():
+    if online and not hub.is_available():
         raise UsageError(hub.REMEDY)
     if path is None:
         return None, online
     try:
-        return config_at(os.fspath(path)), online
+        return load_config(os.fspath(path)), online
     except UnreadableModelError as error:
         raise UsageError(f"--model-config {error}") from None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
-from cfglint_train.documents.python.syntax import declared, tree_of
-from cfglint_train.mutations.fillers import MAX_FOLLOWED, Followed
+from cfglint_train.documents.python.syntax import find_declared_settings, parse_tree
+from cfglint_train.mutations.fillers import MAX_PROGRAM_BYTES, PythonSources
 from cfglint_train.repository.index import RepositoryIndex
 
 
@@ -21,30 +21,32 @@ class Declarations:
         self._index = index
         self._names: dict[str, frozenset[str]] = {}
 
-    def has(self, name: str, among: Container[str] | None = None) -> bool:
+    def is_declared(self, name: str, allowed: Container[str] | None = None) -> bool:
         """Whether some file declares a setting of a name; of the files that may, the first within the bound are read.
 
         The bound is of one name: what another one costs must not decide. `among`: only these files count.
         """
-        files = self._index.once(Followed)
-        spelled = sorted({name, name.replace("_", "-")})
-        options = "|".join(map(re.escape, spelled))
-        may = re.compile(rf"^[ \t]+{re.escape(name)}[ \t]*:|[\"']--?(?:{options})[\"']", re.MULTILINE)
-        left = MAX_FOLLOWED
-        words = [word for one in spelled for word in (one, f"--{one}", f"-{one}")]
-        for path in dict.fromkeys(path for word in words for path in self._index.pythons_naming(word)):
-            if path.startswith(files.copies) or (among is not None and path not in among):
+        files = self._index.compute_once(PythonSources)
+        spellings = sorted({name, name.replace("_", "-")})
+        options = "|".join(map(re.escape, spellings))
+        pattern = re.compile(rf"^[ \t]+{re.escape(name)}[ \t]*:|[\"']--?(?:{options})[\"']", re.MULTILINE)
+        budget = MAX_PROGRAM_BYTES
+        words = [word for spelling in spellings for word in (spelling, f"--{spelling}", f"-{spelling}")]
+        for path in dict.fromkeys(path for word in words for path in self._index.find_python_naming(word)):
+            if path.startswith(files.copies) or (allowed is not None and path not in allowed):
                 continue
-            if may.search(files.text(path)) is None:
+            if pattern.search(files.read_text(path)) is None:
                 continue
-            left -= len(files.text(path))
-            if left < 0:
+            budget -= len(files.read_text(path))
+            if budget < 0:
                 return False
-            if name in self._of(path, files):
+            if name in self._read_names(path, files):
                 return True
         return False
 
-    def _of(self, path: str, files: Followed) -> frozenset[str]:
+    def _read_names(self, path: str, files: PythonSources) -> frozenset[str]:
         if path not in self._names:
-            self._names[path] = frozenset(name.replace("-", "_") for name, _ in declared(tree_of(files.text(path))))
+            self._names[path] = frozenset(
+                name.replace("-", "_") for name, _ in find_declared_settings(parse_tree(files.read_text(path)))
+            )
         return self._names[path]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
-from cfglint_train.mutations.fillers import Followed
+from cfglint_train.mutations.fillers import PythonSources
 from cfglint_train.repository.index import RepositoryIndex
 
 MAX_FILES: Final = 500
@@ -20,7 +20,7 @@ _IMPORT: Final = re.compile(r"^[ \t]*import[ \t]+([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*
 _NAME: Final = re.compile(r"(\w+)(?:\s+as\s+\w+)?")
 
 
-class Imported:
+class ImportGraph:
     """The files that programs of a repository import, each program followed once."""
 
     def __init__(self, index: RepositoryIndex) -> None:
@@ -28,58 +28,61 @@ class Imported:
         self._reached: dict[str, frozenset[str]] = {}
         self._direct: dict[str, tuple[str, ...]] = {}
 
-    def by(self, program: str) -> frozenset[str]:
+    def find_imports(self, program: str) -> frozenset[str]:
         """The files that a program is made of, itself among them; paths are absolute, with forward slashes."""
-        start = regular_files.tidy(os.path.abspath(program))
+        start = regular_files.normalize_path(os.path.abspath(program))
         if start not in self._reached:
             self._reached[start] = frozenset(self._follow(start))
         return self._reached[start]
 
     def _follow(self, start: str) -> Iterator[str]:
-        files, met, waiting, left = self._index.once(Followed), {start}, [start], MAX_BYTES
-        while waiting and len(met) <= MAX_FILES:
+        files, seen, waiting, budget = self._index.compute_once(PythonSources), {start}, [start], MAX_BYTES
+        while waiting and len(seen) <= MAX_FILES:
             path = waiting.pop(0)
-            text = files.text(path)
-            left -= len(text)
-            if left < 0:
+            text = files.read_text(path)
+            budget -= len(text)
+            if budget < 0:
                 return
             yield path
-            for found in self._imports(path, text):
-                if found not in met:
-                    met.add(found)
-                    waiting.append(found)
+            for imported in self._find_direct_imports(path, text):
+                if imported not in seen:
+                    seen.add(imported)
+                    waiting.append(imported)
 
-    def _imports(self, path: str, text: str) -> tuple[str, ...]:
+    def _find_direct_imports(self, path: str, text: str) -> tuple[str, ...]:
         """The files that a file imports itself."""
         if path not in self._direct:
-            found = (self._file(path, folder, module) for folder, module in dict.fromkeys(_modules(path, text)))
-            self._direct[path] = tuple(one for one in dict.fromkeys(found) if one is not None)
+            paths = (
+                self._resolve_module(path, folder, module)
+                for folder, module in dict.fromkeys(_list_modules(path, text))
+            )
+            self._direct[path] = tuple(file for file in dict.fromkeys(paths) if file is not None)
         return self._direct[path]
 
-    def _file(self, beside: str, folder: str, module: str) -> str | None:
+    def _resolve_module(self, importer: str, folder: str, module: str) -> str | None:
         """The file of a module: in a folder, else (empty) of those whose paths end with its name the nearest one."""
         *before, last = module.split("/")
         for tail in (f"{last}.py", f"{last}/__init__.py"):
-            whole = "/".join((*before, tail))
-            found = list(self._index.named(whole))
+            full_tail = "/".join((*before, tail))
+            candidates = list(self._index.find_by_name(full_tail))
             if folder:
-                found = [path for path in found if path == f"{folder}/{whole}"]
-            if found:
-                return max(found, key=lambda path: (len(os.path.commonpath((path, beside))), -len(path)))
+                candidates = [path for path in candidates if path == f"{folder}/{full_tail}"]
+            if candidates:
+                return max(candidates, key=lambda path: (len(os.path.commonpath((path, importer))), -len(path)))
         return None
 
 
-def _modules(path: str, text: str) -> Iterator[tuple[str, str]]:
+def _list_modules(path: str, text: str) -> Iterator[tuple[str, str]]:
     """The modules that a file may import: the folder that a relative one is in, else nothing, and its path there."""
-    for found in _IMPORT.finditer(text):
-        yield from (("", name.strip().replace(".", "/")) for name in found[1].split(","))
-    for found in _FROM.finditer(text):
-        folder, module = "", found[2].replace(".", "/")
-        if found[1]:
+    for statement in _IMPORT.finditer(text):
+        yield from (("", name.strip().replace(".", "/")) for name in statement[1].split(","))
+    for statement in _FROM.finditer(text):
+        folder, module = "", statement[2].replace(".", "/")
+        if statement[1]:
             folder = path
-            for _ in found[1]:
+            for _ in statement[1]:
                 folder = os.path.dirname(folder)
-        names = (match[1] for match in _NAME.finditer(found[3]))
+        names = (match[1] for match in _NAME.finditer(statement[3]))
         if module:
             yield folder, module
         yield from ((folder, f"{module}/{name}" if module else name) for name in names if folder or module)

@@ -13,7 +13,7 @@ from cfglint_train.frameworks.lens import Config
 class Mutations:
     """What the programs do that a configuration is given to, and those that name its file: nothing."""
 
-    def is_set(self, route: Route) -> bool:
+    def is_changed(self, route: Route) -> bool:
         """Whether a program stores a setting or takes it out: what the file says of it need not be what counts."""
         return False
 
@@ -21,7 +21,7 @@ class Mutations:
         """Whether a program gives an argument another value than its parser read."""
         return False
 
-    def is_own(self, route: Route) -> bool:
+    def is_custom(self, route: Route) -> bool:
         """Whether a setting is one of a program's own, which reads it or declares it; the empty route is the file."""
         return False
 
@@ -29,15 +29,15 @@ class Mutations:
         """Whether the program has a parser of its own that does not take an option."""
         return False
 
-    def makes(self, section: str) -> bool:
+    def has_client_object(self, section: str) -> bool:
         """Whether a program hands the framework an object of its own instead of having it made by a section."""
         return False
 
 
-NONE: Final = Mutations()
+NO_MUTATIONS: Final = Mutations()
 
 
-def mutations_of(config: Config) -> Mutations:
+def get_mutations(config: Config) -> Mutations:
     """Return what programs do to a configuration."""
-    found = config.evidence.mutations
-    return found if isinstance(found, Mutations) else NONE
+    mutations = config.evidence.mutations
+    return mutations if isinstance(mutations, Mutations) else NO_MUTATIONS

@@ -28,12 +28,12 @@ LOWERED: Final = "lowered"
 """The fact of a ground by which a finding is one level milder: evidence that a key may have been added."""
 
 
-def unappended(where: str) -> Ground:
+def assume_no_extra_options(place: str) -> Ground:
     """That what may give a launch further options gives none that matter."""
-    return Ground("launch:options", where, "assumed", f"{where} adds no option that changes this")
+    return Ground("launch:options", place, "assumed", f"{place} adds no option that changes this")
 
 
-def freshly_installed(package: str, release: str) -> Ground:
+def assume_fresh_install(package: str, release: str) -> Ground:
     """Return the ground that a package is at the release which a fresh installation gets."""
     note = f"{package} {release}, which a fresh installation gets (set `{package}=RELEASE` to be sure)"
     return Ground(f"release:{package}", release, "assumed", note)
@@ -66,12 +66,12 @@ class Scenario(Frozen):
     """Whether it is found there, too."""
 
 
-def worst(grades: tuple[Certainty, ...]) -> Certainty:
+def find_worst_grade(grades: tuple[Certainty, ...]) -> Certainty:
     """The lowest of some grades; "stated" where there are none."""
     return max(grades, key=CERTAINTIES.index, default="stated")
 
 
-def grade(origin: Origin | None) -> Certainty:
+def grade_origin(origin: Origin | None) -> Certainty:
     """The grade of a fact by its origin. A framework's default follows from its release."""
     if origin is None:
         return "unknown"
@@ -87,8 +87,8 @@ _GRADES: Final[dict[str, Certainty]] = {
 }
 
 
-def where(place: Place | None, note: str) -> str:
+def describe_place(place: Place | None, note: str) -> str:
     """Where a fact stands, for a reader: file and line, or what says it."""
     if place is None:
         return note
-    return f"{place.document.path}:{place.document.position(place.span.start).line}"
+    return f"{place.document.path}:{place.document.locate(place.span.start).line}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal, members
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal, list_members
 from cfglint_train.plan.names import Field
 
 if TYPE_CHECKING:
@@ -507,7 +507,7 @@ class Plan(Frozen):
         group, name = field.split(".")
         return getattr(getattr(self, group), name)
 
-    def with_(self, changes: Mapping[Field, Any]) -> Plan:
+    def replace(self, changes: Mapping[Field, Any]) -> Plan:
         """Return the plan with some fields changed."""
         groups: dict[str, dict[str, Any]] = {}
         for field, value in changes.items():
@@ -516,7 +516,7 @@ class Plan(Frozen):
         return self._replace(**{group: getattr(self, group)._replace(**values) for group, values in groups.items()})
 
     @property
-    def world(self) -> int | None:
+    def world_size(self) -> int | None:
         """GPUs of the job."""
         return (self.launch.nodes or 0) * (self.launch.gpus_per_node or 0) or None
 
@@ -524,27 +524,27 @@ class Plan(Frozen):
     def data_parallel(self) -> int | None:
         """Ranks that see different sequences: the world without tensor, pipeline and context parallelism."""
         others = (self.parallel.tensor or 1) * (self.parallel.pipeline or 1) * (self.parallel.context or 1)
-        return None if self.world is None else max(1, self.world // others)
+        return None if self.world_size is None else max(1, self.world_size // others)
 
     @property
     def trains_adapter(self) -> bool:
         """Only an adapter is trained; the base model is frozen."""
-        return self.method.tuning not in TRAINS_THE_MODEL
+        return self.method.tuning not in FULL_MODEL_TUNING
 
 
-TRAINS_THE_MODEL: Final = (None, "full", "freeze")
+FULL_MODEL_TUNING: Final = (None, "full", "freeze")
 
-FIELDS: Final[tuple[Field, ...]] = members(Field)
+FIELDS: Final[tuple[Field, ...]] = list_members(Field)
 """Every field, in the order of the records."""
 
-_NAMED: Final[dict[str, Field]] = dict(zip(FIELDS, FIELDS))
+_FIELDS_BY_NAME: Final[dict[str, Field]] = dict(zip(FIELDS, FIELDS))
 
 
-def named(name: str) -> Field:
+def get_field(name: str) -> Field:
     """The field with a name. Raises KeyError with the name where there is none."""
-    return _NAMED[name]
+    return _FIELDS_BY_NAME[name]
 
 
-def by_field(values: Mapping[str, Any]) -> dict[Field, Any]:
+def validate_fields(values: Mapping[str, Any]) -> dict[Field, Any]:
     """Return values under the names of their fields. Raises KeyError with the first name that is no field."""
-    return {named(name): value for name, value in values.items()}
+    return {get_field(name): value for name, value in values.items()}

@@ -10,17 +10,17 @@ from cfglint_train.foundation.typed import Any, Literal
 class Place:
     """A span of a document: where a setting stands, or where a finding points."""
 
-    __slots__ = ("document", "known")
+    __slots__ = ("document", "stored_span")
 
     def __init__(self, document: Document, span: Span | None) -> None:
         self.document = document
-        self.known = span
+        self.stored_span = span
 
     @property
     def span(self) -> Span:
         """The bytes of the place."""
-        assert self.known is not None
-        return self.known
+        assert self.stored_span is not None
+        return self.stored_span
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Place) and self.document is other.document and self.span == other.span
@@ -50,13 +50,13 @@ class Origin(Frozen):
     """The setting as its framework spells it."""
     framework: str = ""
     """The framework whose lens read it; empty for what no lens says."""
-    assumed: str = ""
+    assumption: str = ""
     """What a stated value rests on where it is only a default: `$MBS` is 16 unless the environment sets it."""
-    beyond: bool = False
+    is_unsupported: bool = False
     """No formula covers what the run does, as `note` says: whatever else is stated, it is not estimated."""
 
 
-class Value(Frozen):
+class FieldValue(Frozen):
     """A field's value with its origin."""
 
     value: Any

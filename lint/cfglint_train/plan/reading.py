@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.plan.fields import FIELDS, TRAINS_THE_MODEL, Plan
+from cfglint_train.plan.fields import FIELDS, FULL_MODEL_TUNING, Plan
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.origin import Origin, Value
+from cfglint_train.plan.origin import FieldValue, Origin
 
 
 class ResolvedPlan:
@@ -15,59 +15,59 @@ class ResolvedPlan:
 
     __slots__ = ("values",)
 
-    def __init__(self, values: Mapping[Field, Value] | None = None) -> None:
-        self.values: dict[Field, Value] = dict(values or {})
+    def __init__(self, values: Mapping[Field, FieldValue] | None = None) -> None:
+        self.values: dict[Field, FieldValue] = dict(values or {})
 
     def put(self, field: Field, value: Any, origin: Origin) -> None:
         """State a field. Raises KeyError for a name that is no field."""
-        if field not in _PLACES:
+        if field not in _INDICES:
             raise KeyError(field)
-        self.values[field] = Value(value, origin)
+        self.values[field] = FieldValue(value, origin)
 
-    def infer(self, field: Field, value: Any, note: str, assumed: str = "") -> None:
+    def infer(self, field: Field, value: Any, note: str, assumption: str = "") -> None:
         """State a field that follows from others, unless the configuration states it itself.
 
         A stated value that cannot be read stays unknown. `assumed`: what it follows by that is not stated.
         """
-        known = self.values.get(field)
-        kind = "inferred" if known is None else known.origin.kind
+        present = self.values.get(field)
+        kind = "inferred" if present is None else present.origin.kind
         if value is not None and (
-            kind in ("inferred", "assumed") or (kind == "default" and known is not None and known.value is None)
+            kind in ("inferred", "assumed") or (kind == "default" and present is not None and present.value is None)
         ):
-            self.put(field, value, Origin("inferred", note=note, assumed=assumed))
+            self.put(field, value, Origin("inferred", note=note, assumption=assumption))
 
     def get(self, field: Field) -> Any:
         """The value of a field, None where it is unknown."""
-        known = self.values.get(field)
-        return None if known is None else known.value
+        present = self.values.get(field)
+        return None if present is None else present.value
 
-    def origin(self, field: Field) -> Origin | None:
+    def get_origin(self, field: Field) -> Origin | None:
         """Where the value comes from, None where it is unknown."""
-        known = self.values.get(field)
-        return None if known is None else known.origin
+        present = self.values.get(field)
+        return None if present is None else present.origin
 
-    def stated(self, field: Field) -> bool:
+    def is_stated(self, field: Field) -> bool:
         """Whether the configuration or the user says it in so many words."""
-        origin = self.origin(field)
+        origin = self.get_origin(field)
         return origin is not None and origin.kind in ("explicit", "user")
 
     @property
-    def unreadable(self) -> frozenset[Field]:
+    def unreadable_fields(self) -> frozenset[Field]:
         """The fields that are stated, with a value that cannot be determined."""
-        stated = ("explicit", "user")
+        stated_kinds = ("explicit", "user")
         return frozenset(
-            field for field, value in self.values.items() if value.value is None and value.origin.kind in stated
+            field for field, value in self.values.items() if value.value is None and value.origin.kind in stated_kinds
         )
 
     def update(self, other: ResolvedPlan) -> None:
         """Take over every field of another reading."""
         self.values.update(other.values)
 
-    def __iter__(self) -> Iterator[tuple[Field, Value]]:
+    def __iter__(self) -> Iterator[tuple[Field, FieldValue]]:
         return iter(self.values.items())
 
     @property
-    def world(self) -> int | None:
+    def world_size(self) -> int | None:
         """`Plan.world`, while the plan is still being made."""
         nodes, gpus = self.get("launch.nodes"), self.get("launch.gpus_per_node")
         return nodes * gpus if nodes and gpus else None
@@ -75,7 +75,7 @@ class ResolvedPlan:
     @property
     def data_parallel(self) -> int | None:
         """`Plan.data_parallel`, while the plan is still being made."""
-        world = self.world
+        world = self.world_size
         axes: tuple[Field, ...] = ("parallel.tensor", "parallel.pipeline", "parallel.context")
         others = 1
         for axis in axes:
@@ -85,14 +85,14 @@ class ResolvedPlan:
     @property
     def trains_adapter(self) -> bool:
         """`Plan.trains_adapter`, while the plan is still being made."""
-        return self.get("method.tuning") not in TRAINS_THE_MODEL
+        return self.get("method.tuning") not in FULL_MODEL_TUNING
 
-    def plan(self) -> Plan:
+    def build_plan(self) -> Plan:
         """The typed records."""
         # By what is known: that is a third of the fields.
         groups: list[list[Any]] = [[None] * len(record._fields) for record in _GROUPS]
         for field, value in self.values.items():
-            group, place = _PLACES[field]
+            group, place = _INDICES[field]
             groups[group][place] = value.value
         return Plan._make(record._make(fields) for record, fields in zip(_GROUPS, groups))
 
@@ -100,12 +100,12 @@ class ResolvedPlan:
 _GROUPS: Final[tuple[Any, ...]] = tuple(map(type, Plan._field_defaults.values()))
 
 # Full name of a field -> the number of its group, and its own number there.
-_PLACES: Final[Mapping[Field, tuple[int, int]]] = dict(
+_INDICES: Final[Mapping[Field, tuple[int, int]]] = dict(
     zip(FIELDS, [(group, place) for group, record in enumerate(_GROUPS) for place in range(len(record._fields))])
 )
 
 
-def merged(readings: Sequence[ResolvedPlan]) -> tuple[ResolvedPlan, dict[Field, tuple[Any, ...]]]:
+def merge_plans(readings: Sequence[ResolvedPlan]) -> tuple[ResolvedPlan, dict[Field, tuple[Any, ...]]]:
     """What several readings of one run have in common, and the values of the fields in which they differ.
 
     Such a field is unknown, whatever the order of the readings; one that only some of them have is one of these.
@@ -117,15 +117,17 @@ def merged(readings: Sequence[ResolvedPlan]) -> tuple[ResolvedPlan, dict[Field, 
     differing: dict[Field, tuple[Any, ...]] = {}
     for field in sorted({field for reading in readings for field, _ in reading}):
         values = [reading.values.get(field) for reading in readings]
-        stated = [value for value in values if value is not None]
-        if len(stated) == len(values) and all(same(one.value, stated[0].value) for one in stated):
-            result.values[field] = stated[0]
+        present = [value for value in values if value is not None]
+        if len(present) == len(values) and all(is_equal(candidate.value, present[0].value) for candidate in present):
+            result.values[field] = present[0]
             continue
-        place = next((one.origin.place for one in stated if one.origin.place is not None), None)
-        names = dict.fromkeys(one.origin.place.document.path for one in stated if one.origin.place is not None)
+        place = next((candidate.origin.place for candidate in present if candidate.origin.place is not None), None)
+        names = dict.fromkeys(
+            candidate.origin.place.document.path for candidate in present if candidate.origin.place is not None
+        )
         note = f"{' and '.join(names)} differ" if len(names) > 1 else "the launches differ"
-        result.put(field, None, Origin("user", place, note, stated[0].origin.key))
-        differing[field] = tuple(None if one is None else one.value for one in values)
+        result.put(field, None, Origin("user", place, note, present[0].origin.key))
+        differing[field] = tuple(None if candidate is None else candidate.value for candidate in values)
     return result, differing
 
 
@@ -133,14 +135,16 @@ def merged(readings: Sequence[ResolvedPlan]) -> tuple[ResolvedPlan, dict[Field, 
 SPELLINGS: Final = frozenset(("optimizer.stated_name",))
 
 
-def changed(
+def find_changed_fields(
     before: ResolvedPlan, after: ResolvedPlan, kinds: Iterable[str] = ("explicit", "default", "user")
 ) -> dict[Field, Any]:
     """The fields whose stated values differ, with the new values. Inferred fields follow and do not count."""
     fields = {field for reading in (before, after) for field, value in reading if value.origin.kind in kinds}
-    return {field: after.get(field) for field in fields - SPELLINGS if not same(before.get(field), after.get(field))}
+    return {
+        field: after.get(field) for field in fields - SPELLINGS if not is_equal(before.get(field), after.get(field))
+    }
 
 
-def same(one: Any, other: Any) -> bool:
+def is_equal(left: Any, right: Any) -> bool:
     """Equality under which a NaN in a file is what it is."""
-    return bool(one == other or (one != one and other != other))
+    return bool(left == right or (left != left and right != right))

@@ -17,62 +17,62 @@ _HIDDEN: Final = (
     *range(0x20), *range(0x7F, 0xA0), 0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F),
     *range(0x2060, 0x2070), 0xFEFF, *range(0xFFF9, 0xFFFC),
 )  # fmt: skip
-_VISIBLE: Final = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _HIDDEN}
-_SOURCE: Final = {**_VISIBLE, 0x09: " "}
-_DIFF: Final = {code: shown for code, shown in _VISIBLE.items() if code not in (0x09, 0xFEFF)}
-_COMMAND: Final = {code: shown for code, shown in _VISIBLE.items() if code not in (0x0A, 0x0D)}
+_ESCAPES: Final = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _HIDDEN}
+_SOURCE: Final = {**_ESCAPES, 0x09: " "}
+_DIFF: Final = {code: shown for code, shown in _ESCAPES.items() if code not in (0x09, 0xFEFF)}
+_COMMAND: Final = {code: shown for code, shown in _ESCAPES.items() if code not in (0x0A, 0x0D)}
 
 
-def printable(text: str) -> str:
+def escape_text(text: str) -> str:
     """One line without control characters and without the runner's `##[`."""
     if text.isascii() and text.isprintable():  # nearly every text; nothing in it is hidden
-        return _disarmed(text)
-    return _disarmed(_encodable(text.translate(_VISIBLE)))
+        return _escape_commands(text)
+    return _escape_commands(_escape_undecodable(text.translate(_ESCAPES)))
 
 
-def source_line(text: str) -> str:
+def escape_source_line(text: str) -> str:
     """A line of a file for a source frame; tabs become one space, so that carets stay below their text."""
-    return _disarmed(_encodable(text.translate(_SOURCE)))
+    return _escape_commands(_escape_undecodable(text.translate(_SOURCE)))
 
 
-def diff_line(text: str) -> str:
+def escape_diff_line(text: str) -> str:
     """A line of a diff that can be no workflow command and steers no terminal; every harmless line is as it was."""
     ending = "\r" if text.endswith("\r") else ""
-    shown = _disarmed(_encodable(text.removesuffix("\r").translate(_DIFF)))
-    if shown[1:].lstrip().startswith("::"):
-        shown = shown[:1] + "\\" + shown[1:]
-    return shown + ending
+    escaped = _escape_commands(_escape_undecodable(text.removesuffix("\r").translate(_DIFF)))
+    if escaped[1:].lstrip().startswith("::"):
+        escaped = escaped[:1] + "\\" + escaped[1:]
+    return escaped + ending
 
 
-def leading(text: str) -> str:
+def escape_line_start(text: str) -> str:
     """Printable text that starts a line: it can be no workflow command."""
-    shown = printable(text)
-    return "./" + shown if shown.lstrip().startswith("::") else shown
+    escaped = escape_text(text)
+    return "./" + escaped if escaped.lstrip().startswith("::") else escaped
 
 
-def command_message(text: str) -> str:
+def escape_command_message(text: str) -> str:
     """The message of a workflow command (toolkit `command.ts` escapeData); line breaks survive."""
-    shown = _disarmed(_encodable(text.translate(_COMMAND)))
-    return shown.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    escaped = _escape_commands(_escape_undecodable(text.translate(_COMMAND)))
+    return escaped.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def command_property(text: str) -> str:
+def escape_command_property(text: str) -> str:
     """A property of a workflow command (toolkit `command.ts` escapeProperty)."""
-    return command_message(text).replace(":", "%3A").replace(",", "%2C")
+    return escape_command_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def plain(text: str) -> str:
+def escape_data(text: str) -> str:
     """Text for an object that programs read: as it is, but that UTF-8 can write it."""
-    return _encodable(text)
+    return _escape_undecodable(text)
 
 
-def _encodable(text: str) -> str:
+def _escape_undecodable(text: str) -> str:
     """Bytes of a file name that are no UTF-8 (lone surrogates) as escapes of bytes: `\\xff`."""
     if text.isascii():
         return text
-    shown = re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
-    return shown.encode("utf-8", "backslashreplace").decode("utf-8")
+    escaped = re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
+    return escaped.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _disarmed(text: str) -> str:
+def _escape_commands(text: str) -> str:
     return text if "##" not in text else re.sub(r"##(?=[A-Za-z]*\[)", "# #", text)

@@ -10,7 +10,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.redact import Redact
 
 
-class Shown(Frozen):
+class DisplayedFix(Frozen):
     """A fix that may be shown. Without edits it is advice."""
 
     applicability: Applicability
@@ -18,13 +18,13 @@ class Shown(Frozen):
     edits: tuple[FileEdit, ...] = ()
 
 
-def shown(remedy: Remedy, redact: Redact) -> Shown:
+def mask_fix(remedy: Remedy, redact: Redact) -> DisplayedFix:
     """A fix without credentials: where its text holds one, it cannot be both right and shown."""
     if any(redact(edit.edit.text) != edit.edit.text for edit in remedy.edits):
-        return Shown("display", redact(f"{remedy.message}: --fix writes it, but its text holds a credential"))
+        return DisplayedFix("display", redact(f"{remedy.message}: --fix writes it, but its text holds a credential"))
     if remedy.refused is not None:
-        return Shown(remedy.applicability, redact(f"{remedy.message}: not done automatically, {remedy.refused}"))
-    return Shown(remedy.applicability, redact(remedy.message), remedy.edits)
+        return DisplayedFix(remedy.applicability, redact(f"{remedy.message}: not done automatically, {remedy.refused}"))
+    return DisplayedFix(remedy.applicability, redact(remedy.message), remedy.edits)
 
 
 class Hunk(Frozen):
@@ -37,46 +37,46 @@ class Hunk(Frozen):
     after: tuple[str, ...]
 
 
-def hunks(edits: Iterable[FileEdit], documents: Mapping[str, Document]) -> Iterator[Hunk]:
+def build_hunks(edits: Iterable[FileEdit], documents: Mapping[str, Document]) -> Iterator[Hunk]:
     """The hunks of some edits, in order; of files that are not among the documents there are none."""
     by_path: dict[str, list[Edit]] = {}
-    for one in edits:
-        by_path.setdefault(one.path, []).append(one.edit)
-    for path, ours in by_path.items():
+    for edit in edits:
+        by_path.setdefault(edit.path, []).append(edit.edit)
+    for path, file_edits in by_path.items():
         if path in documents:
-            yield from _of_document(documents[path], ours)
+            yield from _build_document_hunks(documents[path], file_edits)
 
 
-def _of_document(document: Document, edits: list[Edit]) -> Iterator[Hunk]:
+def _build_document_hunks(document: Document, edits: list[Edit]) -> Iterator[Hunk]:
     """Edits whose lines touch make one hunk."""
     groups: list[tuple[int, int, list[Edit]]] = []
     for edit in sorted(edits, key=lambda edit: edit.span):
-        begin, end = _whole_lines(document, edit)
+        begin, end = _find_line_span(document, edit)
         if groups and begin <= groups[-1][1]:
-            first, last, together = groups[-1]
-            groups[-1] = (first, max(last, end), [*together, edit])
+            first, last, group = groups[-1]
+            groups[-1] = (first, max(last, end), [*group, edit])
         else:
             groups.append((begin, end, [edit]))
-    for begin, end, together in groups:
+    for begin, end, group in groups:
         text = document.source[begin:end]
-        for edit in reversed(together):
+        for edit in reversed(group):
             text = (
                 text[: edit.span.start - begin] + edit.text.encode("utf-8", "replace") + text[edit.span.end - begin :]
             )
-        line = document.position(begin).line
-        yield Hunk(document.path, line, _lines(document.source[begin:end]), _lines(text))
+        line = document.locate(begin).line
+        yield Hunk(document.path, line, _split_lines(document.source[begin:end]), _split_lines(text))
 
 
-def _whole_lines(document: Document, edit: Edit) -> tuple[int, int]:
+def _find_line_span(document: Document, edit: Edit) -> tuple[int, int]:
     """The bytes of the lines that an edit touches; none where it only puts whole lines before one."""
     source, (start, end) = document.source, edit.span
     begin = source.rfind(b"\n", 0, start) + 1
     if start == begin and (source[end - 1 : end] == b"\n" if end > start else edit.text.endswith("\n")):
         return begin, end
-    behind = source.find(b"\n", end)
-    return begin, behind + 1 if behind >= 0 else len(source)
+    newline = source.find(b"\n", end)
+    return begin, newline + 1 if newline >= 0 else len(source)
 
 
-def _lines(text: bytes) -> tuple[str, ...]:
+def _split_lines(text: bytes) -> tuple[str, ...]:
     *whole, last = text.decode("utf-8-sig", "replace").split("\n")
     return (*(f"{line}\n" for line in whole), *([last] if last else []))

@@ -33,17 +33,17 @@ _REPORTERS: Final[Mapping[str, tuple[str, str]]] = {
 _DIGESTS: Final[Mapping[str, tuple[str, str]]] = {"html": ("html", "summarised"), "markdown": ("markdown", "run_row")}
 
 
-def digester(form: str) -> Callable[[Run], Any] | None:
+def find_digest(form: str) -> Callable[[Run], Any] | None:
     """The function that makes what a format keeps of every run; None where it keeps nothing, or takes the runs."""
     if form not in _DIGESTS:
         return None
     module, function = _DIGESTS[form]
-    found: Callable[[Run], Any] = getattr(import_module(f"cfglint_train.reports.{module}"), function)
-    return found
+    renderer: Callable[[Run], Any] = getattr(import_module(f"cfglint_train.reports.{module}"), function)
+    return renderer
 
 
-def reporter(form: str) -> Reporter:
+def find_reporter(form: str) -> Reporter:
     """The function that writes a format. Raises KeyError for an unknown one."""
     module, function = _REPORTERS[form]
-    found: Reporter = getattr(import_module(f"cfglint_train.reports.{module}"), function)
-    return found
+    renderer: Reporter = getattr(import_module(f"cfglint_train.reports.{module}"), function)
+    return renderer

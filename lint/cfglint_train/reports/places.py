@@ -6,19 +6,19 @@ import os
 from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import Document, Position
-from cfglint_train.documents.line_text import line_of
+from cfglint_train.documents.line_text import get_line_text
 from cfglint_train.judging.result import Result
 
 
-def documents(result: Result) -> Mapping[str, Document]:
+def collect_documents(result: Result) -> Mapping[str, Document]:
     """The documents of a result, by their paths."""
-    found: dict[str, Document] = {}
-    for document in _documents(result):
-        found.setdefault(document.path, document)
-    return found
+    by_path: dict[str, Document] = {}
+    for document in _iterate_documents(result):
+        by_path.setdefault(document.path, document)
+    return by_path
 
 
-def _documents(result: Result) -> Iterator[Document]:
+def _iterate_documents(result: Result) -> Iterator[Document]:
     for finding in result.findings:
         if finding.place is not None:
             yield finding.place.document
@@ -32,34 +32,36 @@ def _documents(result: Result) -> Iterator[Document]:
             yield config.document
 
 
-def utf16_column(document: Document | None, position: Position) -> int:
+def compute_utf16_column(document: Document | None, position: Position) -> int:
     """The column counted in UTF-16 code units, from 1."""
-    before = _before(document, position)
-    return position.column if before.isascii() else position.column + sum(ord(one) > 0xFFFF for one in before)
+    before = _get_prefix(document, position)
+    return (
+        position.column if before.isascii() else position.column + sum(ord(character) > 0xFFFF for character in before)
+    )
 
 
-def utf8_column(document: Document | None, position: Position) -> int:
+def compute_utf8_column(document: Document | None, position: Position) -> int:
     """The column counted in bytes of UTF-8, from 1."""
-    before = _before(document, position)
+    before = _get_prefix(document, position)
     return position.column + len(before.encode("utf-8", "replace")) - len(before)
 
 
-def _before(document: Document | None, position: Position) -> str:
-    return "" if document is None else line_of(document, position.line)[: position.column - 1]
+def _get_prefix(document: Document | None, position: Position) -> str:
+    return "" if document is None else get_line_text(document, position.line)[: position.column - 1]
 
 
-def in_checkout(path: str, root: str | None) -> str:
+def make_checkout_path(path: str, root: str | None) -> str:
     """A path from the root of a checkout, with forward slashes; as it is where it is outside, or there is none."""
     if not root:
         return path
-    below = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
-    return path if below.startswith(os.pardir) else below.replace(os.sep, "/")
+    relative = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
+    return path if relative.startswith(os.pardir) else relative.replace(os.sep, "/")
 
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/")
 
 
-def address(path: str) -> str:
+def format_uri(path: str) -> str:
     """A path as a relative reference of RFC 3986; an absolute one as a `file` address."""
     try:
         source = os.fsencode(path.replace(os.sep, "/"))

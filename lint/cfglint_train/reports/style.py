@@ -21,12 +21,12 @@ class Style(Frozen):
     quiet: bool = False
     """Findings and errors alone, without a summary."""
 
-    def page_lines(self, code: str, name: str) -> tuple[str, ...]:
+    def get_page_lines(self, code: str, name: str) -> tuple[str, ...]:
         """The address of a rule's page as the last line of a text."""
-        page = self.page(code, name)
+        page = self.build_page_url(code, name)
         return () if page is None else (page,)
 
-    def page(self, code: str, name: str) -> str | None:
+    def build_page_url(self, code: str, name: str) -> str | None:
         """The address of a rule's page."""
         return None if self.pages is None else self.pages.replace("{code}", code).replace("{name}", name)
 
@@ -38,9 +38,9 @@ class Style(Frozen):
         """Text that leads to an address."""
         if not self.links or address is None:
             return text
-        from cfglint_train.reports.escape import printable
+        from cfglint_train.reports.escape import escape_text
 
-        return f"\x1b]8;;{printable(address)}\x1b\\{text}\x1b]8;;\x1b\\"
+        return f"\x1b]8;;{escape_text(address)}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
 PLAIN = Style()

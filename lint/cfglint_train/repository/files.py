@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.limits import check_lines
-from cfglint_train.foundation.regular_files import beginning, tidy
+from cfglint_train.foundation.regular_files import normalize_path, read_beginning
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import registry
 from cfglint_train.settings.settings import Settings
@@ -30,19 +30,21 @@ _LINES: Final = re.compile(
     r"(?:docker|container)file(?:\..*)?|pipfile|.*\.(?:cfg|dockerfile|in|toml|txt)", re.IGNORECASE
 )
 """Names of files whose comments are lines that begin with `#`."""
-_WRITTEN: Final = re.compile(r"pylock(?:\..+)?\.toml|conda-lock\.ya?ml", re.IGNORECASE)
+_LOCK_FILE: Final = re.compile(r"pylock(?:\..+)?\.toml|conda-lock\.ya?ml", re.IGNORECASE)
 """Names of lock files, which the next lock writes anew, beside those that end in `.lock`."""
 
 STDIN: Final = "-"
 """The name of standard input by default."""
 
-_FIRST: Final = 80
+_FIRST_LINE_BYTES: Final = 80
 """Bytes of a file in which its first line is looked for."""
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
-def walk(folder: str, settings_for: Callable[[str], Settings], ignored: Callable[[str, bool], bool]) -> Iterator[str]:
+def walk(
+    folder: str, settings_for: Callable[[str], Settings], is_ignored: Callable[[str, bool], bool]
+) -> Iterator[str]:
     """The files below a folder whose names imply a syntax, and shell scripts without an extension, without what the
     settings exclude, in order of their names. Of notebooks and recipes only what they start counts.
 
@@ -50,9 +52,9 @@ def walk(folder: str, settings_for: Callable[[str], Settings], ignored: Callable
 
     Links to folders are not followed; pipes, devices and links to nothing are no files.
     """
-    waiting = [folder]  # not `os.walk`, which calls itself for every level before Python 3.12
-    while waiting:
-        parent = waiting.pop()
+    pending = [folder]  # not `os.walk`, which calls itself for every level before Python 3.12
+    while pending:
+        parent = pending.pop()
         settings = settings_for(os.path.join(parent, "x"))
         folders: list[str] = []
         files: list[str] = []
@@ -65,14 +67,14 @@ def walk(folder: str, settings_for: Callable[[str], Settings], ignored: Callable
         for name in sorted(files):
             path = os.path.join(parent, name)
             extension = os.path.splitext(name)[1].lower()
-            if (extension and extension not in SYNTAXES) or settings.passed_over(path) or not os.path.isfile(path):
+            if (extension and extension not in SYNTAXES) or settings.is_skipped(path) or not os.path.isfile(path):
                 continue
             wanted = bool(extension) or name in RECIPES or is_plain_script(path)
-            if wanted and not (settings.respect_gitignore and ignored(path, False)):
-                yield tidy(path)
-        below = (os.path.join(parent, name) for name in sorted(folders, reverse=True))
-        kept = [path for path in below if not settings.passed_over(path)]
-        waiting += [path for path in kept if not (settings.respect_gitignore and ignored(path, True))]
+            if wanted and not (settings.respect_gitignore and is_ignored(path, False)):
+                yield normalize_path(path)
+        subfolders = (os.path.join(parent, name) for name in sorted(folders, reverse=True))
+        included = [path for path in subfolders if not settings.is_skipped(path)]
+        pending += [path for path in included if not (settings.respect_gitignore and is_ignored(path, True))]
 
 
 def is_shell_script(path: str) -> bool:
@@ -86,20 +88,20 @@ def is_plain_script(path: str) -> bool:
     if name.startswith(".") or "." in name:
         return False
     try:
-        return _of_first_line(beginning(path, _FIRST)) == "shell"
+        return _detect_shebang(read_beginning(path, _FIRST_LINE_BYTES)) == "shell"
     except OSError:
         return False
 
 
-def _of_first_line(source: bytes) -> str | None:
+def _detect_shebang(source: bytes) -> str | None:
     """The syntax that the first line of a script states; None where it states none."""
-    first = source[:_FIRST].split(b"\n", 1)[0]
+    first = source[:_FIRST_LINE_BYTES].split(b"\n", 1)[0]
     if not first.startswith(b"#!"):
         return None
     return "python" if b"python" in first else "shell" if b"sh" in first else None
 
 
-def syntax_of(path: str, source: bytes) -> str | None:
+def detect_syntax(path: str, source: bytes) -> str | None:
     """The syntax that a file's name implies, else its first line; a file without any extension may be YAML or JSON."""
     extension = os.path.splitext(path)[1].lower()
     if extension in SYNTAXES:
@@ -107,15 +109,15 @@ def syntax_of(path: str, source: bytes) -> str | None:
     if os.path.basename(path) in RECIPES:
         return "recipes"
     if source.startswith(b"#!"):
-        return _of_first_line(source)
+        return _detect_shebang(source)
     if extension:
         return None
     if source.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
         return "json"
-    return "yaml" if path == STDIN or registry.looks_like_configuration(source, "yaml") else None
+    return "yaml" if path == STDIN or registry.is_probable_config(source, "yaml") else None
 
 
-def in_utf_16(source: bytes) -> bytes | None:
+def decode_utf_16(source: bytes) -> bytes | None:
     """The text of a file in UTF-16 or UTF-32 as UTF-8: by its byte-order mark, or by the zeros of ASCII text in it.
 
     None for every other file.
@@ -127,10 +129,10 @@ def in_utf_16(source: bytes) -> bytes | None:
     else:
         start = source[:64]
         zeros = tuple(place for place in range(4) if len(start) >= 8 and not any(start[place::4]))
-        known = {(1, 3): "utf-16-le", (0, 2): "utf-16-be", (1, 2, 3): "utf-32-le", (0, 1, 2): "utf-32-be"}
-        if zeros not in known:
+        encodings = {(1, 3): "utf-16-le", (0, 2): "utf-16-be", (1, 2, 3): "utf-32-le", (0, 1, 2): "utf-32-be"}
+        if zeros not in encodings:
             return None
-        encoding = known[zeros]
+        encoding = encodings[zeros]
     return source.decode(encoding, "replace").encode("utf-8", "replace")
 
 
@@ -159,7 +161,7 @@ def is_makefile(path: str) -> bool:
     return os.path.basename(path) in MAKEFILES or path.endswith(".mk")
 
 
-def commented(path: str, source: bytes, load: Callable[[str], bytes | None] | None = None) -> Document | None:
+def parse_commented(path: str, source: bytes, load: Callable[[str], bytes | None] | None = None) -> Document | None:
     """Return a file as the text that its comments are in, or None if files of its kind have none.
 
     A Makefile or a read-me file is read as a script elsewhere, which is not the text that a person sees. Raises
@@ -168,8 +170,8 @@ def commented(path: str, source: bytes, load: Callable[[str], bytes | None] | No
     from cfglint_train.documents.lines import LinesDocument, MarkdownDocument
 
     name = os.path.basename(path)
-    syntax = None if _LINES.fullmatch(name) else syntax_of(path, source)
-    if name.endswith(".lock") or _WRITTEN.fullmatch(name) or syntax == "notebook":
+    syntax = None if _LINES.fullmatch(name) else detect_syntax(path, source)
+    if name.endswith(".lock") or _LOCK_FILE.fullmatch(name) or syntax == "notebook":
         return None
     if syntax == "yaml":
         from cfglint_train.documents.yaml.stream import YamlStream

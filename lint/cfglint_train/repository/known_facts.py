@@ -19,7 +19,7 @@ from cfglint_train.foundation.cache import Cache
 from cfglint_train.foundation.typed import Final
 from cfglint_train.version import VERSION
 
-_MOST_CHANGED: Final = 50
+_MAX_CHANGED: Final = 50
 """Changed files that are read again each time, before what is kept is written anew."""
 _TICK: Final = 2_000_000_000
 """Nanoseconds, as on the coarsest file system."""
@@ -43,8 +43,8 @@ class KnownFacts:
     def __iter__(self) -> Iterator[tuple[str, int | None]]:
         """Each file with its facts, None where they are not known and to be found; 0 where it is no regular file."""
         rows, lstat = self._rows, os.lstat
-        kept, self._is_same = self._read()
-        for path, row in zip(self._paths, kept, strict=True):
+        cached_rows, self._is_same = self._read()
+        for path, row in zip(self._paths, cached_rows, strict=True):
             try:
                 status = lstat(path)
             except (OSError, ValueError):
@@ -66,15 +66,15 @@ class KnownFacts:
             rows.append((*state, 0) if is_old else _NO_ROW)
             yield path, None if S_ISREG(status.st_mode) else 0
 
-    def found(self, facts: int) -> None:
+    def record(self, facts: int) -> None:
         """Note what was found in the file that was given last."""
         self._found += 1
         if self._rows[-1] is not _NO_ROW:
             self._rows[-1] = (*self._rows[-1][:4], facts)
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Keep what is known now, if the files are others than before or many have changed."""
-        if len(self._rows) < len(self._paths) or (self._is_same and self._found <= _MOST_CHANGED):
+        if len(self._rows) < len(self._paths) or (self._is_same and self._found <= _MAX_CHANGED):
             return
         numbers = array("q", [number for row in self._rows for number in row]).tobytes()
         parts = ("\0".join(self._paths).encode("utf-8", "surrogatepass"), numbers)
@@ -87,8 +87,8 @@ class KnownFacts:
         nothing = [_NO_ROW] * len(self._paths)
         try:
             names, numbers = map(a2b_base64, (self._cache.get(self._name) or "\n").split("\n"))
-            kept = array("q", numbers)
-            rows = list(zip(*(kept[at::5] for at in range(5)), strict=True))
+            values = array("q", numbers)
+            rows = list(zip(*(values[at::5] for at in range(5)), strict=True))
             text = names.decode("utf-8", "surrogatepass")
         except (Error, ValueError):
             return nothing, False
@@ -97,5 +97,5 @@ class KnownFacts:
             return nothing, False
         if paths is self._paths:
             return rows, True
-        known = dict(zip(paths, rows, strict=True))
-        return [known.get(path, _NO_ROW) for path in self._paths], False
+        rows_by_path = dict(zip(paths, rows, strict=True))
+        return [rows_by_path.get(path, _NO_ROW) for path in self._paths], False

@@ -16,7 +16,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.repository.files import SYNTAXES
 
-MOST: Final = 256 * 2**10
+MAX_BYTES: Final = 256 * 2**10
 """Bytes of the start of a file that are searched."""
 
 _FILE: Final = "lookalikes.json"
@@ -33,33 +33,33 @@ class _Clue(Frozen):
     beginning: bytes
     pattern: re.Pattern[bytes]
 
-    def occurs_in(self, text: bytes) -> bool:
+    def is_in(self, text: bytes) -> bool:
         """Whether a text has it."""
         return self.beginning in text and self.pattern.search(text) is not None
 
 
-def looks_like(path: str, source: bytes) -> str:
+def identify_tool(path: str, source: bytes) -> str:
     """The tool whose file a text probably is; empty where it is none of those."""
     syntax = SYNTAXES.get(os.path.splitext(path)[1].lower())
-    text = source[:MOST]
-    for name, group in _groups(syntax):
-        if group[0].beginning in text and all(clue.occurs_in(text) for clue in group):
+    text = source[:MAX_BYTES]
+    for name, group in _load_groups(syntax):
+        if group[0].beginning in text and all(clue.is_in(text) for clue in group):
             return name
     return ""
 
 
-def _clue(expression: str) -> _Clue:
+def _compile_clue(expression: str) -> _Clue:
     beginning = _BEGINNING.match(expression)
     return _Clue(beginning[1].encode() if beginning else b"", re.compile(expression.encode(), re.M))
 
 
 @cache
-def _groups(syntax: str | None) -> tuple[tuple[str, tuple[_Clue, ...]], ...]:
+def _load_groups(syntax: str | None) -> tuple[tuple[str, tuple[_Clue, ...]], ...]:
     """The groups of clues for a syntax, each with its tool, in the order of the tools."""
     with open(os.path.join(os.path.dirname(__file__), _FILE), encoding="utf-8") as file:
         content: Mapping[str, Mapping[str, list[list[str]]]] = load(file)
     return tuple(
-        (name, tuple(map(_clue, group)))
+        (name, tuple(map(_compile_clue, group)))
         for name, syntaxes in content.items()
         for group in syntaxes.get(syntax or "", ())
     )

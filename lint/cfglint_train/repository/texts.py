@@ -28,21 +28,21 @@ class Texts:
 
     def read(self, path: str) -> bytes:
         """The bytes of a file. Raises OSError."""
-        return self._at(path if path in self._kept else os.path.abspath(path), path)
+        return self._read_cached(path if path in self._kept else os.path.abspath(path), path)
 
-    def small(self, path: str) -> bytes:
+    def read_small(self, path: str) -> bytes:
         """The bytes of a file by its absolute path; none of a link, or of what is larger or cannot be read."""
         text = self._kept.get(path)
         if text is None:
             try:
-                text = regular_files.small(path, MAX_SMALL, self._cleared)
+                text = regular_files.read_small(path, MAX_SMALL, self._cleared)
             except (OSError, ValueError):
                 return b""
             if text:  # nothing is known of a file that is larger
                 self._keep(path, text)
         return text
 
-    def _at(self, full: str, path: str) -> bytes:
+    def _read_cached(self, full: str, path: str) -> bytes:
         text = self._kept.get(full)
         if text is None:
             text = regular_files.read(path, self._cleared)

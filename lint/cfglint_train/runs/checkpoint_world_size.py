@@ -17,52 +17,58 @@ _SHARD: Final = r"(?:(?:bf16|fp16)_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\
 _NUMBERED: Final = r"checkpoint-(\d+)"
 
 
-def written_ranks(reading: ResolvedPlan, beside: str, inside: tuple[str, ...]) -> int | None:
+def find_checkpoint_ranks(plan: ResolvedPlan, config_folder: str, allowed_folders: tuple[str, ...]) -> int | None:
     """The ranks whose shards the checkpoint has that a run resumes from; None where it is not here, or not in shards.
 
     A relative path is tried against `beside` and the working directory; only folders in one of `inside` are listed.
     """
-    stated, saved = reading.get("checkpoint.load_path"), reading.get("checkpoint.path")
-    path = stated or (saved if reading.get("checkpoint.resume_latest") else None)
+    load_path, save_path = plan.get("checkpoint.load_path"), plan.get("checkpoint.path")
+    path = load_path or (save_path if plan.get("checkpoint.resume_latest") else None)
     if not isinstance(path, str) or "://" in path:
         return None
-    for base in dict.fromkeys((beside, ".")):
-        folder = os.path.join(base, regular_files.at_home(path))
-        found = _ranks(folder if stated else _newest(folder, inside), inside)
-        if found is not None:
-            return found
+    for base in dict.fromkeys((config_folder, ".")):
+        folder = os.path.join(base, regular_files.expand_home(path))
+        ranks = _count_ranks(folder if load_path else _find_newest_checkpoint(folder, allowed_folders), allowed_folders)
+        if ranks is not None:
+            return ranks
     return None
 
 
-def _newest(folder: str, inside: tuple[str, ...]) -> str:
+def _find_newest_checkpoint(folder: str, allowed_folders: tuple[str, ...]) -> str:
     """The Trainer's checkpoint with the highest step (trainer_utils.py, get_last_checkpoint); in PPO of OpenRLHF the
     actor's folder (trainer/ray/ppo_actor.py); else the folder itself.
     """
-    names = _names(folder, inside)
-    numbered = [(int(found[1]), name) for name in names if (found := re.fullmatch(_NUMBERED, name))]
+    names = _list_files(folder, allowed_folders)
+    numbered = [(int(match[1]), name) for name in names if (match := re.fullmatch(_NUMBERED, name))]
     if numbered:
         return os.path.join(folder, max(numbered)[1])
     return os.path.join(folder, "_actor") if "_actor" in names else folder
 
 
-def _ranks(folder: str, inside: tuple[str, ...]) -> int | None:
+def _count_ranks(folder: str, allowed_folders: tuple[str, ...]) -> int | None:
     """The ranks by the shards in a folder or one below it; None where these do not agree, or some are missing."""
-    names = _names(folder, inside)
-    below = (os.path.join(folder, name) for name in names if name.startswith("global_step") or name == "optim")
-    counts = {count for found in (names, *(_names(one, inside) for one in below)) if (count := _shards(found))}
+    names = _list_files(folder, allowed_folders)
+    children = (os.path.join(folder, name) for name in names if name.startswith("global_step") or name == "optim")
+    counts = {
+        count
+        for file_names in (names, *(_list_files(child, allowed_folders) for child in children))
+        if (count := _count_shards(file_names))
+    }
     return counts.pop() if len(counts) == 1 else None
 
 
-def _shards(names: list[str]) -> int:
+def _count_shards(names: list[str]) -> int:
     """How many ranks the shards among some files are of; 0 where one is missing."""
-    ranks = {int(found[1] or found[2]) for name in names if (found := re.fullmatch(_SHARD, name))}
+    ranks = {int(match[1] or match[2]) for name in names if (match := re.fullmatch(_SHARD, name))}
     return len(ranks) if ranks == set(range(len(ranks))) else 0
 
 
-def _names(folder: str, inside: tuple[str, ...]) -> list[str]:
+def _list_files(folder: str, allowed_folders: tuple[str, ...]) -> list[str]:
     """The files of a folder; none where it is not here or, links followed, not in one of `inside`."""
     try:
-        readable = os.path.isdir(folder) and any(regular_files.is_below(folder, one) for one in inside)
+        readable = os.path.isdir(folder) and any(
+            regular_files.is_below(folder, allowed_folder) for allowed_folder in allowed_folders
+        )
         names = os.listdir(folder) if readable else []
     except (OSError, ValueError):
         return []

@@ -30,19 +30,19 @@ class RecordedRun(Run):
         """The peaks of every phase."""
         return self._run.estimate
 
-    def once(self, work: Any) -> Any:
+    def compute_once(self, compute: Any) -> Any:
         """What some work makes of the run, which is shared by all rules."""
-        return self._run.once(work)
+        return self._run.compute_once(compute)
 
-    def origin(self, field: Field) -> Origin | None:
+    def get_origin(self, field: Field) -> Origin | None:
         """Where a field's value comes from."""
         self._seen[field] = None
-        return self._run.origin(field)
+        return self._run.get_origin(field)
 
-    def stated(self, field: Field) -> bool:
+    def is_stated(self, field: Field) -> bool:
         """Whether the configuration or its launch (not a default) says it."""
         self._seen[field] = None
-        return self._run.stated(field)
+        return self._run.is_stated(field)
 
 
 class _Recorder:
@@ -56,10 +56,10 @@ class _Recorder:
     def __getattr__(self, name: str) -> Any:
         kind = type(self._record)
         if name not in kind._fields:  # what follows from fields is computed from them
-            own = None if name.startswith("_") else getattr(kind, name, None)
-            if isinstance(own, property) and own.fget is not None:
-                return own.fget(self)
-            return MethodType(own, self) if isinstance(own, FunctionType) else getattr(self._record, name)
+            member = None if name.startswith("_") else getattr(kind, name, None)
+            if isinstance(member, property) and member.fget is not None:
+                return member.fget(self)
+            return MethodType(member, self) if isinstance(member, FunctionType) else getattr(self._record, name)
         value = getattr(self._record, name)
         if not self._group:
             return _Recorder(value, self._seen, name)

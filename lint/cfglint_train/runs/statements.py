@@ -11,7 +11,7 @@ from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.lens import Override
-from cfglint_train.plan.origin import Origin, Place, Value
+from cfglint_train.plan.origin import FieldValue, Origin, Place
 from cfglint_train.releases.requirements import Requirements
 from cfglint_train.releases.statements import ReleaseStatements
 from cfglint_train.repository.sources import Sources
@@ -45,26 +45,33 @@ class Statements:
         self.command_line = command_line
         self._requirements = Requirements(roots)
 
-    def overrides(self, framework: Framework) -> Mapping[Route, Override]:
+    def parse_overrides(self, framework: Framework) -> Mapping[Route, Override]:
         """What `--set` says, as the framework reads it. Raises FactError where the framework cannot."""
         settings = self.command_line.overrides
         origin = Origin("user", note="--set")
         if self.command_line.settings:
             try:
-                settings = {**settings, **framework.launching.settings(self.command_line.settings)}
+                settings = {**settings, **framework.launch_interface.parse_settings(self.command_line.settings)}
             except ValueError as error:
                 raise cluster_facts.FactError(str(error), origin) from None
         return {route: Override(value, origin._replace(key=str(route[-1]))) for route, value in settings.items()}
 
-    def of_releases(self, document: Document, sources: Sources) -> ReleaseStatements:
+    def collect_release_statements(self, document: Document, sources: Sources) -> ReleaseStatements:
         """What flags, pragmas, settings and requirement files say of releases around a document. Raises FactError."""
-        facts = {name: fact for name, fact in self.of(document).items() if name not in cluster_facts.HARDWARE_FACTS}
-        pins = self._requirements.around(document.path)
-        return ReleaseStatements(facts, pins, lambda path: sources.named(path, document.path))
+        facts = {
+            name: fact
+            for name, fact in self.collect_facts(document).items()
+            if name not in cluster_facts.HARDWARE_FACTS
+        }
+        pins = self._requirements.collect_pins(document.path)
+        return ReleaseStatements(facts, pins, lambda path: sources.format_path(path, document.path))
 
-    def of(
-        self, document: Document, others: Iterable[Document] = (), launch: Mapping[str, Value] | None = None
-    ) -> Mapping[str, Value]:
+    def collect_facts(
+        self,
+        document: Document,
+        other_documents: Iterable[Document] = (),
+        launch: Mapping[str, FieldValue] | None = None,
+    ) -> Mapping[str, FieldValue]:
         """Facts about cluster and releases for a document, the strongest source winning. Raises FactError.
 
         From the weakest: what its launch says, the settings, pragmas of the other files of its run, its own, flags.
@@ -73,23 +80,26 @@ class Statements:
         origin = Origin("user", note=os.path.basename(settings.source or "settings"))
         layers = [
             launch or {},
-            {name: Value(text, origin) for name, text in settings.facts_for(document.path).items()},
-            *(_said_in(other) for other in others),
-            _said_in(document),
-            {name: Value(text, Origin("user", note="command line")) for name, text in self.command_line.facts.items()},
+            {name: FieldValue(text, origin) for name, text in settings.collect_facts(document.path).items()},
+            *(_read_pragma_facts(other) for other in other_documents),
+            _read_pragma_facts(document),
+            {
+                name: FieldValue(text, Origin("user", note="command line"))
+                for name, text in self.command_line.facts.items()
+            },
         ]
-        stated: dict[str, Value] = {}
+        facts: dict[str, FieldValue] = {}
         for layer in layers:
-            stated = cluster_facts.overlay(stated, layer)
-        return stated
+            facts = cluster_facts.merge_facts(facts, layer)
+        return facts
 
 
-def _said_in(document: Document) -> Mapping[str, Value]:
+def _read_pragma_facts(document: Document) -> Mapping[str, FieldValue]:
     """The facts in a document's pragmas, by their canonical names. Raises FactError."""
-    found: dict[str, Value] = {}
-    for fact in pragmas.pragmas(document).facts:
-        name = cluster_facts.canonical(fact.name)
+    facts: dict[str, FieldValue] = {}
+    for fact in pragmas.read_pragmas(document).facts:
+        name = cluster_facts.find_canonical_name(fact.name)
         if name is not None:
-            found[name] = Value(fact.value, Origin("user", Place(document, fact.span), "pragma"))
-            cluster_facts.check(name, found[name])
-    return found
+            facts[name] = FieldValue(fact.value, Origin("user", Place(document, fact.span), "pragma"))
+            cluster_facts.check(name, facts[name])
+    return facts

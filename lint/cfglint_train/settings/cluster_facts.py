@@ -12,12 +12,12 @@ from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Final, TypeVar
 from cfglint_train.frameworks import registry
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.origin import Origin, Value
+from cfglint_train.plan.origin import FieldValue, Origin
 
 CLUSTER_FACTS: Final[Mapping[str, Field]] = {"nodes": "launch.nodes", "gpus-per-node": "launch.gpus_per_node"}
 """Facts that plan fields hold."""
 
-IN_SIGHT: Final = frozenset(("CUDA_VISIBLE_DEVICES", "--gpus-per-node", "--gres", "--gpus", "-G"))
+VISIBLE_GPU_OPTIONS: Final = frozenset(("CUDA_VISIBLE_DEVICES", "--gpus-per-node", "--gres", "--gpus", "-G"))
 """By these a script says how many GPUs its programs may use; how many they do use is for the launcher to say."""
 
 HARDWARE_FACTS: Final = (*CLUSTER_FACTS, "gpu", "gpu-memory", "host-memory", "disk")
@@ -38,38 +38,38 @@ class FactError(UsageError):
         self.origin = origin
 
 
-def canonical(name: str) -> str | None:
+def find_canonical_name(name: str) -> str | None:
     """The fact that a name means; None where there is no such fact."""
-    return name if name in HARDWARE_FACTS else registry.spellings().get(name)
+    return name if name in HARDWARE_FACTS else registry.map_spellings().get(name)
 
 
-def spellings() -> tuple[str, ...]:
+def list_spellings() -> tuple[str, ...]:
     """Every name by which a fact can be stated."""
-    return (*HARDWARE_FACTS, *registry.spellings())
+    return (*HARDWARE_FACTS, *registry.map_spellings())
 
 
-def check(name: str, fact: Value) -> None:
+def check(name: str, fact: FieldValue) -> None:
     """Raise FactError where the value of a fact (by its canonical name) is invalid."""
     if name in _COUNTS:
-        count(name, fact)
+        parse_count(name, fact)
     elif name in HARDWARE_FACTS:
-        from cfglint_train.hardware.catalogue import UnknownHardware, hardware_from
+        from cfglint_train.hardware.catalogue import UnknownHardware, build_hardware
 
         try:
-            hardware_from({name: fact})
+            build_hardware({name: fact})
         except UnknownHardware as error:
             raise FactError(str(error), fact.origin) from None
     elif re.fullmatch(_RELEASE, str(fact.value), re.ASCII) is None:
         raise FactError(f"{name}={fact.value} is not a release; write it like {name}=2.8.0", fact.origin)
     else:
-        from cfglint_train.settings.existing_releases import missing
+        from cfglint_train.settings.existing_releases import describe_missing_release
 
-        problem = missing(name, str(fact.value))
+        problem = describe_missing_release(name, str(fact.value))
         if problem is not None:
             raise FactError(problem, fact.origin)
 
 
-def count(name: str, fact: Value) -> int:
+def parse_count(name: str, fact: FieldValue) -> int:
     """The number that `nodes` or `gpus-per-node` states. Raises FactError."""
     text = str(fact.value)
     # Nine digits are more than any cluster has, and less than Python refuses to convert.
@@ -78,12 +78,12 @@ def count(name: str, fact: Value) -> int:
     return int(text)
 
 
-def counted(name: str, fact: Value) -> Value:
+def convert_count(name: str, fact: FieldValue) -> FieldValue:
     """A fact with the number that it states; None stays unknown. Raises FactError."""
-    return fact if fact.value is None else fact._replace(value=count(name, fact))
+    return fact if fact.value is None else fact._replace(value=parse_count(name, fact))
 
 
-def overlay(weaker: Mapping[str, _Stated], stronger: Mapping[str, _Stated]) -> dict[str, _Stated]:
+def merge_facts(weaker: Mapping[str, _Stated], stronger: Mapping[str, _Stated]) -> dict[str, _Stated]:
     """Facts of two sources, the stronger one winning.
 
     A stronger source that names another GPU does not mean it with the memory that a weaker source gives: `gpu-memory`

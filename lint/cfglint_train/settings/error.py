@@ -18,18 +18,18 @@ class SettingsError(UsageError):
         """The line that is wrong, with a mark below it."""
 
 
-def syntax_error(path: str, text: str, message: str) -> SettingsError:
+def build_syntax_error(path: str, text: str, message: str) -> SettingsError:
     """What is wrong with the TOML, at its place."""
-    found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.S)
-    if found is None:
-        return SettingsError(f"{told(path)}: {message}")
+    match = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.S)
+    if match is None:
+        return SettingsError(f"{format_path(path)}: {message}")
     from cfglint_train.settings import positions
 
-    place = positions.at(text, int(found[2]), int(found[3]))
-    return SettingsError(f"{told(path)}:{place.line}:{place.column}: {found[1]}", place.frame)
+    place = positions.build_position(text, int(match[2]), int(match[3]))
+    return SettingsError(f"{format_path(path)}:{place.line}:{place.column}: {match[1]}", place.frame)
 
 
-def wrong(path: str, key: str, problem: str, files: Files = DISK) -> SettingsError:
+def build_setting_error(path: str, key: str, problem: str, files: Files = DISK) -> SettingsError:
     """The error about a setting, with its place where that is found."""
     from cfglint_train.settings import positions
 
@@ -38,13 +38,13 @@ def wrong(path: str, key: str, problem: str, files: Files = DISK) -> SettingsErr
     except (OSError, UnicodeDecodeError):
         place = None
     else:
-        place = positions.of_key(text, key)
+        place = positions.find_key(text, key)
     if place is None:
-        return SettingsError(f"{told(path)}: {problem}")
-    return SettingsError(f"{told(path)}:{place.line}:{place.column}: {problem}", place.frame)
+        return SettingsError(f"{format_path(path)}: {problem}")
+    return SettingsError(f"{format_path(path)}:{place.line}:{place.column}: {problem}", place.frame)
 
 
-def told(path: str) -> str:
+def format_path(path: str) -> str:
     """The path for a message: from the working directory where the file is below it."""
     relative = os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative

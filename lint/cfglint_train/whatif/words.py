@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.wording import did_you_mean
+from cfglint_train.foundation.wording import suggest_name
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.typed_values import field_type
+from cfglint_train.plan.typed_values import get_field_type
 
 _COUNTS: Final[frozenset[Field]] = frozenset((
     "batch.micro", "batch.accumulation", "batch.eval_micro", "batch.global_", "sequence.length", "sequence.eval_length",
@@ -25,32 +25,32 @@ def check_axis(field: Field, values: Iterable[Any]) -> None:
     """Raise UsageError for a word that no estimate knows, a text field that no estimate compares, and a number of which
     there is one at least.
     """
-    from cfglint_train.plan.enumerations import choices
+    from cfglint_train.plan.enumerations import list_choices
 
     values = tuple(values)
     if field in _COUNTS and any(isinstance(value, (int, float)) and value < 1 for value in values):
         raise UsageError(f"{field} must be at least 1")
-    if field_type(field) == "str" and choices(field) is None and _known(field) is None:
+    if get_field_type(field) == "str" and list_choices(field) is None and _list_words(field) is None:
         raise UsageError(f"{field} is free text, which no estimate compares; it cannot be an axis")
-    check(field, values)
+    check_values(field, values)
 
 
-def check(field: Field, values: Iterable[Any]) -> None:
+def check_values(field: Field, values: Iterable[Any]) -> None:
     """Raise UsageError for a word that no estimate knows, of a field that is no free text."""
-    known = _known(field)
-    if known is None:
+    allowed = _list_words(field)
+    if allowed is None:
         return
     for value in values:
-        if value is not None and value not in known:
-            hint = did_you_mean(str(value), known, f"known: {', '.join(known)}")
+        if value is not None and value not in allowed:
+            hint = suggest_name(str(value), allowed, f"known: {', '.join(allowed)}")
             raise UsageError(f"unknown value {str(value)!r} of {field}; {hint}")
 
 
-def _known(field: Field) -> tuple[str, ...] | None:
+def _list_words(field: Field) -> tuple[str, ...] | None:
     """The words of a text field; None where it is free text."""
     from cfglint_train.memory.formats import QUANTIZED_BYTES
     from cfglint_train.memory.optimizers import RULES
-    from cfglint_train.plan.enumerations import choices
+    from cfglint_train.plan.enumerations import list_choices
 
     layerwise = (f"{name}_layerwise" for name, rule in RULES.items() if "projected" in rule.kind)
     words = {
@@ -62,6 +62,6 @@ def _known(field: Field) -> tuple[str, ...] | None:
         "optimizer.name": (*sorted(RULES), *layerwise),
         "activations.attention": ("eager", "sdpa", "flash", "flash3", "flex", "xformers", "sage"),
         "model.init_device": ("meta", "cpu", "cuda"),
-        "parallel.communication": choices("precision.grads"),
+        "parallel.communication": list_choices("precision.grads"),
     }  # fmt: skip
     return words.get(field)

@@ -48,7 +48,7 @@ from math import gcd, lcm
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.wording import counted
+from cfglint_train.foundation.wording import format_count
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
@@ -65,43 +65,44 @@ RULE: Final = Rule(
 
 def check(run: Run) -> Iterator[Report]:
     """One report per group whose batch does not come out even."""
-    if run.framework.traits.batch_divides == "groups":
-        yield from _groups(run)
-        yield from _rollouts(run)
-        yield from _dynamic(run)
-    elif run.framework.traits.batch_divides is not None:
-        yield from _whole(run)
-    yield from _completions(run)
-    yield from _tokens(run)
+    if run.framework.traits.batch_divisor == "groups":
+        yield from _check_groups(run)
+        yield from _check_rollouts(run)
+        yield from _check_dynamic_batches(run)
+    elif run.framework.traits.batch_divisor is not None:
+        yield from _check_global_batch(run)
+    yield from _check_completions(run)
+    yield from _check_tokens(run)
 
 
-def _completions(run: Run) -> Iterator[Report]:
+def _check_completions(run: Run) -> Iterator[Report]:
     """GRPO: the completions come out even over groups of one prompt, and over the micro batches of all ranks."""
     plan = run.plan
-    completions, group = plan.rollout.completions, plan.rollout.samples_per_prompt
-    if not completions or not group or group < 2 or _rests_on_ranks(run, completions):
+    completions, group_size = plan.rollout.completions, plan.rollout.samples_per_prompt
+    if not completions or not group_size or group_size < 2 or _is_derived_from_ranks(run, completions):
         return
-    key, name = run.spell("rollout.samples_per_prompt"), run.framework.title
-    ranks = plan.data_parallel if run.stated("launch.gpus_per_node") else 1  # of one, where nothing states more
+    key, name = run.spell_key("rollout.samples_per_prompt"), run.framework.title
+    ranks = plan.data_parallel if run.is_stated("launch.gpus_per_node") else 1  # of one, where nothing states more
     unit = (plan.batch.micro or 0) * (ranks or 0)
-    if run.stated("rollout.completions") and unit and completions % unit:
-        batch = run.spell("rollout.completions")
-        wanted = _nearest(completions, lcm(unit, group))
+    if run.is_stated("rollout.completions") and unit and completions % unit:
+        batch = run.spell_key("rollout.completions")
+        nearest = _find_nearest_multiple(completions, lcm(unit, group_size))
         yield Report(
             f"`{batch}` is {completions}, not a multiple of the {unit} sequences of a micro batch on all ranks: {name} "
             "refuses to start",
-            run.place("rollout.completions"),
-            fix=Fix("unsafe", f"{batch}: {wanted}", {"rollout.completions": wanted}),
+            run.find_place("rollout.completions"),
+            fix=Fix("unsafe", f"{batch}: {nearest}", {"rollout.completions": nearest}),
             claim=_UNEVEN,
         )
-    elif completions % group:
-        stated: tuple[Field, ...] = ("rollout.completions",) if run.stated("rollout.completions") else ()
+    elif completions % group_size:
+        stated_fields: tuple[Field, ...] = ("rollout.completions",) if run.is_stated("rollout.completions") else ()
         yield Report(
-            f"`{key}` is {group}, which does not divide the {counted(completions, 'completion')} of a step: {name} "
+            f"`{key}` is {group_size}, which does not divide the {format_count(completions, 'completion')} of a step: "
+            f"{name} "
             "refuses to start",
-            run.place(*stated, "rollout.samples_per_prompt", "batch.accumulation"),
-            fix=_divided(run, group),
-            claim=_UNEVEN if stated else None,
+            run.find_place(*stated_fields, "rollout.samples_per_prompt", "batch.accumulation"),
+            fix=_build_smallest_fix(run, group_size),
+            claim=_UNEVEN if stated_fields else None,
         )
 
 
@@ -111,73 +112,82 @@ _UNEVEN_BATCH: Final = "the batch does not come out even over the ranks"
 """What is refused of a batch, on some nodes as on any multiple of them."""
 
 
-def _rests_on_ranks(run: Run, completions: int) -> bool:
+def _is_derived_from_ranks(run: Run, completions: int) -> bool:
     """Whether the completions are those of a number of GPUs that is not stated."""
     gpus = run.plan.launch.gpus_per_node
-    if gpus is None or run.stated("launch.gpus_per_node"):
+    if gpus is None or run.is_stated("launch.gpus_per_node"):
         return False
-    return run.changed({"launch.gpus_per_node": gpus + 1}).plan.rollout.completions != completions
+    return run.replace_fields({"launch.gpus_per_node": gpus + 1}).plan.rollout.completions != completions
 
 
-def _divided(run: Run, group: int) -> Fix | None:
+def _build_smallest_fix(run: Run, group_size: int) -> Fix | None:
     """The smallest change with which the completions come out even, of those that the framework's files can say."""
-    found: list[tuple[float, str, Field, int]] = []
-    near = sorted(range(2, 2 * group), key=lambda number: (abs(number - group), number))
-    for field in _COUNTED:
-        present = run.plan.get(field)
-        more = range(present + 1, present + group + 1) if present else range(0)
-        values: Sequence[int] = near if field == "rollout.samples_per_prompt" else more
-        number = next((one for one in values if _is_even(run, field, one)), None)
-        if number is not None and not (field == "batch.micro" and found):
-            found.append((max(number / present, present / number), f"{run.spell(field)}: {number}", field, number))
-    found.sort(key=lambda one: (run.framework.unwritten(one[2]) is not None, one[0]))
-    if not found or run.framework.unwritten(found[0][2]) is not None:
+    options: list[tuple[float, str, Field, int]] = []
+    candidates = sorted(range(2, 2 * group_size), key=lambda number: (abs(number - group_size), number))
+    for field in _ADJUSTABLE_FIELDS:
+        present_value = run.plan.get(field)
+        larger_values = range(present_value + 1, present_value + group_size + 1) if present_value else range(0)
+        values: Sequence[int] = candidates if field == "rollout.samples_per_prompt" else larger_values
+        number = next((candidate for candidate in values if _is_divisible(run, field, candidate)), None)
+        if number is not None and not (field == "batch.micro" and options):
+            options.append(
+                (
+                    max(number / present_value, present_value / number),
+                    f"{run.spell_key(field)}: {number}",
+                    field,
+                    number,
+                )
+            )
+    options.sort(key=lambda candidate: (run.framework.explain_unwritable(candidate[2]) is not None, candidate[0]))
+    if not options or run.framework.explain_unwritable(options[0][2]) is not None:
         return None
-    _, _, field, number = found[0]
-    return Fix("unsafe", ", or ".join(words for _, words, _, _ in found), {field: number})
+    _, _, field, number = options[0]
+    return Fix("unsafe", ", or ".join(words for _, words, _, _ in options), {field: number})
 
 
-_COUNTED: Final[tuple[Field, ...]] = ("batch.accumulation", "rollout.samples_per_prompt", "batch.micro")
+_ADJUSTABLE_FIELDS: Final[tuple[Field, ...]] = ("batch.accumulation", "rollout.samples_per_prompt", "batch.micro")
 """What the completions come out even with; a larger micro batch needs memory, and is for where nothing else does."""
 
 
-def _is_even(run: Run, field: Field, number: int) -> bool:
+def _is_divisible(run: Run, field: Field, number: int) -> bool:
     """Whether the completions come out even over the groups once a field has another value."""
-    rollout = run.changed({field: number}).plan.rollout
+    rollout = run.replace_fields({field: number}).plan.rollout
     return bool(rollout.completions and rollout.samples_per_prompt) and (
         rollout.completions % rollout.samples_per_prompt == 0  # type: ignore[operator]
     )
 
 
-def _tokens(run: Run) -> Iterator[Report]:
+def _check_tokens(run: Run) -> Iterator[Report]:
     """OLMo-core: a batch in tokens is a whole number of sequences. The global one is a multiple of the micro batch,
     which is one: it is refused on any number of ranks.
     """
     plan, length = run.plan, run.plan.sequence.length
-    ranks = plan.data_parallel if run.stated("launch.gpus_per_node") else 1
-    step = (plan.batch.micro or 1) * (ranks or 1)
+    ranks = plan.data_parallel if run.is_stated("launch.gpus_per_node") else 1
+    sequences_per_step = (plan.batch.micro or 1) * (ranks or 1)
     batches: tuple[tuple[Field, int | None, int], ...] = (
         ("batch.micro_tokens", plan.batch.micro_tokens, 1),
-        ("batch.global_tokens", plan.batch.global_tokens, step),
+        ("batch.global_tokens", plan.batch.global_tokens, sequences_per_step),
     )
     for field, tokens, sequences in batches:
         if not tokens or not length or tokens % length == 0:
             continue
-        key, unit = run.spell(field), run.spell("sequence.length")
-        wanted = _nearest(tokens, length * sequences) if sequences > 1 else max(1, tokens // length) * length
+        key, unit = run.spell_key(field), run.spell_key("sequence.length")
+        nearest = (
+            _find_nearest_multiple(tokens, length * sequences) if sequences > 1 else max(1, tokens // length) * length
+        )
         yield Report(
             f"`{key}` is {tokens:,} tokens, which is not a multiple of `{unit}` ({length:,}): the run is refused",
-            run.place(field, "sequence.length"),
-            help=f"{key}: {wanted:,}",
+            run.find_place(field, "sequence.length"),
+            help=f"{key}: {nearest:,}",
         )
 
 
-def _groups(run: Run) -> Iterator[Report]:
+def _check_groups(run: Run) -> Iterator[Report]:
     plan = run.plan
-    whole, micro = plan.batch.global_, plan.batch.micro
-    if whole is None or micro is None or micro < 1:
+    global_batch, micro = plan.batch.global_, plan.batch.micro
+    if global_batch is None or micro is None or micro < 1:
         return
-    groups = {f"the trained model{_on_one_node(run)}": plan.world} if not plan.model.roles else {}
+    groups = {f"the trained model{_format_node_note(run)}": plan.world_size} if not plan.model.roles else {}
     for role in plan.model.roles or ():
         if (
             role.nodes
@@ -189,99 +199,110 @@ def _groups(run: Run) -> Iterator[Report]:
     if not plan.model.roles and plan.batch.tokens_per_gpu:
         return
     # OpenRLHF multiplies the batch by ring and tensor size, and DeepSpeed divides by all ranks.
-    others = (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
-    batch, each = run.spell("batch.global_"), run.spell("batch.micro")
-    scaled = f"`{batch}` is {whole}{f' x {others}' if others > 1 else ''}"
-    place = run.place("batch.global_", "batch.micro")
-    units = [micro * ranks // gcd(micro * ranks, others) for ranks in groups.values() if ranks]
+    model_parallel_size = (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
+    batch, micro_key = run.spell_key("batch.global_"), run.spell_key("batch.micro")
+    scaled_batch = f"`{batch}` is {global_batch}{f' x {model_parallel_size}' if model_parallel_size > 1 else ''}"
+    place = run.find_place("batch.global_", "batch.micro")
+    units = [micro * ranks // gcd(micro * ranks, model_parallel_size) for ranks in groups.values() if ranks]
     if not units:
         return
-    wanted = f"the nearest value that divides is `{batch}: {_nearest(whole, lcm(*units))}`"
-    if (whole * others) % micro:
+    advice = f"the nearest value that divides is `{batch}: {_find_nearest_multiple(global_batch, lcm(*units))}`"
+    if (global_batch * model_parallel_size) % micro:
         yield Report(
-            f"{scaled}, not a multiple of `{each}: {micro}` on any number of ranks",
+            f"{scaled_batch}, not a multiple of `{micro_key}: {micro}` on any number of ranks",
             place,
-            minimum="followed",
-            help=wanted,
+            min_certainty="followed",
+            help=advice,
         )
         return
     for ranks in dict.fromkeys(filter(None, groups.values())):
-        if (whole * others) % (micro * ranks):
+        if (global_batch * model_parallel_size) % (micro * ranks):
             names = " and ".join(name for name, count in groups.items() if count == ranks)
             yield Report(
-                f"{scaled}, not a multiple of `{each}: {micro}` x the {ranks} ranks of {names}",
+                f"{scaled_batch}, not a multiple of `{micro_key}: {micro}` x the {ranks} ranks of {names}",
                 place,
-                minimum="followed",
-                help=wanted,
+                min_certainty="followed",
+                help=advice,
                 claim=_UNEVEN_BATCH,
             )
 
 
-def _on_one_node(run: Run) -> str:
+def _format_node_note(run: Run) -> str:
     """How ranks are named that are those of one node, where the number of nodes is not stated."""
-    origin = run.origin("launch.nodes")
+    origin = run.get_origin("launch.nodes")
     return " on one node, and on any number of such nodes" if origin is None or origin.kind == "assumed" else ""
 
 
-def _rollouts(run: Run) -> Iterator[Report]:
+def _check_rollouts(run: Run) -> Iterator[Report]:
     """Dynamic batches: a rollout holds one training batch at least, else no step is made of it."""
     plan = run.plan
-    prompts, each, whole = plan.rollout.batch, plan.rollout.samples_per_prompt, plan.batch.global_
-    if not plan.batch.tokens_per_gpu or not prompts or not each or not whole or prompts * each >= whole:
+    prompts, samples_per_prompt, global_batch = plan.rollout.batch, plan.rollout.samples_per_prompt, plan.batch.global_
+    if (
+        not plan.batch.tokens_per_gpu
+        or not prompts
+        or not samples_per_prompt
+        or not global_batch
+        or prompts * samples_per_prompt >= global_batch
+    ):
         return
-    batch, rollout = run.spell("batch.global_"), run.spell("rollout.batch")
+    batch, rollout = run.spell_key("batch.global_"), run.spell_key("rollout.batch")
     yield Report(
-        f"a rollout is {rollout} {prompts:,} x {each} = {prompts * each:,} samples, fewer than {batch} {whole:,}: with "
+        f"a rollout is {rollout} {prompts:,} x {samples_per_prompt} = {prompts * samples_per_prompt:,} samples, fewer "
+        f"than {batch} {global_batch:,}: with "
         "dynamic batches no optimizer step is made, and nothing is trained",
-        run.place("rollout.batch", "batch.global_"),
-        help=f"{batch}: {prompts * each}, or more prompts per rollout",
+        run.find_place("rollout.batch", "batch.global_"),
+        help=f"{batch}: {prompts * samples_per_prompt}, or more prompts per rollout",
     )
 
 
-def _dynamic(run: Run) -> Iterator[Report]:
+def _check_dynamic_batches(run: Run) -> Iterator[Report]:
     """Dynamic batches: each rank of a group that trains takes the same whole number of samples."""
     plan = run.plan
-    whole, others = plan.batch.global_, (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
-    if not plan.batch.tokens_per_gpu or not whole:
+    global_batch, model_parallel_size = plan.batch.global_, (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
+    if not plan.batch.tokens_per_gpu or not global_batch:
         return
-    key = run.spell("batch.global_")
+    key = run.spell_key("batch.global_")
     groups = [role for role in plan.model.roles or () if role.trained and role.nodes and role.gpus_per_node]
     for role in groups:
-        ranks = (role.nodes or 0) * (role.gpus_per_node or 0) // others
-        if not ranks or whole % ranks == 0:
+        ranks = (role.nodes or 0) * (role.gpus_per_node or 0) // model_parallel_size
+        if not ranks or global_batch % ranks == 0:
             continue
-        fewer = whole < ranks
-        left = "the first training step crashes" if fewer else f"{whole % ranks} are left out of each step"
+        is_too_small = global_batch < ranks
+        consequence = (
+            "the first training step crashes" if is_too_small else f"{global_batch % ranks} are left out of each step"
+        )
         yield Report(
-            f"`{key}` is {whole:,}, {'less than' if fewer else 'not a multiple of'} the {ranks:,} data-parallel ranks "
-            f"of the {role.name}'s group: with dynamic batches {left}",
-            run.place("batch.global_"),
-            "error" if fewer else "warning",
-            minimum="followed",
-            help=f"the nearest value that divides is `{key}: {_nearest(whole, ranks)}`",
+            f"`{key}` is {global_batch:,}, {'less than' if is_too_small else 'not a multiple of'} the {ranks:,} "
+            "data-parallel ranks "
+            f"of the {role.name}'s group: with dynamic batches {consequence}",
+            run.find_place("batch.global_"),
+            "error" if is_too_small else "warning",
+            min_certainty="followed",
+            help=f"the nearest value that divides is `{key}: {_find_nearest_multiple(global_batch, ranks)}`",
         )
 
 
-def _nearest(whole: int, unit: int) -> int:
+def _find_nearest_multiple(number: int, unit: int) -> int:
     """The multiple of a unit, one at least, that is nearest to a number: the smallest change that divides."""
-    below = whole // unit * unit
-    return below if below and whole - below <= unit // 2 else below + unit
+    lower_multiple = number // unit * unit
+    return lower_multiple if lower_multiple and number - lower_multiple <= unit // 2 else lower_multiple + unit
 
 
-def _whole(run: Run) -> Iterator[Report]:
+def _check_global_batch(run: Run) -> Iterator[Report]:
     plan, ranks = run.plan, run.plan.data_parallel
-    whole = plan.batch.global_
-    if whole is None or not ranks or not run.stated("batch.global_"):
+    global_batch = plan.batch.global_
+    if global_batch is None or not ranks or not run.is_stated("batch.global_"):
         return
     unit = ranks
-    divisor = f"the {ranks} data-parallel ranks{_on_one_node(run)}"
-    if run.framework.traits.batch_divides == "micro batches" and plan.batch.micro and plan.batch.micro > 0:
+    divisor = f"the {ranks} data-parallel ranks{_format_node_note(run)}"
+    if run.framework.traits.batch_divisor == "micro batches" and plan.batch.micro and plan.batch.micro > 0:
         unit, divisor = ranks * plan.batch.micro, f"{plan.batch.micro} sequences x {divisor}"
-    if whole % unit:
+    if global_batch % unit:
         yield Report(
-            f"the global batch of {whole} sequences is not a multiple of {divisor}",
-            run.place("batch.global_"),
-            minimum="followed",
-            help=f"the nearest value that divides is `{run.spell('batch.global_')}: {_nearest(whole, unit)}`",
+            f"the global batch of {global_batch} sequences is not a multiple of {divisor}",
+            run.find_place("batch.global_"),
+            min_certainty="followed",
+            help=f"the nearest value that divides is `{run.spell_key('batch.global_')}: "
+            f"{_find_nearest_multiple(global_batch, unit)}`",
             claim=_UNEVEN_BATCH,
         )

@@ -38,11 +38,11 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("BAT004", "learning-rate-out-of-scale", "warning", depends_on_unseen_flags=True)
 
 _LIMITS: Final[Mapping[str, float]] = {"full": 1e-3, "freeze": 1e-3, "lora": 1e-2}
-_USUAL: Final[Mapping[str, str]] = {"full": "1e-6 to 2e-5", "freeze": "1e-6 to 2e-5", "lora": "5e-5 to 5e-4"}
+_USUAL_RANGES: Final[Mapping[str, str]] = {"full": "1e-6 to 2e-5", "freeze": "1e-6 to 2e-5", "lora": "5e-5 to 5e-4"}
 _STAGES: Final = frozenset(("sft", "dpo", "ipo", "kto", "orpo", "simpo"))
 _ADAM: Final = frozenset(("adam", "adamw"))
-_SMALL: Final = 10**9
-_ANYWHERE: Final = 0.1
+_MAX_SMALL_PARAMETERS: Final = 10**9
+_LIMIT_FOR_ANY_MODEL: Final = 0.1
 """More than small models, and those with new weights, are trained at (public recipes of 20M to 600M: 0.004 to 0.008).
 """
 
@@ -59,17 +59,17 @@ def check(run: Run) -> Iterator[Report]:
         or plan.method.stage not in _STAGES
     ):
         return
-    if plan.model.from_scratch or (model is not None and model.parameters < _SMALL):
+    if plan.model.from_scratch or (model is not None and model.parameters < _MAX_SMALL_PARAMETERS):
         return
-    if rate < (_LIMITS[tuning] if model is not None else _ANYWHERE):
+    if rate < (_LIMITS[tuning] if model is not None else _LIMIT_FOR_ANY_MODEL):
         return
-    if not run.stated("optimizer.learning_rate"):
+    if not run.is_stated("optimizer.learning_rate"):
         return
-    key = run.spell("optimizer.learning_rate")
+    key = run.spell_key("optimizer.learning_rate")
     method = "LoRA" if tuning == "lora" else "full fine-tuning"
     yield Report(
         f"`{key}` is {rate:g}, far above the usual range for {method}: AdamW changes each weight by about that much "
         "per step, and weights are of the order of 0.02",
-        run.place("optimizer.learning_rate"),
-        help=f"usual for {method}: {_USUAL[tuning]}",
+        run.find_place("optimizer.learning_rate"),
+        help=f"usual for {method}: {_USUAL_RANGES[tuning]}",
     )

@@ -33,14 +33,14 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.plan.length import most_steps, stated_by
+from cfglint_train.plan.length import compute_max_steps, get_length_field
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "BAT003", "warmup-exceeds-run", "warning", needs={"optimizer.warmup_steps": ()}, depends_on_unseen_flags=True
 )
 
-_TRIAL: Final = 20
+_MAX_TRIAL_STEPS: Final = 20
 """Steps of a run that only shows that the job starts: tests in public repositories have 4 to 20, the shortest training
 there has 100.
 """
@@ -48,20 +48,20 @@ there has 100.
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the warm-up outlasts the run."""
-    warmup, steps = run.plan.optimizer.warmup_steps, most_steps(run.plan)
-    if warmup is None or not steps or warmup <= steps or steps <= _TRIAL:
+    warmup, steps = run.plan.optimizer.warmup_steps, compute_max_steps(run.plan)
+    if warmup is None or not steps or warmup <= steps or steps <= _MAX_TRIAL_STEPS:
         return
-    limit = stated_by(run.plan)
-    if not run.stated(limit):
+    limit = get_length_field(run.plan)
+    if not run.is_stated(limit):
         return
     if run.plan.optimizer.scheduler == "constant":
         return
-    key, whole = run.spell("optimizer.warmup_steps"), run.spell(limit)
-    most = "" if limit == "batch.steps" else "at most "
+    key, limit_key = run.spell_key("optimizer.warmup_steps"), run.spell_key(limit)
+    prefix = "" if limit == "batch.steps" else "at most "
     yield Report(
-        f"`{key}` is {warmup:,}, but the run has {most}{steps:,} steps (`{whole}`): the run ends at "
+        f"`{key}` is {warmup:,}, but the run has {prefix}{steps:,} steps (`{limit_key}`): the run ends at "
         f"{100 * steps / warmup:.0f} % of its warm-up",
-        run.place("optimizer.warmup_steps", limit),
-        related=(Related(run.place(limit), "the run's steps"),),
+        run.find_place("optimizer.warmup_steps", limit),
+        related=(Related(run.find_place(limit), "the run's steps"),),
         help=f"warm up for 1 to 10 % of the run, such as `{key}: {max(1, steps // 20)}`",
     )

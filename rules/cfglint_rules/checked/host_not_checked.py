@@ -27,37 +27,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.host.host_memory import phases
+from cfglint_rules.host.host_memory import list_phases
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.verdicts import amount, breakdown
+from cfglint_train.findings.verdicts import format_breakdown, format_size
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import LOADED_WEIGHTS, OFFLOADED, SLEEPING, SLEEPING_STATES
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("CHK002", "host-not-checked", "info", estimates=("host",), unchecked="host")
 
-_MOVED: Final = (*OFFLOADED, SLEEPING, SLEEPING_STATES, LOADED_WEIGHTS)
+_OFFLOADED_COMPONENTS: Final = (*OFFLOADED, SLEEPING, SLEEPING_STATES, LOADED_WEIGHTS)
 
-_MUCH: Final = 400 * 2**30
+_MIN_REPORTED_BYTES: Final = 400 * 2**30
 """Bytes that many nodes of eight GPUs have; less is not reported."""
 
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the host's need is large and its memory unknown."""
-    if run.hardware.capacity("host") is not None:
+    if run.hardware.get_capacity("host") is not None:
         return
-    names = phases(run)
-    found = [(phase, phase.host) for phase in run.estimate.phases if phase.name in names and phase.host is not None]
-    offloading = [(phase, host) for phase, host in found if any(size and part in _MOVED for part, size in host.sizes)]
+    names = list_phases(run)
+    host_budgets = [
+        (phase, phase.host) for phase in run.estimate.phases if phase.name in names and phase.host is not None
+    ]
+    offloading = [
+        (phase, host)
+        for phase, host in host_budgets
+        if any(size and component in _OFFLOADED_COMPONENTS for component, size in host.sizes)
+    ]
     if not offloading:
         return
     phase, host = max(offloading, key=lambda pair: pair[1].expected)
-    if host.expected < _MUCH:
+    if host.expected < _MIN_REPORTED_BYTES:
         return
     yield Report(
-        f"host memory not checked: {phase.title} needs {amount(host)} on one host, and its capacity is not stated",
-        run.place("parallel.offload_optimizer", "parallel.offload_params", "model.id"),
+        f"host memory not checked: {phase.title} needs {format_size(host)} on one host, and its capacity is not stated",
+        run.find_place("parallel.offload_optimizer", "parallel.offload_params", "model.id"),
         help="set `host-memory` to the memory of one node",
-        notes=(breakdown(host),),
+        notes=(format_breakdown(host),),
     )

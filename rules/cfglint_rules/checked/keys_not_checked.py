@@ -26,10 +26,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.survey import is_older
+from cfglint_rules.vocabulary.survey import is_older_than_vocabulary
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.framework import keys_of
+from cfglint_train.frameworks.framework import get_keys
 from cfglint_train.frameworks.lens import Config
 
 RULE: Final = Rule("CHK003", "keys-not-checked", "info", scope="config", unchecked="keys")
@@ -37,14 +37,14 @@ RULE: Final = Rule("CHK003", "keys-not-checked", "info", scope="config", uncheck
 
 def check(config: Config) -> Iterator[Report]:
     """One report where the framework is older than its vocabulary."""
-    keys = keys_of(config)
-    if keys is None or not keys.checked or not is_older(config):
+    keys = get_keys(config)
+    if keys is None or not keys.is_checked or not is_older_than_vocabulary(config):
         return
-    package, first = keys.listed.package, keys.vocabulary.releases[0]
-    window = config.releases.window(package)
-    why = f" ({' and '.join(window.why)})" if window.why else ""
+    package, oldest = keys.manifest.package, keys.vocabulary.releases[0]
+    candidates = config.releases.find_candidates(package)
+    reason = f" ({' and '.join(candidates.reasons)})" if candidates.reasons else ""
     yield Report(
-        f"keys not checked: {keys.listed.title} is older here than {first}, the oldest known release{why}",
-        config.top(),
-        help=f"pass `--release {package}={first}`, or a newer one, to check them against that release",
+        f"keys not checked: {keys.manifest.title} is older here than {oldest}, the oldest known release{reason}",
+        config.find_top(),
+        help=f"pass `--release {package}={oldest}`, or a newer one, to check them against that release",
     )

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.runs.not_estimated import unchecked
+from cfglint_train.runs.not_estimated import explain_not_estimated
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("CHK001", "not-checked", "info", unchecked="memory")
@@ -37,7 +37,7 @@ RULE: Final = Rule("CHK001", "not-checked", "info", unchecked="memory")
 
 def check(run: Run) -> Iterator[Report]:
     """One report where no training step could be estimated."""
-    found = unchecked(run)
-    if found is not None and not run.parts.stands_elsewhere:
+    problem = explain_not_estimated(run)
+    if problem is not None and not run.inputs.is_checked_elsewhere:
         # It rests on no setting: what is missing is missing at every release.
-        yield Report(f"memory not checked: {found.why}", found.place, help=found.remedy, reads=())
+        yield Report(f"memory not checked: {problem.reason}", problem.place, help=problem.remedy, fields_read=())

@@ -45,21 +45,24 @@ _ONE_FILE_PER_RANK: Final = ("torch_legacy", "local")
 def check(run: Run) -> Iterator[Report]:
     """One report where the numbers differ."""
     plan = run.plan
-    written, nodes, each = plan.checkpoint.load_ranks, plan.launch.nodes, plan.launch.gpus_per_node
-    if written is None or not nodes or not each:
+    written_ranks, nodes, gpus_per_node = plan.checkpoint.load_ranks, plan.launch.nodes, plan.launch.gpus_per_node
+    if written_ranks is None or not nodes or not gpus_per_node:
         return
-    ranks = nodes * each // ((plan.parallel.tensor or 1) * (plan.parallel.pipeline or 1))
-    if ranks == written:
+    ranks = nodes * gpus_per_node // ((plan.parallel.tensor or 1) * (plan.parallel.pipeline or 1))
+    if ranks == written_ranks:
         return
-    sharded = plan.parallel.strategy == "zero" and bool(plan.parallel.zero_stage) and not plan.checkpoint.load_universal
-    if not sharded and plan.checkpoint.load_checkpointer not in _ONE_FILE_PER_RANK:
+    is_sharded = (
+        plan.parallel.strategy == "zero" and bool(plan.parallel.zero_stage) and not plan.checkpoint.load_universal
+    )
+    if not is_sharded and plan.checkpoint.load_checkpointer not in _ONE_FILE_PER_RANK:
         return
-    needs = (
-        "DeepSpeed cannot redistribute the optimizer states" if sharded else "the checkpointer reads a file per rank"
+    reason = (
+        "DeepSpeed cannot redistribute the optimizer states" if is_sharded else "the checkpointer reads a file per rank"
     )
     yield Report(
-        f"the run resumes on {ranks} ranks from a checkpoint that {written} ranks wrote: {needs}, and the run stops",
-        run.place("checkpoint.load_path", "checkpoint.resume_latest", "checkpoint.path"),
-        help=f"use {written} ranks"
-        + (", or convert the checkpoint with `ds_to_universal.py` and set `load_universal`" if sharded else ""),
+        f"the run resumes on {ranks} ranks from a checkpoint that {written_ranks} ranks wrote: {reason}, and the run "
+        "stops",
+        run.find_place("checkpoint.load_path", "checkpoint.resume_latest", "checkpoint.path"),
+        help=f"use {written_ranks} ranks"
+        + (", or convert the checkpoint with `ds_to_universal.py` and set `load_universal`" if is_sharded else ""),
     )

@@ -33,37 +33,38 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.plan.length import most_steps, stated_by
+from cfglint_train.plan.length import compute_max_steps, get_length_field
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("CKP009", "interval-exceeds-run", "warning", needs={"checkpoint.strategy": ("steps",)})
 
-_SHARE: Final = 10
+_PROPOSED_CHECKPOINTS: Final = 10
 """The help proposes as many checkpoints as this; a run with fewer steps is a trial."""
-_ON_PURPOSE: Final = 10
+_DELIBERATE_FACTOR: Final = 10
 """An interval of so many times the run is given to save at the end only."""
 
 
 def check(run: Run) -> Iterator[Report]:
     """One report where no checkpoint is ever written."""
-    saved = run.plan.checkpoint
-    if saved.final_path is None or not saved.interval:
+    checkpoint = run.plan.checkpoint
+    if checkpoint.final_path is None or not checkpoint.interval:
         return
-    steps = most_steps(run.plan)
-    if not steps or steps < _SHARE or saved.interval <= steps:
+    steps = compute_max_steps(run.plan)
+    if not steps or steps < _PROPOSED_CHECKPOINTS or checkpoint.interval <= steps:
         return
-    if saved.deepspeed_checkpoint is False and not saved.hf_export:
+    if checkpoint.deepspeed_checkpoint is False and not checkpoint.hf_export:
         return  # nothing is written at any interval, as the run asks for
-    limit, key = stated_by(run.plan), run.spell("checkpoint.interval")
+    limit, key = get_length_field(run.plan), run.spell_key("checkpoint.interval")
     unit = "steps" if run.plan.rollout.batch is None else "rollouts"
-    lost = "checkpoint is written to resume from"
-    if saved.deepspeed_checkpoint is False:
-        lost = "weights are exported before the end"
-    wanted = saved.deepspeed_checkpoint is False or saved.interval > _ON_PURPOSE * steps
+    missing = "checkpoint is written to resume from"
+    if checkpoint.deepspeed_checkpoint is False:
+        missing = "weights are exported before the end"
+    is_deliberate = checkpoint.deepspeed_checkpoint is False or checkpoint.interval > _DELIBERATE_FACTOR * steps
     yield Report(
-        f"`{key}` is {saved.interval:,}, but the run has at most {steps:,} {unit} (`{run.spell(limit)}`): no {lost}",
-        run.place("checkpoint.interval"),
-        "info" if wanted else None,
-        related=(Related(run.place(limit), "limits the run"),) if run.stated(limit) else (),
-        help=f"save more often, such as `{key} {steps // _SHARE}`",
+        f"`{key}` is {checkpoint.interval:,}, but the run has at most {steps:,} {unit} (`{run.spell_key(limit)}`): no "
+        f"{missing}",
+        run.find_place("checkpoint.interval"),
+        "info" if is_deliberate else None,
+        related=(Related(run.find_place(limit), "limits the run"),) if run.is_stated(limit) else (),
+        help=f"save more often, such as `{key} {steps // _PROPOSED_CHECKPOINTS}`",
     )

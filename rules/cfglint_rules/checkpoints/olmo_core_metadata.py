@@ -48,8 +48,8 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import judge
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -65,9 +65,9 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final = "checkpoint.checkpointer"
-_NODES: Final = 32
-_GATHERED: Final = "`olmo_core` gathers metadata on every rank, which grows with the square of the ranks"
-_RESUMING: Final = (
+_MAX_NODES: Final = 32
+_GATHERING_NOTE: Final = "`olmo_core` gathers metadata on every rank, which grows with the square of the ranks"
+_RESUMING_NOTE: Final = (
     "with torch 2.6 or later, ai2-olmo 0.6.0 cannot resume from any checkpointer, including olmo_core: `torch.load` "
     "refuses the trainer state (`weights_only`) unless the job sets TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
 )
@@ -79,58 +79,58 @@ def check(run: Run) -> Iterator[Report]:
     if plan.checkpoint.checkpointer != "olmo_core" or plan.parallel.strategy == "ddp":
         return
     nodes, judgement = plan.launch.nodes, judge(run, "host", ("save",))
-    many = nodes is not None and nodes > _NODES and not _is_little(run)
-    too_much = judgement is not None and judgement.verdict == "does not fit"
-    if not many and not too_much:
+    is_large = nodes is not None and nodes > _MAX_NODES and not _has_little_metadata(run)
+    exceeds_host = judgement is not None and judgement.verdict == "does not fit"
+    if not is_large and not exceeds_host:
         return
-    save = run.estimate.phase("save")
+    save = run.estimate.find_phase("save")
     host = save.host if save is not None else None
-    needed = f"about {gib(host.expected)}" if host is not None else "a large amount"
-    available = f"; {gib(judgement.capacity)} available" if judgement is not None else ""
-    resuming = (_RESUMING,) if run.releases.at_least("torch", "2.6") is not False else ()
-    where = f"on {nodes} nodes " if nodes is not None else ""
+    needed = f"about {format_gib(host.expected)}" if host is not None else "a large amount"
+    available = f"; {format_gib(judgement.capacity)} available" if judgement is not None else ""
+    resuming_notes = (_RESUMING_NOTE,) if run.releases.is_at_least("torch", "2.6") is not False else ()
+    prefix = f"on {nodes} nodes " if nodes is not None else ""
     yield Report(
-        f"{where}the first checkpoint needs {needed} of host memory per node{available}",
-        run.place(_FIELD),
-        "error" if too_much else "warning",
-        _fix(run),
-        help=_hybrid(run),
-        notes=(_GATHERED, *resuming),
+        f"{prefix}the first checkpoint needs {needed} of host memory per node{available}",
+        run.find_place(_FIELD),
+        "error" if exceeds_host else "warning",
+        _build_fix(run),
+        help=_advise_hybrid_sharding(run),
+        notes=(_GATHERING_NOTE, *resuming_notes),
     )
 
 
-def _is_little(run: Run) -> bool:
+def _has_little_metadata(run: Run) -> bool:
     """Whether ranks x shard group, with which the metadata grows, is no more than on 32 nodes under FULL_SHARD."""
     plan = run.plan
-    world, group, gpus = plan.world, plan.parallel.shard_size, plan.launch.gpus_per_node
-    if world is None or group is None or gpus is None:
+    world, shard_size, gpus = plan.world_size, plan.parallel.shard_size, plan.launch.gpus_per_node
+    if world is None or shard_size is None or gpus is None:
         return False
-    return world * group <= (_NODES * gpus) ** 2
+    return world * shard_size <= (_MAX_NODES * gpus) ** 2
 
 
-def _hybrid(run: Run) -> str | None:
+def _advise_hybrid_sharding(run: Run) -> str | None:
     """The advice to shard within each node; None where the run shards in groups already."""
     model, gpus, sharding = run.architecture, run.plan.launch.gpus_per_node, run.plan.parallel.sharding
     if sharding is not None and sharding.startswith("hybrid"):
         return None
     size = "16 bytes x parameters / GPUs per node"
     if model is not None and gpus:
-        size = gib(16 * model.parameters / gpus)
+        size = format_gib(16 * model.parameters / gpus)
     return (
         "alternatively, keep `olmo_core` and use HYBRID_SHARD with one replica per node, "
         f"which costs {size} of states per GPU"
     )
 
 
-def _fix(run: Run) -> Fix:
+def _build_fix(run: Run) -> Fix:
     plan = run.plan
-    old_torch = run.releases.at_least("torch", "2.3") is False
-    changes: dict[Field, Any] = {_FIELD: "local" if old_torch else "torch_legacy"}
-    why = ""
-    if not old_torch and plan.parallel.wrapping == "root":
+    is_old_torch = run.releases.is_at_least("torch", "2.3") is False
+    changes: dict[Field, Any] = {_FIELD: "local" if is_old_torch else "torch_legacy"}
+    reason = ""
+    if not is_old_torch and plan.parallel.wrapping == "root":
         changes["parallel.wrapping"] = "block_and_size"
-        why = "; FSDP wraps by block, or the whole model would be gathered at once"
-    message = f"{worded(run, changes)}; needs the same number of ranks on resume{why}"
+        reason = "; FSDP wraps by block, or the whole model would be gathered at once"
+    message = f"{format_changes(run, changes)}; needs the same number of ranks on resume{reason}"
     if plan.checkpoint.resume_latest:
         return Fix("unsafe", f"{message}; a restart would read the old checkpoint with the new class", changes)
     return Fix("safe", message, changes)

@@ -47,30 +47,30 @@ _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 
 def check(run: Run) -> Iterator[Report]:
     """One report where another launch has written into the run's folder."""
-    before, saved = run.parts.earlier, run.plan.checkpoint
-    field = next((one for one in _PATHS if run.owner(one) is not None), None)
-    if not before or field is None or run.plan.get(field) is None:
+    earlier_launches, checkpoint = run.inputs.previous_launches, run.plan.checkpoint
+    field = next((item for item in _PATHS if run.find_owner(item) is not None), None)
+    if not earlier_launches or field is None or run.plan.get(field) is None:
         return
-    if saved.resume_latest and saved.strategy == "no":
+    if checkpoint.resume_latest and checkpoint.strategy == "no":
         return  # there is no checkpoint to find
-    if saved.resume_latest:
+    if checkpoint.resume_latest:
         outcome = "it resumes from the last checkpoint of the previous run"
-    elif saved.overwrite is False:
+    elif checkpoint.overwrite is False:
         return  # the framework refuses a folder that is there
     else:
         outcome = "it overwrites what the previous run saved"
-    place = before[0].place
+    place = earlier_launches[0].place
     script = basename(place.document.path)
-    if before[0].is_turn:
-        who, related = f"each iteration of the loop in {script}", "started here, in a loop"
-    elif (count := sum(one.place.document is place.document for one in before)) == 1:
-        who, related = f"{script} starts another run before this one, and each", "the previous run"
+    if earlier_launches[0].is_same_command:
+        subject, label = f"each iteration of the loop in {script}", "started here, in a loop"
+    elif (count := sum(item.place.document is place.document for item in earlier_launches)) == 1:
+        subject, label = f"{script} starts another run before this one, and each", "the previous run"
     else:
-        who, related = f"{script} starts {count} runs before this one, and each", "a previous run"
-    key = run.spell(field)
+        subject, label = f"{script} starts {count} runs before this one, and each", "a previous run"
+    key = run.spell_key(field)
     yield Report(
-        f"{who} writes to {run.plan.get(field)} (`{key}`): {outcome}",
-        run.place(field),
-        related=tuple(Related(one.place, related) for one in before),
+        f"{subject} writes to {run.plan.get(field)} (`{key}`): {outcome}",
+        run.find_place(field),
+        related=tuple(Related(item.place, label) for item in earlier_launches),
         help=f"give each run a folder of its own (`{key}`)",
     )

@@ -36,11 +36,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.checkpoints.resuming import resumed_by
+from cfglint_rules.checkpoints.resuming import find_resume_field
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP, breakdown, judge, outcome
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.verdicts import STEP_PHASES, describe_verdict, format_breakdown, judge
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.runs.run import Run
@@ -59,26 +59,26 @@ def check(run: Run) -> Iterator[Report]:
     """One report where the save does not fit the host."""
     if run.plan.checkpoint.checkpointer == "olmo_core":
         return  # CKP001 reports it
-    judgement, before = judge(run, "host", ("save",)), judge(run, "host", STEP)
+    judgement, step_judgement = judge(run, "host", ("save",)), judge(run, "host", STEP_PHASES)
     if judgement is None or judgement.verdict == "fits":
         return
-    if before is not None and before.verdict == "does not fit":
+    if step_judgement is not None and step_judgement.verdict == "does not fit":
         return  # HST001 reports it; the run does not come to a checkpoint
-    if before is not None and judgement.budget.expected <= before.budget.expected:
+    if step_judgement is not None and judgement.budget.expected <= step_judgement.budget.expected:
         return  # HST001 reports the step, which needs as much
-    fix = _fix(run)
+    fix = _build_fix(run)
     yield Report(
-        f"saving {outcome(judgement)}",
-        run.place("checkpoint.gather", "checkpoint.state_dict", "checkpoint.strategy", "parallel.zero_stage"),
+        f"saving {describe_verdict(judgement)}",
+        run.find_place("checkpoint.gather", "checkpoint.state_dict", "checkpoint.strategy", "parallel.zero_stage"),
         judgement.severity,
         fix,
-        notes=(breakdown(judgement.budget),),
-        help=None if fix is not None else _help(run),
+        notes=(format_breakdown(judgement.budget),),
+        help=None if fix is not None else _build_help(run),
         grounds=judgement.grounds,
     )
 
 
-def _help(run: Run) -> str:
+def _build_help(run: Run) -> str:
     if run.plan.parallel.strategy in FSDP:
         return "use a sharded state dict, or hosts with more memory"
     if run.plan.parallel.zero_stage == 3:
@@ -86,13 +86,18 @@ def _help(run: Run) -> str:
     return "use fewer ranks per node, ZeRO stage 3, or hosts with more memory"
 
 
-def _fix(run: Run) -> Fix | None:
+def _build_fix(run: Run) -> Fix | None:
     checkpoint, parallel = run.plan.checkpoint, run.plan.parallel
     if parallel.strategy == "zero" and parallel.zero_stage == 3 and checkpoint.gather:
         message = "save without gathering the 16-bit weights; convert with zero_to_fp32.py afterwards"
         return Fix("unsafe", message, {"checkpoint.gather": False})
-    resumes = resumed_by(run) is not None  # CKP006 would ask for the optimizer's states again
-    if parallel.strategy in FSDP and checkpoint.state_dict == "full" and checkpoint.model_only is False and not resumes:
-        message = f"{worded(run, {'checkpoint.model_only': True})}; the run can then no longer be resumed"
+    is_resuming = find_resume_field(run) is not None  # CKP006 would ask for the optimizer's states again
+    if (
+        parallel.strategy in FSDP
+        and checkpoint.state_dict == "full"
+        and checkpoint.model_only is False
+        and not is_resuming
+    ):
+        message = f"{format_changes(run, {'checkpoint.model_only': True})}; the run can then no longer be resumed"
         return Fix("unsafe", message, {"checkpoint.model_only": True})
     return None

@@ -45,25 +45,26 @@ def check(run: Run) -> Iterator[Report]:
     paths = [field for field in _PATHS if _is_relative(run.plan.get(field)) and _is_used(run, field)]
     if not paths:
         return
-    named = " and ".join(_named(run, field) for field in paths)
-    copy = run.origin("launch.working_copy")
+    descriptions = " and ".join(_describe_path(run, field) for field in paths)
+    copy = run.get_origin("launch.working_copy")
     related = () if copy is None or copy.place is None else (Related(copy.place, "`working_dir` is set here"),)
     yield Report(
-        f"{named}: a relative path, inside the copy of `working_dir` that Ray deletes once no job uses it: checkpoints "
+        f"{descriptions}: a relative path, inside the copy of `working_dir` that Ray deletes once no job uses it: "
+        "checkpoints "
         "are lost",
-        run.place(*paths, "launch.working_copy"),
+        run.find_place(*paths, "launch.working_copy"),
         related=related,
         help="use an absolute path on storage that all nodes share",
     )
 
 
-_STANDS_FOR: Final = re.compile(r".*\s|(?i:path[_/-]to|your)[_/-]|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:/|$)")
+_PLACEHOLDER: Final = re.compile(r".*\s|(?i:path[_/-]to|your)[_/-]|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:/|$)")
 """How a text begins in whose place a path is meant to be written."""
 
 
 def _is_relative(path: object) -> bool:
     """Whether a path is known and stays below the working directory."""
-    if not isinstance(path, str) or not path or _STANDS_FOR.match(path) or normpath(path).startswith(".."):
+    if not isinstance(path, str) or not path or _PLACEHOLDER.match(path) or normpath(path).startswith(".."):
         return False
     return not path.startswith(("/", "~", "$")) and "://" not in path
 
@@ -72,7 +73,7 @@ def _is_used(run: Run, field: Field) -> bool:
     return field != "checkpoint.path" or run.plan.checkpoint.strategy != "no"
 
 
-def _named(run: Run, field: Field) -> str:
+def _describe_path(run: Run, field: Field) -> str:
     """A path as it is given, or as it is by default."""
-    key, path = run.spell(field), run.plan.get(field)
-    return f"`{key}` is {path}" if run.stated(field) else f"`{key}` defaults to {path}"
+    key, path = run.spell_key(field), run.plan.get(field)
+    return f"`{key}` is {path}" if run.is_stated(field) else f"`{key}` defaults to {path}"

@@ -37,13 +37,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.checkpoints.size import ENOUGH, one_save
+from cfglint_rules.checkpoints.size import MAX_EXPECTED_CHECKPOINTS, estimate_save
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report, Severity
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.checkpoint_retention import copies_of, ephemeral, limits, most_saves
+from cfglint_train.memory.checkpoint_retention import count_copies, count_ephemeral, count_saves, list_limits
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
@@ -58,39 +58,43 @@ RULE: Final = Rule(
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the disk fills up."""
-    checkpoint, capacity = run.plan.checkpoint, run.hardware.capacity("disk")
-    field = limits(run.plan)[0]
+    checkpoint, capacity = run.plan.checkpoint, run.hardware.get_capacity("disk")
+    field = list_limits(run.plan)[0]
     limit = run.plan.get(field)
     if capacity is None or checkpoint.strategy == "no" or limit is None:
         return
-    save = one_save(run)
+    save = estimate_save(run)
     if save is None or save.disk is None:
         return
-    each = save.disk.expected
-    fitting = int(capacity // each) if each else 0
-    most = most_saves(run.plan)
-    if fitting >= (ENOUGH if most is None else most):
+    size = save.disk.expected
+    fitting_count = int(capacity // size) if size else 0
+    save_count = count_saves(run.plan)
+    if fitting_count >= (MAX_EXPECTED_CHECKPOINTS if save_count is None else save_count):
         return
-    passing = ephemeral(run.plan)
-    written = passing + (0 if checkpoint.rotates_first else 1)
+    ephemeral_count = count_ephemeral(run.plan)
+    extra_count = ephemeral_count + (0 if checkpoint.rotates_first else 1)
     if limit == "all":
-        message = f"every checkpoint of {gib(each)} is kept: {gib(capacity)} of disk are full after {fitting} of them"
+        message = f"every checkpoint of {format_gib(size)} is kept: {format_gib(capacity)} of disk are full after {fitting_count} of them"
     else:
-        count = copies_of(run.plan, (field,))
-        if count * each <= capacity:
+        count = count_copies(run.plan, (field,))
+        if count * size <= capacity:
             return
-        best = limit == 1 and bool(checkpoint.load_best_at_end)
-        kept = 2 if best else limit
-        beside = (", an ephemeral one" if passing else "") + (" and the one being written" if written > passing else "")
-        what = f"{kept} kept checkpoints{' (the best and the last)' * best}{beside}"
-        if count == most and count < kept + written:
-            what = f"all checkpoints that the run writes ({count})"
-        message = f"{what} need {gib(count * each)} ({gib(each)} each); the disk has {gib(capacity)}"
-    keep = min(2, fitting - written)
+        keeps_best = limit == 1 and bool(checkpoint.load_best_at_end)
+        kept_count = 2 if keeps_best else limit
+        additions = (", an ephemeral one" if ephemeral_count else "") + (
+            " and the one being written" if extra_count > ephemeral_count else ""
+        )
+        subject = f"{kept_count} kept checkpoints{' (the best and the last)' * keeps_best}{additions}"
+        if count == save_count and count < kept_count + extra_count:
+            subject = f"all checkpoints that the run writes ({count})"
+        message = (
+            f"{subject} need {format_gib(count * size)} ({format_gib(size)} each); the disk has {format_gib(capacity)}"
+        )
+    keep = min(2, fitting_count - extra_count)
     fix = (
-        Fix("unsafe", f"{worded(run, {field: keep})}; older checkpoints are deleted", {field: keep})
+        Fix("unsafe", f"{format_changes(run, {field: keep})}; older checkpoints are deleted", {field: keep})
         if keep >= 1 and keep != limit
         else None
     )
-    severity: Severity = "error" if fitting < 1 else "warning"
-    yield Report(message, run.place(field, "checkpoint.interval", "checkpoint.strategy"), severity, fix)
+    severity: Severity = "error" if fitting_count < 1 else "warning"
+    yield Report(message, run.find_place(field, "checkpoint.interval", "checkpoint.strategy"), severity, fix)

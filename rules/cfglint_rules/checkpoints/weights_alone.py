@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.checkpoints.resuming import resumed_by
+from cfglint_rules.checkpoints.resuming import find_resume_field
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Related, Report
 from cfglint_train.foundation.typed import Final
@@ -51,16 +51,17 @@ RULE: Final = Rule(
 
 def check(run: Run) -> Iterator[Report]:
     """One report where checkpoints lack what resuming needs."""
-    resuming = resumed_by(run)
-    if resuming is None or not run.framework.traits.runs_trainer:
+    resume_field = find_resume_field(run)
+    if resume_field is None or not run.framework.traits.runs_trainer:
         return
-    key, strategy = run.spell("checkpoint.model_only"), run.plan.parallel.strategy
+    key, strategy = run.spell_key("checkpoint.model_only"), run.plan.parallel.strategy
     if strategy is None:
         return
     outcome = "DeepSpeed cannot resume from them" if strategy == "zero" else "the run resumes with a fresh optimizer"
     yield Report(
-        f"`{key}` leaves the optimizer out of the checkpoints that `{run.spell(resuming)}` resumes from: {outcome}",
-        run.place("checkpoint.model_only"),
+        f"`{key}` leaves the optimizer out of the checkpoints that `{run.spell_key(resume_field)}` resumes from: "
+        f"{outcome}",
+        run.find_place("checkpoint.model_only"),
         fix=Fix("unsafe", f"{key}: false, which saves the optimizer too", {"checkpoint.model_only": False}),
-        related=(Related(run.place(resuming), "resumes here"),),
+        related=(Related(run.find_place(resume_field), "resumes here"),),
     )

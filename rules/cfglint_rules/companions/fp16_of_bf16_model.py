@@ -40,44 +40,44 @@ from cfglint_train.runs.run import GPU, Run
 
 RULE: Final = Rule("XFL004", "fp16-of-bf16-model", "warning", needs={"precision.compute": ("fp16",)})
 
-_HAS_BF16: Final = 8.0
-_OVERFLOWING: Final = re.compile(r"gemma|qwen2(?!\d)", re.I)
+_MIN_BF16_CAPABILITY: Final = 8.0
+_OVERFLOWING_MODELS: Final = re.compile(r"gemma|qwen2(?!\d)", re.I)
 """Names of models whose activations go beyond the range of fp16. Qwen1.5 has Qwen2's architecture, and does not."""
 
 
 def check(run: Run) -> Iterator[Report]:
     """One report where fp16 is stated for a bf16 model."""
-    model, has = run.architecture, run.hardware.compute_capability
-    if model is None or model.dtype != "bf16" or run.plan.model.from_scratch or not run.stated("precision.compute"):
+    model, capability = run.architecture, run.hardware.compute_capability
+    if model is None or model.dtype != "bf16" or run.plan.model.from_scratch or not run.is_stated("precision.compute"):
         return
-    if (has is not None and has < _HAS_BF16) or _is_older(run):
+    if (capability is not None and capability < _MIN_BF16_CAPABILITY) or _is_old_gpu_named(run):
         return
-    key = run.spell("precision.compute")
-    told = f"`{key}` trains a bf16 model in fp16"
-    overflows = _OVERFLOWING.search(model.id) is not None
+    key = run.spell_key("precision.compute")
+    statement = f"`{key}` trains a bf16 model in fp16"
+    is_overflowing = _OVERFLOWING_MODELS.search(model.id) is not None
     yield Report(
-        f"{told}: activations above 65,504 overflow, and the loss can become NaN or 0"
-        if overflows
-        else f"{told}, whose range ends at 65,504; bf16 has that of fp32",
-        run.place("precision.compute"),
-        None if overflows else "info",
+        f"{statement}: activations above 65,504 overflow, and the loss can become NaN or 0"
+        if is_overflowing
+        else f"{statement}, whose range ends at 65,504; bf16 has that of fp32",
+        run.find_place("precision.compute"),
+        None if is_overflowing else "info",
         help="train in bf16",
-        grounds=_card(run),
+        grounds=_build_gpu_ground(run),
     )
 
 
-def _is_older(run: Run) -> bool:
+def _is_old_gpu_named(run: Run) -> bool:
     """Whether names of files or comments name a card without bf16, where no file states the card."""
     if run.hardware.gpu_origin.kind != "assumed":
         return False
-    from cfglint_train.launches.named_cards import oldest
+    from cfglint_train.launches.named_cards import find_oldest_capability
 
-    place = run.place("precision.compute")
-    named = oldest(dict.fromkeys((*(config.document for config in run.configs), place.document)))
-    return named is not None and named[0] < _HAS_BF16
+    place = run.find_place("precision.compute")
+    oldest_gpu = find_oldest_capability(dict.fromkeys((*(config.document for config in run.configs), place.document)))
+    return oldest_gpu is not None and oldest_gpu[0] < _MIN_BF16_CAPABILITY
 
 
-def _card(run: Run) -> tuple[Ground, ...]:
+def _build_gpu_ground(run: Run) -> tuple[Ground, ...]:
     """What the format needs of a GPU that no file names."""
     if run.hardware.gpu_origin.kind != "assumed":
         return ()

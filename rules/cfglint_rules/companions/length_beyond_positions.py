@@ -48,9 +48,9 @@ RULE: Final = Rule(
     writes=("sequence.length",),
 )
 
-_TABLES: Final = frozenset(("wpe", "embed_positions"))
+_LEARNED_EMBEDDINGS: Final = frozenset(("wpe", "embed_positions"))
 """Names of learned position embeddings (transformers: GPT-2, OPT)."""
-_UNBOUNDED: Final = frozenset(("bloom", "mpt", "t5", "mt5", "umt5", "falcon_mamba", "mamba", "mamba2"))
+_UNBOUNDED_MODELS: Final = frozenset(("bloom", "mpt", "t5", "mt5", "umt5", "falcon_mamba", "mamba", "mamba2"))
 """ALiBi, relative positions or a recurrence."""
 
 
@@ -59,16 +59,16 @@ def check(run: Run) -> Iterator[Report]:
     model, length = run.architecture, run.plan.sequence.length
     if model is None or model.context is None or length is None or length <= model.context:
         return
-    if run.plan.model.from_scratch or not run.stated("sequence.length"):
+    if run.plan.model.from_scratch or not run.is_stated("sequence.length"):
         return
-    if model.model_type in _UNBOUNDED or model.recurrent_layers:
+    if model.model_type in _UNBOUNDED_MODELS or model.recurrent_layers:
         return
-    learned = any(linear.name in _TABLES for linear in model.linears)
-    untrained = "later positions were never trained, and no RoPE scaling extends them"
-    outcome = "the first longer sample stops the run" if learned else untrained
-    key = run.spell("sequence.length")
+    has_learned_positions = any(linear.name in _LEARNED_EMBEDDINGS for linear in model.linears)
+    untrained_text = "later positions were never trained, and no RoPE scaling extends them"
+    outcome = "the first longer sample stops the run" if has_learned_positions else untrained_text
+    key = run.spell_key("sequence.length")
     yield Report(
         f"`{key}` is {length:,}, but the model has {model.context:,} positions: {outcome}",
-        run.place("sequence.length"),
+        run.find_place("sequence.length"),
         fix=Fix("unsafe", f"{key}: {model.context}, which cuts longer samples", {"sequence.length": model.context}),
     )

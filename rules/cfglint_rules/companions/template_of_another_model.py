@@ -51,12 +51,13 @@ def check(run: Run) -> Iterator[Report]:
     template, model = run.plan.data.template, run.plan.model.id
     if template is None or model is None:
         return
-    own = run.framework.traits.template_of(model, template)
-    if own is None:
+    matching_template = run.framework.traits.suggest_template(model, template)
+    if matching_template is None:
         return
-    key = run.spell("data.template")
+    key = run.spell_key("data.template")
     yield Report(
-        f"`{key}: {template}` writes special tokens that {model} was not trained on; its template is `{own}`",
-        run.place("data.template"),
-        fix=Fix("unsafe", f"{key}: {own}", {"data.template": own}),
+        f"`{key}: {template}` writes special tokens that {model} was not trained on; its template is "
+        f"`{matching_template}`",
+        run.find_place("data.template"),
+        fix=Fix("unsafe", f"{key}: {matching_template}", {"data.template": matching_template}),
     )

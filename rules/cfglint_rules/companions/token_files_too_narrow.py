@@ -46,20 +46,23 @@ RULE: Final = Rule(
     writes=("data.token_dtype",),
 )
 
-_NUMBERS: Final[Mapping[str, int]] = {"uint8": 2**8, "uint16": 2**16}
+_TOKEN_LIMITS: Final[Mapping[str, int]] = {"uint8": 2**8, "uint16": 2**16}
 
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the vocabulary is larger than the token files can number."""
     dtype = run.plan.data.token_dtype
-    stated = dict(run.plan.model.architecture or ()).get("vocab_size")
-    words = stated if isinstance(stated, int) else None if run.architecture is None else run.architecture.vocab
-    if dtype is None or dtype not in _NUMBERS or words is None or words <= _NUMBERS[dtype]:
+    stated_size = dict(run.plan.model.architecture or ()).get("vocab_size")
+    vocab_size = (
+        stated_size if isinstance(stated_size, int) else None if run.architecture is None else run.architecture.vocab
+    )
+    if dtype is None or dtype not in _TOKEN_LIMITS or vocab_size is None or vocab_size <= _TOKEN_LIMITS[dtype]:
         return
-    key = run.spell("data.token_dtype")
-    default = "" if run.stated("data.token_dtype") else ", the default"
+    key = run.spell_key("data.token_dtype")
+    default_note = "" if run.is_stated("data.token_dtype") else ", the default"
     yield Report(
-        f"`{key}` is {dtype}{default}, which holds {_NUMBERS[dtype]:,} token ids; the vocabulary has {words:,}",
-        run.place("data.token_dtype", "model.architecture"),
+        f"`{key}` is {dtype}{default_note}, which holds {_TOKEN_LIMITS[dtype]:,} token ids; the vocabulary has "
+        f"{vocab_size:,}",
+        run.find_place("data.token_dtype", "model.architecture"),
         fix=Fix("unsafe", f"{key}: uint32, if the data files are written so", {"data.token_dtype": "uint32"}),
     )

@@ -34,18 +34,24 @@ from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("XFL003", "unread-launcher-file", "warning")
 
-_HOME: Final = "~/.cache/huggingface/accelerate/default_config.yaml"
+_DEFAULT_CONFIG: Final = "~/.cache/huggingface/accelerate/default_config.yaml"
 """What `accelerate config` writes, and `accelerate launch` reads without `--config_file`."""
 
 
 def check(run: Run) -> Iterator[Report]:
     """One report per place."""
-    for one in run.parts.unread:
+    for unread in run.inputs.ignored_files:
         yield Report(
-            f"`{one.option}` is ignored without `{one.switch}`: the run uses none of the settings in `{one.text}`",
-            one.place,
-            help=f"add `{one.switch}`",
+            f"`{unread.option}` is ignored without `{unread.switch}`: the run uses none of the settings in "
+            f"`{unread.text}`",
+            unread.place,
+            help=f"add `{unread.switch}`",
             grounds=(
-                Ground("launch:default", _HOME, "assumed", f"`{_HOME}` does not switch it on (add `--config_file`)"),
+                Ground(
+                    "launch:default",
+                    _DEFAULT_CONFIG,
+                    "assumed",
+                    f"`{_DEFAULT_CONFIG}` does not switch it on (add `--config_file`)",
+                ),
             ),
         )

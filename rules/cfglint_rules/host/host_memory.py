@@ -32,10 +32,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.host.workers import are_the_cause, too_many
+from cfglint_rules.host.workers import has_too_many_workers, is_caused_by_workers
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.verdicts import ROLLOUT, STEP, Judgement, breakdown, judge, outcome
+from cfglint_train.findings.verdicts import (
+    ROLLOUT_PHASE,
+    STEP_PHASES,
+    Judgement,
+    describe_verdict,
+    format_breakdown,
+    judge,
+)
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import OFFLOADED
 from cfglint_train.plan.names import Field
@@ -44,77 +51,97 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("HST001", "host-memory-exceeded", "error", estimates=("host",))
 
 
-PHASES: Final = ("load", *STEP, "rollout")
+ALWAYS_REPORTED_PHASES: Final = ("load", *STEP_PHASES, "rollout")
 """The phases that this rule reports in any case."""
 
 
-def phases(run: Run) -> tuple[str, ...]:
+def list_phases(run: Run) -> tuple[str, ...]:
     """The phases that this rule reports of a run: that it finds a checkpoint of its own is not expected unasked."""
     checkpoint = run.plan.checkpoint
-    latest = checkpoint.resume_latest and run.stated("checkpoint.resume_latest")
-    return (*PHASES, "resume") if latest or checkpoint.load_path is not None else PHASES
+    is_resuming_latest = checkpoint.resume_latest and run.is_stated("checkpoint.resume_latest")
+    return (
+        (*ALWAYS_REPORTED_PHASES, "resume")
+        if is_resuming_latest or checkpoint.load_path is not None
+        else ALWAYS_REPORTED_PHASES
+    )
 
 
 def check(run: Run) -> Iterator[Report]:
     """One report where loading or training does not fit the host."""
-    judgement = judge(run, "host", phases(run))
+    judgement = judge(run, "host", list_phases(run))
     if judgement is None or judgement.verdict == "fits":
         return
-    if judgement.verdict != "does not fit" and too_many(run) and are_the_cause(judgement):
+    if judgement.verdict != "does not fit" and has_too_many_workers(run) and is_caused_by_workers(judgement):
         return  # HST002 reports it
     yield Report(
-        f"{judgement.phase.title} {outcome(judgement)}",
-        run.place("parallel.offload_optimizer", "parallel.offload_params", "rollout.sleep", "data.workers", "model.id"),
+        f"{judgement.phase.title} {describe_verdict(judgement)}",
+        run.find_place(
+            "parallel.offload_optimizer", "parallel.offload_params", "rollout.sleep", "data.workers", "model.id"
+        ),
         judgement.severity,
-        notes=(breakdown(judgement.budget), *_loaded(judgement)),
-        help=_help(judgement),
-        minimum=judgement.minimum,
+        notes=(format_breakdown(judgement.budget), *_explain_loading(judgement)),
+        help=_build_help(judgement),
+        min_certainty=judgement.min_certainty,
         grounds=judgement.grounds,
     )
 
 
-def _loaded(judgement: Judgement) -> tuple[str, ...]:
+def _explain_loading(judgement: Judgement) -> tuple[str, ...]:
     """Why every rank holds the whole model on its host."""
-    origin = judgement.run.origin("model.init_device")
+    origin = judgement.run.get_origin("model.init_device")
     return (origin.note,) if origin is not None and origin.kind == "inferred" and judgement.phase.name == "load" else ()
 
 
-_NOTICEABLE: Final = 0.95
+_MAX_REMAINING_SHARE: Final = 0.95
 """A remedy counts from here on: what is needed with it, as a share of what is needed without."""
 
 
-def _help(judgement: Judgement) -> str:
+def _build_help(judgement: Judgement) -> str:
     """The remedies that lower what the phase needs, each tried by itself."""
     run, launch = judgement.run, judgement.run.plan.launch
-    tried: list[tuple[str, Field, int]] = [
+    candidates: list[tuple[str, Field, int]] = [
         ("more nodes", "launch.nodes", 2 * (launch.nodes or 1)),
         ("fewer ranks per node", "launch.gpus_per_node", max(1, (launch.gpus_per_node or 1) // 2)),
-        (f"fewer workers (`{run.spell('data.workers')}`)", "data.workers", (run.plan.data.workers or 0) // 2),
+        (f"fewer workers (`{run.spell_key('data.workers')}`)", "data.workers", (run.plan.data.workers or 0) // 2),
     ]
-    found = [remedy for remedy, fact, value in tried if _needs(judgement, run.under({fact: value})) < _NOTICEABLE]
+    remedies = [
+        remedy
+        for remedy, fact, value in candidates
+        if _compute_remaining_share(judgement, run.build_scenario({fact: value})) < _MAX_REMAINING_SHARE
+    ]
     if judgement.run.plan.parallel.cpu_efficient_loading is False and judgement.phase.name == "load":
-        found.append("one rank of a node to read the weights (`cpu_ram_efficient_loading`)")
+        remedies.append("one rank of a node to read the weights (`cpu_ram_efficient_loading`)")
     if run.plan.model.init_device == "cpu" and judgement.phase.name == "load":
-        found.append("weights that are read straight onto the GPUs")
-    if any(size and part in OFFLOADED for part, size in judgement.budget.sizes):
-        found.append("less offloading")
-    asleep = [f"`{run.spell(field)}`" for field in _SLEEPING if run.plan.get(field) and _does_without(judgement, field)]
-    advice = [f"use {' or '.join(found)}"] * bool(found) + [f"do without {' or '.join(asleep)}"] * bool(asleep)
+        remedies.append("weights that are read straight onto the GPUs")
+    if any(size and component in OFFLOADED for component, size in judgement.budget.sizes):
+        remedies.append("less offloading")
+    sleep_options = [
+        f"`{run.spell_key(field)}`"
+        for field in _SLEEP_FIELDS
+        if run.plan.get(field) and _is_better_without(judgement, field)
+    ]
+    advice = [f"use {' or '.join(remedies)}"] * bool(remedies) + [f"do without {' or '.join(sleep_options)}"] * bool(
+        sleep_options
+    )
     return ", or ".join(advice) or "use hosts with more memory"
 
 
-_SLEEPING: Final[tuple[Field, ...]] = ("rollout.train_sleep", "rollout.sleep")
+_SLEEP_FIELDS: Final[tuple[Field, ...]] = ("rollout.train_sleep", "rollout.sleep")
 
 
-def _does_without(judgement: Judgement, field: Field) -> bool:
+def _is_better_without(judgement: Judgement, field: Field) -> bool:
     """Whether the host needs less where something stays on the GPUs, and these may hold it."""
-    run = judgement.run.changed({field: False})
-    gpu = judge(run, "gpu", (*STEP, ROLLOUT))
-    return _needs(judgement, run) < _NOTICEABLE and gpu is not None and gpu.verdict in ("fits", "tight")
+    run = judgement.run.replace_fields({field: False})
+    gpu = judge(run, "gpu", (*STEP_PHASES, ROLLOUT_PHASE))
+    return (
+        _compute_remaining_share(judgement, run) < _MAX_REMAINING_SHARE
+        and gpu is not None
+        and gpu.verdict in ("fits", "tight")
+    )
 
 
-def _needs(judgement: Judgement, run: Run) -> float:
+def _compute_remaining_share(judgement: Judgement, run: Run) -> float:
     """What the phase needs in another run, as a share of what it needs in this one."""
-    phase = run.estimate.phase(judgement.phase.name)
+    phase = run.estimate.find_phase(judgement.phase.name)
     budget = None if phase is None else phase.host
     return 1.0 if budget is None else budget.expected / max(1, judgement.budget.expected)

@@ -33,14 +33,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.host.host_memory import PHASES
-from cfglint_rules.host.workers import USUAL, are_the_cause, too_many
+from cfglint_rules.host.host_memory import ALWAYS_REPORTED_PHASES
+from cfglint_rules.host.workers import USUAL_WORKERS, has_too_many_workers, is_caused_by_workers
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.findings.verdicts import judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.calibration import table
+from cfglint_train.memory.calibration import load_table
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("HST002", "too-many-loaders", "warning", needs={"data.workers": ()})
@@ -48,17 +48,22 @@ RULE: Final = Rule("HST002", "too-many-loaders", "warning", needs={"data.workers
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the stated workers of all ranks are too many."""
-    if not too_many(run):
+    if not has_too_many_workers(run):
         return
-    judgement = judge(run, "host", PHASES)
-    if judgement is not None and judgement.verdict == "does not fit" and are_the_cause(judgement):
+    judgement = judge(run, "host", ALWAYS_REPORTED_PHASES)
+    if judgement is not None and judgement.verdict == "does not fit" and is_caused_by_workers(judgement):
         return  # HST001 reports it
-    each, workers, ranks = table().coefficients["worker"], run.plan.data.workers, run.plan.launch.gpus_per_node
-    count, capacity = (workers or 0) * (ranks or 0), run.hardware.capacity("host")
-    available = f", {gib(capacity)} available" if capacity is not None else ""
+    worker_bytes, workers, ranks = (
+        load_table().coefficients["worker"],
+        run.plan.data.workers,
+        run.plan.launch.gpus_per_node,
+    )
+    count, capacity = (workers or 0) * (ranks or 0), run.hardware.get_capacity("host")
+    available = f", {format_gib(capacity)} available" if capacity is not None else ""
     yield Report(
-        f"`{run.spell('data.workers')}` is {workers}: {count} processes load data on each node of {ranks} ranks, with "
-        f"{gib(count * each.low)} to {gib(count * each.high)} of host memory{available}",
-        run.place("data.workers"),
-        help=f"workers are started by every rank; {USUAL} are usually enough",
+        f"`{run.spell_key('data.workers')}` is {workers}: {count} processes load data on each node of {ranks} ranks, "
+        "with "
+        f"{format_gib(count * worker_bytes.low)} to {format_gib(count * worker_bytes.high)} of host memory{available}",
+        run.find_place("data.workers"),
+        help=f"workers are started by every rank; {USUAL_WORKERS} are usually enough",
     )

@@ -48,7 +48,7 @@ RULE: Final = Rule("HSE001", "house-rule", "warning", fix="unsafe")
 
 def check(run: Run) -> Iterator[Report]:
     """One report for every rule of the house that a run, or a configuration of it, breaks."""
-    if run.parts.require:
-        from cfglint_rules.house.broken import broken  # few repositories have rules of their own
+    if run.inputs.house_rules:
+        from cfglint_rules.house.broken import list_broken  # few repositories have rules of their own
 
-        yield from broken(run)
+        yield from list_broken(run)

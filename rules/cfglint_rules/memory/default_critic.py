@@ -30,14 +30,14 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.verdicts import STEP, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("MEM009", "default-critic", "info", needs={"model.roles": ()}, estimates=("gpu",))
 
-_SHARE: Final = 0.1
+_MIN_SHARE: Final = 0.1
 """Of a GPU, from which on it is worth saying."""
 
 
@@ -47,14 +47,15 @@ def check(run: Run) -> Iterator[Report]:
     critic = next((role for role in roles if role.name == "critic" and role.unstated), None)
     if critic is None or critic.model != run.plan.model.id:
         return
-    judgement = judge(run, "gpu", STEP)
+    judgement = judge(run, "gpu", STEP_PHASES)
     if judgement is None:
         return
-    size = sum(other.bytes for other in judgement.budget.subject.neighbours if other.role == "critic")
-    if size < _SHARE * judgement.capacity:
+    size = sum(model.bytes for model in judgement.budget.setup.neighbours if model.role == "critic")
+    if size < _MIN_SHARE * judgement.capacity:
         return
     yield Report(
-        f"the critic takes {gib(int(size))} of each GPU: `{critic.unstated}` defaults to the actor's model",
-        run.place("rollout.advantage", "model.id"),
-        help=f"set `{critic.unstated}` to a smaller model, or a `{run.spell('rollout.advantage')}` without a critic",
+        f"the critic takes {format_gib(int(size))} of each GPU: `{critic.unstated}` defaults to the actor's model",
+        run.find_place("rollout.advantage", "model.id"),
+        help=f"set `{critic.unstated}` to a smaller model, or a `{run.spell_key('rollout.advantage')}` without a "
+        "critic",
     )

@@ -29,32 +29,36 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("MEM008", "engine-below-weights", "error", needs={"rollout.engine": ("vllm",)}, estimates=("gpu",))
 
-_BYTES: Final = 2
+_BYTES_PER_WEIGHT: Final = 2
 """Of one weight in the engine."""
 
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the share is smaller than the weights."""
-    rollout, model, card = run.plan.rollout, run.architecture, run.hardware.gpu_bytes
-    if rollout.mode not in ("colocate", "pool") or model is None or card is None:
+    rollout, model, gpu_bytes = run.plan.rollout, run.architecture, run.hardware.gpu_bytes
+    if rollout.mode not in ("colocate", "pool") or model is None or gpu_bytes is None:
         return
     if not rollout.tensor or not rollout.utilization or model.quantization is not None:
         return
-    share, whole = rollout.utilization * card, model.parameters * _BYTES
-    if whole / rollout.tensor <= share:
+    engine_bytes, weight_bytes = rollout.utilization * gpu_bytes, model.parameters * _BYTES_PER_WEIGHT
+    if weight_bytes / rollout.tensor <= engine_bytes:
         return
-    each, tensor = gib(int(whole / rollout.tensor)), run.spell("rollout.tensor")
-    enough = next((2**n for n in range(1, 7) if whole / 2**n < share and model.heads % 2**n == 0), None)
+    weight_size, tensor = format_gib(int(weight_bytes / rollout.tensor)), run.spell_key("rollout.tensor")
+    min_tensor_size = next(
+        (2**n for n in range(1, 7) if weight_bytes / 2**n < engine_bytes and model.heads % 2**n == 0), None
+    )
     yield Report(
-        f"the weights of an engine take {each} per GPU, but `{run.spell('rollout.utilization')}` of "
-        f"{rollout.utilization:g} gives it {gib(int(share))}: it finds no memory for its cache and stops",
-        run.place("rollout.utilization", "rollout.tensor", "rollout.engine"),
-        help=f"{tensor}: {enough} or more, or a larger share" if enough else "a larger share of each GPU",
-        notes=(f"{model.parameters:,} parameters x {_BYTES} B / {tensor} {rollout.tensor}",),
+        f"the weights of an engine take {weight_size} per GPU, but `{run.spell_key('rollout.utilization')}` of "
+        f"{rollout.utilization:g} gives it {format_gib(int(engine_bytes))}: it finds no memory for its cache and stops",
+        run.find_place("rollout.utilization", "rollout.tensor", "rollout.engine"),
+        help=f"{tensor}: {min_tensor_size} or more, or a larger share"
+        if min_tensor_size
+        else "a larger share of each GPU",
+        notes=(f"{model.parameters:,} parameters x {_BYTES_PER_WEIGHT} B / {tensor} {rollout.tensor}",),
     )

@@ -52,7 +52,15 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import EVALUATION, STEP, amount, breakdown, judge, outcome, worse_evaluation
+from cfglint_train.findings.verdicts import (
+    EVALUATION_PHASE,
+    STEP_PHASES,
+    describe_verdict,
+    find_worse_evaluation,
+    format_breakdown,
+    format_size,
+    judge,
+)
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -66,37 +74,39 @@ _FIELD: Final[Field] = "batch.eval_micro"
 
 def check(run: Run) -> Iterator[Report]:
     """One report where an evaluation is worse than the training step, which is expected to fit."""
-    judgement, step = worse_evaluation(run), judge(run, "gpu", STEP)
+    judgement, step = find_worse_evaluation(run), judge(run, "gpu", STEP_PHASES)
     if judgement is None or step is None or step.budget.expected > step.capacity:
         return  # where training does not fit, it is MEM001's
-    batch, origin = run.plan.batch.eval_micro, run.origin(_FIELD)
-    inferred = origin is not None and origin.kind == "inferred"
-    stated = f"with `{run.spell(_FIELD)}: {batch}`" if run.stated(_FIELD) else f"of {batch} sequences at a time"
+    batch, origin = run.plan.batch.eval_micro, run.get_origin(_FIELD)
+    is_inferred = origin is not None and origin.kind == "inferred"
+    description = (
+        f"with `{run.spell_key(_FIELD)}: {batch}`" if run.is_stated(_FIELD) else f"of {batch} sequences at a time"
+    )
     yield Report(
-        f"evaluation {stated} {outcome(judgement)}",
-        run.place(_FIELD, "batch.micro" if inferred else "eval.strategy", "eval.enabled"),
+        f"evaluation {description} {describe_verdict(judgement)}",
+        run.find_place(_FIELD, "batch.micro" if is_inferred else "eval.strategy", "eval.enabled"),
         judgement.severity,
         notes=(
-            breakdown(judgement.budget),
-            f"the training step itself needs {amount(step.budget)}",
-            *((origin.note,) if origin is not None and inferred and origin.note else ()),
+            format_breakdown(judgement.budget),
+            f"the training step itself needs {format_size(step.budget)}",
+            *((origin.note,) if origin is not None and is_inferred and origin.note else ()),
         ),
-        minimum=judgement.minimum,
-        remedy=partial(_remedy, run),
+        min_certainty=judgement.min_certainty,
+        find_remedy=partial(_find_remedy, run),
         grounds=judgement.grounds,
     )
 
 
-def _remedy(run: Run) -> tuple[Fix | None, str | None]:
+def _find_remedy(run: Run) -> tuple[Fix | None, str | None]:
     """A smaller evaluation batch; else the smallest change of training with which both fit."""
-    if run.is_corner:
+    if run.is_scenario:
         return None, None
-    from cfglint_train.fitting.evaluation import smaller_batch  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting.evaluation import find_smaller_batch  # with the fixer, and only where something is wrong
 
-    fix = smaller_batch(run)
+    fix = find_smaller_batch(run)
     if fix is not None:
         return fix, None
-    from cfglint_train.fitting.smallest import smallest_of
+    from cfglint_train.fitting.smallest import find_smallest_for
 
-    solution = smallest_of(run, (*STEP, EVALUATION))
+    solution = find_smallest_for(run, (*STEP_PHASES, EVALUATION_PHASE))
     return None if solution is None else solution.fix, None

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -41,13 +41,13 @@ def check(run: Run) -> Iterator[Report]:
     """One report per trained model whose own group cannot hold it."""
     capacity = run.hardware.gpu_bytes
     for role in run.plan.model.roles or ():
-        phase = run.estimate.phase(role.name) if role.trained else None
+        phase = run.estimate.find_phase(role.name) if role.trained else None
         if phase is None or phase.gpu is None or capacity is None or phase.gpu.low <= capacity:
             continue
         yield Report(
-            f"the {role.name} does not fit its group: {gib(phase.gpu.expected)} per GPU expected, "
-            f"{gib(capacity)} available",
-            run.place("model.roles", "launch.gpus_per_node"),
+            f"the {role.name} does not fit its group: {format_gib(phase.gpu.expected)} per GPU expected, "
+            f"{format_gib(capacity)} available",
+            run.find_place("model.roles", "launch.gpus_per_node"),
             "error",
             notes=(f"{role.model} on {role.nodes} x {role.gpus_per_node} GPUs",),
             help=f"give the {role.name} more GPUs, or offload its optimizer states",

@@ -35,11 +35,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from cfglint_rules.memory.fitting import fitting_with
+from cfglint_rules.memory.fitting import find_remedy_with
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import SEVERITIES, Report
-from cfglint_train.findings.verdicts import STEP, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -57,30 +57,30 @@ _FIELD: Final = "activations.checkpointing"
 
 def check(run: Run) -> Iterator[Report]:
     """One report where checkpointing is off and would help."""
-    judgement = judge(run, "gpu", STEP)
+    judgement = judge(run, "gpu", STEP_PHASES)
     if judgement is None or judgement.verdict == "fits":
         return
-    from cfglint_train.fitting.moves import refusal  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting.moves import explain_refusal  # with the fixer, and only where something is wrong
 
-    after = judge(run.changed({_FIELD: "full"}), "gpu", STEP)
-    if after is None or after.budget.expected >= judgement.budget.expected:
+    checkpointed = judge(run.replace_fields({_FIELD: "full"}), "gpu", STEP_PHASES)
+    if checkpointed is None or checkpointed.budget.expected >= judgement.budget.expected:
         return  # it would not help: the peak is elsewhere
-    saves = after.budget.high < judgement.budget.low  # else something else is what does not fit
-    severity = judgement.severity if saves else max(judgement.severity, "warning", key=SEVERITIES.index)
-    refused = refusal(run, {_FIELD: "full"})
-    place = run.place(_FIELD, "batch.micro")
-    if refused is not None:
-        message = f"the step does not fit without activation checkpointing, but {refused}"
-        yield Report(message, place, severity, minimum=judgement.minimum, grounds=judgement.grounds)
+    is_sufficient = checkpointed.budget.high < judgement.budget.low  # else something else is what does not fit
+    severity = judgement.severity if is_sufficient else max(judgement.severity, "warning", key=SEVERITIES.index)
+    reason = explain_refusal(run, {_FIELD: "full"})
+    place = run.find_place(_FIELD, "batch.micro")
+    if reason is not None:
+        message = f"the step does not fit without activation checkpointing, but {reason}"
+        yield Report(message, place, severity, min_certainty=judgement.min_certainty, grounds=judgement.grounds)
         return
-    peak = "" if after.phase.title == judgement.phase.title else f"{after.phase.title} "
+    peak = "" if checkpointed.phase.title == judgement.phase.title else f"{checkpointed.phase.title} "
     yield Report(
-        f"activation checkpointing is off (`{run.spell(_FIELD)}`): {judgement.phase.title} needs "
-        f"{gib(judgement.budget.expected)} per GPU, {peak}{gib(after.budget.expected)} with it; "
-        f"{gib(judgement.capacity)} available",
+        f"activation checkpointing is off (`{run.spell_key(_FIELD)}`): {judgement.phase.title} needs "
+        f"{format_gib(judgement.budget.expected)} per GPU, {peak}{format_gib(checkpointed.budget.expected)} with it; "
+        f"{format_gib(judgement.capacity)} available",
         place,
         severity,
-        minimum=judgement.minimum,
-        remedy=partial(fitting_with, run, _FIELD),
+        min_certainty=judgement.min_certainty,
+        find_remedy=partial(find_remedy_with, run, _FIELD),
         grounds=judgement.grounds,
     )

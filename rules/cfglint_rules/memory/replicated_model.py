@@ -27,8 +27,8 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -38,29 +38,30 @@ RULE: Final = Rule("MEM004", "replicated-model", "error", estimates=("gpu",))
 def check(run: Run) -> Iterator[Report]:
     """One report where the replicated weights alone do not fit."""
     parallel = run.plan.parallel
-    replicated = parallel.strategy in ("none", "ddp") or (
+    is_replicated = parallel.strategy in ("none", "ddp") or (
         parallel.strategy == "zero" and parallel.zero_stage in (0, 1, 2)
     )
-    judgement = judge(run, "gpu", STEP)
-    if not replicated or judgement is None:
+    judgement = judge(run, "gpu", STEP_PHASES)
+    if not is_replicated or judgement is None:
         return
     weights = sum(size for component, size in judgement.budget.sizes if component.weights)
     if weights <= judgement.capacity:
         return
-    how = f"ZeRO stage {parallel.zero_stage} does not shard" if parallel.strategy == "zero" else "nothing shards"
+    subject = f"ZeRO stage {parallel.zero_stage} does not shard" if parallel.strategy == "zero" else "nothing shards"
     yield Report(
-        f"the weights alone do not fit: {gib(weights)} on every GPU, {gib(judgement.capacity)} available; {how} them",
-        run.place("parallel.zero_stage", "parallel.strategy", "model.id"),
+        f"the weights alone do not fit: {format_gib(weights)} on every GPU, {format_gib(judgement.capacity)} "
+        f"available; {subject} them",
+        run.find_place("parallel.zero_stage", "parallel.strategy", "model.id"),
         "error",
-        remedy=partial(_remedy, run),
+        find_remedy=partial(_find_remedy, run),
     )
 
 
-def _remedy(run: Run) -> tuple[Fix | None, str]:
+def _find_remedy(run: Run) -> tuple[Fix | None, str]:
     """How to hold less on each GPU, with the settings where the run's files can state 4 bits."""
-    from cfglint_train.fitting.states import four_bits  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting.states import list_four_bit_settings  # with the fixer, and only where something is wrong
 
-    settings = four_bits(run)
+    settings = list_four_bit_settings(run)
     return None, "shard the weights with ZeRO stage 3 or FSDP, or quantise them" + (
         f" (`{', '.join(settings)}`)" if settings else ""
     )

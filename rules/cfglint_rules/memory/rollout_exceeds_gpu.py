@@ -35,7 +35,7 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import ROLLOUT, STEP, breakdown, judge, outcome
+from cfglint_train.findings.verdicts import ROLLOUT_PHASE, STEP_PHASES, describe_verdict, format_breakdown, judge
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -44,46 +44,48 @@ RULE: Final = Rule("MEM007", "rollout-exceeds-gpu", "error", fix="safe", estimat
 
 def check(run: Run) -> Iterator[Report]:
     """One report where only the rollout does not fit, or is tight on a stated GPU."""
-    judgement = judge(run, "gpu", (ROLLOUT,))
+    judgement = judge(run, "gpu", (ROLLOUT_PHASE,))
     if judgement is None or judgement.verdict == "fits":
         return
-    step = judge(run, "gpu", STEP)
+    step = judge(run, "gpu", STEP_PHASES)
     if step is None or step.verdict != "fits":
         return  # MEM001's fix holds the rollout, too
-    generates = judgement.phase.event == "generation"
-    what = "generation beside the training states" if generates else "scoring a micro batch of the rollout"
+    is_generation = judgement.phase.event == "generation"
+    subject = "generation beside the training states" if is_generation else "scoring a micro batch of the rollout"
     yield Report(
-        f"{what} {outcome(judgement)}",
-        run.place(*(("rollout.utilization", "rollout.engine") if generates else ("rollout.micro",)), "model.id"),
+        f"{subject} {describe_verdict(judgement)}",
+        run.find_place(
+            *(("rollout.utilization", "rollout.engine") if is_generation else ("rollout.micro",)), "model.id"
+        ),
         judgement.severity,
-        notes=(breakdown(judgement.budget), *(_one_side(run) if generates else ())),
-        minimum=judgement.minimum,
-        remedy=partial(_remedy, run),
+        notes=(format_breakdown(judgement.budget), *(_note_one_sided_sleep(run) if is_generation else ())),
+        min_certainty=judgement.min_certainty,
+        find_remedy=partial(_find_remedy, run),
         grounds=judgement.grounds,
     )
 
 
-def _one_side(run: Run) -> tuple[str, ...]:
+def _note_one_sided_sleep(run: Run) -> tuple[str, ...]:
     """That the engine sleeps and training does not, where it could."""
     rollout = run.plan.rollout
     if not rollout.sleep or rollout.train_sleep or run.plan.parallel.offload_optimizer == "cpu":
         return ()
     return (
-        f"only the engine sleeps ({run.spell('rollout.sleep')}); the training states stay on the GPU during "
-        f"generation unless {run.spell('rollout.train_sleep')} is on",
+        f"only the engine sleeps ({run.spell_key('rollout.sleep')}); the training states stay on the GPU during "
+        f"generation unless {run.spell_key('rollout.train_sleep')} is on",
     )
 
 
-def _remedy(run: Run) -> tuple[Fix | None, str | None]:
+def _find_remedy(run: Run) -> tuple[Fix | None, str | None]:
     """The smallest change with which step and rollout fit, or what would hold them."""
-    if run.is_corner:
+    if run.is_scenario:
         return None, None
-    from cfglint_train.fitting.smallest import smallest_of  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting.smallest import find_smallest_for  # with the fixer, and only where something is wrong
 
-    solution = smallest_of(run, (*STEP, ROLLOUT))
+    solution = find_smallest_for(run, (*STEP_PHASES, ROLLOUT_PHASE))
     if solution is not None:
         return solution.fix, None
-    from cfglint_train.fitting.hardware_needed import holding
+    from cfglint_train.fitting.hardware_needed import find_hardware_needed
 
-    held = holding(run)
-    return None, held.words if held else None
+    hardware = find_hardware_needed(run)
+    return None, hardware.description if hardware else None

@@ -47,8 +47,8 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP, Judgement, breakdown, judge, outcome
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import STEP_PHASES, Judgement, describe_verdict, format_breakdown, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.memory.components import ENGINE, GRADIENTS
 from cfglint_train.plan.origin import Place
@@ -62,86 +62,95 @@ RULE: Final = Rule("MEM001", "step-exceeds-gpu", "error", fix="safe", estimates=
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the step does not fit, or is tight on stated hardware."""
-    judgement = judge(run, "gpu", STEP)
+    judgement = judge(run, "gpu", STEP_PHASES)
     if judgement is None or judgement.verdict == "fits":
         return
     yield Report(
-        f"{judgement.phase.title} {outcome(judgement)}",
-        _place(run, judgement),
+        f"{judgement.phase.title} {describe_verdict(judgement)}",
+        _find_place(run, judgement),
         judgement.severity,
-        notes=_notes(run, judgement),
-        minimum=judgement.minimum,
-        remedy=partial(_remedy, run, judgement),
+        notes=_list_notes(run, judgement),
+        min_certainty=judgement.min_certainty,
+        find_remedy=partial(_find_remedy, run, judgement),
         grounds=judgement.grounds,
     )
 
 
-def _remedy(run: Run, judgement: Judgement) -> tuple[Fix | None, str | None]:
+def _find_remedy(run: Run, judgement: Judgement) -> tuple[Fix | None, str | None]:
     """The smallest change with which the step fits, and what else would hold it."""
-    from cfglint_train.fitting.smallest import smallest  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting.smallest import find_smallest  # with the fixer, and only where something is wrong
 
-    solution = smallest(run)
-    return None if solution is None else solution.fix, _help(run, judgement, solution)
+    solution = find_smallest(run)
+    return None if solution is None else solution.fix, _build_help(run, judgement, solution)
 
 
-def _casts(judgement: Judgement) -> tuple[str, ...]:
+def _note_casts(judgement: Judgement) -> tuple[str, ...]:
     """The sizes that the failing allocation of a ZeRO-3 optimizer step may have."""
-    from cfglint_train.memory.transients import casts
+    from cfglint_train.memory.transients import compute_gradient_casts
 
-    sizes = casts(judgement.budget.subject) if judgement.phase.name == "optimizer step" else None
+    sizes = compute_gradient_casts(judgement.budget.setup) if judgement.phase.name == "optimizer step" else None
     if sizes is None:
         return ()
-    return (f"gradients are cast to fp32 one sub-group at a time, {gib(sizes[0])} each and {gib(sizes[1])} the last",)
+    return (
+        f"gradients are cast to fp32 one sub-group at a time, {format_gib(sizes[0])} each and {format_gib(sizes[1])} "
+        "the last",
+    )
 
 
-def _awake(run: Run, judgement: Judgement) -> tuple[str, ...]:
+def _note_awake_engine(run: Run, judgement: Judgement) -> tuple[str, ...]:
     """That an engine stays on the GPU while the model is trained, where it could sleep."""
-    engine = sum(size for component, size in judgement.budget.sizes if component is ENGINE)
-    if not engine or run.plan.rollout.sleep is not False or run.framework.unwritten("rollout.sleep") is not None:
+    engine_bytes = sum(size for component, size in judgement.budget.sizes if component is ENGINE)
+    if (
+        not engine_bytes
+        or run.plan.rollout.sleep is not False
+        or run.framework.explain_unwritable("rollout.sleep") is not None
+    ):
         return ()
     return (
-        f"the engine keeps {gib(engine)} of the GPU while the model is trained, unless `{run.spell('rollout.sleep')}` "
+        f"the engine keeps {format_gib(engine_bytes)} of the GPU while the model is trained, unless "
+        f"`{run.spell_key('rollout.sleep')}` "
         "is on",
     )
 
 
-def _place(run: Run, judgement: Judgement) -> Place:
+def _find_place(run: Run, judgement: Judgement) -> Place:
     """States are settled by how they are spread, the rest by the batch."""
     if judgement.budget.largest.spread:
-        return run.place("parallel.zero_stage", "parallel.strategy", "model.id", "batch.micro")
-    return run.place("batch.micro", "sequence.length", "model.id")
+        return run.find_place("parallel.zero_stage", "parallel.strategy", "model.id", "batch.micro")
+    return run.find_place("batch.micro", "sequence.length", "model.id")
 
 
-_LEAST_SHARE: Final = 0.01
+_MIN_SHARE: Final = 0.01
 """Of the peak: gradients that take less (those of adapters) are not worth a note."""
 
 
-def _notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
+def _list_notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
     """What the step consists of, and the whole gradients that FSDP keeps while it accumulates."""
-    parts = (breakdown(judgement.budget), *_awake(run, judgement), *_casts(judgement))
-    whole = sum(size for component, size in judgement.budget.sizes if component is GRADIENTS)
-    if not judgement.budget.subject.sharding.defers_reduction or whole < judgement.budget.expected * _LEAST_SHARE:
-        return parts
+    notes = (format_breakdown(judgement.budget), *_note_awake_engine(run, judgement), *_note_casts(judgement))
+    gradient_bytes = sum(size for component, size in judgement.budget.sizes if component is GRADIENTS)
+    if not judgement.budget.setup.sharding.defers_reduction or gradient_bytes < judgement.budget.expected * _MIN_SHARE:
+        return notes
     return (
-        *parts,
-        f"FSDP keeps whole gradients on every GPU between micro batches (`no_sync`): {gib(whole)} on any number of "
-        f"GPUs, none with `{run.spell('batch.accumulation')}: 1`",
+        *notes,
+        f"FSDP keeps whole gradients on every GPU between micro batches (`no_sync`): {format_gib(gradient_bytes)} on "
+        "any number of "
+        f"GPUs, none with `{run.spell_key('batch.accumulation')}: 1`",
     )
 
 
-def _help(run: Run, judgement: Judgement, solution: Solution | None) -> str | None:
+def _build_help(run: Run, judgement: Judgement, solution: Solution | None) -> str | None:
     """What else would hold the step, where no safe change makes it fit for certain."""
     if judgement.budget.expected <= judgement.capacity:
         return None
-    safe = solution is not None and solution.applicability == "safe"
-    if solution is not None and safe and solution.after.verdict == "fits":
+    is_safe = solution is not None and solution.applicability == "safe"
+    if solution is not None and is_safe and solution.after.verdict == "fits":
         return None
     from cfglint_train.fitting import offload, states
-    from cfglint_train.fitting.hardware_needed import holding
+    from cfglint_train.fitting.hardware_needed import find_hardware_needed
 
-    advice = offload.advice(run, solution.changes if solution is not None and safe else {})
-    if safe:
+    advice = offload.describe_offload(run, solution.changes if solution is not None and is_safe else {})
+    if is_safe:
         return advice
-    held = holding(run)
-    parts = [advice or states.smaller(run), f"else {held.words}" if held else ""]
+    hardware = find_hardware_needed(run)
+    parts = [advice or states.describe_smaller_states(run), f"else {hardware.description}" if hardware else ""]
     return "; ".join(part for part in parts if part).removeprefix("else ") or None

@@ -42,11 +42,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from cfglint_rules.memory.fitting import fitting_with
+from cfglint_rules.memory.fitting import find_remedy_with
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.verdicts import STEP, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import LOGITS
 from cfglint_train.runs.run import Run
@@ -61,42 +61,42 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final = "activations.fused_loss"
-_SHARE = 0.25
+_MIN_SHARE = 0.25
 
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the logits are what does not fit, or take a quarter of the GPU."""
     if run.architecture is None:
         return
-    judgement = judge(run, "gpu", STEP)
+    judgement = judge(run, "gpu", STEP_PHASES)
     if judgement is None:
         return
     logits = sum(size for component, size in judgement.budget.sizes if component is LOGITS)
-    fits, few = judgement.verdict == "fits", logits < _SHARE * judgement.capacity
-    if fits and few:
+    is_fitting, is_small = judgement.verdict == "fits", logits < _MIN_SHARE * judgement.capacity
+    if is_fitting and is_small:
         return
     from cfglint_train.fitting import words  # with the fixer, and only where something is wrong
-    from cfglint_train.fitting.moves import of_field
+    from cfglint_train.fitting.moves import find_move
 
-    move = of_field(run, _FIELD)
+    move = find_move(run, _FIELD)
     if move is None:
         return
-    after = judge(run.changed(move.changes), "gpu", STEP)
-    if after is None or after.budget.expected >= judgement.budget.expected:
+    fused = judge(run.replace_fields(move.changes), "gpu", STEP_PHASES)
+    if fused is None or fused.budget.expected >= judgement.budget.expected:
         return
-    if few and after.verdict == judgement.verdict:
+    if is_small and fused.verdict == judgement.verdict:
         return
-    where = (
-        f"logits take {gib(logits)} of the {gib(judgement.budget.expected)} in {judgement.phase.title}"
+    subject = (
+        f"logits take {format_gib(logits)} of the {format_gib(judgement.budget.expected)} in {judgement.phase.title}"
         if logits
         else "the loss holds full logits"
     )
     yield Report(
-        f"{where} (vocabulary {run.architecture.vocab:,}); a fused loss avoids them: "
-        f"{', '.join(f'`{setting}`' for setting in words.settings(run, move.changes))}",
-        run.place(_FIELD, "batch.micro"),
-        "info" if fits else judgement.severity,
-        minimum="followed" if fits else judgement.minimum,
-        remedy=partial(fitting_with, run, _FIELD),
+        f"{subject} (vocabulary {run.architecture.vocab:,}); a fused loss avoids them: "
+        f"{', '.join(f'`{setting}`' for setting in words.format_settings(run, move.changes))}",
+        run.find_place(_FIELD, "batch.micro"),
+        "info" if is_fitting else judgement.severity,
+        min_certainty="followed" if is_fitting else judgement.min_certainty,
+        find_remedy=partial(find_remedy_with, run, _FIELD),
         grounds=judgement.grounds,
     )

@@ -31,8 +31,8 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.verdicts import STEP, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.fields import Role
 from cfglint_train.runs.run import Run
@@ -46,22 +46,23 @@ def check(run: Run) -> Iterator[Report]:
     reference = next((role for role in run.plan.model.roles or () if role.name == "reference"), None)
     if reference is None or coefficient is None or coefficient > 0:
         return
-    release, title = run.framework.traits.drops_reference, run.framework.title
+    release, title = run.framework.traits.drops_reference_since, run.framework.title
     yield Report(
-        f"the reference model {_cost(run, reference)} but has no effect: `{run.spell('rollout.kl_coefficient')}` is "
+        f"the reference model {_describe_cost(run, reference)} but has no effect: "
+        f"`{run.spell_key('rollout.kl_coefficient')}` is "
         f"{coefficient:g}",
-        run.place("rollout.kl_coefficient"),
+        run.find_place("rollout.kl_coefficient"),
         help=f"{title} {release} and later load no reference model in this case" if release else None,
     )
 
 
-def _cost(run: Run, reference: Role) -> str:
+def _describe_cost(run: Run, reference: Role) -> str:
     """What the model takes: GPUs of its own, or memory of the actor's."""
     actor = next((role for role in run.plan.model.roles or () if role.name == "actor"), None)
     if actor is not None and reference.pool != actor.pool and reference.nodes and reference.gpus_per_node:
         count = reference.nodes * reference.gpus_per_node
         return f"takes {count} GPU{'s' * (count > 1)}"
-    judgement = judge(run, "gpu", STEP)
-    neighbours = () if judgement is None else judgement.budget.subject.neighbours
-    size = sum(other.bytes for other in neighbours if other.role == "reference")
-    return f"takes {gib(int(size))} of each GPU" if size else "is loaded"
+    judgement = judge(run, "gpu", STEP_PHASES)
+    colocated_models = () if judgement is None else judgement.budget.setup.neighbours
+    size = sum(model.bytes for model in colocated_models if model.role == "reference")
+    return f"takes {format_gib(int(size))} of each GPU" if size else "is loaded"

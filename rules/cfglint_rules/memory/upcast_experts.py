@@ -39,8 +39,8 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP, Judgement, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import STEP_PHASES, Judgement, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -62,34 +62,35 @@ def check(run: Run) -> Iterator[Report]:
     """One report where experts in fp32 are a part of the model."""
     if run.plan.method.quantized_experts:
         return
-    judgement = judge(run, "gpu", STEP)
+    judgement = judge(run, "gpu", STEP_PHASES)
     if judgement is None:
         return
-    weights = judgement.budget.subject.frozen_weights
-    after = judge(run.changed({_FIELD: True}), "gpu", STEP)
-    if after is None or not weights.fp32:
+    weights = judgement.budget.setup.frozen_weights
+    quantized = judge(run.replace_fields({_FIELD: True}), "gpu", STEP_PHASES)
+    if quantized is None or not weights.fp32:
         return
     yield Report(
-        f"the experts are cast to fp32 instead of quantised: {gib(weights.fp32 * 4)} of the "
-        f"{gib(judgement.budget.expected)} in {judgement.phase.title}, {gib(judgement.capacity)} available",
-        run.place(_FIELD, "method.quantization"),
+        f"the experts are cast to fp32 instead of quantised: {format_gib(weights.fp32 * 4)} of the "
+        f"{format_gib(judgement.budget.expected)} in {judgement.phase.title}, {format_gib(judgement.capacity)} "
+        "available",
+        run.find_place(_FIELD, "method.quantization"),
         judgement.severity,
         notes=("PEFT's prepare_model_for_kbit_training casts every 16-bit weight that is not quantised to fp32",),
-        remedy=partial(_remedy, run, judgement, after),
+        find_remedy=partial(_find_remedy, run, judgement, quantized),
         grounds=judgement.grounds,
     )
 
 
-def _remedy(run: Run, before: Judgement, after: Judgement) -> tuple[Fix | None, str]:
+def _find_remedy(run: Run, before: Judgement, after: Judgement) -> tuple[Fix | None, str]:
     """The experts quantised, and why that cannot be written where the files have something against it."""
     from cfglint_train.fitting import words  # with the fixer, and only where something is wrong
-    from cfglint_train.fitting.moves import of_field, refusal
+    from cfglint_train.fitting.moves import explain_refusal, find_move
 
-    changes, key = {_FIELD: True}, run.spell(_FIELD)
-    move, why = of_field(run, _FIELD), refusal(run, changes)
-    help_ = (
-        f"set `{key}: true` to quantise them: {gib(after.budget.expected)} expected{'' if why is None else f'; {why}'}"
-    )
+    changes, key = {_FIELD: True}, run.spell_key(_FIELD)
+    move, reason = find_move(run, _FIELD), explain_refusal(run, changes)
+    advice = f"set `{key}: true` to quantise them: {format_gib(after.budget.expected)} expected{'' if reason is None else f'; {reason}'}"
     if move is None:
-        return None, help_
-    return Fix("unsafe", f"{key}: true ({words.drop(before, after)}); gives up: {move.gives_up}", changes), help_
+        return None, advice
+    return Fix(
+        "unsafe", f"{key}: true ({words.format_drop(before, after)}); gives up: {move.gives_up}", changes
+    ), advice

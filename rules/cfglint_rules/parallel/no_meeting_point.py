@@ -40,7 +40,7 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("PAR003", "no-meeting-point", "error", needs={"launch.meets": (False,)})
 
 # What an address alone leaves open: without it every node takes itself for the first one (rank 0).
-_BESIDE: Final = {
+_FURTHER_ARGUMENTS: Final = {
     "rdzv_endpoint": "and pass `--rdzv_backend c10d`",
     "main_process_ip": "and give each node its `--machine_rank`",
     "MASTER_ADDR": "and `NODE_RANK` to the rank of each node",
@@ -49,18 +49,18 @@ _BESIDE: Final = {
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the nodes cannot find each other."""
-    nodes, origin = run.plan.launch.nodes, run.origin("launch.meets")
-    if origin is None or not nodes or nodes < 2 or not run.stated("launch.nodes"):
+    nodes, origin = run.plan.launch.nodes, run.get_origin("launch.meets")
+    if origin is None or not nodes or nodes < 2 or not run.is_stated("launch.nodes"):
         return
-    beside = _BESIDE.get(origin.key.lstrip("-"))
-    if beside is None:
+    further_arguments = _FURTHER_ARGUMENTS.get(origin.key.lstrip("-"))
+    if further_arguments is None:
         return
     # What a file of the launcher leaves out, the launcher may be given.
-    unseen = origin.framework and run.parts.launch_known is None
+    can_be_unseen = origin.framework and run.inputs.is_sharding_known is None
     note = f"the launch has no `--{origin.key}`; set `{origin.key}` to be sure"
     yield Report(
         f"{nodes} nodes start without `{origin.key}`: they never find each other",
-        run.place("launch.meets", "launch.nodes"),
-        help=f"set `{origin.key}` to the address of the first node, {beside}",
-        grounds=(Ground("launch.meets", False, "assumed", note),) if unseen else (),
+        run.find_place("launch.meets", "launch.nodes"),
+        help=f"set `{origin.key}` to the address of the first node, {further_arguments}",
+        grounds=(Ground("launch.meets", False, "assumed", note),) if can_be_unseen else (),
     )

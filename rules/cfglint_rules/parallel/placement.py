@@ -40,11 +40,11 @@ def check(run: Run) -> Iterator[Report]:
     groups, (nodes, per_node) = run.plan.launch.groups, run.cluster
     if groups is None or nodes is None or per_node is None:
         return
-    asked = sum(gpus for _, gpus in groups)
-    if asked > nodes * per_node:
+    requested = sum(gpus for _, gpus in groups)
+    if requested > nodes * per_node:
         yield Report(
-            f"the job requests {asked} GPUs from Ray, but the cluster has {nodes * per_node}: it waits forever",
-            run.place("launch.groups"),
-            help=f"share GPUs between the models, or start {-(-asked // per_node)} nodes of {per_node} GPUs",
+            f"the job requests {requested} GPUs from Ray, but the cluster has {nodes * per_node}: it waits forever",
+            run.find_place("launch.groups"),
+            help=f"share GPUs between the models, or start {-(-requested // per_node)} nodes of {per_node} GPUs",
             notes=tuple(f"{name}: {gpus} GPUs" for name, gpus in groups),
         )

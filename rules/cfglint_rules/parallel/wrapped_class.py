@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.models.blocks import blocks_of, is_layer
+from cfglint_train.models.blocks import get_layer_classes, is_layer
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
@@ -51,19 +51,20 @@ RULE: Final = Rule(
 def check(run: Run) -> Iterator[Report]:
     """One report where a class belongs to another family."""
     classes, model = run.plan.parallel.wrapped_classes, run.architecture
-    blocks = None if model is None else blocks_of(model.model_type)
+    blocks = None if model is None else get_layer_classes(model.model_type)
     if not classes or model is None or blocks is None:
         return
-    own = (*blocks.decoder, *blocks.beside)
-    wrong = [name for name in classes if name not in own and is_layer(name)]
-    if not wrong:
+    model_classes = (*blocks.decoder, *blocks.encoders)
+    wrong_classes = [name for name in classes if name not in model_classes and is_layer(name)]
+    if not wrong_classes:
         return
-    kept = tuple(name for name in classes if name not in wrong)
-    meant = tuple(dict.fromkeys((*kept, *blocks.decoder)))
-    key = run.spell("parallel.wrapped_classes")
+    kept_classes = tuple(name for name in classes if name not in wrong_classes)
+    new_classes = tuple(dict.fromkeys((*kept_classes, *blocks.decoder)))
+    key = run.spell_key("parallel.wrapped_classes")
     yield Report(
-        f"`{key}` names {', '.join(wrong)}, which {model.id} does not have: FSDP stops once the model is loaded; "
+        f"`{key}` names {', '.join(wrong_classes)}, which {model.id} does not have: FSDP stops once the model is "
+        "loaded; "
         f"its layers are {', '.join(blocks.decoder)}",
-        run.place("parallel.wrapped_classes"),
-        fix=Fix("safe", f"{key}: {','.join(meant)}", {"parallel.wrapped_classes": meant}),
+        run.find_place("parallel.wrapped_classes"),
+        fix=Fix("safe", f"{key}: {','.join(new_classes)}", {"parallel.wrapped_classes": new_classes}),
     )

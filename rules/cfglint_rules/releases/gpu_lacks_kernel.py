@@ -49,29 +49,29 @@ ADA: Final = 8.9
 
 def check(run: Run) -> Iterator[Report]:
     """One report per kernel or format that the GPU does not have."""
-    has = run.hardware.compute_capability
-    if has is None or run.hardware.gpu_origin.kind == "assumed":
+    capability = run.hardware.compute_capability
+    if capability is None or run.hardware.gpu_origin.kind == "assumed":
         return
-    card = f"{run.hardware.gpu} has {has}"
-    compute, key = run.plan.precision.compute, run.spell("precision.compute")
-    if run.plan.activations.attention == "flash" and has < AMPERE:
-        kernel, packed = run.spell("activations.attention"), run.plan.sequence.packing is not False
+    gpu_text = f"{run.hardware.gpu} has {capability}"
+    compute, key = run.plan.precision.compute, run.spell_key("precision.compute")
+    if run.plan.activations.attention == "flash" and capability < AMPERE:
+        kernel, is_packed = run.spell_key("activations.attention"), run.plan.sequence.packing is not False
         yield Report(
-            f"FlashAttention 2 (`{kernel}`) needs compute capability 8.0 (Ampere), but {card}: the run is refused",
-            run.place("activations.attention"),
-            fix=None if packed else Fix("safe", "use sdpa attention", {"activations.attention": "sdpa"}),
-            help="use sdpa, without packing" if packed else None,
+            f"FlashAttention 2 (`{kernel}`) needs compute capability 8.0 (Ampere), but {gpu_text}: the run is refused",
+            run.find_place("activations.attention"),
+            fix=None if is_packed else Fix("safe", "use sdpa attention", {"activations.attention": "sdpa"}),
+            help="use sdpa, without packing" if is_packed else None,
         )
-    if compute == "bf16" and has < AMPERE and run.stated("precision.compute"):
+    if compute == "bf16" and capability < AMPERE and run.is_stated("precision.compute"):
         yield Report(
-            f"`{key}`: bf16 needs compute capability 8.0 (Ampere), but {card}: it is refused or slowly emulated",
-            run.place("precision.compute"),
+            f"`{key}`: bf16 needs compute capability 8.0 (Ampere), but {gpu_text}: it is refused or slowly emulated",
+            run.find_place("precision.compute"),
             "warning",
             help="use fp16 with a model trained in fp16, or a GPU from Ampere on",
         )
-    if compute == "fp8" and has < ADA:
+    if compute == "fp8" and capability < ADA:
         yield Report(
-            f"`{key}`: FP8 needs compute capability 8.9 (Ada), but {card}: the run is refused",
-            run.place("precision.compute"),
-            help="train in bf16" if has >= AMPERE else "use fp16 or fp32, or a GPU from Ada on",
+            f"`{key}`: FP8 needs compute capability 8.9 (Ada), but {gpu_text}: the run is refused",
+            run.find_place("precision.compute"),
+            help="train in bf16" if capability >= AMPERE else "use fp16 or fp32, or a GPU from Ada on",
         )

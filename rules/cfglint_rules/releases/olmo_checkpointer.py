@@ -44,7 +44,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report, Severity
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -60,7 +60,7 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final = "checkpoint.checkpointer"
-_BROKEN: Final = {
+_BROKEN_CHECKPOINTERS: Final = {
     "local": "raises NotImplementedError at its first save",
     "torch_new": "saves but cannot load: its reader lacks methods that torch has called since 2.3",
 }
@@ -70,64 +70,75 @@ def check(run: Run) -> Iterator[Report]:
     """One report where the stated releases rule the checkpointer out, and one where they rule resuming out."""
     checkpointer = run.plan.checkpoint.checkpointer
     torch, core = run.releases.get("torch"), run.releases.get("olmo_core")
-    if checkpointer in _BROKEN and run.releases.stated("torch") and run.releases.at_least("torch", "2.3"):
+    if (
+        checkpointer in _BROKEN_CHECKPOINTERS
+        and run.releases.is_stated("torch")
+        and run.releases.is_at_least("torch", "2.3")
+    ):
         yield Report(
-            f"the `{checkpointer}` checkpointer {_BROKEN[checkpointer]} (torch {torch})",
-            run.place(_FIELD),
-            fix=_fix(run),
+            f"the `{checkpointer}` checkpointer {_BROKEN_CHECKPOINTERS[checkpointer]} (torch {torch})",
+            run.find_place(_FIELD),
+            fix=_build_fix(run),
         )
-    elif checkpointer == "olmo_core" and run.releases.stated("olmo_core") and run.releases.at_least("olmo_core", "1.0"):
-        overwrites = run.plan.checkpoint.overwrite is True
-        what = (
+    elif (
+        checkpointer == "olmo_core"
+        and run.releases.is_stated("olmo_core")
+        and run.releases.is_at_least("olmo_core", "1.0")
+    ):
+        is_overwriting = run.plan.checkpoint.overwrite is True
+        consequence = (
             "its ranks race for the checkpoint's folder"
-            if overwrites
+            if is_overwriting
             else "every save fails: the folder already exists"
         )
         yield Report(
-            f"with ai2-olmo-core {core}, {what}",
-            run.place(_FIELD),
-            "warning" if overwrites else "error",
+            f"with ai2-olmo-core {core}, {consequence}",
+            run.find_place(_FIELD),
+            "warning" if is_overwriting else "error",
             help="use `torch_legacy`, or ai2-olmo-core==0.1.0, which ai2-olmo 0.6.0 pins; both work with every release",
         )
-    if run.releases.stated("torch") and run.releases.at_least("torch", "2.6"):
-        yield from _unreadable(run)
+    if run.releases.is_stated("torch") and run.releases.is_at_least("torch", "2.6"):
+        yield from _report_unreadable(run)
 
 
 _VARIABLE: Final = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 
-def _unreadable(run: Run) -> Iterator[Report]:
+def _report_unreadable(run: Run) -> Iterator[Report]:
     """One report where no checkpoint can be read back."""
     checkpoint = run.plan.checkpoint
     if dict(run.plan.launch.environment or ()).get(_VARIABLE, "").lower() in ("1", "y", "yes", "true"):
         return
     copy = run.main.evidence.vocabulary
-    if copy is not None and copy.code.passes("load_state_dict", "load", "weights_only") == frozenset((False,)):
+    if copy is not None and copy.code.find_passed_values("load_state_dict", "load", "weights_only") == frozenset(
+        (False,)
+    ):
         return
     severity: Severity
     fields: tuple[Field, ...]
     if checkpoint.load_path:
-        severity, fields, when = "error", ("checkpoint.load_path",), "so `load_path` stops it"
+        severity, fields, consequence = "error", ("checkpoint.load_path",), "so `load_path` stops it"
     elif checkpoint.at_start and checkpoint.resume_latest is not True:
-        severity, fields, when = "error", ("checkpoint.at_start",), "and it reads one before the first step"
+        severity, fields, consequence = "error", ("checkpoint.at_start",), "and it reads one before the first step"
     elif checkpoint.resume_latest:
-        severity, fields, when = "warning", ("checkpoint.resume_latest",), "so a restart begins from step 0"
+        severity, fields, consequence = "warning", ("checkpoint.resume_latest",), "so a restart begins from step 0"
     elif checkpoint.strategy not in (None, "no"):
-        severity, fields, when = "info", (), "so it cannot be resumed later"
+        severity, fields, consequence = "info", (), "so it cannot be resumed later"
     else:
         return
     yield Report(
-        f"the run cannot read back any checkpoint, {when}: `torch.load` of torch {run.releases.get('torch')} refuses "
+        f"the run cannot read back any checkpoint, {consequence}: `torch.load` of torch {run.releases.get('torch')} "
+        "refuses "
         "the trainer state (`weights_only`)",
-        run.place(*fields, _FIELD, "checkpoint.path"),
+        run.find_place(*fields, _FIELD, "checkpoint.path"),
         severity,
         help=f"set {_VARIABLE}=1 for the job if you trust its checkpoints, or use torch below 2.6",
     )
 
 
-def _fix(run: Run) -> Fix:
+def _build_fix(run: Run) -> Fix:
     changes: dict[Field, Any] = {_FIELD: "torch_legacy"}
     if run.plan.parallel.wrapping == "root":
         changes["parallel.wrapping"] = "block_and_size"
-    resumes = run.plan.checkpoint.resume_latest is True
-    return Fix("unsafe" if resumes else "safe", worded(run, changes), changes)
+    is_resuming = run.plan.checkpoint.resume_latest is True
+    return Fix("unsafe" if is_resuming else "safe", format_changes(run, changes), changes)

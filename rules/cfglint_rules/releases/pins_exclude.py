@@ -39,11 +39,11 @@ RULE: Final = Rule("REL003", "pins-exclude-each-other", "warning", rests_on_rele
 def check(run: Run) -> Iterator[Report]:
     """One report per package whose pin the framework's own requirements exclude."""
     title = run.framework.title
-    for one in run.releases.exclusions:
+    for exclusion in run.releases.exclusions:
         yield Report(
-            f"`{one.package}{one.stated}` cannot be installed with {title} {one.release}, "
-            f"which requires `{one.package}{one.wanted}`",
-            one.place,
-            related=(Related(one.other, f"{title} is pinned here"),),
+            f"`{exclusion.package}{exclusion.pin}` cannot be installed with {title} {exclusion.release}, "
+            f"which requires `{exclusion.package}{exclusion.requirement}`",
+            exclusion.place,
+            related=(Related(exclusion.framework_place, f"{title} is pinned here"),),
             help="pin releases that can be installed together",
         )

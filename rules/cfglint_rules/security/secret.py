@@ -50,9 +50,9 @@ RULE: Final = Rule("SEC002", "secret-in-configuration", "error", scope="config",
 # A key of that kind anywhere in the text; without it no mapping is walked.
 _KEY_WORDS: Final = (b"key", b"token", b"secret", b"pass", b"pwd")
 _KEY_CLUE: Final = rb"(?:key|token|secret|passw(?:or)?d|passphrase|pass|pwd)[\"']?[ \t]*[:=,}\r\n]"
-_MOST: Final = 1_000
+_MAX_CREDENTIALS: Final = 1_000
 """Credentials of one file that are looked for."""
-_LONG: Final = 8
+_MIN_MASKED_LENGTH: Final = 8
 """Characters from which a part of a credential is masked wherever it is shown."""
 
 
@@ -63,66 +63,82 @@ def check(config: Config) -> Iterator[Report]:
 
 def reports(document: Document, root: Route = ()) -> Iterator[Report]:
     """One report per credential in a document, such as a script that starts a configuration."""
-    return (_report(document, one.span, one.what) for one in _found(document, root))
+    return (
+        _build_report(document, credential.span, credential.description)
+        for credential in _find_credentials(document, root)
+    )
 
 
 def values(document: Document) -> Iterator[str]:
     """The text of every credential in a document, for those who must not show it: as it is read, and by line."""
-    for one in _found(document, ()):
-        if one.text is not None:
-            yield one.text
-        written = document.text(one.span)
-        if "\n" not in written:
-            yield written.strip("\"'")
+    for credential in _find_credentials(document, ()):
+        if credential.text is not None:
+            yield credential.text
+        source_text = document.get_text(credential.span)
+        if "\n" not in source_text:
+            yield source_text.strip("\"'")
             continue
-        begin = document.source.rfind(b"\n", 0, one.span.start) + 1
-        lines = document.source[begin : document.line_end(one.span.end)].decode("utf-8", "replace").split("\n")
-        for part, line in zip(written.split("\n"), lines, strict=True):
+        start = document.source.rfind(b"\n", 0, credential.span.start) + 1
+        lines = (
+            document.source[start : document.find_line_end(credential.span.end)].decode("utf-8", "replace").split("\n")
+        )
+        for part, line in zip(source_text.split("\n"), lines, strict=True):
             # What is short may be part of any word, so the whole line is what must not be shown.
-            yield part.strip() if len(part.strip()) >= _LONG else line.strip()
+            yield part.strip() if len(part.strip()) >= _MIN_MASKED_LENGTH else line.strip()
 
 
 class _Credential(Frozen):
     """A credential in a document."""
 
     span: Span
-    what: str
+    description: str
     text: str | None = None
     """What it is read as, where that is not what is written."""
 
 
 @lru_cache(maxsize=1024)
-def _found(document: Document, root: Route) -> tuple[_Credential, ...]:
+def _find_credentials(document: Document, root: Route) -> tuple[_Credential, ...]:
     """Credentials by their shape anywhere in the text, and those below a route by their key."""
-    return tuple(islice(_search(document, root), _MOST))
+    return tuple(islice(_search_credentials(document, root), _MAX_CREDENTIALS))
 
 
-def _search(document: Document, root: Route) -> Iterator[_Credential]:
-    found: set[Span] = set()
-    for scalar in _escaped(document, root) if b"\\" in document.source else ():
-        written = document.text(scalar.span)
-        for start, end in credentials.spans(scalar.text):
-            if scalar.text[start:end] not in written:
-                found.add(scalar.span)
+def _search_credentials(document: Document, root: Route) -> Iterator[_Credential]:
+    spans: set[Span] = set()
+    for scalar in _list_escaped(document, root) if b"\\" in document.source else ():
+        source_text = document.get_text(scalar.span)
+        for start, end in credentials.find_credentials(scalar.text):
+            if scalar.text[start:end] not in source_text:
+                spans.add(scalar.span)
                 yield _Credential(scalar.span, "a credential", scalar.text[start:end])
                 break
-    named = [one for one in _named(document, root) if not any(_overlap(one.span, known) for known in found)]
-    for start, end in sorted(credentials.spans(document.source.decode("latin-1"))):  # a character is a byte
+    keyed = [
+        credential
+        for credential in _search_by_key(document, root)
+        if not any(_is_overlapping(credential.span, known_span) for known_span in spans)
+    ]
+    for start, end in sorted(credentials.find_credentials(document.source.decode("latin-1"))):  # a character is a byte
         span = Span(start, end)
         # Where a part of a value looks like a credential, and its key says that all of it is one, all of it is.
-        part = any(_overlap(span, one.span) and one.text != document.text(span) for one in named)
-        if not part and not any(_overlap(span, known) for known in found):
-            found.add(span)
+        is_part = any(
+            _is_overlapping(span, credential.span) and credential.text != document.get_text(span)
+            for credential in keyed
+        )
+        if not is_part and not any(_is_overlapping(span, known_span) for known_span in spans):
+            spans.add(span)
             yield _Credential(span, "a credential")
-    yield from (one for one in named if not any(_overlap(one.span, known) for known in found))
+    yield from (
+        credential
+        for credential in keyed
+        if not any(_is_overlapping(credential.span, known_span) for known_span in spans)
+    )
 
 
-def _named(document: Document, root: Route) -> Iterator[_Credential]:
+def _search_by_key(document: Document, root: Route) -> Iterator[_Credential]:
     """The values below a route that are credentials by their key: whole, whatever characters they hold."""
     lowered = document.source.lower()
     if not any(word in lowered for word in _KEY_WORDS) or re.search(_KEY_CLUE, lowered) is None:
         return
-    for route, mapping in document.mappings():
+    for route, mapping in document.list_mappings():
         if route[: len(root)] != root:
             continue
         scalars = {entry.name: follow(entry.value) for entry in mapping.entries if entry.name is not None}
@@ -134,27 +150,27 @@ def _named(document: Document, root: Route) -> Iterator[_Credential]:
                 yield _Credential(value.span, f"the value of {name}", value.text)
 
 
-def _escaped(document: Document, root: Route) -> Iterator[Scalar]:
+def _list_escaped(document: Document, root: Route) -> Iterator[Scalar]:
     """The values below a route that are read as something else than what is written, such as one over two lines."""
-    for route, mapping in document.mappings():
+    for route, mapping in document.list_mappings():
         if route[: len(root)] == root:
             waiting = [entry.value for entry in mapping.entries]
             while waiting:
                 node = follow(waiting.pop())
                 if isinstance(node, Sequence):
                     waiting += node.items
-                elif isinstance(node, Scalar) and "\\" in document.text(node.span):
+                elif isinstance(node, Scalar) and "\\" in document.get_text(node.span):
                     yield node
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end
+def _is_overlapping(span: Span, other: Span) -> bool:
+    return span.start < other.end and other.start < span.end
 
 
-def _report(document: Document, span: Span, what: str) -> Report:
+def _build_report(document: Document, span: Span, description: str) -> Report:
     return Report(
-        f"{what} is in the file as plain text",
+        f"{description} is in the file as plain text",
         Place(document, span),
         help="revoke it, and read the new one from the environment",
-        secret=True,
+        is_secret=True,
     )

@@ -56,23 +56,23 @@ RULE: Final = Rule("SYN007", "broken-command", "error", scope="config", particul
 
 def check(config: Config) -> Iterable[Report]:
     """What bash makes of the command that a configuration is, or of those that start it."""
-    if config.document.syntax != "shell" and not config.starts:
+    if config.document.syntax != "shell" and not config.launches:
         return ()
-    from cfglint_rules.syntax.cut_commands import reports
+    from cfglint_rules.syntax.cut_commands import report_cut_commands
 
-    return reports(config)
+    return report_cut_commands(config)
 
 
-def cut_off_note(config: Config) -> str:
+def format_cut_off_note(config: Config) -> str:
     """Return a note if bash ends a command of a run before all of its options, else an empty text."""
-    own = ((config.document, int(config.root[0])),) if config.document.syntax == "shell" else ()
-    for script, number in own or config.starts:
-        from cfglint_train.documents.shell.cuts import cut_off
+    commands = ((config.document, int(config.root[0])),) if config.document.syntax == "shell" else ()
+    for script, number in commands or config.launches:
+        from cfglint_train.documents.shell.cuts import find_detached_options
         from cfglint_train.documents.shell.script import ShellScript
 
         assert isinstance(script, ShellScript)
-        first = next(cut_off(script, script.invocations[number]), None)
+        first = next(find_detached_options(script, script.invocations[number]), None)
         if first is not None:
-            where = f"bash cuts off the command before `{first.program}` ({RULE.code})"
-            return f"{where}, so that the fix goes by a command that lacks options: mend that first"
+            location = f"bash cuts off the command before `{first.program}` ({RULE.code})"
+            return f"{location}, so that the fix goes by a command that lacks options: mend that first"
     return ""

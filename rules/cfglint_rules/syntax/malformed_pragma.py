@@ -34,29 +34,33 @@ RULE: Final = Rule("SYN006", "malformed-pragma", "warning", scope="file", report
 
 def check(document: Document) -> Iterator[Report]:
     """One report per comment, fact or code that is not understood."""
-    found = pragmas.pragmas(document)
-    for comment in found.malformed:
+    pragmas_found = pragmas.read_pragmas(document)
+    for comment in pragmas_found.malformed:
         yield Report(
-            "unknown cfglint comment, which has no effect", Place(document, comment.span), help=_form(comment.text)
+            "unknown cfglint comment, which has no effect",
+            Place(document, comment.span),
+            help=_suggest_form(comment.text),
         )
-    for fact in found.facts:
-        if cluster_facts.canonical(fact.name) is None:
+    for fact in pragmas_found.facts:
+        if cluster_facts.find_canonical_name(fact.name) is None:
             yield Report(
-                f"unknown fact `{fact.name}` in a cfglint comment", Place(document, fact.span), help=_nearest(fact.name)
+                f"unknown fact `{fact.name}` in a cfglint comment",
+                Place(document, fact.span),
+                help=_suggest_fact(fact.name),
             )
-    for suppression in found.suppressions:
+    for suppression in pragmas_found.suppressions:
         for code, span in suppression.codes:
-            if not registry.meant(code):
+            if not registry.match_selector(code):
                 yield Report(
                     f"unknown rule {code} in a cfglint comment",
                     Place(document, span),
-                    help=registry.unknown(code).partition("; ")[2],
+                    help=registry.describe_unknown(code).partition("; ")[2],
                 )
 
 
-def _form(text: str) -> str:
+def _suggest_form(text: str) -> str:
     """The forms of a comment, that which seems to be meant first."""
-    codes = [code for code in re.findall(r"[A-Z]{3}\d{0,3}\b", text) if registry.meant(code)]
+    codes = [code for code in re.findall(r"[A-Z]{3}\d{0,3}\b", text) if registry.match_selector(code)]
     kind = "file-ignore" if "file" in text else "ignore"
     if codes:
         return f"did you mean `# cfglint: {kind}[{', '.join(codes)}]`?"
@@ -66,9 +70,13 @@ def _form(text: str) -> str:
     )
 
 
-def _nearest(name: str) -> str:
+def _suggest_fact(name: str) -> str:
     from difflib import get_close_matches
 
-    longer = [known for known in cluster_facts.spellings() if known.startswith(name.lower())]
-    near = longer or get_close_matches(name.lower().replace("_", "-"), cluster_facts.spellings(), 1)
-    return f"did you mean {near[0]}?" if near else f"known facts: {', '.join(cluster_facts.spellings())}"
+    completions = [fact for fact in cluster_facts.list_spellings() if fact.startswith(name.lower())]
+    suggestions = completions or get_close_matches(name.lower().replace("_", "-"), cluster_facts.list_spellings(), 1)
+    return (
+        f"did you mean {suggestions[0]}?"
+        if suggestions
+        else f"known facts: {', '.join(cluster_facts.list_spellings())}"
+    )

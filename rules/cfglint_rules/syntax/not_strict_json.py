@@ -45,10 +45,10 @@ def check(run: Run) -> Iterator[Report]:
             for problem in companion.document.problems:
                 message = f"{problem.message}: {run.framework.title}, which reads this file with `json.load`, stops"
                 yield Report(message, Place(companion.document, problem.span))
-    for one in run.parts.unresolved:
-        if one.refused:
+    for unresolved in run.inputs.unresolved:
+        if unresolved.is_yaml_refused:
             yield Report(
-                f"`{one.path}` is YAML: {run.framework.title}, which reads this file with `json.load`, stops",
-                one.place or run.main.top(),
+                f"`{unresolved.path}` is YAML: {run.framework.title}, which reads this file with `json.load`, stops",
+                unresolved.place or run.main.find_top(),
                 help="write its settings as JSON; a file of accelerate goes to `accelerate launch --config_file`",
             )

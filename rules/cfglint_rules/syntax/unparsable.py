@@ -43,21 +43,21 @@ def check(config: Config) -> Iterator[Report]:
     """Report where the framework's loader stops; what no loader can parse, the engine itself reports."""
     if config.document.syntax != "yaml":
         return
-    from cfglint_train.frameworks.refused_yaml import refusals  # only where a file is YAML
+    from cfglint_train.frameworks.refused_yaml import find_refusals  # only where a file is YAML
 
-    found = refusals(config)
-    refused = [one for one in found if one is not None]
-    if not refused:
+    loader_refusals = find_refusals(config)
+    actual_refusals = [refusal for refusal in loader_refusals if refusal is not None]
+    if not actual_refusals:
         return
-    first = refused[-1]
+    last_refusal = actual_refusals[-1]
     grounds: tuple[Ground, ...] = ()
     fork = config.evidence.fork
     if fork is not None:
         grounds = (Ground("fork", str(fork), "assumed", f"upstream's loader: {fork}", fork.source),)
-    certain = len(refused) == len(found) and not grounds
+    is_certain = len(actual_refusals) == len(loader_refusals) and not grounds
     yield Report(
-        f"{first.loader} refuses the file: {first.message}",
-        Place(config.document, first.span),
-        "error" if certain else "warning",
+        f"{last_refusal.loader} refuses the file: {last_refusal.message}",
+        Place(config.document, last_refusal.span),
+        "error" if is_certain else "warning",
         grounds=grounds,
     )

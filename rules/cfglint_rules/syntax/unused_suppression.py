@@ -47,22 +47,22 @@ def reports(
     """
     for suppression in suppressions:
         for code, span in suppression.codes:
-            rules = registry.meant(code)
+            rules = registry.match_selector(code)
             if rules and rules.issubset(enabled) and (document.path, span) not in used:
                 message = f"remove {code} from the comment" if len(suppression.codes) > 1 else "remove the comment"
-                fix = Fix("safe", message, texts=((document, _removal(document, suppression, span)),))
+                fix = Fix("safe", message, texts=((document, _build_removal(document, suppression, span)),))
                 yield Report(f"unused suppression: no {code} finding here", Place(document, span), fix=fix)
 
 
-def _removal(document: Document, suppression: pragmas.Suppression, span: Span) -> Edit:
+def _build_removal(document: Document, suppression: pragmas.Suppression, span: Span) -> Edit:
     """The edit that takes a code out of a comment; the whole comment where that has no other code."""
-    spans = [place for _, place in suppression.codes]
+    spans = [code_span for _, code_span in suppression.codes]
     number = spans.index(span)
     if len(spans) > 1:
-        last = number == len(spans) - 1
-        return Edit(Span(spans[number - 1].end, span.end) if last else Span(span.start, spans[number + 1].start), "")
+        is_last = number == len(spans) - 1
+        return Edit(Span(spans[number - 1].end, span.end) if is_last else Span(span.start, spans[number + 1].start), "")
     source, comment = document.source, suppression.comment
-    start, end = pragmas.start_of(comment), comment.span.end
+    start, end = pragmas.find_pragma_start(comment), comment.span.end
     line = source.rfind(b"\n", 0, start) + 1
     if not source[line:start].removeprefix(BOM).strip():  # it stands alone: its line goes
         newline = source.find(b"\n", end)

@@ -37,8 +37,8 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -58,16 +58,19 @@ def check(run: Run) -> Iterator[Report]:
         return
     from cfglint_train.fitting import speedups  # with the fixer, and only where gradients are accumulated
 
-    offer = speedups.gain(run, "accumulation")
+    offer = speedups.find_speedup(run, "accumulation")
     if offer is None:
         return
-    before, after = speedups.between_ranks(offer.before), speedups.between_ranks(offer.after)
+    before, after = speedups.compute_rank_traffic(offer.before), speedups.compute_rank_traffic(offer.after)
     yield Report(
         f"sharded weights are gathered for each of {offer.before.batch.accumulation} micro batches per step, and "
-        f"{offer.after.batch.accumulation} of larger size would fit: {gib(offer.expected)} expected per GPU, "
-        f"{gib(run.hardware.gpu_bytes or 0)} available",
-        run.place("batch.accumulation", "batch.micro"),
-        minimum="followed",
-        fix=Fix("unsafe", worded(run, offer.changes), offer.changes, measured=True),
-        notes=(f"estimated gain: {gib(int(after))} instead of {gib(int(before))} from other ranks per GPU and step",),
+        f"{offer.after.batch.accumulation} of larger size would fit: {format_gib(offer.expected)} expected per GPU, "
+        f"{format_gib(run.hardware.gpu_bytes or 0)} available",
+        run.find_place("batch.accumulation", "batch.micro"),
+        min_certainty="followed",
+        fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
+        notes=(
+            f"estimated gain: {format_gib(int(after))} instead of {format_gib(int(before))} from other ranks per GPU "
+            "and step",
+        ),
     )

@@ -28,20 +28,20 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.documents.document import CannotEdit
-from cfglint_train.findings.draft import changes_of
+from cfglint_train.findings.draft import list_key_changes
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("PRF004", "eager-attention", "warning", needs={"activations.attention": ("eager",)})
 
 _FIELD: Final = "activations.attention"
-_LONG: Final = 2048
-_ON_PURPOSE: Final = frozenset(("gemma2", "gpt_oss"))
-_RECOMMENDED: Final = frozenset(("gemma3", "gemma3_text", "gemma3n", "gemma3n_text"))
-_RECOMMENDED_BEFORE: Final = "4.57"
+_MIN_LENGTH: Final = 2048
+_EAGER_MODELS: Final = frozenset(("gemma2", "gpt_oss"))
+_FORMERLY_EAGER_MODELS: Final = frozenset(("gemma3", "gemma3_text", "gemma3n", "gemma3n_text"))
+_NOT_RECOMMENDED_SINCE: Final = "4.57"
 """Of transformers, which asks for eager attention when it trains one of them."""
 
 
@@ -49,32 +49,34 @@ def check(run: Run) -> Iterator[Report]:
     """One report where eager attention meets long sequences."""
     plan, model = run.plan, run.architecture
     length, micro = plan.sequence.length, plan.batch.micro
-    if model is None or model.model_type in _ON_PURPOSE:
+    if model is None or model.model_type in _EAGER_MODELS:
         return
-    newer = run.main.releases.certain("transformers", _RECOMMENDED_BEFORE)
-    if model.model_type in _RECOMMENDED and newer is not True:
+    is_newer = run.main.releases.is_certainly_at_least("transformers", _NOT_RECOMMENDED_SINCE)
+    if model.model_type in _FORMERLY_EAGER_MODELS and is_newer is not True:
         return
-    if length is None or micro is None or length < _LONG:
+    if length is None or micro is None or length < _MIN_LENGTH:
         return
     scores = 6 * model.heads * length * length * micro
-    most = "up to " if plan.sequence.padding == "longest" else ""
+    prefix = "up to " if plan.sequence.padding == "longest" else ""
     yield Report(
-        f"eager attention holds {most}{gib(scores)} of attention scores per layer ({length:,} tokens x {micro})",
-        run.place(_FIELD, "sequence.length"),
-        help=_fused(run),
+        f"eager attention holds {prefix}{format_gib(scores)} of attention scores per layer ({length:,} tokens x "
+        f"{micro})",
+        run.find_place(_FIELD, "sequence.length"),
+        help=_advise_fused_kernel(run),
         notes=(
-            f"estimated gain: {gib(scores * model.layers)} of scores are no longer written to the GPU's memory and "
+            f"estimated gain: {format_gib(scores * model.layers)} of scores are no longer written to the GPU's memory "
+            "and "
             f"read again in each forward pass ({model.layers} layers)",
         ),
     )
 
 
-def _fused(run: Run) -> str | None:
+def _advise_fused_kernel(run: Run) -> str | None:
     """How the run's files switch a fused kernel on; None where they cannot."""
     for kernel in ("sdpa", "flash"):
         try:
-            changes_of(run, {_FIELD: kernel})
+            list_key_changes(run, {_FIELD: kernel})
         except CannotEdit:
             continue
-        return f"use a fused kernel: {worded(run, {_FIELD: kernel})}"
+        return f"use a fused kernel: {format_changes(run, {_FIELD: kernel})}"
     return None

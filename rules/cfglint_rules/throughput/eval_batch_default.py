@@ -31,8 +31,8 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import EVALUATION, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import EVALUATION_PHASE, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -49,23 +49,23 @@ RULE: Final = Rule(
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the default is larger than the training batch."""
-    plan, origin = run.plan, run.origin("batch.eval_micro")
+    plan, origin = run.plan, run.get_origin("batch.eval_micro")
     if origin is None or origin.kind != "default":
         return
     evaluation, micro = plan.batch.eval_micro, plan.batch.micro
     if evaluation is None or micro is None or evaluation <= micro:
         return
-    judgement = judge(run, "gpu", (EVALUATION,))
-    size = f": it needs {gib(judgement.budget.expected)} per GPU" if judgement is not None else ""
+    judgement = judge(run, "gpu", (EVALUATION_PHASE,))
+    size = f": it needs {format_gib(judgement.budget.expected)} per GPU" if judgement is not None else ""
     yield Report(
         f"evaluation defaults to {evaluation} sequences at a time, and training has {micro}{size}",
-        run.place("eval.strategy", "batch.micro"),
-        remedy=partial(_remedy, run),
+        run.find_place("eval.strategy", "batch.micro"),
+        find_remedy=partial(_find_remedy, run),
     )
 
 
-def _remedy(run: Run) -> tuple[Fix | None, str | None]:
+def _find_remedy(run: Run) -> tuple[Fix | None, str | None]:
     """The training batch, or half of it and so on where an evaluation does not fit with that."""
-    from cfglint_train.fitting.evaluation import smaller_batch  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting.evaluation import find_smaller_batch  # with the fixer, and only where something is wrong
 
-    return smaller_batch(run), None
+    return find_smaller_batch(run), None

@@ -48,20 +48,20 @@ def check(run: Run) -> Iterator[Report]:
     if logging.count_tokens:
         yield Report(
             "input tokens are counted over all ranks for every micro batch: the host waits for one exchange more",
-            run.place("logging.count_tokens"),
+            run.find_place("logging.count_tokens"),
             "info",
-            help=f"leave out `{run.spell('logging.count_tokens')}` unless the count is needed",
+            help=f"leave out `{run.spell_key('logging.count_tokens')}` unless the count is needed",
         )
     if logging.empty_cache_interval == 1:
         yield Report(
             "the CUDA cache is emptied on every step: steps get slower, and only fragmentation may shrink",
-            run.place("logging.empty_cache_interval"),
-            help=f"leave out `{run.spell('logging.empty_cache_interval')}` if the run fits without it, "
+            run.find_place("logging.empty_cache_interval"),
+            help=f"leave out `{run.spell_key('logging.empty_cache_interval')}` if the run fits without it, "
             "or empty the cache on every 50th step",
         )
     if logging.cancel_check_interval == 1 and run.framework.traits.waits_for_cancel:
         yield Report(
             "all ranks agree on every step whether the run was cancelled: each step waits for the slowest of them",
-            run.place("logging.cancel_check_interval"),
-            help=f"{run.spell('logging.cancel_check_interval')}: 50, the default",
+            run.find_place("logging.cancel_check_interval"),
+            help=f"{run.spell_key('logging.cancel_check_interval')}: 50, the default",
         )

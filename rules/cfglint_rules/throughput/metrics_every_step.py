@@ -34,7 +34,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -47,23 +47,23 @@ _FIELD: Final = "logging.metrics_interval"
 
 def check(run: Run) -> Iterator[Report]:
     """One report where the interval is shorter than it need be."""
-    logging, metrics = run.plan.logging, run.framework.traits.metrics
-    if metrics is None or logging.metrics_interval is None or logging.metrics_interval >= metrics.enough:
+    logging, metrics = run.plan.logging, run.framework.traits.metrics_cost
+    if metrics is None or logging.metrics_interval is None or logging.metrics_interval >= metrics.negligible_interval:
         return
     if logging.metrics_enabled is False:
         return
-    often = "on every step" if logging.metrics_interval == 1 else f"every {logging.metrics_interval} steps"
-    if metrics.statistics is None:
-        cost = f"metrics are collected {often}: a host-device synchronisation each time"
+    frequency = "on every step" if logging.metrics_interval == 1 else f"every {logging.metrics_interval} steps"
+    if metrics.synchronizations is None:
+        cost = f"metrics are collected {frequency}: a host-device synchronisation each time"
     else:
-        each = metrics.statistics.get(run.plan.optimizer.name or "")
+        syncs_per_tensor = metrics.synchronizations.get(run.plan.optimizer.name or "")
         tensors = run.architecture.tensors if run.architecture is not None else None
-        if each is None:
+        if syncs_per_tensor is None:
             count = "several host-device synchronisations per tensor"
         elif tensors:
-            count = f"{each * tensors:,} host-device synchronisations"
+            count = f"{syncs_per_tensor * tensors:,} host-device synchronisations"
         else:
-            count = f"{each} host-device synchronisations per tensor"
-        cost = f"parameter statistics {often}: {count} each time"
-    better = metrics.better
-    yield Report(cost, run.place(_FIELD), fix=Fix("safe", worded(run, {_FIELD: better}), {_FIELD: better}))
+            count = f"{syncs_per_tensor} host-device synchronisations per tensor"
+        cost = f"parameter statistics {frequency}: {count} each time"
+    better = metrics.suggested_interval
+    yield Report(cost, run.find_place(_FIELD), fix=Fix("safe", format_changes(run, {_FIELD: better}), {_FIELD: better}))

@@ -38,8 +38,8 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -48,7 +48,7 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final = "activations.checkpointing"
-_LEAST: Final = 0.2
+_MIN_SHARE: Final = 0.2
 """The share of a step's arithmetic that is worth saying."""
 
 
@@ -58,14 +58,14 @@ def check(run: Run) -> Iterator[Report]:
         return
     from cfglint_train.fitting import speedups  # with the fixer, and only where activations are recomputed
 
-    share, offer = speedups.recomputation(run), speedups.gain(run, "checkpointing")
-    if offer is None or share < _LEAST:
+    share, offer = speedups.compute_recomputation(run), speedups.find_speedup(run, "checkpointing")
+    if offer is None or share < _MIN_SHARE:
         return
     yield Report(
-        f"activations are recomputed (`{run.spell(_FIELD)}`), and the run fits without that: "
-        f"{gib(offer.expected)} expected per GPU, {gib(run.hardware.gpu_bytes or 0)} available",
-        run.place(_FIELD),
-        minimum="followed",
-        fix=Fix("unsafe", worded(run, offer.changes), offer.changes, measured=True),
+        f"activations are recomputed (`{run.spell_key(_FIELD)}`), and the run fits without that: "
+        f"{format_gib(offer.expected)} expected per GPU, {format_gib(run.hardware.gpu_bytes or 0)} available",
+        run.find_place(_FIELD),
+        min_certainty="followed",
+        fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
         notes=(f"estimated gain: {100 * share:.0f} % of the arithmetic of a step, the forward pass that is repeated",),
     )

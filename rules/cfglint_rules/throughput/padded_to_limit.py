@@ -38,7 +38,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -53,24 +53,25 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final = "sequence.padding"
-_LEAST: Final = 1024
+_MIN_LIMIT: Final = 1024
 """Tokens of a limit below which most samples come near it."""
 
 
 def check(run: Run) -> Iterator[Report]:
     """One report where samples are padded to the limit."""
     length = run.plan.sequence.length
-    if run.plan.method.stage != "sft" or not length or length < _LEAST:
+    if run.plan.method.stage != "sft" or not length or length < _MIN_LIMIT:
         return
     if run.plan.activations.compile or (run.plan.parallel.context or 1) > 1:
         return
     quarter = length // 4
     changes: dict[Field, Any] = {_FIELD: "longest"}
     yield Report(
-        f"every sample is padded to `{run.spell('sequence.length')}` of {length:,} tokens (`{run.spell(_FIELD)}`), and "
+        f"every sample is padded to `{run.spell_key('sequence.length')}` of {length:,} tokens "
+        f"(`{run.spell_key(_FIELD)}`), and "
         "padding is computed like any other token",
-        run.place(_FIELD),
-        fix=Fix("unsafe", worded(run, changes), changes),
+        run.find_place(_FIELD),
+        fix=Fix("unsafe", format_changes(run, changes), changes),
         notes=(
             f"estimated gain: 1 - mean length / {length:,} of the arithmetic of a step; 75 % where samples have "
             f"{quarter:,} tokens",

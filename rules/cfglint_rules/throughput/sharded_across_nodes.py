@@ -39,8 +39,8 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -60,15 +60,19 @@ def check(run: Run) -> Iterator[Report]:
         return
     from cfglint_train.fitting import speedups  # with the fixer, and only where there are several nodes
 
-    offer = speedups.gain(run, "hybrid")
+    offer = speedups.find_speedup(run, "hybrid")
     if offer is None:
         return
-    before, after = speedups.between_nodes(offer.before), speedups.between_nodes(offer.after)
+    before, after = speedups.compute_node_traffic(offer.before), speedups.compute_node_traffic(offer.after)
     yield Report(
-        f"weights are gathered over {offer.before.ranks.nodes} nodes, and a copy per node fits: {gib(offer.expected)} "
-        f"expected per GPU, {gib(run.hardware.gpu_bytes or 0)} available",
-        run.place("parallel.sharding", "parallel.zero_stage", "parallel.strategy"),
-        minimum="followed",
-        fix=Fix("unsafe", worded(run, offer.changes), offer.changes, measured=True),
-        notes=(f"estimated gain: {gib(int(after))} instead of {gib(int(before))} from other nodes per node and step",),
+        f"weights are gathered over {offer.before.ranks.nodes} nodes, and a copy per node fits: "
+        f"{format_gib(offer.expected)} "
+        f"expected per GPU, {format_gib(run.hardware.gpu_bytes or 0)} available",
+        run.find_place("parallel.sharding", "parallel.zero_stage", "parallel.strategy"),
+        min_certainty="followed",
+        fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
+        notes=(
+            f"estimated gain: {format_gib(int(after))} instead of {format_gib(int(before))} from other nodes per node "
+            "and step",
+        ),
     )

@@ -35,7 +35,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -55,19 +55,22 @@ _FIELD: Final = "parallel.reduce_bucket"
 def check(run: Run) -> Iterator[Report]:
     """One report where larger buckets fit."""
     size = run.plan.parallel.reduce_bucket
-    if not size or not run.stated(_FIELD):
+    if not size or not run.is_stated(_FIELD):
         return
     from cfglint_train.fitting import speedups  # with the fixer, and only where a size is stated
 
-    offer = speedups.gain(run, "bucket")
+    offer = speedups.find_speedup(run, "bucket")
     if offer is None:
         return
-    trained, wanted = offer.before.weights.trained, offer.changes[_FIELD]
+    trained, proposed = offer.before.weights.trained, offer.changes[_FIELD]
     yield Report(
-        f"`{run.spell(_FIELD)}` of {size:,} elements makes {-(-trained // size):,} collectives in each backward pass; "
-        f"{-(-trained // wanted):,} would do",
-        run.place(_FIELD),
-        minimum="followed",
-        fix=Fix("unsafe", worded(run, offer.changes), offer.changes, measured=True),
-        notes=(f"estimated gain: the latency of {trained // size - trained // wanted:,} collectives per micro batch",),
+        f"`{run.spell_key(_FIELD)}` of {size:,} elements makes {-(-trained // size):,} collectives in each backward "
+        "pass; "
+        f"{-(-trained // proposed):,} would do",
+        run.find_place(_FIELD),
+        min_certainty="followed",
+        fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
+        notes=(
+            f"estimated gain: the latency of {trained // size - trained // proposed:,} collectives per micro batch",
+        ),
     )

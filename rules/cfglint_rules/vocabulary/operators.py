@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     Test = str | Mapping[str, Any]
 
 # What some loaders read as false, although Python takes the text for true.
-_FALSE: Final = frozenset(("false", "no", "off", "n", "f", "0", "", "none", "null"))
+_FALSE_TEXTS: Final = frozenset(("false", "no", "off", "n", "f", "0", "", "none", "null"))
 
 
-def passes(test: Test, value: Any) -> bool:
+def evaluate_test(test: Test, value: Any) -> bool:
     """Whether a value passes a test, without its relations."""
     if isinstance(test, str):
         return WORDS[test](value)
-    return all(OPERATORS[name](value, operand) for name, operand in test.items() if not _relates(name, operand))
+    return all(OPERATORS[name](value, operand) for name, operand in test.items() if not _is_relation(name, operand))
 
 
-def relations(test: Test) -> Iterator[tuple[str, str]]:
+def list_relations(test: Test) -> Iterator[tuple[str, str]]:
     """The relations of a test, each with the other setting."""
     if not isinstance(test, str):
-        yield from ((name, operand) for name, operand in test.items() if _relates(name, operand))
+        yield from ((name, operand) for name, operand in test.items() if _is_relation(name, operand))
 
 
-def _relates(name: str, operand: Any) -> bool:
+def _is_relation(name: str, operand: Any) -> bool:
     return name in RELATIONS and isinstance(operand, str)
 
 
 def is_on(value: Any) -> bool:
     """Given, and anything but false, zero or empty."""
-    return value is not None and not (isinstance(value, str) and value.lower() in _FALSE) and bool(value)
+    return value is not None and not (isinstance(value, str) and value.lower() in _FALSE_TEXTS) and bool(value)
 
 
 def is_given(value: Any) -> bool:
@@ -68,21 +68,21 @@ WORDS: Final[Mapping[str, Callable[[Any], bool]]] = {
 }
 
 
-def _contains(value: Any, parts: list[str]) -> bool:
+def _has_part(value: Any, parts: list[str]) -> bool:
     return isinstance(value, str) and any(part in value.lower() for part in parts)
 
 
-def _matches(value: Any, pattern: str) -> bool:
+def _is_match(value: Any, pattern: str) -> bool:
     return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
-def _lists(value: Any, endings: list[str]) -> bool:
+def _has_item_ending(value: Any, endings: list[str]) -> bool:
     if not isinstance(value, (list, tuple)):  # a list of the file, or a field of the plan
         return False
     return any(isinstance(item, str) and item.endswith(tuple(endings)) for item in value)
 
 
-def _count(value: Any) -> int | None:
+def _count_items(value: Any) -> int | None:
     """The number of items of a list, or of names between commas; None for other values."""
     if isinstance(value, list):
         return len(value)
@@ -90,7 +90,7 @@ def _count(value: Any) -> int | None:
 
 
 OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "is": lambda value, word: passes(word, value),
+    "is": lambda value, word: evaluate_test(word, value),
     "in": lambda value, wanted: any(value == one and type(value) is type(one) for one in wanted),
     "in-any-case": lambda value, wanted: isinstance(value, str) and value.lower() in wanted,
     "other-than": lambda value, unwanted: is_given(value) and value not in unwanted,
@@ -98,15 +98,15 @@ OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "absent-or": lambda value, wanted: not is_given(value) or value in wanted,
     "above": lambda value, limit: _is_number(value) and value > limit,
     "below": lambda value, limit: _is_number(value) and value < limit,
-    "containing": _contains,
-    "matching": _matches,
-    "only": lambda value, test: isinstance(value, list) and len(value) == 1 and passes(test, value[0]),
-    "listing": _lists,
-    "more-than": lambda value, limit: (_count(value) or 0) > limit,
+    "containing": _has_part,
+    "matching": _is_match,
+    "only": lambda value, test: isinstance(value, list) and len(value) == 1 and evaluate_test(test, value[0]),
+    "listing": _has_item_ending,
+    "more-than": lambda value, limit: (_count_items(value) or 0) > limit,
     "naming-more-than": lambda value, known: isinstance(value, dict) and any(name not in known for name in value),
-    "not": lambda value, test: not passes(test, value),
-    "any": lambda value, tests: any(passes(test, value) for test in tests),
-    "all": lambda value, tests: all(passes(test, value) for test in tests),
+    "not": lambda value, test: not evaluate_test(test, value),
+    "any": lambda value, tests: any(evaluate_test(test, value) for test in tests),
+    "all": lambda value, tests: all(evaluate_test(test, value) for test in tests),
 }
 
 
@@ -114,12 +114,12 @@ def _is_above(value: Any, other: Any) -> bool:
     return _is_number(value) and _is_number(other) and bool(value > other)
 
 
-def _is_no_multiple(value: Any, other: Any) -> bool:
+def _is_not_multiple(value: Any, other: Any) -> bool:
     return _is_number(value) and _is_number(other) and other > 0 and bool(value % other)
 
 
-def _counts_differ(value: Any, other: Any) -> bool:
-    counts = _count(value), _count(other)
+def _has_different_count(value: Any, other: Any) -> bool:
+    counts = _count_items(value), _count_items(other)
     return None not in counts and counts[0] != counts[1]
 
 
@@ -127,6 +127,6 @@ RELATIONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "above": _is_above,
     "below": lambda value, other: _is_above(other, value),
     "differs-from": lambda value, other: is_given(value) and is_given(other) and value != other,
-    "not-a-multiple-of": _is_no_multiple,
-    "not-as-many-as": _counts_differ,
+    "not-a-multiple-of": _is_not_multiple,
+    "not-as-many-as": _has_different_count,
 }

@@ -37,12 +37,12 @@ import os
 from collections.abc import Collection, Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.clauses import holding, report, said
-from cfglint_rules.vocabulary.launched import given
+from cfglint_rules.vocabulary.clauses import build_report, find_matching_clauses, format_message
+from cfglint_rules.vocabulary.launched import list_launched_settings
 from cfglint_rules.vocabulary.settings import Settings
-from cfglint_rules.vocabulary.survey import keys_of
-from cfglint_rules.vocabulary.table import Clause, table
-from cfglint_rules.vocabulary.wrong_type import unfit_everywhere
+from cfglint_rules.vocabulary.survey import get_checked_keys
+from cfglint_rules.vocabulary.table import Clause, load_table
+from cfglint_rules.vocabulary.wrong_type import find_fatal_settings
 from cfglint_train.documents.document import Route
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
@@ -55,38 +55,41 @@ RULE: Final = Rule("KEY006", "refused-combination", "error", fix="safe", refuses
 
 def check(run: Run) -> Iterator[Report]:
     """One report per entry that holds, for every configuration of the run."""
-    for one in given(run.main, "unset"):
+    for setting in list_launched_settings(run.main, "unset"):
         yield Report(
-            f"`{one.name}` is given at launch, but {os.path.basename(run.main.document.path)} leaves `{one.unset}` "
-            f"unset: {one.releases.said()}",
-            one.place,
-            one.releases.milder("error"),
-            help=f"set `{one.unset}` in the file, or pass the section as a whole: `--{one.unset}='{{...}}'`",
-            grounds=one.releases.grounds,
+            f"`{setting.name}` is given at launch, but {os.path.basename(run.main.document.path)} leaves "
+            f"`{setting.unset}` "
+            f"unset: {setting.effects.describe()}",
+            setting.place,
+            setting.effects.limit_severity("error"),
+            help=f"set `{setting.unset}` in the file, or pass the section as a whole: `--{setting.unset}='{{...}}'`",
+            grounds=setting.effects.grounds,
         )
     for config in run.configs:
         if not _has_clauses(config):
             continue
         settings = Settings(config, run)
-        held = list(holding(table(config.framework, "refusals"), settings))
-        unfit = config.once(unfit_everywhere) if held else frozenset()
-        for clause, reach in held:
-            found = None if _tests_one(clause, settings, unfit) else report(clause, settings, reach)
-            if found is not None:
-                yield found
+        matching = list(find_matching_clauses(load_table(config.framework, "refusals"), settings))
+        unfit = config.compute_once(find_fatal_settings) if matching else frozenset()
+        for clause, scope in matching:
+            clause_report = (
+                None if _is_testing_unfit(clause, settings, unfit) else build_report(clause, settings, scope)
+            )
+            if clause_report is not None:
+                yield clause_report
 
 
-def _tests_one(clause: Clause, settings: Settings, unfit: Collection[Route]) -> bool:
+def _is_testing_unfit(clause: Clause, settings: Settings, unfit: Collection[Route]) -> bool:
     """Whether a clause tests the value of one of some settings."""
-    return bool(unfit) and any(settings.route(name) in unfit for name in clause.when if not name.startswith("@"))
+    return bool(unfit) and any(settings.find_route(name) in unfit for name in clause.when if not name.startswith("@"))
 
 
-def stopping(run: Run) -> Iterator[str]:
+def list_stopping_entries(run: Run) -> Iterator[str]:
     """The names of the entries that stop a run, each with the framework whose they are."""
     for config in run.configs:
         if _has_clauses(config):
-            for clause, reach in holding(table(config.framework, "refusals"), Settings(config, run)):
-                if clause.severity == reach.gravest == "error":
+            for clause, scope in find_matching_clauses(load_table(config.framework, "refusals"), Settings(config, run)):
+                if clause.severity == scope.max_severity == "error":
                     yield f"{config.framework}: {clause.name}"
 
 
@@ -95,13 +98,13 @@ def refused(config: Config) -> Iterator[str]:
     if not _has_clauses(config):
         return
     settings = Settings(config)
-    for clause, _ in holding(table(config.framework, "refusals"), settings):
+    for clause, _ in find_matching_clauses(load_table(config.framework, "refusals"), settings):
         if clause.severity == "error":
-            yield said(clause, settings)
+            yield format_message(clause, settings)
 
 
 def _has_clauses(config: Config) -> bool:
     """Whether there are clauses for the framework, and its keys, where it has a vocabulary of them, are checked."""
-    if not table(config.framework, "refusals").rows:
+    if not load_table(config.framework, "refusals").rows:
         return False
-    return frameworks.keys_of(config) is None or keys_of(config) is not None
+    return frameworks.get_keys(config) is None or get_checked_keys(config) is not None

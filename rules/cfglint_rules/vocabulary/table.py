@@ -14,21 +14,21 @@ from json import loads
 from cfglint_train.findings.finding import Applicability, Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Literal
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import list_frameworks
 
 if TYPE_CHECKING:
     from cfglint_rules.vocabulary.operators import Test
 
-Kind = Literal["refusals", "idle"]
+TableKind = Literal["refusals", "idle"]
 
 
-class Cure(Frozen):
+class ClauseFix(Frozen):
     """What settles a clause: new values of settings, and settings that go."""
 
     applicability: Applicability
     message: str
     values: Mapping[str, Any]
-    gone: tuple[str, ...]
+    removed: tuple[str, ...]
 
 
 class Clause(Frozen):
@@ -53,7 +53,7 @@ class Clause(Frozen):
     package: str | None
     """The package whose releases `since` and `before` are; None: the framework."""
     severity: Severity
-    cure: Cure | None
+    fix: ClauseFix | None
     help: str | None
     at: str | None
     """The setting that the finding points at where its place is known: in a companion, one finding is for all runs."""
@@ -63,9 +63,9 @@ Row = Mapping[str, Any]
 """A clause as its file writes it."""
 
 
-def clause_of(row: Row) -> Clause:
+def build_clause(row: Row) -> Clause:
     """A clause with names and types; most rows never hold and are not made into one."""
-    cure = row.get("cure")
+    fix = row.get("cure")
     return Clause(
         row["name"],
         row["message"],
@@ -79,7 +79,7 @@ def clause_of(row: Row) -> Clause:
         row.get("before"),
         row.get("package"),
         row.get("severity", "error"),
-        cure and Cure(cure["applicability"], cure["message"], cure.get("set", {}), tuple(cure.get("remove", ()))),
+        fix and ClauseFix(fix["applicability"], fix["message"], fix.get("set", {}), tuple(fix.get("remove", ()))),
         row.get("help"),
         row.get("at"),
     )
@@ -98,29 +98,29 @@ class VocabularyTable:
             name = next(iter(row["when"]))
             self._about.setdefault(name if name[0] == "-" else name.partition(".")[0], []).append(number)
 
-    def about(self, given: Set[str] | None) -> Iterable[Row]:
+    def list_candidates(self, given_names: Set[str] | None) -> Iterable[Row]:
         """The clauses that can hold where these settings are given at the top level (None: any may be given)."""
-        if given is None:
+        if given_names is None:
             return self.rows
-        numbers = [number for name in given if name in self._about for number in self._about[name]]
+        numbers = [number for name in given_names if name in self._about for number in self._about[name]]
         return [self.rows[number] for number in sorted(numbers)]
 
-    def sole(self) -> set[str]:
+    def list_exclusive_settings(self) -> set[str]:
         """The settings that only their clause reports."""
         return {next(iter(row["when"])) for row in self.rows if "sole" in row}
 
 
 @cache
-def table(framework: str, kind: Kind) -> VocabularyTable:
+def load_table(framework: str, kind: TableKind) -> VocabularyTable:
     """The clauses of a framework; there may be none."""
-    path = os.path.join(listed()[framework].folder, f"{kind}.json")
-    return VocabularyTable(_rows(path) if os.path.exists(path) else [])
+    path = os.path.join(list_frameworks()[framework].folder, f"{kind}.json")
+    return VocabularyTable(_load_rows(path) if os.path.exists(path) else [])
 
 
-def _rows(path: str) -> list[Row]:
+def _load_rows(path: str) -> list[Row]:
     """The clauses of a file, then those of the files that it includes."""
     with open(path, encoding="utf-8") as file:
         content = loads(file.read())
     rows: list[Row] = content["clauses"]
     folder = os.path.dirname(path)
-    return [*rows, *(row for shared in content.get("include", ()) for row in _rows(os.path.join(folder, shared)))]
+    return [*rows, *(row for shared in content.get("include", ()) for row in _load_rows(os.path.join(folder, shared)))]

@@ -56,22 +56,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.clauses import dotted, idle_blocks, is_inside, refusals_of
-from cfglint_rules.vocabulary.effect_by_release import everywhere, fact_at, fate, fate_of_unknown, window_of
-from cfglint_rules.vocabulary.forked import folded
-from cfglint_rules.vocabulary.handed import unknown as handed
-from cfglint_rules.vocabulary.launched import Given, given
+from cfglint_rules.vocabulary.clauses import find_idle_blocks, find_refused_keys, get_dotted_name, is_in_block
+from cfglint_rules.vocabulary.effect_by_release import (
+    find_candidate_releases,
+    find_effects,
+    find_fact,
+    find_unknown_key_effects,
+    is_true_for_all_releases,
+)
+from cfglint_rules.vocabulary.forked import report_foreign_keys
+from cfglint_rules.vocabulary.handed import report_unknown as handed
+from cfglint_rules.vocabulary.launched import LaunchedSetting, list_launched_settings
 from cfglint_rules.vocabulary.operators import is_on
-from cfglint_rules.vocabulary.renames import may_move, moved
-from cfglint_rules.vocabulary.survey import REFUSED, KeyOccurrence, context, keys_of, target, vocabulary
-from cfglint_rules.vocabulary.values import fits
-from cfglint_rules.vocabulary.verdicts import Verdict, sightings, verdicts
+from cfglint_rules.vocabulary.renames import can_move, move_key
+from cfglint_rules.vocabulary.survey import (
+    REFUSED,
+    KeyOccurrence,
+    get_checked_keys,
+    get_context,
+    get_target_release,
+    get_vocabulary,
+)
+from cfglint_rules.vocabulary.values import is_accepted
+from cfglint_rules.vocabulary.verdicts import Verdict, list_judged_keys, list_verdicts
 from cfglint_schemas.status import ITEM, PRESENT
 from cfglint_train.documents.document import Change, Delete, Route
 from cfglint_train.findings.finding import Fix, Report, Severity
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.framework import load
-from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.frameworks.lens import Config, format_route
 
 if TYPE_CHECKING:
     from cfglint_rules.vocabulary.proposals import Proposal
@@ -79,7 +92,7 @@ if TYPE_CHECKING:
 RULE: Final = Rule("KEY001", "unknown-key", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 
-MOST_MEANT: Final = 200
+MAX_CORRECTED_KEYS: Final = 200
 """Unknown keys of one file that may be meant to be others: as many as are reported."""
 
 
@@ -88,194 +101,223 @@ def check(config: Config) -> Iterator[Report]:
     options are read where it declares them.
     """
     if config.evidence.fork is not None and config.evidence.fork.kind != "program":
-        yield from folded(config, config.evidence.fork)
+        yield from report_foreign_keys(config, config.evidence.fork)
         return
-    found = sightings(config, "unknown")
-    refused, idle = refusals_of(config, found), idle_blocks(config, found)
-    for one in verdicts(config, "unknown"):
-        report = _report(one) if refused.get(dotted(one.sighting)) != "error" else None
-        if report is not None and (report.severity == "error" or not is_inside(one.sighting, idle)):
-            yield _as_chosen(config, one.sighting.route, report)
-    for option in given(config, "unknown"):
+    occurrences = list_judged_keys(config, "unknown")
+    refused, idle = find_refused_keys(config, occurrences), find_idle_blocks(config, occurrences)
+    for verdict in list_verdicts(config, "unknown"):
+        report = _build_report(verdict) if refused.get(get_dotted_name(verdict.occurrence)) != "error" else None
+        if report is not None and (report.severity == "error" or not is_in_block(verdict.occurrence, idle)):
+            yield _add_entry_point_ground(config, verdict.occurrence.route, report)
+    for option in list_launched_settings(config, "unknown"):
         report = Report(
-            f"{target(config).title} has no `{option.name}`: {option.releases.said()}" + _launched_hint(config, option),
+            f"{get_target_release(config).title} has no `{option.name}`: {option.effects.describe()}"
+            + _format_launched_hint(config, option),
             option.place,
-            option.releases.milder("error"),
-            grounds=option.releases.grounds,
+            option.effects.limit_severity("error"),
+            grounds=option.effects.grounds,
         )
-        yield _as_chosen(config, tuple(option.name.split(".")), report)
+        yield _add_entry_point_ground(config, tuple(option.name.split(".")), report)
     yield from handed(config)
-    keys = keys_of(config)
-    for other in () if keys is None else keys.unparsed(config):
+    keys = get_checked_keys(config)
+    for unparsed_option in () if keys is None else keys.find_unparsed_options(config):
         yield Report(
-            f"the parser of `{other.program}` has no `{other.option}`: it is refused"
-            + (f"; did you mean `{other.near}`?" if other.near else ""),
-            other.place,
+            f"the parser of `{unparsed_option.program}` has no `{unparsed_option.option}`: it is refused"
+            + (f"; did you mean `{unparsed_option.suggestion}`?" if unparsed_option.suggestion else ""),
+            unparsed_option.place,
         )
 
 
-def _as_chosen(config: Config, route: Route, report: Report) -> Report:
+def _add_entry_point_ground(config: Config, route: Route, report: Report) -> Report:
     """A report with what the choice of the entry point rests on."""
-    keys = keys_of(config)
-    ground = None if keys is None else keys.chosen(config, route)
+    keys = get_checked_keys(config)
+    ground = None if keys is None else keys.find_entry_assumption(config, route)
     if ground is None:
         return report
     notes = report.notes if ground.grade == "assumed" else (*report.notes, ground.note)  # an assumption is noted anyway
     return report._replace(grounds=(*report.grounds, ground), notes=notes)
 
 
-def _launched_hint(config: Config, one: Given) -> str:
-    keys = keys_of(config)
-    written = "" if keys is None else keys.launched_as(one.name, one.value)
-    if written:
-        return f"; settings behind a file are written `{written}`"
-    return f"; did you mean `{one.near}`?" if one.near else ""
+def _format_launched_hint(config: Config, setting: LaunchedSetting) -> str:
+    keys = get_checked_keys(config)
+    spelling = "" if keys is None else keys.suggest_launch_form(setting.name, setting.value)
+    if spelling:
+        return f"; settings behind a file are written `{spelling}`"
+    return f"; did you mean `{setting.suggestion}`?" if setting.suggestion else ""
 
 
-def meant(config: Config) -> Iterator[tuple[KeyOccurrence, Route, tuple[Change, ...]]]:
+def list_corrections(config: Config) -> Iterator[tuple[KeyOccurrence, Route, tuple[Change, ...]]]:
     """The misspelt keys with what they are meant to be, and how that is written: those that a safe fix renames."""
-    from cfglint_rules.vocabulary.proposals import proposals
+    from cfglint_rules.vocabulary.proposals import list_proposals
 
-    for sighting in sightings(config, "unknown")[:MOST_MEANT] if config.evidence.fork is None else ():
-        found = [] if _is_idle(sighting) else proposals(sighting)
-        fix = _fix(sighting, found[0]) if found else None
-        if fix is not None and fix.applicability == "safe" and fate_of_unknown(sighting) is not None:
-            yield sighting, found[0].route, tuple(change for _, changes in fix.keys for change in changes)
+    for occurrence in list_judged_keys(config, "unknown")[:MAX_CORRECTED_KEYS] if config.evidence.fork is None else ():
+        proposed = [] if _is_idle(occurrence) else list_proposals(occurrence)
+        fix = _build_fix(occurrence, proposed[0]) if proposed else None
+        if fix is not None and fix.applicability == "safe" and find_unknown_key_effects(occurrence) is not None:
+            yield occurrence, proposed[0].route, tuple(change for _, changes in fix.keys for change in changes)
 
 
-def nearest(config: Config) -> Iterator[tuple[KeyOccurrence, Route]]:
+def list_nearest_keys(config: Config) -> Iterator[tuple[KeyOccurrence, Route]]:
     """The unknown keys, each with the key that is nearest to it, sure or not."""
-    from cfglint_rules.vocabulary.proposals import proposals
+    from cfglint_rules.vocabulary.proposals import list_proposals
 
-    for sighting in sightings(config, "unknown")[:MOST_MEANT] if config.evidence.fork is None else ():
-        found = [] if _is_idle(sighting) or fate_of_unknown(sighting) is None else proposals(sighting)
-        if found:
-            yield sighting, found[0].route
+    for occurrence in list_judged_keys(config, "unknown")[:MAX_CORRECTED_KEYS] if config.evidence.fork is None else ():
+        proposed = (
+            [] if _is_idle(occurrence) or find_unknown_key_effects(occurrence) is None else list_proposals(occurrence)
+        )
+        if proposed:
+            yield occurrence, proposed[0].route
 
 
 def refused(config: Config) -> Iterator[str]:
     """The unknown keys that stop the framework."""
-    for one in verdicts(config, "unknown") if config.evidence.fork is None else ():
-        if one.effect == REFUSED:
-            yield f"{target(config).title} has no `{one.sighting.name}`"
+    for verdict in list_verdicts(config, "unknown") if config.evidence.fork is None else ():
+        if verdict.effect == REFUSED:
+            yield f"{get_target_release(config).title} has no `{verdict.occurrence.name}`"
 
 
-def _report(unknown: Verdict) -> Report | None:
-    sighting, effect = unknown.sighting, unknown.effect
-    config, held = sighting.config, target(sighting.config)
-    releases = fate_of_unknown(sighting)
-    if releases is None:
+def _build_report(verdict: Verdict) -> Report | None:
+    occurrence, effect = verdict.occurrence, verdict.effect
+    config, target_release = occurrence.config, get_target_release(occurrence.config)
+    effects = find_unknown_key_effects(occurrence)
+    if effects is None:
         return None
-    from cfglint_rules.vocabulary.proposals import proposals  # few files have an unknown key
+    from cfglint_rules.vocabulary.proposals import list_proposals  # few files have an unknown key
 
-    found = [] if _is_idle(sighting) or _is_of_another_kind(sighting) else proposals(sighting)
-    if effect != REFUSED and not (found and found[0].sure) and _may_be_foreign(config):
+    proposed = [] if _is_idle(occurrence) or _is_of_another_kind(occurrence) else list_proposals(occurrence)
+    if effect != REFUSED and not (proposed and proposed[0].is_sure) and _is_possibly_foreign(config):
         return None
-    older = effect != REFUSED and window_of(config).before and _may_be_former(sighting)
-    severity: Severity = "error" if effect == REFUSED else "info" if older else "warning"
-    fix = _fix(sighting, found[0]) if found else _removal(sighting)
+    is_possibly_older = (
+        effect != REFUSED and find_candidate_releases(config).is_too_old and _is_possibly_former(occurrence)
+    )
+    severity: Severity = "error" if effect == REFUSED else "info" if is_possibly_older else "warning"
+    fix = _build_fix(occurrence, proposed[0]) if proposed else _build_removal(occurrence)
     return Report(
-        f"{held.title} has no `{sighting.name}`{_under(sighting)}: {releases.said()}{_hint(sighting, found)}",
-        sighting.place,
-        releases.milder(severity),
+        f"{target_release.title} has no `{occurrence.name}`{_format_parent_choice(occurrence)}: "
+        f"{effects.describe()}{_format_hint(occurrence, proposed)}",
+        occurrence.place,
+        effects.limit_severity(severity),
         fix,
-        grounds=releases.grounds,
+        grounds=effects.grounds,
     )
 
 
-def _may_be_former(sighting: KeyOccurrence) -> bool:
-    keys = keys_of(sighting.config)
-    return keys is None or keys.may_be_former(sighting.route)
+def _is_possibly_former(occurrence: KeyOccurrence) -> bool:
+    keys = get_checked_keys(occurrence.config)
+    return keys is None or keys.can_be_former(occurrence.route)
 
 
-def _under(sighting: KeyOccurrence) -> str:
+def _format_parent_choice(occurrence: KeyOccurrence) -> str:
     """The settings by which the framework chose what the mapping around the key is, if it did."""
-    known, config = vocabulary(sighting.config), sighting.config
-    chosen = {} if known is None else known.chosen(sighting.parent, target(config).release, context(config))
-    return "".join(f" under {name}: {value}" for name, value in chosen.items())
+    framework_vocabulary, config = get_vocabulary(occurrence.config), occurrence.config
+    choices = (
+        {}
+        if framework_vocabulary is None
+        else framework_vocabulary.find_selection(
+            occurrence.parent, get_target_release(config).release, get_context(config)
+        )
+    )
+    return "".join(f" under {name}: {value}" for name, value in choices.items())
 
 
-def _is_of_another_kind(sighting: KeyOccurrence) -> bool:
+def _is_of_another_kind(occurrence: KeyOccurrence) -> bool:
     """Whether the key would be one if the framework had not chosen what the mapping around it is."""
-    known, config = vocabulary(sighting.config), sighting.config
-    anything = context(config)._replace(settings=None)
-    return known is not None and known.fact(sighting.route, target(config).release, anything) is not None
-
-
-def _hint(sighting: KeyOccurrence, found: list[Proposal]) -> str:
-    if found and found[0].sure:
-        return f"; did you mean `{spelled(found[0].route)}`?"
-    from cfglint_rules.vocabulary.proposals import advice
-
-    advised = advice(sighting)
-    if advised is not None:
-        return f"; {advised}"
-    if found:
-        return f"; did you mean {' or '.join(f'`{spelled(one.route)}`' for one in found[:2])}?"
-    keys = keys_of(sighting.config)
-    last = None if keys is None else keys.words.earlier.get(sighting.name)
-    if last is not None:
-        return f"; {target(sighting.config).title} {last} was the last release with it"
-    return f"; {keys.words.why}" if keys is not None and _is_idle(sighting) else ""
-
-
-def _fix(sighting: KeyOccurrence, proposal: Proposal) -> Fix | None:
-    """The key under its right name, with its value and its comment; None where that name is taken or impossible."""
-    config, route = sighting.config, proposal.route
-    known = vocabulary(config)
-    if known is None or not proposal.same or ITEM in route or sighting.overridden or not may_move(config, route):
-        return None
-    if not _takes(sighting, route, target(config).release):
-        return None
-    sure = proposal.sure and everywhere(sighting, lambda release: _takes(sighting, route, release))
-    switches = _switches(sighting, route)
-    return Fix(
-        "safe" if sure and switches is None else "unsafe",
-        f"rename {sighting.name} to {spelled(route)}" + (f", which is {switches} now" if switches else ""),
-        keys=((config, moved(config, sighting.route, route, sighting.value)),),
+    framework_vocabulary, config = get_vocabulary(occurrence.config), occurrence.config
+    any_context = get_context(config)._replace(settings=None)
+    return (
+        framework_vocabulary is not None
+        and framework_vocabulary.find_fact(occurrence.route, get_target_release(config).release, any_context)
+        is not None
     )
 
 
-def _switches(sighting: KeyOccurrence, route: Route) -> str | None:
+def _format_hint(occurrence: KeyOccurrence, proposed: list[Proposal]) -> str:
+    if proposed and proposed[0].is_sure:
+        return f"; did you mean `{format_route(proposed[0].route)}`?"
+    from cfglint_rules.vocabulary.proposals import find_advice
+
+    advice_text = find_advice(occurrence)
+    if advice_text is not None:
+        return f"; {advice_text}"
+    if proposed:
+        return f"; did you mean {' or '.join(f'`{format_route(proposal.route)}`' for proposal in proposed[:2])}?"
+    keys = get_checked_keys(occurrence.config)
+    last_release = None if keys is None else keys.words.earlier.get(occurrence.name)
+    if last_release is not None:
+        return f"; {get_target_release(occurrence.config).title} {last_release} was the last release with it"
+    return f"; {keys.words.why}" if keys is not None and _is_idle(occurrence) else ""
+
+
+def _build_fix(occurrence: KeyOccurrence, proposal: Proposal) -> Fix | None:
+    """The key under its right name, with its value and its comment; None where that name is taken or impossible."""
+    config, route = occurrence.config, proposal.route
+    framework_vocabulary = get_vocabulary(config)
+    if (
+        framework_vocabulary is None
+        or not proposal.has_same_words
+        or ITEM in route
+        or occurrence.is_overridden
+        or not can_move(config, route)
+    ):
+        return None
+    if not _is_accepted(occurrence, route, get_target_release(config).release):
+        return None
+    is_sure = proposal.is_sure and is_true_for_all_releases(
+        occurrence, lambda release: _is_accepted(occurrence, route, release)
+    )
+    switched_from = _find_switched_default(occurrence, route)
+    return Fix(
+        "safe" if is_sure and switched_from is None else "unsafe",
+        f"rename {occurrence.name} to {format_route(route)}"
+        + (f", which is {switched_from} now" if switched_from else ""),
+        keys=((config, move_key(config, occurrence.route, route, occurrence.value)),),
+    )
+
+
+def _find_switched_default(occurrence: KeyOccurrence, route: Route) -> str | None:
     """What a setting is in a run that starts without the key, where a rename would switch it on or off (`not set`,
     `on`); None where it gives a value to what the run has anyway, or where the run cannot start.
     """
-    given = is_on(sighting.value)
-    same = fate(sighting).effects == {REFUSED} or everywhere(
-        sighting, lambda release: _is_on_without(sighting, route, release) is given
+    is_given_on = is_on(occurrence.value)
+    is_unchanged = find_effects(occurrence).effects == {REFUSED} or is_true_for_all_releases(
+        occurrence, lambda release: _is_on_by_default(occurrence, route, release) is is_given_on
     )
-    return None if same else "not set" if given else "on"
+    return None if is_unchanged else "not set" if is_given_on else "on"
 
 
-def _is_on_without(sighting: KeyOccurrence, route: Route, release: str) -> bool:
+def _is_on_by_default(occurrence: KeyOccurrence, route: Route, release: str) -> bool:
     """Whether a release has a setting on where the file does not state it."""
-    fact = fact_at(sighting, release, route)
-    schema = {} if fact is None else fact.schema()
+    fact = find_fact(occurrence, release, route)
+    schema = {} if fact is None else fact.get_schema()
     return bool(schema.get("x-required")) or is_on(schema.get("default"))
 
 
-def _takes(sighting: KeyOccurrence, route: Route, release: str) -> bool:
+def _is_accepted(occurrence: KeyOccurrence, route: Route, release: str) -> bool:
     """Whether a release has the other key, and takes the value for it."""
-    fact, loader = fact_at(sighting, release, route), load(sighting.config.framework).loader
-    return fact is not None and fact.status().kind == PRESENT and fits(fact.schema(), sighting.value, loader)
+    fact, loader = find_fact(occurrence, release, route), load(occurrence.config.framework).loader
+    return (
+        fact is not None
+        and fact.resolve_status().kind == PRESENT
+        and is_accepted(fact.get_schema(), occurrence.value, loader)
+    )
 
 
-def _removal(sighting: KeyOccurrence) -> Fix | None:
+def _build_removal(occurrence: KeyOccurrence) -> Fix | None:
     """Without the key, where it can have no meaning."""
-    if not _is_idle(sighting) or sighting.overridden:
+    if not _is_idle(occurrence) or occurrence.is_overridden:
         return None
-    changes = (Delete((*sighting.config.root, *sighting.route)),)
-    return Fix("safe", f"remove {sighting.name}", keys=((sighting.config, changes),))
+    changes = (Delete((*occurrence.config.root, *occurrence.route)),)
+    return Fix("safe", f"remove {occurrence.name}", keys=((occurrence.config, changes),))
 
 
-def _is_idle(sighting: KeyOccurrence) -> bool:
+def _is_idle(occurrence: KeyOccurrence) -> bool:
     """Whether the key was copied from another section, and can have no meaning in this one."""
-    keys = keys_of(sighting.config)
-    section = ".".join(map(str, sighting.route[:-1]))
-    return keys is not None and sighting.route[-1] in keys.words.idle.get(section, ())
+    keys = get_checked_keys(occurrence.config)
+    section = ".".join(map(str, occurrence.route[:-1]))
+    return keys is not None and occurrence.route[-1] in keys.words.idle.get(section, ())
 
 
-def _may_be_foreign(config: Config) -> bool:
+def _is_possibly_foreign(config: Config) -> bool:
     """Whether something that the configuration loads may bring keys that the vocabulary does not know."""
-    keys = keys_of(config)
-    return keys is not None and keys.may_be_foreign(config, target(config).release)
+    keys = get_checked_keys(config)
+    return keys is not None and keys.can_have_foreign_keys(config, get_target_release(config).release)

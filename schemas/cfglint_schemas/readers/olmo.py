@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from cfglint_schemas.readers.models import Models
+from cfglint_schemas.readers.models import ModelReader
 from cfglint_schemas.readers.source import Class, Source, UndecidedError
-from cfglint_schemas.readers.table import Definition, Table
+from cfglint_schemas.readers.table import Definition, ReleaseTable
 
 
-def read(package: str, source: Source) -> Table:
+def read(package: str, source: Source) -> ReleaseTable:
     """The vocabulary of one release. Raises UndecidedError for an unexpected layout."""
-    root = source.need("olmo.config").resolve("TrainConfig")
+    root = source.require_module("olmo.config").resolve_name("TrainConfig")
     if not isinstance(root, Class):
         raise UndecidedError(f"{package} {source.tree.release}: TrainConfig is not a class")
-    models = Models(enum_names=True)
-    keys = models.keys(root)
-    return Table({"TrainConfig": Definition(keys), **models.definitions()}, {"train": ("TrainConfig",)})
+    models = ModelReader(enum_names=True)
+    keys = models.read_keys(root)
+    return ReleaseTable({"TrainConfig": Definition(keys), **models.list_definitions()}, {"train": ("TrainConfig",)})

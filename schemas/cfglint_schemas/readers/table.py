@@ -11,7 +11,7 @@ from cfglint_train.foundation.frozen import Frozen
 Json = dict[str, Any]
 
 
-class Key(Frozen):
+class TableKey(Frozen):
     """One setting in one release."""
 
     schema: Fragment
@@ -25,12 +25,12 @@ class Key(Frozen):
 class Definition(Frozen):
     """One group of settings in one release: a class, a section, an entry point."""
 
-    keys: Mapping[str, Key]
+    keys: Mapping[str, TableKey]
     unknown: str = "error"
     """What the framework does with a name that is not here: dropped, error, warning, kept."""
 
 
-class Table(Frozen):
+class ReleaseTable(Frozen):
     """One package's vocabulary at one release."""
 
     definitions: Mapping[str, Definition]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from cfglint_train.foundation.frozen import Frozen
 
 
-class Tree(Frozen):
+class SourceTree(Frozen):
     """The Python source of one release: module path (`axolotl/utils/schemas/config.py`) to text."""
 
     package: str
     release: str
     files: dict[str, str]
 
-    def has(self, path: str) -> bool:
+    def has_file(self, path: str) -> bool:
         """Whether the release has this file."""
         return path in self.files
 
-    def below(self, folder: str) -> list[str]:
+    def list_files(self, folder: str) -> list[str]:
         """The files below a folder, sorted."""
         return sorted(path for path in self.files if path.startswith(folder.rstrip("/") + "/"))

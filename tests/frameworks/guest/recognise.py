@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cfglint_train.documents.document import Document
-from cfglint_train.frameworks.framework import Found
+from cfglint_train.frameworks.framework import RecognisedConfig
 
 
-def recognise(document: Document) -> list[Found]:
+def recognise(document: Document) -> list[RecognisedConfig]:
     """A mapping that names its trainer."""
-    return [Found((), 100, "trainer: guest")] if document.value(("trainer",)) == "guest" else []
+    return [RecognisedConfig((), 100, "trainer: guest")] if document.get_value(("trainer",)) == "guest" else []

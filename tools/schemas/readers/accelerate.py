@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from cfglint_schemas.readers.flags import Flag, parser
-from cfglint_schemas.readers.models import Models
+from cfglint_schemas.readers.flags import ParserFlag, read_parser
+from cfglint_schemas.readers.models import ModelReader
 from cfglint_schemas.readers.source import Class, Module, Source, UndecidedError
-from cfglint_schemas.readers.table import Definition, Key, Table
+from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
 from cfglint_train.foundation.frozen import Frozen
 
 
@@ -38,40 +38,42 @@ _SECTIONS: Final[dict[str, Section]] = {
 }
 
 
-def read(package: str, source: Source) -> Table:
+def read(package: str, source: Source) -> ReleaseTable:
     """The vocabulary of one release. Raises UndecidedError for an unexpected layout."""
-    home = source.need("accelerate.commands.config.config_args")
-    launcher = source.need("accelerate.commands.launch")
-    models = Models()
-    every = list(parser(launcher).flags)
+    config_module = source.require_module("accelerate.commands.config.config_args")
+    launcher = source.require_module("accelerate.commands.launch")
+    models = ModelReader()
+    flags = list(read_parser(launcher).flags)
     definitions: dict[str, Definition] = {}
     for name in ("ClusterConfig", "SageMakerConfig"):
-        of = home.resolve(name)
-        if not isinstance(of, Class):
+        class_ = config_module.resolve_name(name)
+        if not isinstance(class_, Class):
             raise UndecidedError(f"{package} {source.tree.release}: {name} is not a class")
-        keys = models.keys(of)
-        for section, where in _SECTIONS.items():
+        keys = models.read_keys(class_)
+        for section, flag_group in _SECTIONS.items():
             if name == "ClusterConfig" and section in keys:
-                definitions[section] = Definition(_section(every, where, _strips(launcher, where.prefix)), "dropped")
-                keys[section] = Key({"anyOf": [{"$ref": f"#/$defs/{section}"}, {"type": "null"}], "default": None})
+                definitions[section] = Definition(
+                    _read_section(flags, flag_group, _is_prefix_added(launcher, flag_group.prefix)), "dropped"
+                )
+                keys[section] = TableKey({"anyOf": [{"$ref": f"#/$defs/{section}"}, {"type": "null"}], "default": None})
         definitions[name] = Definition(keys)
     entries = {"cluster": ("ClusterConfig",), "sagemaker": ("SageMakerConfig",)}
-    return Table({**definitions, **models.definitions()}, entries)
+    return ReleaseTable({**definitions, **models.list_definitions()}, entries)
 
 
-def _section(every: list[Flag], where: Section, strips: bool) -> dict[str, Key]:
+def _read_section(flags: list[ParserFlag], flag_group: Section, adds_prefix: bool) -> dict[str, TableKey]:
     keys = {}
-    for flag in every:
+    for flag in flags:
         name = flag.name.lstrip("-").replace("-", "_")
-        if flag.group != where.group if where.group else not name.startswith(where.prefix):
+        if flag.group != flag_group.group if flag_group.group else not name.startswith(flag_group.prefix):
             continue
-        short = (name[len(where.prefix) :],) if strips else ()
+        short = (name[len(flag_group.prefix) :],) if adds_prefix else ()
         # The launcher takes what the file says as it is: types and choices hold for the command line only.
-        keys[name] = Key({**flag.key.schema, "x-unchecked": True}, tuple(word for word in short if word))
+        keys[name] = TableKey({**flag.key.schema, "x-unchecked": True}, tuple(word for word in short if word))
     return keys
 
 
-def _strips(launcher: Module, prefix: str) -> bool:
+def _is_prefix_added(launcher: Module, prefix: str) -> bool:
     """Whether the launcher adds a section's prefix to keys that lack it (`key = "fsdp_" + key`)."""
     return any(
         isinstance(node, ast.BinOp)

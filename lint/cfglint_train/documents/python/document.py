@@ -11,7 +11,7 @@ from cfglint_train.documents.python.script import PythonScript
 class PythonDocument(PythonScript):
     """A Python script that can be edited."""
 
-    def edits(self, changes: Iterable[Change]) -> list[Edit]:
+    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
         """The edits that make `changes`; CannotEdit names the launch-time override that says the same."""
         from cfglint_train.documents.python.write import PythonWriter
 

@@ -38,7 +38,7 @@ class Target(Frozen):
 
     span: Span
     unit: int = 0
-    member: bool = False
+    is_member: bool = False
 
 
 class Value(Scalar):
@@ -51,11 +51,11 @@ class Value(Scalar):
 
     def __init__(self, span: Span, value: Any, how: tuple[Step, ...] = (), targets: tuple[Target, ...] = ()) -> None:
         super().__init__(span, "" if isinstance(value, Unknown) else str(value), value=value)
-        self.how = how if len(how) < 2 else _way(how)
+        self.how = how if len(how) < 2 else _limit_steps(how)
         self.targets = targets
 
 
-def _way(how: tuple[Step, ...]) -> tuple[Step, ...]:
+def _limit_steps(how: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps without repetition, at most as many as a message shows; conditions are never dropped first."""
     steps = tuple(dict.fromkeys(how))
     if len(steps) <= _MAX_STEPS:
@@ -63,13 +63,13 @@ def _way(how: tuple[Step, ...]) -> tuple[Step, ...]:
     return tuple(sorted(steps, key=lambda step: step.kind != "depends")[:_MAX_STEPS])
 
 
-def hinges(node: Node) -> Step | None:
+def find_condition(node: Node) -> Step | None:
     """The condition that a node rests on, if any."""
     how = node.how if isinstance(node, (Value, Record)) else ()
     return next((step for step in how if step.kind == "depends"), None)
 
 
-class Part(Frozen):
+class OtherCallSetting(Frozen):
     """A setting of a run that another call of the script takes than the one which takes the others.
 
     `record` is that call's (None: the script has no such call), `name` the setting's name there, `entry` what it states
@@ -89,19 +89,19 @@ class Record(Mapping):
     looked up like keys, and are no keys of this call.
     """
 
-    __slots__ = ("assigned", "call", "how", "implicit", "level", "open", "parts", "repeated", "sealed")
+    __slots__ = ("assigned_keys", "call", "how", "implicit", "is_repeated", "level", "open", "parts", "sealed")
 
     def __init__(self, span: Span, entries: list[Entry], call: ast.Call | None = None, open_: str = "") -> None:
         super().__init__(span, entries, True)
         self.call = call
         self.open = open_
         self.sealed = ""
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, OtherCallSetting] = {}
         # Keys that were set as attributes or items afterwards.
-        self.assigned: set[str] = set()
+        self.assigned_keys: set[str] = set()
         self.how: tuple[Step, ...] = ()
         # Its call is made more than once, so that the text defines several records.
-        self.repeated = False
+        self.is_repeated = False
         # So far only an attribute access has mentioned it.
         self.implicit = False
         # How many undecided conditions stood around it where it was made.

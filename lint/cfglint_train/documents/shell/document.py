@@ -11,7 +11,7 @@ from cfglint_train.documents.shell.script import ShellScript
 class ShellDocument(ShellScript):
     """A shell script that can be edited."""
 
-    def edits(self, changes: Iterable[Change]) -> list[Edit]:
+    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
         """The edits that make the changes. Raises CannotEdit where one place of the text does not decide a value."""
         from cfglint_train.documents.shell.write import ShellWriter
 

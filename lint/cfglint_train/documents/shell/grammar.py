@@ -21,11 +21,11 @@ _SECONDS_PER_BYTE: Final = 1e-5
 _DANGLING: Final = re.compile(rb"\\(\r?\n)(?=[ \t]*(?:\r?\n|\Z))|\\(?=\Z)")
 # A mark that people write to be replaced. Bash takes it for redirections, and the second swallows the next command.
 # In quotation marks it is a text.
-_MARK: Final = re.compile(
+_PLACEHOLDER: Final = re.compile(
     rb"\"[^\"\n]*\"|'[^'\n]*'"
     rb"|(=|[ \t]--?\w[\w.-]*[ \t]+)<([A-Za-z][^<>\n\"'`$|&;()]{0,80})(?<![ \t])>(?=[ \t\r\n]|\Z)"
 )
-_MARKS: Final = re.compile(rb"[= \t]<[A-Za-z]")
+_PLACEHOLDER_CLUE: Final = re.compile(rb"[= \t]<[A-Za-z]")
 _NO_NAME: Final = re.compile(rb"\W")
 # A comment between continued lines: bash runs no command and has no word. The grammar ends the command there.
 _INLINE: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
@@ -36,7 +36,7 @@ _CRLF: Final = re.compile(rb"(\\?)\r\n")
 _GRAMMAR: Final[list[Any]] = []
 
 
-def _language() -> Any:
+def _load_language() -> Any:
     """The grammar, made once: that costs as much as parsing a script."""
     if not _GRAMMAR:
         import tree_sitter_bash
@@ -58,7 +58,7 @@ def parse(text: bytes) -> SyntaxNode:
         raise DocumentError("not a shell script: byte 0x00", Position(line, nul - text.rfind(b"\n", 0, nul)))
     limit = time.monotonic() + _SECONDS + _SECONDS_PER_BYTE * len(text)
     try:
-        tree = Parser(_language()).parse(
+        tree = Parser(_load_language()).parse(
             lambda offset, _: text[offset : offset + 65536],
             progress_callback=lambda _, __: time.monotonic() > limit,
         )
@@ -73,25 +73,25 @@ _CLOSING: Final = frozenset((b"do", b"done", b"then", b"elif", b"else", b"fi", b
 
 def count_errors(source: bytes) -> int:
     """Return the number of places of a script that bash would not parse. Raises DocumentError as `parse` does."""
-    found, waiting = 0, [parse(readable(source))]
-    while waiting:
-        node = waiting.pop()
+    errors, pending = 0, [parse(normalize_source(source))]
+    while pending:
+        node = pending.pop()
         if node.type == "command_name":
-            found += node.text in _CLOSING
+            errors += node.text in _CLOSING
         else:
-            found += node.type == "ERROR" or node.is_missing
-            waiting += node.children
-    return found
+            errors += node.type == "ERROR" or node.is_missing
+            pending += node.children
+    return errors
 
 
-def readable(source: bytes) -> bytes:
+def normalize_source(source: bytes) -> bytes:
     """The text as it is parsed, byte for byte as long as the source."""
     if source.startswith(b"\xef\xbb\xbf"):
         source = b"   " + source[3:]
     if b"\r\n" in source:
         source = _CRLF.sub(lambda match: b" " + match.group(1) + b"\n", source)
-    if _MARKS.search(source) is not None:
-        source = _MARK.sub(_unset, source)
+    if _PLACEHOLDER_CLUE.search(source) is not None:
+        source = _PLACEHOLDER.sub(_replace_placeholder, source)
     if _COMMENT.search(source) is not None:
         source = _INLINE.sub(
             lambda match: match.group() if match.group(1) is None else b" " * len(match.group()), source
@@ -99,7 +99,7 @@ def readable(source: bytes) -> bytes:
     return _DANGLING.sub(lambda match: b" " + (match.group(1) or b""), source)
 
 
-def lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
+def find_lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
     """Blanks behind a backslash at the end of a line, or before a comment there, between two words: words of bash that
     the grammar leaves out.
     """
@@ -107,12 +107,12 @@ def lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
     stop = len(text) if line_end < 0 else line_end
     if text.find(b"\\", start, stop) < 0:
         return  # a line may have very many words
-    for found in _LOST.finditer(text, start, stop):
-        if len(text[start : found.start()].rstrip(b" \t")) < end - start:
-            yield Span(*found.span(1))
+    for match in _LOST.finditer(text, start, stop):
+        if len(text[start : match.start()].rstrip(b" \t")) < end - start:
+            yield Span(*match.span(1))
 
 
-def _unset(found: re.Match[bytes]) -> bytes:
+def _replace_placeholder(match: re.Match[bytes]) -> bytes:
     """A mark as a variable that nothing sets; a text as it is."""
-    before, words = found.groups()
-    return found.group() if words is None else before + b"$" + _NO_NAME.sub(b"_", words) + b"_"
+    prefix, name = match.groups()
+    return match.group() if name is None else prefix + b"$" + _NO_NAME.sub(b"_", name) + b"_"

@@ -28,7 +28,7 @@ _SETS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def variables(text: bytes) -> Iterator[tuple[str, Fragment]]:
+def read_variables(text: bytes) -> Iterator[tuple[str, Fragment]]:
     """The variables that the directives of a job script settle; of repeated ones the last."""
     if b"#SBATCH" not in text or b"SLURM_" not in text:
         return
@@ -38,5 +38,5 @@ def variables(text: bytes) -> Iterator[tuple[str, Fragment]]:
         if match["name"] == b"--gres" and b"gpu" not in match["option"]:
             continue
         for name in _SETS[match["name"].decode()]:
-            assumed = (f"{name} as in `#SBATCH {option}`, which an option of `sbatch` can override",)
-            yield name, Fragment(match["count"], (Span(*match.span("count")),), exact=False, assumed=assumed)
+            assumptions = (f"{name} as in `#SBATCH {option}`, which an option of `sbatch` can override",)
+            yield name, Fragment(match["count"], (Span(*match.span("count")),), exact=False, assumptions=assumptions)

@@ -24,7 +24,7 @@ _ENTERED: Final = (
     rf'\$\(\s*(?:unset CDPATH;\s*)?(?:builtin )?cd(?: -P)?(?: --)? "?{_FOLDER}"?((?:/[\w.-]+)*)/?"?'
     rf"{_QUIET}\s*(?:&&|;)\s*pwd(?: -P)?\s*\)"
 )
-_HERE: Final = re.compile(rf"(?:{_FOLDER}|{_ENTERED})")
+_SCRIPT_FOLDER: Final = re.compile(rf"(?:{_FOLDER}|{_ENTERED})")
 
 
 class Sourcing(Frozen):
@@ -36,28 +36,28 @@ class Sourcing(Frozen):
     depth: int = 0
 
 
-def is_folder_of_script(text: str) -> bool:
+def is_script_folder(text: str) -> bool:
     """Whether an expansion means the folder of the script, or one that is named from there."""
-    return _HERE.fullmatch(text) is not None
+    return _SCRIPT_FOLDER.fullmatch(text) is not None
 
 
-def path_of(fragments: Iterable[Fragment]) -> str | None:
+def resolve_path_word(fragments: Iterable[Fragment]) -> str | None:
     """The path that a word means (`./...`: from the folder of the script); None where that cannot be determined."""
     parts: list[str] = []
     for fragment in fragments:
         text = fragment.text.decode("utf-8", "replace")
         if fragment.why:
-            here = _HERE.fullmatch(text)
-            if here is None or parts:
+            match = _SCRIPT_FOLDER.fullmatch(text)
+            if match is None or parts:
                 return None
-            text = f".{here.group(1) or ''}"
-        elif fragment.optional:
+            text = f".{match.group(1) or ''}"
+        elif fragment.condition:
             return None
         parts.append(text)
     return "".join(parts) or None
 
 
-def files_of(path: str, sourcing: Sourcing) -> Iterator[str]:
+def list_candidate_paths(path: str, sourcing: Sourcing) -> Iterator[str]:
     """Where a sourced file may lie: from the folder of the script, or from one above it, as it may be started there."""
     if os.path.isabs(path):
         yield path

@@ -41,20 +41,20 @@ class Fragment(Frozen):
     """The variables (or `$((`) that it came through."""
     why: str = ""
     """What it depends on where it cannot be determined; `text` is then the expansion as written."""
-    optional: str = ""
+    condition: str = ""
     """The condition under which the text is there; empty where it always is."""
-    assumed: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
     """What the text rests on, where it holds unless the environment says otherwise (`${MBS:-16}`)."""
 
     @property
-    def told(self) -> bool:
+    def is_known(self) -> bool:
         """Whether the program receives exactly this text, as far as the script decides."""
-        return not (self.why or self.optional)
+        return not (self.why or self.condition)
 
     @property
-    def certain(self) -> bool:
+    def is_certain(self) -> bool:
         """Whether the program receives exactly this text, whatever the environment is."""
-        return self.told and not self.assumed
+        return self.is_known and not self.assumptions
 
     def cut(self, start: int, end: int) -> Fragment:
         """Part of the text; the last site shrinks with it where the bytes correspond."""
@@ -84,23 +84,23 @@ class Word(Frozen):
     """Unknown and without quotes: it may be no word, or several."""
     spreads: bool = False
     """Unknown, and any number of words whatever the quotes (`"$@"`)."""
-    optional: bool = False
+    is_optional: bool = False
     """The program receives this text under a condition, which `why` names, and no such word otherwise."""
-    assumed: str = ""
+    assumption: str = ""
     """What the text rests on, where it holds unless the environment says otherwise."""
     fragments: tuple[Fragment, ...] = ()
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether the text is what the program receives, as far as the script decides."""
         return not self.why
 
     @property
-    def tail(self) -> str:
+    def known_suffix(self) -> str:
         """The known end of a path in a folder that cannot be determined, from its slash on; empty for other words."""
         parts: list[str] = []
         for fragment in reversed(self.fragments if self.why else ()):
-            if not fragment.told:
+            if not fragment.is_known:
                 break
             parts.append(fragment.text.decode("utf-8", "replace"))
         end = "".join(reversed(parts))
@@ -113,20 +113,20 @@ class Setting(Frozen):
     name: str
     text: str | None
     """None where the value cannot be determined."""
-    assumed: str = ""
+    assumption: str = ""
     """What the text rests on, where it holds unless the environment says otherwise."""
 
 
-def setting(name: str, value: Iterable[Fragment] | None) -> Setting:
+def build_setting(name: str, value: Iterable[Fragment] | None) -> Setting:
     """A variable with its value; None for a value that cannot be determined."""
     fragments = tuple(value or ())
-    if value is None or not all(fragment.told for fragment in fragments):
+    if value is None or not all(fragment.is_known for fragment in fragments):
         return Setting(name, None)
     text = b"".join(fragment.text for fragment in fragments).decode("utf-8", "replace")
-    return Setting(name, text, "; ".join(dict.fromkeys(note for one in fragments for note in one.assumed)))
+    return Setting(name, text, "; ".join(dict.fromkeys(note for part in fragments for note in part.assumptions)))
 
 
-class Placed:
+class PlacedWord:
     """A word that looks for a place of its own."""
 
     __slots__ = ("field", "levels", "span")
@@ -147,9 +147,9 @@ class Placed:
         self.span = self.levels[0]
 
 
-def separate(places: list[Placed], level: int) -> None:
+def separate(places: list[PlacedWord], level: int) -> None:
     """Words that share a place look for one further inside."""
-    groups: dict[Span, list[Placed]] = {}
+    groups: dict[Span, list[PlacedWord]] = {}
     for placed in places:
         placed.span = placed.levels[min(level, len(placed.levels) - 1)]
         groups.setdefault(placed.span, []).append(placed)
@@ -158,30 +158,30 @@ def separate(places: list[Placed], level: int) -> None:
             separate(group, level + 1)
 
 
-def word_of(field: tuple[Fragment, ...], span: Span) -> Word:
+def build_word(field: tuple[Fragment, ...], span: Span) -> Word:
     """The word that fragments make, standing at `span`."""
     if len(field) == 1:
-        (one,) = field
-        if one.exact and not (one.names or one.why or one.optional or one.assumed):
-            return Word(one.text.decode("utf-8", "replace"), span, one.sites[-1], fragments=field)
-    why = next((fragment.why or fragment.optional for fragment in field if fragment.why or fragment.optional), "")
+        (only,) = field
+        if only.exact and not (only.names or only.why or only.condition or only.assumptions):
+            return Word(only.text.decode("utf-8", "replace"), span, only.sites[-1], fragments=field)
+    why = next((fragment.why or fragment.condition for fragment in field if fragment.why or fragment.condition), "")
     text = b"".join(fragment.text for fragment in field).decode("utf-8", "replace")
     names = tuple(dict.fromkeys(name for fragment in field for name in fragment.names))
-    assumed = "; ".join(dict.fromkeys(note for fragment in field for note in fragment.assumed))
-    if why and all(fragment.optional and not fragment.why for fragment in field):
-        return Word(text, span, None, names, why, optional=True, assumed=assumed, fragments=field)
+    assumed = "; ".join(dict.fromkeys(note for fragment in field for note in fragment.assumptions))
+    if why and all(fragment.condition and not fragment.why for fragment in field):
+        return Word(text, span, None, names, why, is_optional=True, assumption=assumed, fragments=field)
     spreads = _SPREADING.fullmatch(why) is not None
     loose = spreads or (bool(why) and all((fragment.split and fragment.why) or not fragment.text for fragment in field))
-    target = None if why else _target(field, span)
-    return Word(text, span, target, names, why, loose, spreads, assumed=assumed, fragments=field)
+    target = None if why else _find_target(field, span)
+    return Word(text, span, target, names, why, loose, spreads, assumption=assumed, fragments=field)
 
 
-def _target(field: tuple[Fragment, ...], span: Span) -> Span | None:
+def _find_target(field: tuple[Fragment, ...], span: Span) -> Span | None:
     """The bytes of a word: what is between its quotes, else the whole literal word."""
     if all(fragment.exact for fragment in field) and field:
-        own = [fragment.sites[-1] for fragment in field]
-        if all(before.end == after.start for before, after in pairwise(own)):
-            return Span(own[0].start, own[-1].end)
+        sites = [fragment.sites[-1] for fragment in field]
+        if all(before.end == after.start for before, after in pairwise(sites)):
+            return Span(sites[0].start, sites[-1].end)
     if not any(fragment.names for fragment in field) and all(
         span.start <= fragment.sites[-1].start and fragment.sites[-1].end <= span.end for fragment in field
     ):
@@ -189,12 +189,12 @@ def _target(field: tuple[Fragment, ...], span: Span) -> Span | None:
     return None
 
 
-def through(fragment: Fragment, sites: tuple[Span, ...], name: str, split: bool = False) -> Fragment:
+def add_use_site(fragment: Fragment, sites: tuple[Span, ...], name: str, split: bool = False) -> Fragment:
     """A fragment of a variable's value where the variable is used."""
     return fragment._replace(sites=(*sites, *fragment.sites), names=(name, *fragment.names), split=split)
 
 
-def split_words(fragments: Iterable[Fragment], ordinary: bool) -> Iterator[tuple[Fragment, ...]]:
+def split_words(fragments: Iterable[Fragment], default_ifs: bool) -> Iterator[tuple[Fragment, ...]]:
     """Word splitting. Without an ordinary IFS, a text that would be split is unknown."""
     field: list[Fragment] = []
     exists = False
@@ -203,7 +203,7 @@ def split_words(fragments: Iterable[Fragment], ordinary: bool) -> Iterator[tuple
             field.append(fragment)
             exists = True
             continue
-        if not ordinary and fragment.text:
+        if not default_ifs and fragment.text:
             field.append(fragment._replace(why="IFS"))
             exists = True
             continue

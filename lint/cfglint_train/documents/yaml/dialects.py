@@ -28,7 +28,7 @@ class Dialect(Frozen):
     resolvers: Resolvers
 
 
-def _omegaconf_resolvers() -> Resolvers:
+def _build_omegaconf_resolvers() -> Resolvers:
     # omegaconf 2.3.0 _utils.py get_yaml_loader (2.4.0 _yaml.py alike): one more float form, no timestamps.
     number = re.compile(
         r"""^(?:
@@ -50,17 +50,17 @@ def _omegaconf_resolvers() -> Resolvers:
 
 
 PYYAML: Final = Dialect("PyYAML", yaml.SafeLoader.yaml_implicit_resolvers)
-_omegaconf: list[Dialect] = []
+_omegaconf_dialects: list[Dialect] = []
 
 
-def omegaconf() -> Dialect:
+def get_omegaconf_dialect() -> Dialect:
     """OmegaConf's loader, which LLaMA-Factory and OLMo read with. Made when first asked for."""
-    if not _omegaconf:
-        _omegaconf.append(Dialect("OmegaConf", _omegaconf_resolvers()))
-    return _omegaconf[0]
+    if not _omegaconf_dialects:
+        _omegaconf_dialects.append(Dialect("OmegaConf", _build_omegaconf_resolvers()))
+    return _omegaconf_dialects[0]
 
 
-def typed(scalar: Scalar, dialect: Dialect) -> Any:
+def construct_scalar(scalar: Scalar, dialect: Dialect) -> Any:
     """The value that a dialect's loader makes of a scalar."""
     text, tag = scalar.text, scalar.tag
     if tag is None:

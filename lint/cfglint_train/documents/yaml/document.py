@@ -17,11 +17,11 @@ from cfglint_train.documents.document import (
     Scalar,
     Span,
     decode,
-    scalars,
+    list_scalars,
 )
-from cfglint_train.documents.limits import MAX_SLOW_BYTES, BeyondLimits
+from cfglint_train.documents.limits import MAX_SLOW_BYTES, LimitExceeded
 from cfglint_train.documents.yaml.compose import START, compose
-from cfglint_train.documents.yaml.dialects import PYYAML, Dialect, typed
+from cfglint_train.documents.yaml.dialects import PYYAML, Dialect, construct_scalar
 from cfglint_train.documents.yaml.doubts import is_doubtful
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, ClassVar
 
@@ -41,46 +41,46 @@ class YamlDocument(Document):
         self.root, self._beyond_libyaml = compose(decode(source), source)
         if len(source) > MAX_SLOW_BYTES and self._is_doubtful:
             doubt = "tabs, tags, anchors or the like, on which loaders differ"
-            raise BeyondLimits(f"more than {MAX_SLOW_BYTES >> 10} KiB with {doubt}", START)
+            raise LimitExceeded(f"more than {MAX_SLOW_BYTES >> 10} KiB with {doubt}", START)
         self._refusals: dict[str, tuple[Refusal | None, ...]] = {}
 
     @cached_property
     def _is_doubtful(self) -> bool:
         return is_doubtful(self.source)
 
-    def refusals(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
+    def find_refusals(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
         """Return why each loader that reads a dialect refuses the text, or None for one that takes it; empty if nothing
         in it is in doubt.
         """
         if dialect.name not in self._refusals:
             doubtful = self._beyond_libyaml is not None or self._is_doubtful
-            self._refusals[dialect.name] = self._judged(dialect) if doubtful else ()
+            self._refusals[dialect.name] = self._run_loaders(dialect) if doubtful else ()
         return self._refusals[dialect.name]
 
-    def _judged(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
-        from cfglint_train.documents.yaml.refusals import refusals  # few texts need it
+    def _run_loaders(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
+        from cfglint_train.documents.yaml.refusals import find_refusals  # few texts need it
 
-        return refusals(self, dialect, self._beyond_libyaml)
+        return find_refusals(self, dialect, self._beyond_libyaml)
 
-    def read_as(self, dialect: Dialect) -> None:
+    def set_dialect(self, dialect: Dialect) -> None:
         """Type scalars as this loader does from here on."""
         if dialect is not self.dialect:
             self.dialect = dialect
-            for scalar in scalars(self.root):
+            for scalar in list_scalars(self.root):
                 if not scalar.style:
                     scalar.value = MISSING
 
-    def scalar_value(self, scalar: Scalar) -> Any:
+    def get_scalar_value(self, scalar: Scalar) -> Any:
         """What the dialect's loader makes of a scalar."""
         if scalar.value is not MISSING:
             return scalar.value
-        scalar.value = typed(scalar, self.dialect)
+        scalar.value = construct_scalar(scalar, self.dialect)
         return scalar.value
 
-    def comments(self) -> list[Comment]:
+    def list_comments(self) -> list[Comment]:
         """From each `#` outside a scalar to the end of its line."""
-        found = []
-        spans = sorted(scalar.span for scalar in scalars(self.root))
+        comments = []
+        spans = sorted(scalar.span for scalar in list_scalars(self.root))
         starts = [span.start for span in spans]
         for match in re.finditer(rb"(?:^|(?<=[ \t\r\n]))#[^\r\n]*", self.source.removeprefix(BOM)):
             shift = len(BOM) if self.source.startswith(BOM) else 0
@@ -88,17 +88,17 @@ class YamlDocument(Document):
             at = bisect_left(starts, start + 1) - 1
             if at >= 0 and start < spans[at].end:
                 continue
-            found.append(Comment(Span(start, end), self.text(Span(start, end))))
-        return found
+            comments.append(Comment(Span(start, end), self.get_text(Span(start, end))))
+        return comments
 
-    def blocks(self) -> Iterable[Span]:
+    def list_blocks(self) -> Iterable[Span]:
         """As in the base class: scalars."""
-        for span in (scalar.span for scalar in scalars(self.root)):
+        for span in (scalar.span for scalar in list_scalars(self.root)):
             text = self.source[slice(*span)].rstrip()
             if b"\n" in text:
                 yield Span(span.start, span.start + len(text))
 
-    def edits(self, changes: Iterable[Change]) -> list[Edit]:
+    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
         """As in the base class."""
         from cfglint_train.documents.yaml.write import YamlWriter
 

@@ -14,13 +14,13 @@ from yaml.composer import Composer
 from yaml.constructor import ConstructorError, SafeConstructor
 from yaml.resolver import Resolver
 
-from cfglint_train.documents.document import Document, Span, byte_offsets, decode
-from cfglint_train.documents.yaml.compose import ERRORS, Stop, stop_of
+from cfglint_train.documents.document import Document, Span, build_offset_converter, decode
+from cfglint_train.documents.yaml.compose import ERRORS, LoaderStop, build_stop
 from cfglint_train.documents.yaml.dialects import PYYAML, Dialect
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
-_PATHS: Final = "tag:yaml.org,2002:python/object/apply:pathlib."
+_PATHLIB_TAG: Final = "tag:yaml.org,2002:python/object/apply:pathlib."
 
 
 class Refusal(Frozen):
@@ -32,7 +32,7 @@ class Refusal(Frozen):
     """From the place where it stops to the end of the line."""
 
 
-class _Judge:
+class _LoaderMixin:
     """What all judges do in their own way: marks of templates count as text, and every error has a place."""
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.Node:
@@ -49,13 +49,13 @@ class _Judge:
             raise ConstructorError(None, None, str(error), node.start_mark) from None
 
 
-class _OfOmegaConf(_Judge):
+class _OmegaConfMixin(_LoaderMixin):
     """omegaconf 2.3.0 `_utils.py` (get_yaml_loader), `base.py` and `nodes.py`: the types of keys and values. That a
     key stands twice is SYN003's matter.
     """
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        if node.tag.startswith(_PATHS):
+        if node.tag.startswith(_PATHLIB_TAG):
             return self.construct_sequence(node)  # type: ignore[attr-defined]
         value = super().construct_object(node, deep)
         if isinstance(value, (date, set)):
@@ -63,55 +63,55 @@ class _OfOmegaConf(_Judge):
         return value
 
     def construct_mapping(self, node: yaml.Node, deep: bool = False) -> Any:
-        made = super().construct_mapping(node, deep)  # type: ignore[misc]
+        mapping = super().construct_mapping(node, deep)  # type: ignore[misc]
         for key, _ in node.value:
             if self.construct_object(key, deep) is None:
                 raise ConstructorError(None, None, "a key cannot be null", key.start_mark)
-        return made
+        return mapping
 
 
-def refusals(document: Document, dialect: Dialect, beyond: Stop | None) -> tuple[Refusal | None, ...]:
+def find_refusals(document: Document, dialect: Dialect, libyaml_stop: LoaderStop | None) -> tuple[Refusal | None, ...]:
     """Return why each loader that reads a dialect refuses a text, or None for one that takes it.
 
     `beyond`: where libyaml stops, if only PyYAML's scanner takes the text.
     """
     text = decode(document.source)
-    offset = byte_offsets(text, document.source)
+    offset = build_offset_converter(text, document.source)
 
-    def told(name: str, stop: Stop | None) -> Refusal | None:
+    def build_refusal(name: str, stop: LoaderStop | None) -> Refusal | None:
         if stop is None:
             return None
-        start = stop.before if offset is None else offset(stop.before)
-        return Refusal(name, stop.message, Span(start, max(start, document.line_end(start))))
+        start = stop.character_offset if offset is None else offset(stop.character_offset)
+        return Refusal(name, stop.message, Span(start, max(start, document.find_line_end(start))))
 
     if dialect is PYYAML:
-        return (told("PyYAML", _stop(_python(_Judge), text, dialect)),)
-    newer = beyond or _stop(_libyaml(), text, dialect)
-    older = _stop(_python(_OfOmegaConf), text, dialect)
-    return told("OmegaConf before 2.4", older), told("OmegaConf since 2.4", newer)
+        return (build_refusal("PyYAML", _find_stop(_make_python_loader(_LoaderMixin), text, dialect)),)
+    newer = libyaml_stop or _find_stop(_make_libyaml_loader(), text, dialect)
+    older = _find_stop(_make_python_loader(_OmegaConfMixin), text, dialect)
+    return build_refusal("OmegaConf before 2.4", older), build_refusal("OmegaConf since 2.4", newer)
 
 
-def _python(judge: type[_Judge]) -> type[Any]:
+def _make_python_loader(mixin: type[_LoaderMixin]) -> type[Any]:
     """PyYAML's own scanner."""
-    return type("Loader", (judge, yaml.SafeLoader), {})
+    return type("Loader", (mixin, yaml.SafeLoader), {})
 
 
-def _libyaml() -> type[Any]:
+def _make_libyaml_loader() -> type[Any]:
     """Libyaml's scanner (omegaconf 2.4.0 `_yaml.py`), or PyYAML's if it was built without it."""
     parser: type[Any] | None = getattr(getattr(yaml, "cyaml", None), "CParser", None)
     if parser is None:
-        return _python(_OfOmegaConf)
+        return _make_python_loader(_OmegaConfMixin)
 
-    def start(self: Any, text: str) -> None:
+    def initialize(self: Any, text: str) -> None:
         parser.__init__(self, text)
         Composer.__init__(self)
         SafeConstructor.__init__(self)
         Resolver.__init__(self)
 
-    return type("Loader", (_OfOmegaConf, Composer, parser, SafeConstructor, Resolver), {"__init__": start})
+    return type("Loader", (_OmegaConfMixin, Composer, parser, SafeConstructor, Resolver), {"__init__": initialize})
 
 
-def _stop(kind: type[Any], text: str, dialect: Dialect) -> Stop | None:
+def _find_stop(kind: type[Any], text: str, dialect: Dialect) -> LoaderStop | None:
     """Return where a loader stops, or None if it reads the text to its end."""
     loader: Any = None
     try:
@@ -119,7 +119,7 @@ def _stop(kind: type[Any], text: str, dialect: Dialect) -> Stop | None:
         loader.yaml_implicit_resolvers = dialect.resolvers
         loader.get_single_data()
     except ERRORS as error:
-        return stop_of(error, text, loader)
+        return build_stop(error, text, loader)
     finally:
         if loader is not None:
             loader.dispose()

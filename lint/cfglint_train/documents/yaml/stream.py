@@ -9,7 +9,7 @@ from cfglint_train.documents.document import MISSING, Comment, Document, Route, 
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.foundation.typed import Any, ClassVar, Final
 
-_MARK: Final = re.compile(rb"(?m)^---(?=[ \t\r]|$)")
+_DOCUMENT_START: Final = re.compile(rb"(?m)^---(?=[ \t\r]|$)")
 
 
 class YamlStream(Document):
@@ -20,24 +20,24 @@ class YamlStream(Document):
     def __init__(self, path: str, source: bytes) -> None:
         """Raises DocumentError where one of them cannot be parsed."""
         super().__init__(path, source)
-        starts = [0, *(match.start() for match in _MARK.finditer(source))]
+        starts = [0, *(match.start() for match in _DOCUMENT_START.finditer(source))]
         ends = [*starts[1:], len(source)]
         self._parts = [(start, YamlDocument(path, source[start:end])) for start, end in zip(starts, ends)]
 
-    def value(self, route: Route = ()) -> Any:
+    def get_value(self, route: Route = ()) -> Any:
         """The values of the documents; no route leads into one of several."""
-        return MISSING if route else [part.value() for _, part in self._parts]
+        return MISSING if route else [part.get_value() for _, part in self._parts]
 
-    def comments(self) -> list[Comment]:
+    def list_comments(self) -> list[Comment]:
         """As in the base class."""
         return [
-            Comment(Span(start + one.span.start, start + one.span.end), one.text)
+            Comment(Span(start + comment.span.start, start + comment.span.end), comment.text)
             for start, part in self._parts
-            for one in part.comments()
+            for comment in part.list_comments()
         ]
 
-    def blocks(self) -> Iterator[Span]:
+    def list_blocks(self) -> Iterator[Span]:
         """As in the base class."""
         for start, part in self._parts:
-            for span in part.blocks():
+            for span in part.list_blocks():
                 yield Span(start + span.start, start + span.end)

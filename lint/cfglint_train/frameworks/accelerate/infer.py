@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.deepspeed.infer import engine
+from cfglint_train.frameworks.deepspeed.infer import infer_engine
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp
 
 
 def infer(job: Job) -> None:
     """A file without a host, as far as it goes."""
-    if job.reading.get("parallel.strategy") == "zero" and job.reading.get("parallel.zero_stage") is not None:
-        engine(job)
+    if job.plan.get("parallel.strategy") == "zero" and job.plan.get("parallel.zero_stage") is not None:
+        infer_engine(job)
     fsdp.infer_fsdp(job)
 
 
 # What the training configuration states itself wins over the launch: the Trainer hands its own FSDP settings, batch
 # and number format to accelerate and looks at the environment only where it has none.
-SHARED: Final = frozenset((
+SHARED_FIELDS: Final = frozenset((
     *fsdp.FSDP_FIELDS, "parallel.wrapped_classes", "precision.compute", "precision.autocast", "batch.accumulation",
     "optimizer.clipping",
 ))  # fmt: skip

@@ -12,20 +12,20 @@ from __future__ import annotations
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.deepspeed.infer import infer
 from cfglint_train.frameworks.deepspeed.keys import DeepSpeedKeys
-from cfglint_train.frameworks.deepspeed.lenses import LENSES, NEWEST, SHARED
+from cfglint_train.frameworks.deepspeed.lenses import LENSES, NEWEST, SHARED_FIELDS
 from cfglint_train.frameworks.framework import Framework, Traits
 from cfglint_train.frameworks.loaders import DEEPSPEED
 
 FRAMEWORK: Final = Framework(
     name="deepspeed",
-    newest=NEWEST,
+    default_release=NEWEST,
     lenses=LENSES,
     loader=DEEPSPEED,
     infer=infer,
-    shared=SHARED,
-    keys_of=DeepSpeedKeys,
+    shared_fields=SHARED_FIELDS,
+    keys_type=DeepSpeedKeys,
     traits=Traits(
-        refuses_duplicates="",
+        refuses_duplicates_since="",
         batch_identity=("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
     ),
 )

@@ -9,9 +9,9 @@ from cfglint_train.frameworks.keys import Keys
 class DeepSpeedKeys(Keys):
     """DeepSpeed 0.12.6 to 0.19.8 (`runtime/config_utils.py`, `runtime/zero/config.py`)."""
 
-    filled_in = ("auto",)
+    placeholders = ("auto",)
 
-    def routes(self, name: str) -> tuple[Route, ...]:
+    def list_routes(self, name: str) -> tuple[Route, ...]:
         """`stage3_param_persistence_threshold` is `param_persistence_threshold`, too: fields and their aliases."""
         route: Route = tuple(name.split("."))
         if len(route) == 2 and name.startswith("zero_optimization.stage3_"):

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.hf_trainer.infer import infer_compiled, infer_loops
-from cfglint_train.frameworks.lens import before
+from cfglint_train.frameworks.hf_trainer.infer import infer_compilation, infer_loops
+from cfglint_train.frameworks.lens import is_before
 from cfglint_train.frameworks.trainer_script.infer import infer_script
-from cfglint_train.frameworks.trl.settings import on, stated
+from cfglint_train.frameworks.trl.settings import is_on, read_setting
 from cfglint_train.frameworks.trl.weights import infer_placement, infer_weights
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
-_LOSS: Final[Field] = "activations.fused_loss"
+_LOSS_FIELD: Final[Field] = "activations.fused_loss"
 
 
 def infer(job: Job) -> None:
     """Strategy, number formats, loops; how long samples are, and how the loss is made, where the script shows it."""
-    config, reading = job.main, job.reading
-    infer_placement(job, stated=any(config.get(key) is not None for key in ("bf16", "fp16")))
+    config, reading = job.main, job.plan
+    infer_placement(job, is_precision_stated=any(config.get(key) is not None for key in ("bf16", "fp16")))
     infer_weights(job)
     reading.infer("batch.pairs", False, "one sample is one sequence")
     reading.infer("method.reference_model", "none", "the Trainer has none")
     infer_loops(job)
     infer_script(job)
-    if reading.get("sequence.length") is None and reading.origin("sequence.length") is None:
+    if reading.get("sequence.length") is None and reading.get_origin("sequence.length") is None:
         note = "no call of a tokenizer shows to what the script cuts its samples (`truncation=True, max_length=...`)"
-        reading.put("sequence.length", None, Origin("inferred", config.top(), note))
+        reading.put("sequence.length", None, Origin("inferred", config.find_top(), note))
     _infer_loss(job)
-    infer_compiled(job)
+    infer_compilation(job)
 
 
 def _infer_loss(job: Job) -> None:
@@ -38,15 +38,15 @@ def _infer_loss(job: Job) -> None:
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
     config = job.main
-    if on(config, "use_liger_kernel") and not before(config, "5.15"):
-        job.reading.infer(
+    if is_on(config, "use_liger_kernel") and not is_before(config, "5.15"):
+        job.plan.infer(
             "activations.fused_evaluation", True, "the Trainer has Liger's loss skip the logits of an evaluation"
         )
-    node = config.node()
-    if isinstance(node, ScriptSettings) and node.computes:
+    node = config.get_node()
+    if isinstance(node, ScriptSettings) and node.computes_loss:
         note = "the script's own class of trainer computes the loss"
-        job.reading.put(_LOSS, None, Origin("explicit", config.top(), note, beyond=True))
-    elif stated(config, "label_smoothing_factor", "number"):
-        place = config.origin("label_smoothing_factor").place
+        job.plan.put(_LOSS_FIELD, None, Origin("explicit", config.find_top(), note, is_unsupported=True))
+    elif read_setting(config, "label_smoothing_factor", "number"):
+        place = config.get_origin("label_smoothing_factor").place
         note = "no formula covers the logits of `label_smoothing_factor`"
-        job.reading.put(_LOSS, None, Origin("explicit", place, note, "label_smoothing_factor", beyond=True))
+        job.plan.put(_LOSS_FIELD, None, Origin("explicit", place, note, "label_smoothing_factor", is_unsupported=True))

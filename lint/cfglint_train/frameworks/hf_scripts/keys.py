@@ -11,13 +11,13 @@ from cfglint_train.frameworks.trl.keys import ArgumentKeys
 class ScriptKeys(ArgumentKeys):
     """transformers 4.30.0 to 5.24.0."""
 
-    def entry(self, document: Document, root: Route) -> str | None:
+    def find_entry(self, document: Document, root: Route) -> str | None:
         """The class of arguments that the script makes."""
         from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
-        node = document.node(root)
+        node = document.find_node(root)
         return node.entry if isinstance(node, ScriptSettings) else None
 
-    def context(self, config: Config) -> Context:
+    def build_context(self, config: Config) -> Context:
         """The class of arguments alone decides."""
-        return Context(entry=self.entry(config.document, config.root))
+        return Context(entry=self.find_entry(config.document, config.root))

@@ -6,7 +6,7 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.frameworks.keys import Keys, LauncherOption
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import of_program
+from cfglint_train.frameworks.registry import find_framework_of_program
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
@@ -15,17 +15,19 @@ if TYPE_CHECKING:
 class OLMoKeys(Keys):
     """ai2-olmo 0.2.5 to 0.6.0: OmegaConf merges the file, and what the launch lays over it, with its own classes."""
 
-    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
+    def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
         """Every word behind the file is a setting (`scripts/train.py`), and no class has this one."""
-        return of_program(given.program) is not None
+        return find_framework_of_program(invocation.program) is not None
 
-    def may_be_read(self, config: Config) -> bool:
+    def can_be_read_by_user(self, config: Config) -> bool:
         """Where the program that scripts start is a file, which may be one of the repository."""
-        return any(one.partition(" ")[0].endswith(".py") for one in config.evidence.commands)
+        return any(command.partition(" ")[0].endswith(".py") for command in config.evidence.commands)
 
-    def launched(self, config: Config, route: Route) -> LauncherOption | None:
+    def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
         """A word behind the file, which OmegaConf merges with the same classes (0.2.5 to 0.6.0 `config.py`, load)."""
-        started = config.evidence.commands
-        if not started or not all(of_program(one.partition(" ")[0]) is not None for one in started):
+        commands = config.evidence.commands
+        if not commands or not all(
+            find_framework_of_program(command.partition(" ")[0]) is not None for command in commands
+        ):
             return None
-        return LauncherOption(self.context(config).entry, route, there=0)
+        return LauncherOption(self.build_context(config).entry, route, class_steps=0)

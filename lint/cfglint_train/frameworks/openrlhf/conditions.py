@@ -12,20 +12,29 @@ _GPUS: Final = 8
 
 def engines_elsewhere(value: Lookup) -> bool:
     """The engines and the actor do not fill the same GPUs."""
-    nodes, gpus = _or(value("--actor.num_nodes"), 1), _or(value("--actor.num_gpus_per_node"), _GPUS)
-    engines, each = value("--vllm.num_engines"), _or(value("--vllm.tensor_parallel_size"), 1)
-    return all(isinstance(count, int) for count in (nodes, gpus, engines, each)) and nodes * gpus != engines * each
+    nodes, gpus = (
+        _replace_missing(value("--actor.num_nodes"), 1),
+        _replace_missing(value("--actor.num_gpus_per_node"), _GPUS),
+    )
+    engines, tensor_parallel_size = (
+        value("--vllm.num_engines"),
+        _replace_missing(value("--vllm.tensor_parallel_size"), 1),
+    )
+    return (
+        all(isinstance(count, int) for count in (nodes, gpus, engines, tensor_parallel_size))
+        and nodes * gpus != engines * tensor_parallel_size
+    )
 
 
 def reference_elsewhere(value: Lookup) -> bool:
     """The reference and the actor have different numbers of nodes, or of GPUs per node."""
     sizes = [
-        [_or(value(f"--{role}.{name}"), default) for role in ("actor", "ref")]
+        [_replace_missing(value(f"--{role}.{name}"), default) for role in ("actor", "ref")]
         for name, default in (("num_nodes", 1), ("num_gpus_per_node", _GPUS))
     ]
-    known = not any(isinstance(size, Unknown) for pair in sizes for size in pair)
-    return known and any(actor != reference for actor, reference in sizes)
+    is_known = not any(isinstance(size, Unknown) for pair in sizes for size in pair)
+    return is_known and any(actor != reference for actor, reference in sizes)
 
 
-def _or(value: Any, default: int) -> Any:
+def _replace_missing(value: Any, default: int) -> Any:
     return default if value is MISSING else value

@@ -11,7 +11,7 @@ makes of "auto".
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.framework import Framework, Launching, Traits
+from cfglint_train.frameworks.framework import Framework, LaunchInterface, Traits
 from cfglint_train.frameworks.loaders import ARGPARSE
 from cfglint_train.frameworks.openrlhf.flags import NEWEST, is_ray
 from cfglint_train.frameworks.openrlhf.infer import infer
@@ -20,17 +20,17 @@ from cfglint_train.frameworks.openrlhf.lenses import LENSES
 
 FRAMEWORK: Final = Framework(
     name="openrlhf",
-    newest=NEWEST,
+    default_release=NEWEST,
     lenses=LENSES,
     loader=ARGPARSE,
     infer=infer,
-    keys_of=OpenRLHFKeys,
-    launching=Launching(
-        is_spread_by_launch=lambda config: not is_ray(config),
+    keys_type=OpenRLHFKeys,
+    launch_interface=LaunchInterface(
+        uses_all_launched_gpus=lambda config: not is_ray(config),
     ),
     traits=Traits(
-        batch_divides="groups",
-        drops_reference="0.6.0",
+        batch_divisor="groups",
+        drops_reference_since="0.6.0",
         fills_packs=lambda _: False,
     ),
 )

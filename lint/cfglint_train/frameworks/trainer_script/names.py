@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from cfglint_train.foundation.typed import Any, Final
 
-_OTHERS: Final = tuple(
+_OTHER_TRAINERS: Final = tuple(
     f"{name}Trainer"
     for name in (
         "BCO", "Distillation", "GKD", "GOLD", "NashMD", "OnlineDPO", "PRM", "SDFT", "SDPO", "SSD", "TPO", "XPO",
@@ -15,7 +15,7 @@ _OTHERS: Final = tuple(
 """Trainers with the Trainer's arguments of which neither the keys nor the memory are known."""
 
 TRAINERS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(_OTHERS, ""),
+    **dict.fromkeys(_OTHER_TRAINERS, ""),
     "SFTTrainer": "sft",
     "DPOTrainer": "dpo",
     "KTOTrainer": "kto",
@@ -34,7 +34,7 @@ HF_CONFIGS: Final = ("TrainingArguments", "Seq2SeqTrainingArguments")
 HF_DEFAULTS: Final[Mapping[str, Any]] = {"bf16": False, "fp16": False, "gradient_checkpointing": False}
 """Where the Trainer's own class has another default than TRL's, at some release."""
 
-CONFIGS: Final = frozenset(
+CONFIG_CLASSES: Final = frozenset(
     (
         "SFTConfig",
         "DPOConfig",
@@ -44,17 +44,17 @@ CONFIGS: Final = frozenset(
         "RLOOConfig",
         "ORPOConfig",
         "CPOConfig",
-        *(name.replace("Trainer", "Config") for name in _OTHERS),
+        *(name.replace("Trainer", "Config") for name in _OTHER_TRAINERS),
         *HF_CONFIGS,
     )
 )
 
 PARSERS: Final = ("TrlParser", "HfArgumentParser")
-PARSED: Final = "the command line gives it"
+PARSED_REASON: Final = "the command line gives it"
 """Why more may be stated of what a parser of dataclasses yields."""
 
-FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(CONFIGS, ("output_dir",)),
+POSITIONAL_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(CONFIG_CLASSES, ("output_dir",)),
     **dict.fromkeys(("SFTTrainer", "RewardTrainer", "ORPOTrainer", "CPOTrainer"), ("model", "args")),
     **dict.fromkeys(("DPOTrainer", "KTOTrainer"), ("model", "ref_model", "args")),
     **dict.fromkeys(("GRPOTrainer", "RLOOTrainer"), ("model", "reward_funcs", "args")),
@@ -65,7 +65,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Positional parameters."""
 
-KEYWORD: Final = "trainer."
+KEYWORD_PREFIX: Final = "trainer."
 """Stands before the name of a setting that the trainer itself is given."""
 
 TRAINER: Final = "_TRAINER_"
@@ -89,7 +89,7 @@ OLD_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
 """Settings that the trainers of a package took themselves -> the first release that refuses them (trl
 trainer/*_trainer.py; transformers trainer.py)."""
 
-MODEL: Final[Mapping[str, str]] = {
+MODEL_ARGUMENTS: Final[Mapping[str, str]] = {
     "pretrained_model_name_or_path": "model_name_or_path",
     "revision": "model_revision",
     "trust_remote_code": "trust_remote_code",
@@ -102,7 +102,7 @@ MODEL: Final[Mapping[str, str]] = {
 }
 """Arguments of `from_pretrained` -> names of `ModelConfig`."""
 
-QUANTIZATION: Final[Mapping[str, str]] = {
+QUANTIZATION_ARGUMENTS: Final[Mapping[str, str]] = {
     "load_in_4bit": "load_in_4bit",
     "load_in_8bit": "load_in_8bit",
     "bnb_4bit_quant_type": "bnb_4bit_quant_type",
@@ -112,15 +112,15 @@ QUANTIZATION: Final[Mapping[str, str]] = {
 QUANTIZATION_DEFAULTS: Final[Mapping[str, Any]] = {"bnb_4bit_quant_type": "fp4"}
 """Where `BitsAndBytesConfig` has another default than `ModelConfig`."""
 
-PARTIAL: Final[Mapping[str, str]] = {
+PARTIAL_LORA_ARGUMENTS: Final[Mapping[str, str]] = {
     "layers_to_transform": "_LAYERS_TO_TRANSFORM_",
     "exclude_modules": "_EXCLUDE_MODULES_",
     "rank_pattern": "_RANK_PATTERN_",
 }
 """Arguments of `LoraConfig` by which adapters differ from layer to layer, or some matrices have none."""
 
-LORA: Final[Mapping[str, str]] = {
-    **PARTIAL,
+LORA_ARGUMENTS: Final[Mapping[str, str]] = {
+    **PARTIAL_LORA_ARGUMENTS,
     "r": "lora_r",
     "lora_alpha": "lora_alpha",
     "lora_dropout": "lora_dropout",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint_train.foundation.typed import Final
 
 # Keys of TRL's own classes (`ScriptArguments`, `ModelConfig`, each trainer's) that the Trainer does not have.
-OWN: Final = frozenset((
+OWN_KEYS: Final = frozenset((
     "dataset_name", "dataset_config", "dataset_train_split", "dataset_test_split", "dataset_mixture", "dataset_mixer",
     "dataset_splits", "dataset_text_field", "dataset_num_proc", "dataset_prompt_column", "torch_dtype", "dtype",
     "attn_implementation", "use_peft", "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules",
@@ -20,19 +20,19 @@ OWN: Final = frozenset((
 ))  # fmt: skip
 
 # Of these, a file has one at least: no script of transformers takes them.
-STRONG: Final = OWN - {
+DISTINCTIVE_KEYS: Final = OWN_KEYS - {
     "dataset_name", "dataset_config", "torch_dtype", "dtype", "attn_implementation", "max_length", "max_seq_length",
     "lora_alpha", "lora_dropout", "beta", "label_smoothing", "load_in_4bit", "load_in_8bit",
 }  # fmt: skip
 
-TRAINS: Final = frozenset((
+TRAINING_KEYS: Final = frozenset((
     "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "num_train_epochs", "max_steps",
     "output_dir", "bf16", "gradient_checkpointing",
 ))  # fmt: skip
 
 # Other tools' keys beside `model_name_or_path`: LLaMA-Factory, LMFlow, transformers' own examples, axolotl, OpenRLHF,
 # open-instruct (and the loops of accelerate's examples, from which its options are).
-FOREIGN: Final = frozenset((
+FOREIGN_KEYS: Final = frozenset((
     "stage", "finetuning_type", "template", "cutoff_len", "dataset_dir", "flash_attn", "pref_loss", "infer_backend",
     "export_dir", "quantization_bit", "block_size", "dataset_path", "base_model", "actor_rollout_ref", "defaults",
     "task_name", "max_source_length", "max_target_length", "max_seq_len", "conv_mode", "vision_tower",
@@ -43,7 +43,7 @@ FOREIGN: Final = frozenset((
 TRAINERS: Final = ("sft", "dpo", "grpo", "kto", "rloo", "reward", "orpo", "cpo")
 """The entry points of the vocabulary that are one trainer's."""
 
-ANY: Final = "any"
+ANY_TRAINER: Final = "any"
 """The entry point of a recipe whose trainer is not known: what any of them takes."""
 
 LAUNCHER_FILES: Final = ("accelerate_config", "config_file")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.front.commands.check_defaults import DEFAULTS
 from cfglint_train.front.commands.parser import (
     Parser,
@@ -13,10 +13,10 @@ from cfglint_train.front.commands.parser import (
     add_model,
     add_output_format,
     add_settings,
-    code_at_line,
-    codes,
-    count,
-    seconds,
+    parse_code_at_line,
+    parse_codes,
+    parse_count,
+    parse_seconds,
 )
 from cfglint_train.settings.settings import FAIL_ON, FORMATS
 from cfglint_train.version import VERSION
@@ -81,12 +81,12 @@ files:
 """
 
 
-def check_parser() -> ArgumentParser:
+def build_check_parser() -> ArgumentParser:
     """The flags of `cfglint check`."""
     parser = Parser(
         prog="cfglint",
         usage=_USAGE,
-        description=_DESCRIPTION.format(frameworks=_frameworks()),
+        description=_DESCRIPTION.format(frameworks=_format_frameworks()),
         epilog=_EPILOG,
         more=_MORE,
     )
@@ -95,12 +95,12 @@ def check_parser() -> ArgumentParser:
     rules = parser.add_argument_group("rules and fixes")
     rules.add_argument(
         "--select",
-        type=codes,
+        type=parse_codes,
         action="extend",
         metavar="CODES",
         help="only these: codes, families (MEM), names, ALL",
     )
-    rules.add_argument("--ignore", type=codes, action="extend", metavar="CODES", help="not these rules")
+    rules.add_argument("--ignore", type=parse_codes, action="extend", metavar="CODES", help="not these rules")
     rules.add_argument("--fix", action="store_true", help="apply the safe fixes, then report what is left")
     rules.add_argument("--unsafe-fixes", action="store_true", help="with --fix or --diff: unsafe fixes, too")
     rules.add_argument("--no-unsafe-fixes", action="store_false", dest="unsafe_fixes", help=SUPPRESS)
@@ -120,51 +120,54 @@ def check_parser() -> ArgumentParser:
         choices=FAIL_ON,
         help="mildest severity that fails (default: warning)",
     )
-    for flag, told in (
+    for flag, description in (
         ("fail-on-assumed", "findings that rest on an assumption count for it, too"),
         ("require-checked", "runs whose memory could not be checked make it 1"),
     ):
-        output.add_argument(f"--{flag}", action="store_true", help=told)
+        output.add_argument(f"--{flag}", action="store_true", help=description)
         output.add_argument(f"--no-{flag}", action="store_false", dest=flag.replace("-", "_"), help=SUPPRESS)
     output.add_argument(
-        "--jobs", type=count, metavar="N", help="processes that share many files (default: one per core)"
+        "--jobs", type=parse_count, metavar="N", help="processes that share many files (default: one per core)"
     )
     output.add_argument(
-        "--max-cpu-seconds", type=seconds, metavar="N", help="stop after N CPU seconds (default: no limit)"
+        "--max-cpu-seconds", type=parse_seconds, metavar="N", help="stop after N CPU seconds (default: no limit)"
     )
     output.add_argument("-q", "--quiet", action="store_true", help="findings and errors alone, no summary")
     output.add_argument("-v", "--verbose", action="store_true", help="say why files were not checked")
     output.add_argument(
         "--force-exclude", action="store_true", help="leave excluded files out even when they are named"
     )
-    accepted = parser.add_argument_group("baseline: findings that are accepted for now")
-    accepted.add_argument("--baseline", metavar="FILE", help="neither report nor fix the findings listed in FILE")
-    accepted.add_argument("--no-baseline", action="store_true", help="report those of the `baseline` setting as well")
-    accepted.add_argument(
+    baseline = parser.add_argument_group("baseline: findings that are accepted for now")
+    baseline.add_argument("--baseline", metavar="FILE", help="neither report nor fix the findings listed in FILE")
+    baseline.add_argument("--no-baseline", action="store_true", help="report those of the `baseline` setting as well")
+    baseline.add_argument(
         "--write-baseline",
         action="store_true",
         help="accept all findings; in an existing baseline, drop those that are gone (default: cfglint-baseline.json)",
     )
     add_settings(output)
     output.add_argument("--stdin-filename", metavar="PATH", help="read standard input as the file of that path")
-    instead = parser.add_argument_group("instead of the findings").add_mutually_exclusive_group()
-    for flag, told in (
+    other_output = parser.add_argument_group("instead of the findings").add_mutually_exclusive_group()
+    for flag, description in (
         ("statistics", "how often each rule finds something"),
         ("show-files", "the configurations that would be checked, and what they are"),
         ("show-settings", "the settings in effect, and why each rule is on or off"),
         ("explain-origins", "every field of each run: its value, and its source with file and line"),
     ):
-        instead.add_argument(f"--{flag}", action="store_const", const=flag, dest="shown", help=told)
-    instead.add_argument(
-        "--explain", type=code_at_line, metavar="CODE:LINE", help="what a finding in PATH rests on, and how to be sure"
+        other_output.add_argument(f"--{flag}", action="store_const", const=flag, dest="shown", help=description)
+    other_output.add_argument(
+        "--explain",
+        type=parse_code_at_line,
+        metavar="CODE:LINE",
+        help="what a finding in PATH rests on, and how to be sure",
     )
     parser.set_defaults(**DEFAULTS)
     return parser
 
 
-def _frameworks() -> str:
+def _format_frameworks() -> str:
     """The titles of all frameworks, in lines as wide as the rest of the help."""
     from textwrap import fill
 
-    titles = ", ".join(one.title for one in listed().values())
+    titles = ", ".join(manifest.title for manifest in list_frameworks().values())
     return fill(titles, 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)

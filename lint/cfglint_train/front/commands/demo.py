@@ -9,7 +9,7 @@ import sys
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE
-from cfglint_train.front.commands.output import put, shown
+from cfglint_train.front.commands.output import print_lines, sanitize
 from cfglint_train.front.commands.parser import Parser
 
 _INTRODUCTION: Final = """\
@@ -50,7 +50,7 @@ def demo(argv: list[str]) -> int:
     )
     folder: str = parser.parse_args(argv).folder
     _write_cases(folder)
-    put([_INTRODUCTION.format(folder=shown(folder))])
+    print_lines([_INTRODUCTION.format(folder=sanitize(folder))])
     from contextlib import redirect_stderr
 
     from cfglint_train.front import cli
@@ -58,12 +58,12 @@ def demo(argv: list[str]) -> int:
     for title, (name, *arguments) in _TOUR:
         words = [argument.format(folder=folder) for argument in arguments]
         typed = ("cfglint", *(() if name == "check" else (name,)), *words)
-        put(["", f"== {title}", f"$ {shown(shlex.join(typed))}"])
+        print_lines(["", f"== {title}", f"$ {sanitize(shlex.join(typed))}"])
         with redirect_stderr(sys.stdout):  # what a command remarks belongs to the tour
-            code = cli.command(name)(words)
+            code = cli.load_command(name)(words)
         if code not in (CLEAN, FINDINGS):
             return TROUBLE
-    put([_NEXT])
+    print_lines([_NEXT])
     return CLEAN
 
 
@@ -78,13 +78,13 @@ def _write_cases(folder: str) -> None:
     try:
         # `fixed` and `expected.txt` are for the tests, and only in a checkout.
         ignored = shutil.ignore_patterns("fixed", "expected.txt", "__pycache__")
-        shutil.copytree(_cases(), folder, ignore=ignored, copy_function=shutil.copyfile, dirs_exist_ok=True)
+        shutil.copytree(_find_cases(), folder, ignore=ignored, copy_function=shutil.copyfile, dirs_exist_ok=True)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _cases() -> str:
+def _find_cases() -> str:
     """Return the folder of the configs: in the package, or in the checkout of an editable installation."""
     front = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     installed = os.path.join(front, "cases")

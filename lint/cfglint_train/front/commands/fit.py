@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cfglint_train.front.commands.options import api_options, inputs
+from cfglint_train.front.commands.options import build_options, read_inputs
 from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE
-from cfglint_train.front.commands.output import complain, troubles, verbose, write
+from cfglint_train.front.commands.output import format_troubles, format_verbose, print_remarks, write_report
 from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_output_format, add_settings
 
 _ABOUT = """\
@@ -24,9 +24,9 @@ def fit(argv: list[str]) -> int:
     parser.add_argument("--goal", choices=("throughput", "memory"), default="throughput", help=goal)
     most = "also print the largest value that fits, everything else as it is"
     parser.add_argument("--max", choices=("micro_batch", "sequence_length"), help=most)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--diff", action="store_true", help="print the change as a unified diff; nothing is written")
-    what.add_argument("--write", action="store_true", help="write the change")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--diff", action="store_true", help="print the change as a unified diff; nothing is written")
+    action.add_argument("--write", action="store_true", help="write the change")
     add_cluster(parser)
     add_model(parser)
     add_output_format(parser, ("text", "json"))
@@ -39,35 +39,35 @@ def fit(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     from cfglint_train import api
     from cfglint_train.foundation.errors import UsageError
-    from cfglint_train.front.commands.estimation import style_for
+    from cfglint_train.front.commands.estimation import choose_style
     from cfglint_train.reports import fit as report
-    from cfglint_train.reports.text import left_out, no_run
+    from cfglint_train.reports.text import describe_no_run, describe_skipped
 
     if not options.paths:
         raise UsageError("fit needs a configuration")
-    paths, sources = inputs(options)
+    paths, sources = read_inputs(options)
     if options.write and sources:
         raise UsageError("--write needs a file; standard input is only shown (--diff)")
     result = api.fit(
-        paths, api_options(options), sources, keep=options.keep, goal=options.goal, most=options.max,
+        paths, build_options(options), sources, keep=options.keep, goal=options.goal, most=options.max,
         change=options.diff or options.write, write=options.write,
     )  # fmt: skip
-    complain([*troubles(result.raw), *verbose(result.raw, options)])
+    print_remarks([*format_troubles(result.raw), *format_verbose(result.raw, options)])
     if options.diff:
-        write(result.diff(), options)
+        write_report(result.diff(), options)
     elif options.output_format == "json":
-        write(report.as_json(result.ladders), options)
+        write_report(report.render_json(result.ladders), options)
     else:
-        write(report.text(result.ladders, style_for(options)), options)
-    changes = options.diff or options.write
-    complain(f"not changed: {one.path}: {one.reason}" for one in result.refused)
-    if changes:
-        complain(f"not changed: {path}: no change of its files makes it fit" for path in result.hopeless)
+        write_report(report.render_text(result.ladders, choose_style(options)), options)
+    is_change = options.diff or options.write
+    print_remarks(f"not changed: {refusal.path}: {refusal.reason}" for refusal in result.refused)
+    if is_change:
+        print_remarks(f"not changed: {path}: no change of its files makes it fit" for path in result.hopeless)
     if options.write:
-        complain(f"changed: {path}" for path in sorted(result.sources))
+        print_remarks(f"changed: {path}" for path in sorted(result.sources))
     if not result.ladders:
-        complain([*left_out(result.raw), no_run(result.raw)])
-    is_complete = result.ladders and all(ladder.judgement is not None for ladder in result.ladders)
+        print_remarks([*describe_skipped(result.raw), describe_no_run(result.raw)])
+    is_complete = result.ladders and all(alternatives.judgement is not None for alternatives in result.ladders)
     if result.raw.troubles or result.refused or not is_complete:
         return TROUBLE
-    return FINDINGS if result.hopeless or (result.needs_change and not changes) else CLEAN
+    return FINDINGS if result.hopeless or (result.needs_change and not is_change) else CLEAN

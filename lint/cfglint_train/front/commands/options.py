@@ -20,7 +20,7 @@ FLAGS: Final = {
 }
 
 
-def api_options(options: Any) -> Options:
+def build_options(options: Any) -> Options:
     """The options of the API from the flags. Raises UsageError."""
     from cfglint_train.api import Options
 
@@ -34,7 +34,7 @@ def api_options(options: Any) -> Options:
         gpu_memory=options.gpu_memory,
         host_memory=options.host_memory,
         disk=options.disk,
-        releases=dict(_pair("release", given, "NAME=RELEASE") for given in options.release or ()),
+        releases=dict(_parse_pair("release", assignment, "NAME=RELEASE") for assignment in options.release or ()),
         overrides=tuple(options.set or ()),
         model_config=options.model_config,
         model_folders=options.model_folder or (),
@@ -48,13 +48,13 @@ def api_options(options: Any) -> Options:
     )
 
 
-def with_baseline(wanted: Options, options: Any, settings: Settings) -> Options:
+def add_baseline(lint_options: Options, options: Any, settings: Settings) -> Options:
     """The options with the file of accepted findings that flags or settings name."""
     path = None if options.no_baseline else options.baseline or settings.baseline
-    return wanted if path is None else wanted._replace(baseline=path)
+    return lint_options if path is None else lint_options._replace(baseline=path)
 
 
-def refuse_beside(flag: str, paths: list[str], options: Any) -> None:
+def refuse_combination(flag: str, paths: list[str], options: Any) -> None:
     """Raise UsageError where a flag that writes something of its own meets those that fix, or standard input."""
     if options.fix or options.fix_only or options.diff or options.stdin_filename is not None or paths == ["-"]:
         from cfglint_train.foundation.errors import UsageError
@@ -66,30 +66,32 @@ def refuse_beside(flag: str, paths: list[str], options: Any) -> None:
         raise UsageError("--write-baseline cannot be used with --add-ignore")
 
 
-_WRITING: Final = ("fix", "fix_only", "diff", "add_ignore", "write_baseline")
+_WRITE_FLAGS: Final = ("fix", "fix_only", "diff", "add_ignore", "write_baseline")
 """Flags that change files, or show how."""
 
 
-def refuse_to_write(options: Any) -> None:
+def refuse_write_flags(options: Any) -> None:
     """Raise UsageError where one of those flags meets one that shows something instead of the findings."""
-    shown = options.shown or ("explain" if options.explain is not None else None)
-    writing = next((flag for flag in _WRITING if getattr(options, flag)), None) if shown is not None else None
-    if writing is not None:
+    show_flag = options.shown or ("explain" if options.explain is not None else None)
+    write_flag = (
+        next((flag for flag in _WRITE_FLAGS if getattr(options, flag)), None) if show_flag is not None else None
+    )
+    if write_flag is not None:
         from cfglint_train.foundation.errors import UsageError
 
-        raise UsageError(f"--{writing.replace('_', '-')} cannot be used with --{shown}, which only shows")
+        raise UsageError(f"--{write_flag.replace('_', '-')} cannot be used with --{show_flag}, which only shows")
 
 
-def _pair(flag: str, given: str, form: str) -> tuple[str, str]:
-    name, sign, text = given.partition("=")
+def _parse_pair(flag: str, assignment: str, form: str) -> tuple[str, str]:
+    name, sign, text = assignment.partition("=")
     if not sign:
         from cfglint_train.foundation.errors import UsageError
 
-        raise UsageError(f"--{flag} {given}: expected {form}")
+        raise UsageError(f"--{flag} {assignment}: expected {form}")
     return name, text
 
 
-def inputs(options: Any) -> tuple[list[str], dict[str, bytes]]:
+def read_inputs(options: Any) -> tuple[list[str], dict[str, bytes]]:
     """The paths to check; standard input is a file that only exists in memory."""
     from cfglint_train.foundation.errors import UsageError
 

@@ -8,25 +8,25 @@ from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, ArgumentTy
 from collections.abc import Sequence
 
 from cfglint_train.foundation.typed import Any, Final, NoReturn
-from cfglint_train.foundation.wording import counted, did_you_mean
+from cfglint_train.foundation.wording import format_count, suggest_name
 from cfglint_train.front.commands.outcome import TROUBLE
-from cfglint_train.front.commands.output import shown
+from cfglint_train.front.commands.output import sanitize
 
 
-class _Help(RawDescriptionHelpFormatter):
+class _HelpFormatter(RawDescriptionHelpFormatter):
     """As wide as the terminal. (Left to itself, argparse imports `shutil` to find out, also where the width is not
     needed.)
     """
 
     def __init__(self, prog: str) -> None:
-        from cfglint_train.front.terminal import columns
+        from cfglint_train.front.terminal import detect_columns
 
-        super().__init__(prog, max_help_position=32, width=columns() - 2)
+        super().__init__(prog, max_help_position=32, width=detect_columns() - 2)
 
 
 SCREEN: Final = 65
 """Lines of a help that fits one screen."""
-_RARE: Final = frozenset((
+_RARE_FLAGS: Final = frozenset((
     "add_ignore", "baseline", "cache_dir", "color", "config", "disk", "exit_non_zero_on_fix", "exit_zero",
     "explain", "fail_on_assumed", "fix_only", "force_exclude", "gpu_memory", "isolated", "jobs", "model_config",
     "model_folder", "no_baseline", "no_cache", "online", "output_file", "quiet", "require_checked", "shown",
@@ -35,18 +35,18 @@ _RARE: Final = frozenset((
 """Flags, as argparse spells them, that `--help` leaves out where all flags would not fit one screen."""
 
 
-_ALIKE: Final = 0.8
+_MIN_SIMILARITY: Final = 0.8
 """How much a mistyped flag has to be like one: two dashes alone make short ones alike."""
-_START: Final = 4
+_MIN_PREFIX: Final = 4
 """Characters of a flag, dashes included, that are too few to suggest a flag."""
 
 
-class _HelpAll(Action):
+class _HelpAllAction(Action):
     """`--help-all`: print every flag, and exit."""
 
     def __call__(self, parser: ArgumentParser, *_: Any) -> None:
         assert isinstance(parser, Parser)
-        parser._print_message(parser.full_help(), sys.stdout)
+        parser._print_message(parser.format_full_help(), sys.stdout)
         parser.exit()
 
 
@@ -55,71 +55,71 @@ class Parser(ArgumentParser):
 
     def __init__(self, prog: str, more: str = "", **others: Any) -> None:
         """`more`: what only `--help-all` says, behind the epilog."""
-        super().__init__(prog, formatter_class=_Help, allow_abbrev=False, **others)
+        super().__init__(prog, formatter_class=_HelpFormatter, allow_abbrev=False, **others)
         self._more = more
-        self._all = self.add_argument("--help-all", action=_HelpAll, nargs=0, dest=SUPPRESS, help=SUPPRESS)
+        self._all = self.add_argument("--help-all", action=_HelpAllAction, nargs=0, dest=SUPPRESS, help=SUPPRESS)
 
-    def full_help(self) -> str:
+    def format_full_help(self) -> str:
         """Return the help with every flag."""
         text = super().format_help()
         return f"{text}\n{self._more}" if self._more else text
 
     def format_help(self) -> str:
         """Return the help: every flag where those fit one screen, else the usual ones."""
-        text = self.full_help()
-        rare = [action for action in self._actions if action.dest in _RARE and action.help != SUPPRESS]
+        text = self.format_full_help()
+        rare = [action for action in self._actions if action.dest in _RARE_FLAGS and action.help != SUPPRESS]
         if text.count("\n") <= SCREEN or not rare:
             return text
-        told = [action.help for action in rare]
+        help_texts = [action.help for action in rare]
         try:
             for action in rare:
                 action.help = SUPPRESS
-            self._all.help = f"show {counted(len(rare), 'more flag')}"
+            self._all.help = f"show {format_count(len(rare), 'more flag')}"
             return super().format_help()
         finally:
             self._all.help = SUPPRESS
-            for action, known in zip(rare, told):
-                action.help = known
+            for action, help_text in zip(rare, help_texts):
+                action.help = help_text
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> Any:
         """Parse arguments. Unknown flags end the program, with the nearest ones that there are."""
-        self._given = () if args is None else args
+        self._arguments = () if args is None else args
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._hint(unknown)}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._suggest_flags(unknown)}")
         return options
 
-    def _hint(self, words: Sequence[str]) -> str:
+    def _suggest_flags(self, words: Sequence[str]) -> str:
         """Return the flag that the first unknown one among some words stands for."""
         flags = [word.partition("=")[0] for word in words if word.startswith("--")]
         for flag in flags:
-            if flag not in self._option_string_actions and (meant := self._meant(flag)):
-                return f"; {meant}"
+            if flag not in self._option_string_actions and (suggestion := self._suggest_flag(flag)):
+                return f"; {suggestion}"
         return ""
 
-    def _meant(self, flag: str) -> str:
+    def _suggest_flag(self, flag: str) -> str:
         """Return `did you mean --fix?`: a flag with the same letters, one like it, a longer one, or its choice."""
-        shown = {name: action for name, action in self._option_string_actions.items() if action.help != SUPPRESS}
-        same = [name for name in self._option_string_actions if sorted(name) == sorted(flag)]
-        if same or (near := did_you_mean(flag, list(shown), cutoff=_ALIKE)):
-            return f"did you mean {same[0]}?" if same else near
-        longer = [name for name in shown if len(flag) > _START and name.startswith(flag)]
-        longer += [f"{name} {flag[2:]}" for name, action in shown.items() if flag[2:] in (action.choices or ())]
+        visible = {name: action for name, action in self._option_string_actions.items() if action.help != SUPPRESS}
+        anagrams = [name for name in self._option_string_actions if sorted(name) == sorted(flag)]
+        if anagrams or (suggestion := suggest_name(flag, list(visible), cutoff=_MIN_SIMILARITY)):
+            return f"did you mean {anagrams[0]}?" if anagrams else suggestion
+        longer = [name for name in visible if len(flag) > _MIN_PREFIX and name.startswith(flag)]
+        longer += [f"{name} {flag[2:]}" for name, action in visible.items() if flag[2:] in (action.choices or ())]
         return f"did you mean {longer[0]}?" if longer else ""
 
     def _check_value(self, action: Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            known = [str(one) for one in action.choices]
-            hint = did_you_mean(str(value), known, f"choose from {', '.join(known)}")
+            choices = [str(choice) for choice in action.choices]
+            hint = suggest_name(str(value), choices, f"choose from {', '.join(choices)}")
             raise ArgumentError(action, f"invalid choice {value!r}; {hint}")
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and exit."""
         if " are required: " in message:
-            message += self._hint(self._given)
-        self.exit(TROUBLE, f"{self.prog}: {shown(message)}\nsee {self.prog} --help\n")
+            message += self._suggest_flags(self._arguments)
+        self.exit(TROUBLE, f"{self.prog}: {sanitize(message)}\nsee {self.prog} --help\n")
 
 
 def add_output_format(
@@ -165,45 +165,49 @@ def add_model(parser: ArgumentParser) -> None:
 
 def add_question(parser: ArgumentParser) -> None:
     """What is asked of a model without a file."""
-    asked = parser.add_argument_group("a question without a file (--write saves it as one)")
-    asked.add_argument("--model", metavar="NAME", help="a model of the Hub or a folder: meta-llama/Llama-3.1-8B")
-    asked.add_argument("--method", metavar="NAME", help="full, lora, qlora or freeze (default: lora)")
-    asked.add_argument("--length", type=count, metavar="N", help="tokens per sequence (default: 4096 at most)")
-    asked.add_argument("--micro", type=count, metavar="N", help="sequences per GPU and forward pass (default: 1)")
-    asked.add_argument("--accumulation", type=count, metavar="N", help="micro batches per optimizer step (default: 8)")
-    asked.add_argument("--rank", type=count, metavar="N", help="rank of the adapter (default: 16)")
-    asked.add_argument("--optimizer", metavar="NAME", help="as transformers names it (default: adamw_torch_fused)")
-    asked.add_argument("--precision", choices=("bf16", "fp16"), help="default: bf16 where the GPU has it")
-    asked.add_argument("--no-checkpointing", action="store_true", help="keep all activations")
-    sharding = asked.add_mutually_exclusive_group()
+    question = parser.add_argument_group("a question without a file (--write saves it as one)")
+    question.add_argument("--model", metavar="NAME", help="a model of the Hub or a folder: meta-llama/Llama-3.1-8B")
+    question.add_argument("--method", metavar="NAME", help="full, lora, qlora or freeze (default: lora)")
+    question.add_argument("--length", type=parse_count, metavar="N", help="tokens per sequence (default: 4096 at most)")
+    question.add_argument(
+        "--micro", type=parse_count, metavar="N", help="sequences per GPU and forward pass (default: 1)"
+    )
+    question.add_argument(
+        "--accumulation", type=parse_count, metavar="N", help="micro batches per optimizer step (default: 8)"
+    )
+    question.add_argument("--rank", type=parse_count, metavar="N", help="rank of the adapter (default: 16)")
+    question.add_argument("--optimizer", metavar="NAME", help="as transformers names it (default: adamw_torch_fused)")
+    question.add_argument("--precision", choices=("bf16", "fp16"), help="default: bf16 where the GPU has it")
+    question.add_argument("--no-checkpointing", action="store_true", help="keep all activations")
+    sharding = question.add_mutually_exclusive_group()
     sharding.add_argument("--zero", type=int, choices=(1, 2, 3), help="the stage of DeepSpeed's ZeRO")
     sharding.add_argument("--fsdp", action="store_true", help="shard by FSDP2")
-    asked.add_argument("--framework", metavar="NAME", help="axolotl, llamafactory or trl (default: the first)")
-    asked.add_argument("--write", metavar="FRAMEWORK[=FILE]", help="save a minimal configuration of that framework")
+    question.add_argument("--framework", metavar="NAME", help="axolotl, llamafactory or trl (default: the first)")
+    question.add_argument("--write", metavar="FRAMEWORK[=FILE]", help="save a minimal configuration of that framework")
 
 
-QUESTION: Final = (
+QUESTION_FLAGS: Final = (
     "method", "length", "micro", "accumulation", "rank", "optimizer", "precision", "no_checkpointing", "zero", "fsdp",
     "framework", "write",
 )  # fmt: skip
 """The flags beside `--model`, as argparse spells them."""
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     """A number of things, from 1."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise ArgumentTypeError("must be a positive integer")
     return int(text)
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """A time, above 0."""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) or not float(text):
         raise ArgumentTypeError("must be a positive number")
     return float(text)
 
 
-def code_at_line(text: str) -> tuple[str, int]:
+def parse_code_at_line(text: str) -> tuple[str, int]:
     """The code of a rule, and the line that it finds something on."""
     code, _, line = text.partition(":")
     if not code or not line.isascii() or not line.isdigit():
@@ -211,6 +215,6 @@ def code_at_line(text: str) -> tuple[str, int]:
     return code.upper(), int(line)
 
 
-def codes(text: str) -> list[str]:
+def parse_codes(text: str) -> list[str]:
     """Codes with commas between them."""
     return [code.strip() for code in text.split(",") if code.strip()]

@@ -64,14 +64,14 @@ _GITHUB: Final = re.compile(
 )
 
 
-def text(requirement: str, home: str | None = None) -> str:
+def render_workflow(requirement: str, home: str | None = None) -> str:
     """The workflow that runs the action, or installs cfglint by a requirement where no action is known.
 
     `home`: the address of the project, where it is known; the package's release is a tag of it.
     """
-    own = _GITHUB.fullmatch(requirement.partition(" @ git+")[2])
-    if own is not None and own["ref"]:
-        return _TEXT + _ACTION.format(action=f"{own['name']}@{own['ref']}")
+    source_repository = _GITHUB.fullmatch(requirement.partition(" @ git+")[2])
+    if source_repository is not None and source_repository["ref"]:
+        return _TEXT + _ACTION.format(action=f"{source_repository['name']}@{source_repository['ref']}")
     project = _GITHUB.fullmatch(home or "")
     if project is not None:
         action = _ACTION.format(action=f"{project['name']}@v{VERSION}")
@@ -79,7 +79,7 @@ def text(requirement: str, home: str | None = None) -> str:
     return _TEXT + _STEPS.format(requirement=requirement)
 
 
-def present(root: str) -> str | None:
+def find_workflow(root: str) -> str | None:
     """A workflow of the repository that mentions cfglint, by its path from the root."""
     folder = os.path.join(root, FOLDER)
     try:

@@ -45,7 +45,7 @@ class CoefficientTable(Frozen):
 
 
 @lru_cache(maxsize=1)
-def table() -> CoefficientTable:
+def load_table() -> CoefficientTable:
     """The coefficients, read once."""
     with open(os.path.join(FOLDER, "coefficients.json"), encoding="utf-8") as file:
         content = json.load(file)

@@ -338,7 +338,7 @@ def has_formula(architecture: Architecture) -> bool:
 
 
 @lru_cache(maxsize=256)
-def runs_traced_code(architecture: Architecture) -> bool:
+def is_traced(architecture: Architecture) -> bool:
     """Whether the model runs the code that the family's rows were traced from.
 
     Other code with the same shape (OLMo's own) names its matrices differently.

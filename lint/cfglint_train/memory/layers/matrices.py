@@ -9,7 +9,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.layers.families import ALL_LINEAR, LEAVES, Family
 from cfglint_train.memory.layers.kinds import PLAIN, Kind
 from cfglint_train.memory.tape import Tape
-from cfglint_train.models.architecture import Architecture, heads_of
+from cfglint_train.models.architecture import Architecture, get_heads
 
 
 class Mode(Frozen):
@@ -80,7 +80,7 @@ class Matrices:
         self.leaves = LEAVES[family.names]
         self.architecture = architecture
         self.kind = kind
-        self.heads = heads_of(architecture, kind.other)
+        self.heads = get_heads(architecture, kind.other_attention)
         self.adapters = 0
         """Elements of the layer's adapters."""
         self.returned: tuple[int, ...] = ()
@@ -91,17 +91,17 @@ class Matrices:
         tape = self.tape
         return x if tape.element[x] == element else tape.apply((x,), tape.width[x], element)
 
-    def linear(self, x: int, width: float, leaf: str) -> int:
+    def apply_linear(self, x: int, width: float, leaf: str) -> int:
         """X W^T. Keeps its input for the weight's gradient; the input's gradient needs the weight only."""
         tape, mode = self.tape, self.mode
         fan_in = tape.width[x]
-        if mode.kernels and self.fused(leaf) and tape.element[x] == 2:
-            return self.kernel(x, width, ((fan_in, width),))
+        if mode.kernels and self.is_in_lora_kernel(leaf) and tape.element[x] == 2:
+            return self.apply_lora_kernel(x, width, ((fan_in, width),))
         elements = fan_in * width
         as_given = mode.quantized and mode.as_given
         element = 2 if mode.autocast or as_given else tape.element[x]
         inner = self.cast(x, element)
-        copied = mode.autocast and mode.weight == 4 and not mode.quantized
+        is_copied = mode.autocast and mode.weight == 4 and not mode.quantized
         # Autocast makes a 16-bit copy of an fp32 weight. The backward pass drops the copy, then casts the 16-bit
         # gradient to fp32: the gradient takes the copy's place. A frozen weight's copy is not cached (torch,
         # autocast_mode.cpp, `cached_cast`): it stays where the input's gradient needs it.
@@ -112,29 +112,29 @@ class Matrices:
             saves=(inner,) if mode.trained or mode.keeps_inputs else (),
             fixed_scratch=mode.dequantized * elements if mode.quantized and not mode.unpacks else 0,
             weight_gradient=elements * mode.weight if mode.trained else 0,
-            weight_copy=2 * elements if copied and mode.trained else 0,
+            weight_copy=2 * elements if is_copied and mode.trained else 0,
             mark="matrix",
-            unpacked=2 * elements if (mode.quantized and mode.unpacks) or (copied and not mode.trained) else 0,
+            unpacked=2 * elements if (mode.quantized and mode.unpacks) or (is_copied and not mode.trained) else 0,
             unpacking=3 * elements if mode.quantized and mode.unpacks else 0,
         )
         out = self.cast(out, tape.element[x]) if as_given else out
-        return self.adapt(x, out, leaf) if mode.rank and self.targeted(leaf) else out
+        return self.add_adapter(x, out, leaf) if mode.rank and self.has_adapter(leaf) else out
 
-    def fused(self, leaf: str) -> bool:
+    def is_in_lora_kernel(self, leaf: str) -> bool:
         """Whether a matrix of attention runs in a LoRA kernel: queries, keys and values only together."""
         leaves, kernels = self.leaves, self.mode.kernels
         inputs = (leaves.query, leaves.key, leaves.value)
         if leaf == leaves.out:
-            return "o" in kernels and self.targeted(leaf)
-        return leaf in inputs and "qkv" in kernels and all(self.targeted(each) for each in inputs)
+            return "o" in kernels and self.has_adapter(leaf)
+        return leaf in inputs and "qkv" in kernels and all(self.has_adapter(name) for name in inputs)
 
-    def kernel(
+    def apply_lora_kernel(
         self,
         x: int,
         width: float,
         matrices: tuple[tuple[float, float], ...],
         kept: tuple[int, ...] = (),
-        passing: tuple[int, ...] = (),
+        temporary: tuple[int, ...] = (),
     ) -> int:
         """Matrices and their adapters as one autograd function, which keeps its input, what `kept` names, and 16-bit
         copies of the adapters (axolotl 0.18.0, kernels/lora.py). `passing`: tensors of its forward pass, of which its
@@ -144,39 +144,39 @@ class Matrices:
         element = tape.element[x]
         adapters = mode.rank * sum(inputs + outputs for inputs, outputs in matrices)
         self.adapters += int(adapters)
-        dropped = (tape.tensor(tape.width[x], element, needs=False),) if mode.dropout else ()
+        dropped = (tape.add_tensor(tape.width[x], element, needs=False),) if mode.dropout else ()
         largest = max(inputs * outputs for inputs, outputs in matrices)
         return tape.apply(
-            (x, *passing),
+            (x, *temporary),
             width,
             element,
             saves=(x, *dropped, *kept),
-            scratch=sum(tape.width[item] * tape.element[item] for item in passing),
+            scratch=sum(tape.width[item] * tape.element[item] for item in temporary),
             fixed_scratch=mode.dequantized * largest if mode.quantized and not mode.unpacks else 0,
             weight_gradient=adapters * mode.adapter,
             weight_copy=2 * adapters if mode.adapter == 4 else 0,
             mark="matrix",
         )
 
-    def targeted(self, leaf: str) -> bool:
+    def has_adapter(self, leaf: str) -> bool:
         """Whether a matrix has an adapter."""
         return leaf in self.mode.targets or ALL_LINEAR in self.mode.targets
 
-    def adapt(self, x: int, base: int, leaf: str) -> int:
+    def add_adapter(self, x: int, base: int, leaf: str) -> int:
         """PEFT's LoRA: result + B(A(dropout(x))) * scale, x in the adapter's format, cast by every adapter anew."""
         tape, mode = self.tape, self.mode
-        fan_in, width, rank, kept = tape.width[x], tape.width[base], mode.rank, tape.element[base]
+        fan_in, width, rank, base_element = tape.width[x], tape.width[base], mode.rank, tape.element[base]
         as_given = mode.quantized and mode.as_given
         self.adapters += int(rank * (fan_in + width))
         if as_given and mode.clones:
-            base = tape.apply((base,), width, kept, alias=True)
+            base = tape.apply((base,), width, base_element, alias=True)
         inner = copy = x if as_given and mode.autocast else self.cast(x, mode.adapter)
         if mode.dropout:
-            mask = tape.tensor(fan_in, 1, needs=False)
+            mask = tape.add_tensor(fan_in, 1, needs=False)
             inner = tape.apply((inner,), fan_in, tape.element[inner], saves=(mask,))
-        given = inner
+        adapter_input = inner
         element = 2 if mode.autocast else mode.adapter
-        copied = mode.autocast and mode.adapter == 4
+        is_copied = mode.autocast and mode.adapter == 4
         for fan, out in ((fan_in, rank), (rank, width)):
             inner = self.cast(inner, element)
             inner = tape.apply(
@@ -185,76 +185,78 @@ class Matrices:
                 element,
                 saves=(inner,),
                 weight_gradient=fan * out * mode.adapter,
-                weight_copy=2 * fan * out if copied else 0,
+                weight_copy=2 * fan * out if is_copied else 0,
                 mark="matrix",
             )
         if mode.dora:
-            scaled = self.magnify(given, base, inner)
+            scaled = self.apply_dora(adapter_input, base, inner)
             element = tape.element[scaled]
         else:
             scaled = tape.apply((inner,), width, element)
         if as_given:  # under autocast the sum takes both formats
-            scaled, element = scaled if mode.autocast else self.cast(scaled, kept), kept
-            scaled = tape.recast(scaled, kept)
+            scaled, element = scaled if mode.autocast else self.cast(scaled, base_element), base_element
+            scaled = tape.recast(scaled, base_element)
         total = tape.apply((tape.recast(base, element), scaled), width, element, alias=True)
         tape.hold(x, copy)  # by the frames of the caller and of the adapted layer
-        return self.cast(total, kept)
+        return self.cast(total, base_element)
 
-    def magnify(self, x: int, base: int, product: int) -> int:
+    def apply_dora(self, x: int, base: int, product: int) -> int:
         """DoRA: (m - 1) * W x + m * scale * B(A(x)), m the trained magnitude of each output over the norm of
         W + scale * BA (PEFT 0.18.0 to 0.21.2, tuners/lora/dora.py). Without dropout W x is the base's product; with it,
         it is made anew of the x that dropout leaves, by a copy of the frozen weight that stays for the gradient of x.
         What the norm needs is gone when the adapter has returned.
         """
         tape, mode = self.tape, self.mode
-        fan_in, width, own, element = tape.width[x], tape.width[base], tape.element[x], tape.element[product]
+        fan_in, width, input_element, element = tape.width[x], tape.width[base], tape.element[x], tape.element[product]
         elements = fan_in * width
-        converted = own if own != mode.weight or mode.quantized else 0  # W in the format of x
+        converted = input_element if input_element != mode.weight or mode.quantized else 0  # W in the format of x
         # BA from the product with an identity matrix, cast to the format of x; BA scaled, and the sum with W.
         identity = fan_in * fan_in * (mode.adapter + (element if element != mode.adapter else 0))
-        passing = identity + elements * (element + (own if own != element else 0) + converted + 2 * own)
+        temporary = identity + elements * (
+            element + (input_element if input_element != element else 0) + converted + 2 * input_element
+        )
         stays = 0.0
         if mode.dropout:
-            stays = element if element != own else converted
+            stays = element if element != input_element else converted
             base = tape.apply(
-                (self.cast(x, element),), width, element, unpacked=stays * elements, unpacking=passing, mark="matrix"
+                (self.cast(x, element),), width, element, unpacked=stays * elements, unpacking=temporary, mark="matrix"
             )
-        weighed = max(mode.adapter, element)
+        scaled_element = max(mode.adapter, element)
         whole = tape.apply(
             (base,),
             width,
-            weighed,
+            scaled_element,
             saves=(base,),
-            scratch=weighed * width,
+            scratch=scaled_element * width,
             weight_gradient=mode.adapter * width,
-            unpacking=0 if mode.dropout else passing,
+            unpacking=0 if mode.dropout else temporary,
         )
-        low = tape.apply((product,), width, weighed, saves=(product,), scratch=weighed * width)
-        return tape.apply((whole, tape.apply((low,), width, weighed)), width, weighed, alias=True)
+        low = tape.apply((product,), width, scaled_element, saves=(product,), scratch=scaled_element * width)
+        return tape.apply((whole, tape.apply((low,), width, scaled_element)), width, scaled_element, alias=True)
 
     def copy(self, x: int, width: float) -> int:
         """A copy of (a part of) a tensor."""
         return self.tape.apply((x,), width, self.tape.element[x])
 
-    def stacked(self, rows: int, width: float, elements: float) -> int:
+    def multiply_stacked(self, rows: int, width: float, elements: float) -> int:
         """A product for each expert, of stacked weights."""
         mode = self.mode
-        copied = 2 * elements if mode.autocast and mode.weight == 4 else 0
+        copy_bytes = 2 * elements if mode.autocast and mode.weight == 4 else 0
         return self.tape.apply(
             (rows,),
             width,
             self.tape.element[rows],
             saves=(rows,) if mode.trained else (),
             weight_gradient=elements * mode.weight if mode.trained else 0,
-            weight_copy=copied if mode.trained else 0,
-            unpacked=0 if mode.trained else copied,
+            weight_copy=copy_bytes if mode.trained else 0,
+            unpacked=0 if mode.trained else copy_bytes,
         )
 
     def add(self, x: int, y: int) -> int:
         """The residual sum: keeps nothing, and hands its gradient to both sides."""
         tape = self.tape
         if self.family.residual_dropout:
-            mask = tape.tensor(tape.width[y], 1, needs=False)
+            mask = tape.add_tensor(tape.width[y], 1, needs=False)
             y = tape.apply((y,), tape.width[y], tape.element[y], saves=(mask,))
         if self.family.residual_scale:
             y = tape.apply((y,), tape.width[y], tape.element[y])

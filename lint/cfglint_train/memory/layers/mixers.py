@@ -21,45 +21,45 @@ _TAPS: Final = 4
 """Width of the short convolutions' kernels."""
 
 
-def convolution(layer: Norms, x: int, shape: Recurrent) -> int:
+def build_convolution(layer: Norms, x: int, shape: Recurrent) -> int:
     """LFM2's: two gates around a short convolution."""
     tape, hidden = layer.tape, layer.architecture.hidden
-    both = layer.linear(x, 3 * hidden, "in_proj")
+    both = layer.apply_linear(x, 3 * hidden, "in_proj")
     element = tape.element[both]
     first, second, inner = (tape.view(both, hidden) for _ in range(3))
     gated = tape.apply((first, inner), hidden, element, saves=(first, inner))
-    mixed = _filtered(layer, gated)
+    mixed = _apply_convolution(layer, gated)
     out = tape.apply((second, mixed), hidden, element, saves=(second, mixed))
-    return layer.linear(out, hidden, "out_proj")
+    return layer.apply_linear(out, hidden, "out_proj")
 
 
-def delta(layer: Norms, x: int, shape: Recurrent) -> int:
+def build_gated_delta(layer: Norms, x: int, shape: Recurrent) -> int:
     """Gated delta rule (Qwen3-Next, Qwen3.5): normalised queries and keys, values, gates and the chunks' matrices."""
     tape, inner, keys, heads = layer.tape, shape.inner, shape.keys, shape.heads
     joined = any(item.name == "in_proj_qkvz" for item in layer.architecture.linears)
     if joined:
-        both = layer.linear(x, 2 * keys + 2 * inner, "in_proj_qkvz")
+        both = layer.apply_linear(x, 2 * keys + 2 * inner, "in_proj_qkvz")
         mixed, gate = layer.copy(both, 2 * keys + inner), layer.copy(both, inner)
-        rates = [layer.linear(x, 2 * heads, "in_proj_ba")]
+        rates = [layer.apply_linear(x, 2 * heads, "in_proj_ba")]
     else:
-        mixed, gate = layer.linear(x, 2 * keys + inner, "in_proj_qkv"), layer.linear(x, inner, "in_proj_z")
-        rates = [layer.linear(x, heads, "in_proj_b"), layer.linear(x, heads, "in_proj_a")]
+        mixed, gate = layer.apply_linear(x, 2 * keys + inner, "in_proj_qkv"), layer.apply_linear(x, inner, "in_proj_z")
+        rates = [layer.apply_linear(x, heads, "in_proj_b"), layer.apply_linear(x, heads, "in_proj_a")]
     element = tape.element[mixed]
-    mixed = _filtered(layer, mixed)
+    mixed = _apply_convolution(layer, mixed)
     query, key, value = (layer.copy(mixed, width) for width in (keys, keys, inner))
-    small = tape.tensor(heads, 4 + 4 + element, needs=False)  # the decay, its logarithm's input, the learning rate
-    chunks = tape.tensor(heads * _CHUNK, element, needs=False)
+    small = tape.add_tensor(heads, 4 + 4 + element, needs=False)  # the decay, its logarithm's input, the learning rate
+    chunks = tape.add_tensor(heads * _CHUNK, element, needs=False)
     states = heads * shape.state * (inner // heads) / _CHUNK
-    again = 2 * heads * shape.state + 2 * inner + 2 * states
+    recomputed = 2 * heads * shape.state + 2 * inner + 2 * states
     saves = (query, key, value, small, chunks)
-    out = tape.apply((query, key, value, *rates), inner, element, saves=saves, scratch=again * element)
-    return layer.linear(_gated_norm(layer, out, gate, heads), layer.architecture.hidden, "out_proj")
+    out = tape.apply((query, key, value, *rates), inner, element, saves=saves, scratch=recomputed * element)
+    return layer.apply_linear(_apply_gated_norm(layer, out, gate, heads), layer.architecture.hidden, "out_proj")
 
 
-def mamba2(layer: Norms, x: int, shape: Recurrent) -> int:
+def build_mamba2(layer: Norms, x: int, shape: Recurrent) -> int:
     """Mamba-2's fused function keeps its input and the scan's output; the rest is computed again."""
     tape, inner = layer.tape, shape.inner
-    both = layer.linear(x, 2 * inner + 2 * shape.keys + shape.heads, "in_proj")
+    both = layer.apply_linear(x, 2 * inner + 2 * shape.keys + shape.heads, "in_proj")
     element = tape.element[both]
     filtered = inner + 2 * shape.keys
     states = 4 * inner * shape.state / _SCAN_CHUNK
@@ -71,30 +71,30 @@ def mamba2(layer: Norms, x: int, shape: Recurrent) -> int:
     return tape.apply((scan,), layer.architecture.hidden, element, scratch=inner * element, weight_gradient=trained)
 
 
-def mamba(layer: Norms, x: int, shape: Recurrent) -> int:
+def build_mamba(layer: Norms, x: int, shape: Recurrent) -> int:
     """Mamba's selective scan (Jamba): its input, step sizes and output, and the gate."""
     tape, inner = layer.tape, shape.inner
-    both = layer.linear(x, 2 * inner, "in_proj")
+    both = layer.apply_linear(x, 2 * inner, "in_proj")
     element = tape.element[both]
-    mixed = _filtered(layer, tape.view(both, inner))
-    small = layer.linear(mixed, shape.keys + 2 * shape.state, "x_proj")
-    steps = layer.linear(layer.copy(small, shape.keys), inner, "dt_proj")
+    mixed = _apply_convolution(layer, tape.view(both, inner))
+    small = layer.apply_linear(mixed, shape.keys + 2 * shape.state, "x_proj")
+    steps = layer.apply_linear(layer.copy(small, shape.keys), inner, "dt_proj")
     gate = tape.view(both, inner)
     scan = tape.apply((mixed, steps, gate), inner, element, saves=(mixed, steps, small, gate), saves_output=True)
-    return layer.linear(layer.copy(scan, inner), layer.architecture.hidden, "out_proj")
+    return layer.apply_linear(layer.copy(scan, inner), layer.architecture.hidden, "out_proj")
 
 
-def _filtered(layer: Norms, x: int) -> int:
+def _apply_convolution(layer: Norms, x: int) -> int:
     """A short causal convolution, with its activation in the same kernel: keeps its input."""
     tape, width = layer.tape, layer.tape.width[x]
     weight = _TAPS * width * layer.mode.weight if layer.mode.trained else 0
     return tape.apply((x,), width, tape.element[x], saves=(x,), weight_gradient=weight)
 
 
-def _gated_norm(layer: Norms, x: int, gate: int, heads: int) -> int:
+def _apply_gated_norm(layer: Norms, x: int, gate: int, heads: int) -> int:
     """A norm per head, times silu(gate) in fp32, as transformers writes it."""
     tape, width, element = layer.tape, layer.tape.width[x], layer.tape.element[x]
-    inner = layer.rms(x, heads)
+    inner = layer.apply_rms_norm(x, heads)
     full = layer.cast(gate, 4)
     curve = tape.apply((full,), width, 4, saves=(full,))
     product = tape.apply((tape.recast(inner, 4), curve), width, 4, saves=(inner, curve))
@@ -102,8 +102,8 @@ def _gated_norm(layer: Norms, x: int, gate: int, heads: int) -> int:
 
 
 MIXERS: Final[dict[str, Callable[[Norms, int, Recurrent], int]]] = {
-    "convolution": convolution,
-    "delta": delta,
-    "mamba": mamba,
-    "mamba2": mamba2,
+    "convolution": build_convolution,
+    "delta": build_gated_delta,
+    "mamba": build_mamba,
+    "mamba2": build_mamba2,
 }

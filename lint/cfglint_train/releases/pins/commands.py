@@ -14,17 +14,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from cfglint_train.documents.notebooks import read
-from cfglint_train.foundation.roots import distance
+from cfglint_train.documents.notebooks import parse_notebook
+from cfglint_train.foundation.roots import measure_distance
 from cfglint_train.foundation.typed import Final
-from cfglint_train.releases.pins.readers import Pin, commands_in
-from cfglint_train.releases.pins.search import ResolvedPin, united
+from cfglint_train.releases.pins.readers import Pin, find_command_pins
+from cfglint_train.releases.pins.search import ResolvedPin, merge_pins
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.workflows import is_workflow
 
-_MOST: Final = 1000
+_MAX_INSTALLATIONS: Final = 1000
 """Installations of a repository that are looked at."""
-_SHOWING: Final = re.compile(r"\.(?:md|ipynb)$|/\.(?:github|gitlab|circleci|azure-pipelines)/|/\.gitlab-ci\.ya?ml$")
+_EXAMPLE_FILES: Final = re.compile(
+    r"\.(?:md|ipynb)$|/\.(?:github|gitlab|circleci|azure-pipelines)/|/\.gitlab-ci\.ya?ml$"
+)
 """Files whose commands may be for something else (tests), or of another time."""
 _TRAINS: Final = re.compile(
     r"\b(?:accelerate\s+launch|torchrun|deepspeed|axolotl\s+train|llamafactory-cli\s+train|trl\s+[a-z]+)\s"
@@ -35,44 +37,48 @@ _IMAGE: Final = re.compile(r"""(?m)^([ \t]*(?:- )?)image(?:_id)?:([ \t]+["']?)(?
 """The image of a service of compose, of a job or of SkyPilot (`image_id: docker:NAME:TAG`)."""
 
 
-def installed(index: RepositoryIndex, path: str, package: str, only_run: bool = False) -> Mapping[str, ResolvedPin]:
+def find_installed_pins(
+    index: RepositoryIndex, path: str, package: str, only_run: bool = False
+) -> Mapping[str, ResolvedPin]:
     """Return the pins of the commands that install a package for a file, by package: those in files that name it, else
     those of the nearest folder that holds it.
 
     Other folders install for something else. With `only_run`, read-me files and notebooks do not count.
     """
-    found: dict[int, list[Pin]] = {}
-    own = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
-    for group in index.once(_installations):
-        if only_run and _SHOWING.search(group[0].path) is not None:
+    pins_by_distance: dict[int, list[Pin]] = {}
+    folder = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
+    for group in index.compute_once(_list_installations):
+        if only_run and _EXAMPLE_FILES.search(group[0].path) is not None:
             continue
         if any(pin.package == package for pin in group):
-            up, down = distance(own, os.path.dirname(group[0].path))
-            names = index.names(group[0].path, path)
-            if names or not down:
-                found.setdefault(-1 if names else up, []).extend(group)
-    return united(found[min(found)]) if found else {}
+            levels_up, levels_down = measure_distance(folder, os.path.dirname(group[0].path))
+            is_named = index.has_reference(group[0].path, path)
+            if is_named or not levels_down:
+                pins_by_distance.setdefault(-1 if is_named else levels_up, []).extend(group)
+    return merge_pins(pins_by_distance[min(pins_by_distance)]) if pins_by_distance else {}
 
 
-def _installations(index: RepositoryIndex) -> list[list[Pin]]:
+def _list_installations(index: RepositoryIndex) -> list[list[Pin]]:
     """The pins of each installation in a repository that has some."""
-    found = (list(group) for path, text in index.texts("installations") for group in _groups(path, text))
-    return list(islice(filter(None, found), _MOST))
+    installations = (
+        list(group) for path, text in index.read_texts("installations") for group in _group_pins(path, text)
+    )
+    return list(islice(filter(None, installations), _MAX_INSTALLATIONS))
 
 
-def _groups(path: str, text: str) -> Iterator[Iterable[Pin]]:
+def _group_pins(path: str, text: str) -> Iterator[Iterable[Pin]]:
     """The pins of a file, those of one installation together."""
     if path.endswith(".py"):
-        from cfglint_train.releases.pins.modal import images
+        from cfglint_train.releases.pins.modal import find_image_pins
 
-        yield from images(path, text)
+        yield from find_image_pins(path, text)
     elif path.endswith(".ipynb"):
-        notebook = read(text)
-        yield commands_in(path, notebook.commands if notebook is not None else "")
+        notebook = parse_notebook(text)
+        yield find_command_pins(path, notebook.commands if notebook is not None else "")
     else:
         plain = text if path.endswith(".md") else re.sub(r"(?m)^\s*#.*$", "", text)
         if is_workflow(path) and "train" not in os.path.basename(path) and not _TRAINS.search(plain):
             return
         if path.endswith((".yaml", ".yml")):
             plain = _IMAGE.sub(r"\1docker run\2", plain)
-        yield commands_in(path, plain)
+        yield find_command_pins(path, plain)

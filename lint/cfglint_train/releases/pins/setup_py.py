@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from cfglint_train.documents.python.syntax import callee, tree_of
+from cfglint_train.documents.python.syntax import get_callee_name, parse_tree
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
@@ -17,29 +17,29 @@ MAX_BYTES: Final = 256 * 2**10
 _NAME: Final = re.compile(r"[\w.-]+")
 
 
-class Asked(Frozen):
+class WrittenRequirement(Frozen):
     """A requirement as it is written."""
 
     text: str
     line: int
-    optional: bool
+    is_optional: bool
     """It belongs to an extra."""
 
 
-def asked(text: str) -> Iterator[Asked]:
+def find_requirements(text: str) -> Iterator[WrittenRequirement]:
     """What the calls of `setup` in a file require, as far as it is written there."""
     if len(text) > MAX_BYTES or "setup" not in text:
         return
-    tree = tree_of(text)
-    names = dict(_values(tree))
-    tables = _Tables(names, dict(_required(names)))
+    tree = parse_tree(text)
+    names = dict(_collect_values(tree))
+    tables = _Tables(names, dict(_group_by_package(names)))
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and callee(node) == "setup":
-            given = {word.arg: word.value for word in node.keywords}
+        if isinstance(node, ast.Call) and get_callee_name(node) == "setup":
+            arguments = {word.arg: word.value for word in node.keywords}
             for key in ("install_requires", "extras_require"):
                 tables.followed.clear()
-                for one in _texts(given[key], tables, 0) if key in given else ():
-                    yield Asked(one.value, one.lineno, key == "extras_require")
+                for item in _find_texts(arguments[key], tables, 0) if key in arguments else ():
+                    yield WrittenRequirement(item.value, item.lineno, key == "extras_require")
 
 
 class _Text(Frozen):
@@ -58,9 +58,9 @@ class _Tables:
         """Names whose values were read; once is enough, and many lists lead to each other."""
 
 
-def _values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
+def _collect_values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
     """The names of a module with the values that are given to them, or to an item of them."""
-    found: dict[str, list[ast.expr]] = {}
+    values_by_name: dict[str, list[ast.expr]] = {}
     for step in tree.body:
         if not isinstance(step, (ast.Assign, ast.AnnAssign)) or step.value is None:
             continue
@@ -68,12 +68,12 @@ def _values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
             name = target.value if isinstance(target, ast.Subscript) else target
             if isinstance(name, ast.Name):
                 if name is target:
-                    found[name.id] = []
-                found.setdefault(name.id, []).append(step.value)
-    return iter(found.items())
+                    values_by_name[name.id] = []
+                values_by_name.setdefault(name.id, []).append(step.value)
+    return iter(values_by_name.items())
 
 
-def _texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
+def _find_texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
     """The texts that an expression holds."""
     if depth > MAX_DEPTH:
         return
@@ -94,19 +94,23 @@ def _texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
     elif isinstance(node, ast.Starred):
         inner = [node.value]
     elif isinstance(node, ast.Subscript):
-        yield from _item(node, tables, depth)
+        yield from _find_item(node, tables, depth)
     elif isinstance(node, ast.Call):
         # A function of the file that picks from a table by the names of packages.
         for argument in node.args:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield from tables.required.get(argument.value, ())
-            elif isinstance(argument, (ast.Name, ast.List, ast.Tuple)) and callee(node) in ("list", "sorted", "tuple"):
+            elif isinstance(argument, (ast.Name, ast.List, ast.Tuple)) and get_callee_name(node) in (
+                "list",
+                "sorted",
+                "tuple",
+            ):
                 inner.append(argument)
-    for one in inner:
-        yield from _texts(one, tables, depth + 1)
+    for child in inner:
+        yield from _find_texts(child, tables, depth + 1)
 
 
-def _item(node: ast.Subscript, tables: _Tables, depth: int) -> Iterator[_Text]:
+def _find_item(node: ast.Subscript, tables: _Tables, depth: int) -> Iterator[_Text]:
     """`deps["torch"]` of a dictionary, or of one that is made of a list of requirements."""
     key = node.slice.value if isinstance(node.slice, ast.Constant) else None
     values = tables.values.get(node.value.id, []) if isinstance(node.value, ast.Name) else []
@@ -114,21 +118,21 @@ def _item(node: ast.Subscript, tables: _Tables, depth: int) -> Iterator[_Text]:
         return
     for value in values:
         if isinstance(value, ast.Dict):
-            for name, one in zip(value.keys, value.values):
+            for name, entry in zip(value.keys, value.values):
                 if isinstance(name, ast.Constant) and name.value == key:
-                    yield from _texts(one, tables, depth + 1)
+                    yield from _find_texts(entry, tables, depth + 1)
         elif isinstance(value, (ast.DictComp, ast.Call)):
             yield from tables.required.get(key, ())
 
 
-def _required(names: Mapping[str, list[ast.expr]]) -> Mapping[str, list[_Text]]:
+def _group_by_package(names: Mapping[str, list[ast.expr]]) -> Mapping[str, list[_Text]]:
     """The texts in lists and dictionaries of a file, by the package that each begins with."""
-    found: dict[str, list[_Text]] = {}
-    for value in (one for values in names.values() for one in values):
+    texts: dict[str, list[_Text]] = {}
+    for value in (item for values in names.values() for item in values):
         items = value.elts if isinstance(value, (ast.List, ast.Tuple)) else ()
-        for one in value.values if isinstance(value, ast.Dict) else items:
-            if isinstance(one, ast.Constant) and isinstance(one.value, str):
-                name = _NAME.match(one.value)
+        for item in value.values if isinstance(value, ast.Dict) else items:
+            if isinstance(item, ast.Constant) and isinstance(item.value, str):
+                name = _NAME.match(item.value)
                 if name is not None:
-                    found.setdefault(name[0], []).append(_Text(one.value, one.lineno))
-    return found
+                    texts.setdefault(name[0], []).append(_Text(item.value, item.lineno))
+    return texts

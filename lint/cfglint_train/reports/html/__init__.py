@@ -15,23 +15,23 @@ from cfglint_train.reports.html.summary import summarised
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.runs.run import Run
 from cfglint_train.whatif.grid import Axis
-from cfglint_train.whatif.plan_file import Planned
+from cfglint_train.whatif.plan_file import StatedPlan
 
 __all__ = ["estimate", "report", "summarised"]
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
     """The page of a lint: the findings, then the runs."""
-    return page.lines(
+    return page.render_page(
         result, result.digests or tuple(map(summarised, result.runs)), result.runs, (), style, findings_first=True
     )
 
 
 def estimate(
-    runs: Sequence[Run | Planned], axes: Sequence[Axis] = (), result: Result | None = None, style: Style = PLAIN
+    runs: Sequence[Run | StatedPlan], axes: Sequence[Axis] = (), result: Result | None = None, style: Style = PLAIN
 ) -> Iterator[str]:
     """The page of an estimate: the runs with their grids, then the findings where a result has them.
 
     Without `axes`, the grid is that of micro batches and sequence lengths around the run's own.
     """
-    return page.lines(result, tuple(map(summarised, runs)), runs, axes, style, findings_first=False)
+    return page.render_page(result, tuple(map(summarised, runs)), runs, axes, style, findings_first=False)

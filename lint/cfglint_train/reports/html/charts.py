@@ -12,10 +12,10 @@ class Charts:
         self.components: dict[str, int] = {}
         self.charts: dict[str, Any] = {}
 
-    def component(self, name: str) -> int:
+    def register_component(self, name: str) -> int:
         """The number of a component, by which the charts name it."""
         return self.components.setdefault(name, len(self.components))
 
-    def document(self) -> dict[str, Any]:
+    def build_document(self) -> dict[str, Any]:
         """Plain values for the page's script."""
         return {"components": list(self.components), "charts": self.charts}

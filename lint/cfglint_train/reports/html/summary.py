@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.sizes import parameters
+from cfglint_train.foundation.sizes import format_parameters
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.budget import Budget, Phase, Verdict, verdict
+from cfglint_train.memory.budget import Budget, Phase, Verdict, compute_verdict
 from cfglint_train.memory.explanation import explain
-from cfglint_train.reports.estimate import assumptions, cluster, mark, missing, not_counted
+from cfglint_train.reports.estimate import (
+    describe_missing,
+    format_cluster_size,
+    list_assumption_notes,
+    list_not_counted,
+    mark_assumed,
+)
 from cfglint_train.runs.run import GPU, Run
 from cfglint_train.whatif.grid import Axis
-from cfglint_train.whatif.plan_file import Planned
+from cfglint_train.whatif.plan_file import StatedPlan
 
 PLACES: Final = ("gpu", "host", "disk")
-SHORTEST: Final = 512
+MIN_LENGTH: Final = 512
 """Tokens; shorter sequences are no question of memory."""
 
 
@@ -59,46 +65,46 @@ class RunSummary(Frozen):
     """Misspelt keys that are left out."""
 
 
-def summarised(run: Run | Planned) -> RunSummary:
+def summarised(run: Run | StatedPlan) -> RunSummary:
     """The run (or stated plan) in plain values."""
     return RunSummary(
         run.main.document.path if isinstance(run, Run) else run.path,
-        tuple(_facts(run)),
-        tuple(_places(run)),
-        _axes(run) if run.estimate.phase("backward") is not None else (),
-        tuple(assumptions(run)),
-        tuple(missing(run)),
-        tuple(not_counted(run)),
+        tuple(_describe_run(run)),
+        tuple(_summarize_resources(run)),
+        _choose_axes(run) if run.estimate.find_phase("backward") is not None else (),
+        tuple(list_assumption_notes(run)),
+        tuple(describe_missing(run)),
+        tuple(list_not_counted(run)),
     )
 
 
-def _axes(run: Run | Planned) -> tuple[Axis, ...]:
+def _choose_axes(run: Run | StatedPlan) -> tuple[Axis, ...]:
     """Micro batches and lengths around the run's own."""
     micro, length = run.plan.batch.micro, run.plan.sequence.length
     if not micro or not length:
         return ()
-    most = max(8, 2 * micro)
-    micros = {micro, *(2**power for power in range(most.bit_length()) if 2**power <= most)}
-    shortest = min(SHORTEST, length)
-    lengths = {length, *(one for power in range(5) if (one := length * 2**power // 4) >= shortest)}
+    largest_micro = max(8, 2 * micro)
+    micros = {micro, *(2**power for power in range(largest_micro.bit_length()) if 2**power <= largest_micro)}
+    shortest = min(MIN_LENGTH, length)
+    lengths = {length, *(candidate for power in range(5) if (candidate := length * 2**power // 4) >= shortest)}
     return (
         Axis("micro batch", "batch.micro", tuple(sorted(micros))[-6:]),
         Axis("sequence length", "sequence.length", tuple(sorted(lengths))),
     )
 
 
-def _facts(run: Run | Planned) -> Iterator[str]:
+def _describe_run(run: Run | StatedPlan) -> Iterator[str]:
     plan, model = run.plan, run.architecture
     if isinstance(run, Run):
         yield f"{run.framework.title} {run.releases.get(run.framework.name) or ''}".rstrip()
     else:
         yield run.title
     if model is not None:
-        yield f"{plan.model.id or model.id}, {parameters(model.parameters)} parameters"
+        yield f"{plan.model.id or model.id}, {format_parameters(model.parameters)} parameters"
     else:
         yield f"{plan.model.id or 'a model that is not stated'}, not in the catalogue"
-    nodes, local = cluster(run, "launch.nodes"), cluster(run, "launch.gpus_per_node")
-    yield f"{nodes} x {local} {run.hardware.gpu or 'GPUs'}{mark(run, GPU)}"
+    nodes, local = format_cluster_size(run, "launch.nodes"), format_cluster_size(run, "launch.gpus_per_node")
+    yield f"{nodes} x {local} {run.hardware.gpu or 'GPUs'}{mark_assumed(run, GPU)}"
     if plan.parallel.strategy == "zero":
         yield f"ZeRO stage {plan.parallel.zero_stage}"
     elif plan.parallel.strategy not in (None, "none"):
@@ -108,14 +114,14 @@ def _facts(run: Run | Planned) -> Iterator[str]:
         yield method
 
 
-def _places(run: Run | Planned) -> Iterator[ResourceSummary]:
-    for place in PLACES:
-        found: list[tuple[Phase, Budget]] = [
-            (phase, budget) for phase in run.estimate.phases if (budget := getattr(phase, place)) is not None
+def _summarize_resources(run: Run | StatedPlan) -> Iterator[ResourceSummary]:
+    for resource in PLACES:
+        budgets: list[tuple[Phase, Budget]] = [
+            (phase, budget) for phase in run.estimate.phases if (budget := getattr(phase, resource)) is not None
         ]
-        if not found:
+        if not budgets:
             continue
-        capacity = run.hardware.capacity(place)
+        capacity = run.hardware.get_capacity(resource)
         phases = tuple(
             PhaseSummary(
                 phase.name,
@@ -123,13 +129,13 @@ def _places(run: Run | Planned) -> Iterator[ResourceSummary]:
                 budget.expected,
                 budget.low,
                 budget.high,
-                None if capacity is None else verdict(budget, capacity),
+                None if capacity is None else compute_verdict(budget, capacity),
                 tuple((component.name, size) for component, size in budget.sizes if size),
             )
-            for phase, budget in found
+            for phase, budget in budgets
         )
         worst = max(range(len(phases)), key=lambda number: phases[number].expected)
-        parts = sorted((part for part in explain(found[worst][1]) if part.bytes), key=lambda part: -part.bytes)
+        parts = sorted((part for part in explain(budgets[worst][1]) if part.bytes), key=lambda part: -part.bytes)
         yield ResourceSummary(
-            place, capacity, phases, worst, tuple((part.name, part.bytes, part.formula) for part in parts)
+            resource, capacity, phases, worst, tuple((part.name, part.bytes, part.formula) for part in parts)
         )

@@ -18,12 +18,12 @@ class Shape(Frozen):
 
     fields: tuple[str, ...]
     members: dict[str, Member]
-    own: tuple[str, ...]
-    stored: frozenset[str]
+    self_attributes: tuple[str, ...]
+    stored_keys: frozenset[str]
     """Keys that its methods set of other objects: of what they are given, or keep."""
 
 
-def shape_of(node: ast.ClassDef) -> Shape:
+def parse_shape(node: ast.ClassDef) -> Shape:
     """What a class of the script says of its objects."""
     members: dict[str, Member] = {}
     fields = []
@@ -44,7 +44,7 @@ def shape_of(node: ast.ClassDef) -> Shape:
             for inner in ast.walk(statement):
                 if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                     members[inner.id] = None
-    own = {
+    self_attributes = {
         inner.attr
         for inner in ast.walk(node)
         if isinstance(inner, ast.Attribute)
@@ -52,10 +52,10 @@ def shape_of(node: ast.ClassDef) -> Shape:
         and isinstance(inner.value, ast.Name)
         and inner.value.id == "self"
     }
-    return Shape(tuple(fields), members, tuple(sorted(own)), frozenset(_stored(node)))
+    return Shape(tuple(fields), members, tuple(sorted(self_attributes)), frozenset(_find_stored_keys(node)))
 
 
-def _stored(node: ast.ClassDef) -> Iterator[str]:
+def _find_stored_keys(node: ast.ClassDef) -> Iterator[str]:
     for inner in ast.walk(node):
         if isinstance(inner, (ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, ast.Store):
             key = inner.attr if isinstance(inner, ast.Attribute) else getattr(inner.slice, "value", None)
