@@ -1,7 +1,7 @@
-"""How long the search for the smallest change takes: python benchmarks/fit.py [REPEATS]
+"""Measure the search for the smallest change that fits: python benchmarks/fit.py [REPEATS].
 
-Prints milliseconds of processor time for each run of fixtures/fit that does not fit: the best of some repeats, with
-files, models and code already read. The bar is 20 ms per run on an idle machine.
+Prints milliseconds of CPU time for each run of fixtures/fit that does not fit: the best of some repeats, with files,
+models and code already loaded. The target is 20 ms per run on an idle machine.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ BAR = 20.0
 
 
 def main(repeats: int) -> None:
+    """Print the times, the slowest last."""
     times = []
     for run in api.estimate(RUNS, api.Options(isolated=True)).raw.runs:
         best = float("inf")

@@ -1,9 +1,10 @@
-"""CPU time that ten times the text costs, in every syntax up to its limits, and what refusing 50 MB costs.
+"""CPU time for ten times the text, in every syntax up to its limits, and for rejecting 50 MB.
 
     python benchmarks/growth.py [--runs N] [--series NAME ...]
 
-Each series is linted in sizes that grow tenfold; the start of the command is taken off. A ratio of 10 is linear, far
-above it is an attack: the bar is 15. A text above a limit ends in one finding, in at most 2 s.
+Each series is linted in sizes that grow tenfold; the start-up time of the command is subtracted. A ratio of 10 is
+linear, and one far above it means that a file could stall cfglint: the target is 15. A text above a limit produces one
+finding within 2 s.
 """
 
 from __future__ import annotations
@@ -25,32 +26,38 @@ OLMO = "from olmo_core.config import Config\n"
 
 
 def build_yaml(size: int) -> dict[str, str]:
+    """Build a YAML file with `size` unknown keys."""
     return {"a.yaml": AXOLOTL + "unknown:\n" + "".join(f"  k{number}: {number}\n" for number in range(size))}
 
 
 def build_json(size: int) -> dict[str, str]:
+    """Build a JSON file with `size` unknown keys."""
     members = ", ".join(f'"k{number}": {number}' for number in range(size))
     return {"a.json": f'{{"zero_optimization": {{"stage": 2}}, "train_batch_size": 8, "unknown": {{{members}}}}}'}
 
 
 def build_shell(size: int) -> dict[str, str]:
+    """Build a shell script with `size` assignments."""
     return {"a.sh": "".join(f"V{number}=$V{number - 1}x\n" for number in range(size)) + f"{JOB} --zero_stage 2\n"}
 
 
 def build_python(size: int) -> dict[str, str]:
+    """Build a Python script with about `size` assignments."""
     return {"a.py": OLMO + "".join(f"v{number} = {number} + v{number - 1}\n" for number in range(1, size))}
 
 
 def build_settings(size: int) -> dict[str, str]:
+    """Build a settings file with `size` globs."""
     globs = "".join(f'"configs/run-{number}*/**/x{number}.yaml" = ["MEM"]\n' for number in range(size))
     return {"a.yaml": AXOLOTL, "cfglint.toml": f"[per-file-ignores]\n{globs}"}
 
 
 def build_findings(size: int) -> dict[str, str]:
+    """Build a YAML file with `size` findings."""
     return {"a.yaml": AXOLOTL + "".join(f"micro_batch_siz{number}: 1\n" for number in range(size))}
 
 
-# Name -> what makes it, and its sizes: the last is just below a limit of documents/limits.py, or of the settings.
+# Name -> builder and sizes: the last size is just below a limit of documents/limits.py, or of the settings.
 SERIES: dict[str, tuple[Callable[[int], dict[str, str]], tuple[int, ...]]] = {
     "YAML, keys": (build_yaml, (90, 900, 9_000)),
     "JSON, keys": (build_json, (90, 900, 9_000)),
@@ -69,7 +76,7 @@ LARGE = {
 
 
 def measure_lint(files: dict[str, str], runs: int) -> float:
-    """The median of the processor time that a lint of some files takes."""
+    """Return the median CPU time of a lint of some files, in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(f"{folder}/.git")
         for name, text in files.items():
@@ -90,6 +97,7 @@ def _measure_once(folder: str) -> float:
 
 
 def main() -> int:
+    """Print the times of the series; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--series", nargs="*", default=[*SERIES, "50 MB"])
@@ -101,7 +109,7 @@ def main() -> int:
         make, sizes = SERIES[name]
         start = measure_lint(make(1), options.runs)
         times = [measure_lint(make(size), options.runs) for size in sizes]
-        # Below a hundredth of a second the start varies by more than the text costs.
+        # Below 0.01 s, start-up time varies more than the text costs.
         net_times = [max(time - start, 0.01) for time in times]
         ratios = [after / before for before, after in zip(net_times, net_times[1:])]
         is_missed |= max(ratios) > MAX_GROWTH or times[-1] > MAX_SECONDS

@@ -1,10 +1,10 @@
-"""Wall and CPU time of whole commands: cfglint against yamllint and check-jsonschema, interleaved in the same run.
+"""Wall and CPU time of whole commands: cfglint, yamllint and check-jsonschema, interleaved in the same run.
 
     python benchmarks/lint.py [--corpus DIR] [--runs N]
 
-Prints the median wall time of each command, the least user time of its processes, and their ratios to yamllint, then
-what the vocabulary and each output format add to a lint of the whole corpus. benchmarks/README.md says how to read it,
-and what the bars are.
+Prints the median wall time of each command, the minimum user time of its processes, and their ratios to yamllint, then
+the cost of the vocabulary and of each output format in a lint of the whole corpus. benchmarks/README.md explains the
+output and states the targets.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _SILENT = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 def find_command(name: str) -> str:
+    """Return the path of a command, next to the Python interpreter or else on PATH."""
     sibling = Path(sys.executable).parent / name
     path = str(sibling) if sibling.exists() else shutil.which(name)
     if not path:
@@ -36,19 +37,19 @@ def find_command(name: str) -> str:
 
 
 def read_user_time() -> float:
-    """Seconds that ended processes of this one have computed."""
+    """Return the user time of this process's finished children, in seconds."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
 
 
 Times = tuple[float, float]
-"""Median wall time and least user time."""
+"""Median wall time and minimum user time."""
 
 
 def measure_commands(commands: dict[str, list[str]], runs: int, folder: str) -> dict[str, Times]:
-    """Seconds per command; the commands take turns so that a busy moment hits all of them.
+    """Return the times of each command; the commands take turns, so that a busy moment affects all of them.
 
-    They run in a folder without settings of any of them. A command that could not do its work (exit code other than
-    0, or 1 for findings) measures nothing.
+    They run in a folder without their settings. A command that fails (exit code other than 0, or 1 for findings) ends
+    the measurement.
     """
     times: dict[str, list[Times]] = {name: [] for name in commands}
     for _ in range(runs + 1):
@@ -63,6 +64,7 @@ def measure_commands(commands: dict[str, list[str]], runs: int, folder: str) -> 
 
 
 def print_times(title: str, times: dict[str, Times], base: str, bar: str) -> None:
+    """Print the times of commands and their ratios to `base`."""
     print(title)
     for name, (wall, user) in times.items():
         by_wall, by_user = wall / times[base][0], user / times[base][1]
@@ -71,6 +73,7 @@ def print_times(title: str, times: dict[str, Times], base: str, bar: str) -> Non
 
 
 def main() -> None:
+    """Measure all commands."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = Path(os.environ.get("CFGLINT_CORPUS", Path(__file__).resolve().parents[2] / "shared" / "corpus"))
     parser.add_argument("--corpus", type=Path, default=default)

@@ -1,15 +1,14 @@
-"""Wall time of one lint of a large repository: launch scripts in nested folders, configurations that they start.
+"""Wall time of a lint of a large repository: launch scripts in nested folders, and the configurations that they start.
 
     python benchmarks/repository.py [--scripts N] [--configs N] [--runs N]
     python benchmarks/repository.py --mixed N...
 
 Prints the median seconds for the whole repository and for one configuration in it. Every configuration is started by
-several scripts that agree in what is sharded and disagree in the number of GPUs; a tenth of the scripts train on their
-own. The bars are 3 s for 2,000 scripts and 500 configurations on two cores.
+several scripts that agree on the sharding and differ in the number of GPUs; a tenth of the scripts train without a
+configuration. The targets are 3 s for 2,000 scripts and 500 configurations on two cores.
 
-`--mixed` builds checkouts of N files of all kinds instead, one of them a configuration, and prints the processor time
-of its lint as a multiple of yamllint's: without what earlier runs kept, and with it. The bars are 2 for 5,000 files,
-and 4 for 50,000.
+`--mixed` builds checkouts of N files of all kinds instead, one of them a configuration, and prints the CPU time of its
+lint as a multiple of yamllint's: without the cache, and with it. The targets are 2 for 5,000 files, and 4 for 50,000.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --pretrain "$MODEL" --dat
 
 
 def build_repository(root: Path, scripts: int, configs: int) -> None:
-    """Write the repository."""
+    """Write the repository: configurations and the scripts that start them."""
     (root / ".git").mkdir()
     for gpus in (4, 8):
         write_file(root / f"configs/fsdp_{gpus}.yaml", ACCELERATE.format(gpus=gpus))
@@ -93,12 +92,13 @@ def build_repository(root: Path, scripts: int, configs: int) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
+    """Write a file and create its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
 def measure_lint(root: Path, target: str, runs: int) -> float:
-    """The median wall time of a lint; a first one is not counted."""
+    """Return the median wall time of a lint in seconds; the first run is not counted."""
     times = []
     for _ in range(runs + 1):
         start = time.perf_counter()
@@ -111,7 +111,7 @@ def measure_lint(root: Path, target: str, runs: int) -> float:
 
 
 def build_mixed(root: Path, number: int) -> str:
-    """Write a checkout of some files; return the path of its configuration."""
+    """Write a checkout with `number` files of all kinds; return the path of its configuration."""
     generator = random.Random(number)
     suffixes = random.Random(number).choices(tuple(_KINDS), tuple(kind[0] for kind in _KINDS.values()), k=number)
     for index, suffix in enumerate(suffixes):
@@ -136,11 +136,11 @@ _KINDS = {
     ".json": (10, "", "[]\n"),
     ".sh": (8, "echo {0} {1}\n", "#!/bin/bash\n"),
 }
-"""Endings -> how many of a hundred files have them, a line with four words, and the head."""
+"""Suffix -> its number among a hundred files, a line with four words, and the head of the file."""
 
 
 def compare_with_yamllint(root: Path, target: str, runs: int) -> tuple[float, float]:
-    """The processor time of a lint as a multiple of yamllint's, without a cache and with one."""
+    """Return the CPU time of a lint as a multiple of yamllint's, without a cache and with a cache."""
     cache = str(root.with_suffix(".cache"))
     commands = (["yamllint"], ["cfglint_train", "--no-cache"], ["cfglint_train", "--cache-dir", cache])
     yamllint, uncached, cached = (measure_cpu_time([*command, target], root, runs) for command in commands)
@@ -148,7 +148,7 @@ def compare_with_yamllint(root: Path, target: str, runs: int) -> tuple[float, fl
 
 
 def measure_cpu_time(module: list[str], root: Path, runs: int) -> float:
-    """The median processor time of a module; a first run is not counted."""
+    """Return the median CPU time of a module in seconds; the first run is not counted."""
     times = []
     for _ in range(runs + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

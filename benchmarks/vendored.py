@@ -1,10 +1,10 @@
-"""CPU time that a framework's source inside a repository adds to the lint of one file.
+"""CPU time that a framework's source in a repository adds to the lint of one file.
 
     python -m pip download --no-deps axolotl==0.19.0     # and unpack the wheels into one folder
     python benchmarks/vendored.py FOLDER [--runs N]
 
-For each framework whose package is in FOLDER: milliseconds of CPU of a lint without the copy, what reading the copy
-adds the first time, and what it adds when the cache has it. The bar for the first time is 300 ms.
+For each framework whose package is in FOLDER, prints milliseconds of CPU time: of a lint without the copy, and of
+reading the copy for the first time and from the cache. The target for the first time is 300 ms.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ FILES = {
     "olmo": ("train-7b.yaml", OLMO),
     "openrlhf": ("train-7b.sh", OPENRLHF),
 }
-"""A small file of each framework, and its text."""
+"""Framework -> name and text of a small file."""
 
 
 def measure_lint(root: Path, file: str, cache: Path | None, runs: int) -> float:
-    """The CPU time of a lint, the least of some; a first one is not counted."""
+    """Return the minimum CPU time of a lint in milliseconds; the first run is not counted."""
     cache_options = ["--no-cache"] if cache is None else ["--cache-dir", str(cache)]
     command = [sys.executable, "-m", "cfglint_train", "--isolated", *cache_options, file]
     times = []

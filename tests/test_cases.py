@@ -1,7 +1,7 @@
-"""The five stories that cfglint was founded on, from configuration to finding to fixed file.
+"""The five founding stories of cfglint, from configuration to finding to fixed file.
 
 fixtures/cases/<case>/expected.txt lists every finding, fixtures/cases/<case>/fixed/ is the case after `cfglint --fix`.
-`CFGLINT_UPDATE=1 pytest tests/test_cases.py` writes both anew; read the difference before committing it.
+`CFGLINT_UPDATE=1 pytest tests/test_cases.py` rewrites both; read the difference before you commit it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CASES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 SIZES = re.compile(r"[0-9][0-9,.]*(?: to [0-9.]+)?(?= GiB|\))|(?<=GiB: ).*?(?=; |$)")
 UPDATE = bool(os.environ.get("CFGLINT_UPDATE"))
 UNSAFE = {"3-openrlhf-16b"}
-"""Cases whose fix is unsafe: a smaller batch rests on lengths that are upper limits and on an assumed GPU."""
+"""Cases whose fix is unsafe: a smaller batch depends on maximum lengths and an assumed GPU."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def format_findings(folder: Path) -> list[str]:
     lines = []
     for finding in lint(folder).findings:
         place = f"{finding.path}:{finding.start.line}:{finding.start.column}"
-        # Figures of the memory model are held to measurements and traces in tests/memory; here counts what is said.
+        # tests/memory checks the memory model's figures against measurements and traces; this test checks the wording.
         message, advice = finding.message, finding.help
         if finding.code.startswith("MEM"):
             message, advice = SIZES.sub("...", message), SIZES.sub("...", advice or "")
@@ -80,7 +80,7 @@ def test_fix_writes_the_fixed_files_and_nothing_twice(case, copied):
 
 
 def test_1_the_checkpointer_exceeds_the_host(copied):
-    """allenai/OLMo#788: about 819 GB a node at 64 nodes by the formula, 480 GB there."""
+    """Reproduce allenai/OLMo#788: 819 GB per node at 64 nodes by the formula, with 480 GB available."""
     folder = copied("1-olmo-64-nodes")
     [finding] = find_findings(folder, "CKP001")
     assert finding.severity == "error"
@@ -88,28 +88,28 @@ def test_1_the_checkpointer_exceeds_the_host(copied):
     assert "749 GiB" in finding.message
     assert "HYBRID_SHARD" in (finding.help or "")
     fix(folder)
-    # The torch of the run is unknown, and ai2-olmo 0.6.0 allows 2.3, where `local` refuses to start.
+    # The run's torch is unknown, and ai2-olmo 0.6.0 allows torch 2.3, in which `local` fails to start.
     assert "sharded_checkpointer: torch_legacy" in (folder / "olmo-7b.yaml").read_text()
     assert not [remaining for remaining in lint(folder).findings if remaining.severity == "error"]
 
 
 def test_2_the_optimizer_step_exceeds_the_gpu(copied):
-    """hiyouga/LLaMA-Factory#7532: 16 bytes x 235.74e9 / 48 ranks, and the last sub-group's fp32 copy on top."""
+    """Reproduce hiyouga/LLaMA-Factory#7532: 16 bytes x 235.74e9 / 48 ranks, plus the last sub-group's fp32 copy."""
     folder = copied("2-llamafactory-236b")
     [finding] = find_findings(folder, "MEM001", "ds_z3_config.json")
     assert finding.severity == "error"
     assert "optimizer step" in finding.message
     assert "states 73.2 GiB" in finding.notes[0]
-    assert "3.4 GiB the last" in finding.notes[1]  # what the story says could not be allocated
+    assert "3.4 GiB the last" in finding.notes[1]  # the failed allocation in the issue
     assert "optimizer step transients" in finding.notes[0]
     assert "zero_optimization.offload_optimizer" in (finding.help or "")
     assert finding.run is not None
-    # What the run could not allocate was the last sub-group's share in fp32, the others having their states by then.
+    # The run failed to allocate the last sub-group's share in fp32; the other sub-groups had their states by then.
     elements = finding.run.architecture.parameters / 48
     assert elements % 1e9 * 4 / 2**30 == pytest.approx(3.39, abs=0.01)
     [saved] = find_findings(folder, "CKP002", "zero3.yaml")
     assert saved.fix is not None
-    assert saved.fix.applicability == "unsafe"  # it takes resuming away
+    assert saved.fix.applicability == "unsafe"  # it disables resuming
     fix(folder)
     assert "save_only_model: true" not in (folder / "zero3.yaml").read_text()
     fix(folder, build_options(("CKP002",)), unsafe=True)
@@ -117,12 +117,12 @@ def test_2_the_optimizer_step_exceeds_the_gpu(copied):
 
 
 def test_3_the_actor_needs_a_smaller_micro_batch(copied):
-    """OpenRLHF/OpenRLHF#392: the effective batch stays, since accumulation follows from it."""
+    """Reproduce OpenRLHF/OpenRLHF#392: the effective batch is unchanged, because accumulation follows from it."""
     folder = copied("3-openrlhf-16b")
     [finding] = find_findings(folder, "MEM001")
     assert finding.fix is not None
     assert "states 65.8 GiB" in finding.notes[0]
-    # 0.3.8 spells it without a section; the dotted flags came with 0.10.2.
+    # OpenRLHF 0.3.8 has no section prefix; the dotted flags came with 0.10.2.
     assert "with --adam_offload" in (finding.help or "")
     assert "of host memory per node" in (finding.help or "")
     assert fix(folder).applied == ()
@@ -144,7 +144,10 @@ def test_4_every_step_waits_for_its_metrics(copied):
 
 
 def test_5_the_length_was_never_read_and_does_not_fit(copied):
-    """axolotl-ai-cloud/axolotl#2143: the dropped key, then checkpointing, then the fused loss, as far as needed."""
+    """Reproduce axolotl-ai-cloud/axolotl#2143: a key that was never read.
+
+    The fixes are the key, then checkpointing, then the fused loss, as far as needed.
+    """
     folder = copied("5-axolotl-3b")
     [dropped] = find_findings(folder, "KEY001")
     assert dropped.fix is not None

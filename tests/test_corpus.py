@@ -1,4 +1,4 @@
-"""All upstream examples: read without an error of ours, recognised as what they are, and fixed without harm.
+"""All upstream examples: read without an internal error, identified correctly, and fixed without harm.
 
 `tests/corpus_findings.md` lists every error and every warning on them with the reason why it is true.
 """
@@ -25,7 +25,7 @@ pytestmark = needs_corpus
 
 LISTED = Path(__file__).with_name("corpus_findings.md")
 
-# What each upstream folder holds; files that are configurations of no run are named with the reason.
+# Frameworks of each upstream folder; files that configure no run are listed with the reason.
 FRAMEWORKS = {
     "axolotl/deepspeed_configs": {"deepspeed"},
     "axolotl/examples": {"axolotl"},
@@ -58,7 +58,7 @@ def test_every_file_is_what_its_project_says(corpus):
     wrong = [
         (file.path, file.framework) for file in corpus.files if file.framework not in FRAMEWORKS[find_folder(file.path)]
     ]
-    # An inline `deepspeed_config` of accelerate, or `deepspeed:` of a training file, is a DeepSpeed section.
+    # accelerate's inline `deepspeed_config`, or `deepspeed:` of a training file, is a DeepSpeed section.
     sections = [
         (path, framework) for path, framework in wrong if framework == "deepspeed" and not path.endswith(".json")
     ]
@@ -66,7 +66,7 @@ def test_every_file_is_what_its_project_says(corpus):
 
 
 def test_what_is_not_a_run_is_told(corpus):
-    """The files without a plan, each with why; a new one must be looked at."""
+    """List the files without a plan, each with the reason; review a new one."""
     checked = {file.path for file in corpus.files}
     skipped_paths = sorted(skipped.path for skipped in corpus.skipped if skipped.path not in checked)
     reasons = {
@@ -81,7 +81,7 @@ def test_what_is_not_a_run_is_told(corpus):
 
 
 def read_listed_errors() -> dict[tuple[str, str], str]:
-    """(path, code) -> reason, from the table of corpus_findings.md."""
+    """Return (path, code) -> reason, from the table of corpus_findings.md."""
     rows = re.findall(r"^\| `([^`]+)` \| ([A-Z]{3}\d{3}) \| (.+) \|$", LISTED.read_text(), re.M)
     return {(path, code): reason for path, code, reason in rows}
 
@@ -92,7 +92,7 @@ def test_every_error_on_upstream_examples_is_true_and_listed(corpus):
 
 
 def read_reviewed_warnings() -> list[tuple[str, str, int]]:
-    """(code, pattern of paths, number of files) of the warnings in corpus_findings.md, in order."""
+    """Return (code, path pattern, number of files) of the warnings in corpus_findings.md, in order."""
     rows = re.findall(r"^\| ([A-Z]{3}\d{3}) \| `([^`]+)` \| (\d+) \| .+ \|$", LISTED.read_text(), re.M)
     return [(code, pattern, int(number)) for code, pattern, number in rows]
 
@@ -115,7 +115,7 @@ def list_comments(source: bytes) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("project", ["axolotl", "llamafactory", "olmo", "deepspeed", "accelerate"])
 def test_fixes_obey_the_laws(project, tmp_path):
-    """Idempotent, harmless to what they need not touch, and settled afterwards; with unsafe fixes too."""
+    """Apply fixes, also unsafe ones: idempotent, settled afterwards, and without other changes."""
     folder = tmp_path / project
     shutil.copytree(CORPUS / project, folder)
     before, original = lint(folder), read_contents(folder)
@@ -149,13 +149,15 @@ def _list_comment_lines(source: bytes) -> list[str]:
 
 
 ANNOUNCED_LOSSES = (("KEY006", "saves the model in shards of ZeRO-3"),)
-"""What fixes say themselves: CKP003's leaves the gather out, "convert with zero_to_fp32.py afterwards"."""
+"""Findings that a fix's own message announces: CKP003's fix drops the gather, "convert with zero_to_fp32.py
+afterwards".
+"""
 
 
 def _check_settled(before: Result, after: Result) -> None:
-    """No finding that a fix claimed to settle is left, and no new one is as grave as the gravest that was there.
+    """Require that every fixed finding is gone and that no new finding is as severe as the worst one before.
 
-    What a fix says that it gives up is not new.
+    Losses that a fix announces are not new findings.
     """
     unsettled = [f for f in after.findings if f.fix is not None and f.fix.edits]
     assert unsettled == []

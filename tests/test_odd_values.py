@@ -1,4 +1,4 @@
-"""Values that no run means: whatever is where a number or a value was, every command answers in its own words."""
+"""Values that no run intends: each command gives an answer whatever replaces a number or a value."""
 
 from __future__ import annotations
 

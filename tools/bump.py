@@ -12,7 +12,7 @@ _HEADING = "## Unreleased\n"
 
 
 def bump_version(root: Path, today: str) -> str:
-    """Write the next patch version below a root. Raises ValueError where version or changelog have another form."""
+    """Write the next patch version below `root`; raise ValueError if version or changelog have an unexpected format."""
     module = root / "lint" / "cfglint_train" / "__init__.py"
     source = module.read_text(encoding="utf-8")
     match = _VERSION.search(source)

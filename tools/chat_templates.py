@@ -1,8 +1,8 @@
-"""Write lint/cfglint_train/frameworks/chat_templates.json from the sources of LLaMA-Factory, which are only parsed:
+"""Write lint/cfglint_train/frameworks/chat_templates.json from the sources of LLaMA-Factory, which are only parsed.
 
-python -m tools.chat_templates FOLDER RELEASE      # FOLDER holds extras/constants.py and data/template.py
+    python -m tools.chat_templates FOLDER RELEASE      # FOLDER holds extras/constants.py and data/template.py
 
-Kept are the templates that mark turns with special tokens of a family of models, and the chat models of each.
+Only templates that mark turns with special tokens of a model family are kept, with the chat models of each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 TARGET = Path(__file__).resolve().parents[1] / "lint/cfglint_train/frameworks/chat_templates.json"
 
-# Before the text of a user's turn -> the format. Other templates mark turns with plain words, which any model learns.
+# Text before a user's turn -> format. Other templates mark turns with plain words, which any model can learn.
 FORMATS = {
     "<|im_start|>user\n": "chatml",
     "<|start_header_id|>user<|end_header_id|>": "llama3",
@@ -27,13 +27,13 @@ FORMATS = {
     "<|start|>user<|message|>": "gpt_oss",
     "<|im_start|>user<|im_sep|>": "phi4",
 }
-# LLaMA-Factory's own test of what is a chat model (extras/constants.py, register_model_group) without "-Distill":
-# distilled models know the tokens of the model that they were made from, too.
+# LLaMA-Factory's own test for chat models (extras/constants.py, register_model_group) without "-Distill": distilled
+# models also know the tokens of their base model.
 CHAT = ("-Chat", "-Instruct", "-Thinking")
 
 
 def find_calls(source: str, name: str) -> Iterator[dict[str, ast.expr]]:
-    """Return the keyword arguments of each call of a function."""
+    """Yield the keyword arguments of each call of a function."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
             yield {word.arg or "": word.value for word in node.keywords}

@@ -1,9 +1,11 @@
-"""Write tests/messages.txt, the message templates that a user can see: python -m tools.messages
+"""Write tests/messages.txt, the message templates that a user can see.
 
-The rules' own are not among them: the `expected.txt` of their fixtures has messages, fixes, helps and notes.
+    python -m tools.messages
+
+The rules' templates are not included: the `expected.txt` of their fixtures has messages, fixes, helps and notes.
 
 The templates are read from the source without running it: the texts that are passed to findings, fixes and errors, all
-other texts of more than two words, and the texts of the JSON tables. `{name}` is a value that is filled in.
+other texts of more than two words, and the texts of the JSON tables. `{name}` stands for a value.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ TABLES = ("lint/cfglint_train/frameworks", "lint/cfglint_train/fitting", "lint/c
 MESSAGES = frozenset(
     ("Report", "Fix", "Related", "Finding", "Trouble", "Unchecked", "Unknown", "CannotEdit", "Unsupported")
 )
-"""Constructors whose texts are shown, beside all whose names end in `Error`."""
+"""Constructors whose texts are shown, in addition to all whose names end in `Error`."""
 SHOWN = frozenset(("help", "message", "notes", "note", "remedy", "title"))
 """Arguments of any call whose texts are shown."""
 FIELDS = frozenset(("message", "help", "note", "gives_up", "because", "why", "advice"))
@@ -88,7 +90,7 @@ def _walk_in_order(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _list_alternatives(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the texts that an argument may be: branches of a condition, items of a tuple."""
+    """Yield the texts that an argument may have: branches of a condition, items of a tuple."""
     match node:
         case ast.IfExp():
             yield from _list_alternatives(node.body)
@@ -104,7 +106,7 @@ def _list_alternatives(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _build_template(node: ast.AST) -> str | None:
-    """Return the text of a string; None for other nodes."""
+    """Return the template of a string, or None for other nodes."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if not isinstance(node, ast.JoinedStr):
@@ -118,7 +120,7 @@ def _build_template(node: ast.AST) -> str | None:
 
 
 def _shorten_expression(node: ast.AST) -> str:
-    """Return a short name of an expression: the last name in it."""
+    """Return the last name in an expression."""
     match node:
         case ast.Name():
             return node.id
@@ -133,12 +135,12 @@ def _shorten_expression(node: ast.AST) -> str:
 
 
 def _is_text(text: str) -> bool:
-    """Whether a text has words at all."""
+    """Return whether a text contains words."""
     return bool(_WORD.search(text)) and " " in text.strip() and not _NO_TEXT.search(text)
 
 
 def _is_message(text: str) -> bool:
-    """Whether a text has three words or more, and is no pattern and no markup."""
+    """Return whether a text has at least three words and is neither a pattern nor markup."""
     return text.strip().count(" ") > 1 and len(_WORD.findall(text)) > 2 and not _NO_TEXT.search(text)
 
 

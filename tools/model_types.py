@@ -1,9 +1,9 @@
-"""Write lint/cfglint_train/models/model_types.json: the first release of transformers with a class for each model type.
+"""Write lint/cfglint_train/models/model_types.json: the first transformers release with a class for each model type.
 
-python -m tools.model_types FOLDER      # FOLDER holds wheels: pip download --no-deps transformers==RELEASE
+    python -m tools.model_types FOLDER      # FOLDER holds wheels: pip download --no-deps transformers==RELEASE
 
-The wheels are only read. With the first wheel of each minor release, a model type that a patch release brought counts
-from the next minor release on, which is never too early.
+The wheels are only read. If FOLDER has the first wheel of each minor release, a model type that a patch release added
+counts from the next minor release on, which is never too early.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ TABLES: Final = frozenset(
     f"MODEL_FOR_{task}_MAPPING_NAMES"
     for task in ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "VISION_2_SEQ")
 )
-"""The tables by which training frameworks load a model."""
+"""Tables by which training frameworks load a model."""
 
 
 def list_model_types(source: str) -> Iterator[str]:
-    """The model types with a class, from the text of modeling_auto.py."""
+    """Yield the model types that have a class, from the text of modeling_auto.py."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and any(
             isinstance(target, ast.Name) and target.id in TABLES for target in node.targets
@@ -39,7 +39,7 @@ def list_model_types(source: str) -> Iterator[str]:
 
 
 def find_first_releases(types_by_release: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """The first release that has each model type, from the model types of each release."""
+    """Return the first release that has each model type, from the model types of each release."""
     first_releases: dict[str, str] = {}
     for release in sorted(types_by_release, key=parse_release):
         for model_type in types_by_release[release]:

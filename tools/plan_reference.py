@@ -1,4 +1,7 @@
-"""Write docs/plan-file.md from `plan.fields` and `plan.choices`: python -m tools.plan_reference"""
+"""Write docs/plan-file.md from `plan.fields` and `plan.choices`.
+
+python -m tools.plan_reference
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,7 @@ def _parse_module(path: str) -> ast.Module:
 
 
 def build_page() -> str:
-    """Return the whole document."""
+    """Return the text of the page."""
     tree = _parse_module(source.__file__)
     choice_docs = {name: words for name, _, words in _list_assignments(_parse_module(aliases.__file__).body)}
     records = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -122,7 +125,7 @@ def build_page() -> str:
 
 
 def main() -> int:
-    """Write the page beside the other documents of the checkout."""
+    """Write the page into the docs of the checkout."""
     TARGET.write_text(build_page(), encoding="utf-8", newline="\n")
     return 0
 

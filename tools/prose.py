@@ -23,7 +23,7 @@ TABLE: Final = ROOT / "tests" / "house" / "prose.json"
 CODE_FOLDERS: Final = ("lint", "rules", "schemas", "tools")
 MAX_MEAN: Final = 15
 MAX_LONGEST: Final = 25
-"""Words per sentence that a page may have. Pages above that have limits of their own."""
+"""Words per sentence that a page may have. Longer pages have their own limits."""
 PROPERTIES: Final = frozenset(("property", "cached_property", "setter"))
 
 _BLOCKS: Final = re.compile(r"^(`{3,}).*?^\1|<!--.*?-->|^\|.*?$|^#.*?$|^( {4}|\t).*?$", re.MULTILINE | re.DOTALL)
@@ -34,7 +34,7 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?])(?<![.][.])[)\"*]*\s+")
 
 
 class Figures(NamedTuple):
-    """What the tool measures. Shares are between 0 and 1, lengths in words."""
+    """The measured figures. Shares are between 0 and 1, lengths in words."""
 
     imperative: float
     verbs: float
@@ -74,7 +74,7 @@ def measure() -> Figures:
 
 
 def list_functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the functions and methods, without properties and magic methods, whose names are nouns."""
+    """Yield the functions and methods, without properties and magic methods, whose names are not verbs."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
             decorators = {getattr(item, "attr", getattr(item, "id", "")) for item in node.decorator_list}
@@ -94,7 +94,7 @@ def is_verb(name: str) -> bool:
 
 
 def count_banned(tree: ast.Module) -> Counter[str]:
-    """Count banned first words and phrases of docstrings, and names without a meaning."""
+    """Count banned first words and phrases in docstrings, and meaningless names."""
     lists = load_table()["banned"]
     names, first_words = frozenset(lists["names"]), frozenset(lists["first words"])
     counts = Counter[str]()
@@ -127,7 +127,7 @@ def measure_page(text: str) -> tuple[float, int]:
 
 
 def list_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a page. An item of a list is a sentence of its own; a piece of code is one word."""
+    """Yield the sentences of a page; a list item is a separate sentence, and a piece of code is one word."""
     prose = _CODE.sub("code", _LINK.sub(r"\1", _BLOCKS.sub("\n", text)))
     for block in _ITEM.split(prose):
         block = re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", block)
@@ -137,7 +137,7 @@ def list_sentences(text: str) -> Iterator[str]:
 
 
 def tighten(figures: Figures) -> dict[str, Any]:
-    """Return the limits with each one at least as strict as before; figures are rounded so that small edits pass."""
+    """Return the limits, each at least as strict as before; figures are rounded so that small edits pass."""
     limits, old_pages = load_table()["limits"], load_table()["limits"]["pages"]
     pages = {}
     for page, (mean, longest) in figures.pages.items():
@@ -152,7 +152,7 @@ def tighten(figures: Figures) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the figures, and write the limits if asked."""
+    """Print the figures, and write the limits if requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="tighten the limits in tests/house/prose.json")
     options = parser.parse_args()
@@ -171,7 +171,7 @@ def main() -> None:
 
 
 def format_table(content: dict[str, Any]) -> str:
-    """Return the file's text with each pair and each row on one line."""
+    """Return the file's text, with each pair and each row on one line."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
     text = re.sub(r"\[\s+(\d+),\s+(\d+)\s+\]", r"[\1, \2]", text)
     return re.sub(r"\{\s+(\"phrase\": .*)\n\s+(.*)\n\s+\}", r"{\1 \2}", text) + "\n"

@@ -1,7 +1,7 @@
-"""Makes frameworks/*/requires.json: which releases of other packages each release of a framework asks for.
+"""Write frameworks/*/requires.json: the releases of other packages that each release of a framework requires.
 
-`python -m tools.requires FRAMEWORK CHECKOUT` reads the tags of a git checkout (pyproject.toml, else requirements.txt
-and setup.py), and for releases without a tag what pip says of their wheels. Running it again changes nothing.
+`python -m tools.requires FRAMEWORK CHECKOUT` reads the tags of a git checkout (pyproject.toml, or else requirements.txt
+and setup.py). For releases without a tag, it uses pip's metadata of their wheels. Running it again changes nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ _EXTRA: Final = re.compile(r"[\"']([a-z-]+)[\"'][ \t]*:[ \t]*\[")
 _OLDER_PYTHON: Final = re.compile(r"python_version[ \t]*<")
 
 Row = tuple[dict[str, str], dict[str, str]]
-"""Package -> constraint: what a release requires, and what its extras do."""
+"""Package -> constraint: the requirements of a release, and those of its extras."""
 
 
 def build_row(required: Iterable[str], extras: Iterable[str], optional_names: Iterable[str] = ()) -> Row:
-    """The known packages among requirements; `own` have an extra of their own name, which alone installs them."""
+    """Return the constraints of the known packages among requirements.
+
+    Packages in `optional_names` have an extra of the same name and are installed only by it.
+    """
     constraints, extra_constraints = _parse_constraints(required), _parse_constraints(extras)
     required_constraints = {name: text for name, text in constraints.items() if name not in optional_names}
     return required_constraints, {
@@ -54,7 +57,7 @@ def _parse_constraints(lines: Iterable[str]) -> dict[str, str]:
 
 
 def read_tags(checkout: Path) -> Iterator[tuple[str, Row]]:
-    """Release and row of every tag that is a release."""
+    """Yield release and row of every tag that is a release."""
     for tag in _run_git(checkout, "tag").split():
         try:
             parse_release(tag)
@@ -77,7 +80,7 @@ def _read_file(checkout: Path, tag: str, path: str) -> str:
 
 
 def read_wheel(distribution: str, release: str) -> Row | None:
-    """The row of a release by what pip says of its wheel; None where it has none."""
+    """Return the row of a release from pip's metadata of its wheel, or None if it has no wheel."""
     words = ("--dry-run", "--no-deps", "--ignore-installed", "--ignore-requires-python", "--only-binary=:all:")
     command = (sys.executable, "-m", "pip", "install", "--quiet", *words, "--report=-", f"{distribution}=={release}")
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -91,7 +94,7 @@ def read_wheel(distribution: str, release: str) -> Row | None:
 def format_table(
     rows: Iterable[tuple[str, Row]], first_release: str, newest: Iterable[tuple[str, Mapping[str, str]]] = ()
 ) -> str:
-    """Return the data file: one row for each release that asks for something else than the release before.
+    """Return the text of the data file, with a row for each release whose requirements differ from the one before.
 
     `newest` are the newest releases of ranges on the day of a release, which are stated by hand.
     """

@@ -1,8 +1,8 @@
-"""Write the shapes of access tokens, by which cfglint recognises a credential wherever it is.
+"""Write the shapes of access tokens, by which cfglint recognises credentials anywhere.
 
-Usage: `python -m tools.token_shapes CHECKOUT`, a checkout of https://github.com/gitleaks/gitleaks (MIT), which keeps a
-list of the tokens of some hundred services. What is taken are facts: the prefix of a token, its characters and its
-length. Tokens without a prefix of their own are not: they are recognised there by words around them.
+Usage: `python -m tools.token_shapes CHECKOUT`, a checkout of https://github.com/gitleaks/gitleaks (MIT), which lists
+the tokens of some hundred services. Only facts are taken: the prefix of a token, its characters and its length. Tokens
+without a prefix are not taken; gitleaks recognises them by the words around them.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ TARGET = Path(__file__).parents[1] / "lint" / "cfglint_train" / "foundation" / "
 SOURCE = "https://github.com/gitleaks/gitleaks"
 MIN_PREFIX = 3
 MIN_RANDOM = 16
-"""Characters behind the prefix: fewer may be a word."""
+"""Minimum number of characters after the prefix: fewer may be a word."""
 MAX_REPEAT = 400
-"""Bounds keep a search linear."""
+"""Maximum repetition, so that a search stays linear."""
 EXCLUDED_RULES = (
-    "flutterwave-public-key",  # no secret
+    "flutterwave-public-key",  # not a secret
     "jwt-base64",  # a token inside a text that is encoded twice
-    "microsoft-teams-webhook",  # an address, as cfglint recognises it itself
+    "microsoft-teams-webhook",  # an address, which cfglint recognises by itself
 )
 
 _ALNUM = frozenset(map(ord, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
 _WORD = _ALNUM | {ord("_")}
 
 Part = tuple[frozenset[int], int, int]
-"""Characters, and how many of them at least and at most."""
+"""Characters, and their minimum and maximum number."""
 
 
 class Unsupported(Exception):
-    """A pattern is no sequence of characters."""
+    """A pattern that is not a sequence of characters."""
 
 
 def list_sequences(tree: Any, ignore_case: bool) -> list[list[Part]]:
-    """Return the sequences that a parsed pattern means, one for each alternative. Raise Unsupported."""
+    """Return the sequences that a parsed pattern matches, one per alternative; raise Unsupported for other patterns."""
     prefixes: list[list[Part]] = [[]]
     for kind, value in tree:
         if kind is _constants.AT:
@@ -72,7 +72,7 @@ def list_sequences(tree: Any, ignore_case: bool) -> list[list[Part]]:
 
 
 def list_members(items: Any) -> set[int]:
-    """Return the characters of a class. Raise Unsupported."""
+    """Return the characters of a class; raise Unsupported for other classes."""
     characters: set[int] = set()
     for kind, value in items:
         if kind is _constants.LITERAL:
@@ -89,14 +89,14 @@ def list_members(items: Any) -> set[int]:
 
 
 def add_cases(characters: set[int], ignore_case: bool) -> frozenset[int]:
-    """Return characters with those of the other case."""
+    """Return the characters, with those of the other case if case is ignored."""
     if not ignore_case:
         return frozenset(characters)
     return frozenset(ord(character) for code in characters for character in (chr(code).lower(), chr(code).upper()))
 
 
 def build_shape(parts: list[Part]) -> tuple[str, str] | None:
-    """Return the prefix of a token in lower case and the pattern of the token, or None if they are too short."""
+    """Return a token's prefix in lower case and its pattern, or None if they are too short."""
     prefix = ""
     index = 0
     while (
@@ -114,12 +114,12 @@ def build_shape(parts: list[Part]) -> tuple[str, str] | None:
 
 
 def list_lower(part: Part) -> list[str]:
-    """Return the characters of a part; a prefix is compared in lower case."""
+    """Return the characters of a part in lower case, in which prefixes are compared."""
     return sorted(chr(code).lower() for code in part[0])
 
 
 def merge_parts(parts: list[Part]) -> list[Part]:
-    """Return the parts, neighbours with the same characters as one."""
+    """Return the parts, with neighbours that have the same characters merged."""
     result: list[Part] = []
     for characters, minimum, maximum in parts:
         if result and result[-1][0] == characters:
@@ -148,7 +148,7 @@ def format_pattern(part: Part) -> str:
 
 
 def convert_go_pattern(text: str) -> str:
-    """Return a pattern of Go's regexp as one of Python's, without what follows a token."""
+    """Convert a pattern of Go's regexp to Python, without the part after the token."""
     text = re.sub(r"\(\?:\[\\x60'\"\\s;\]\|\\\\\[nr\]\|\$[^)]*\)$", "", text)
     text = re.sub(r"\(\?:\[\^[^\]]*\]\|\\z\)$", "", text)
     text = text.replace("[[:alnum:]]", "[a-zA-Z0-9]").replace(r"(?-i:acc)", "acc")

@@ -1,4 +1,4 @@
-"""The reference of the command line: what `--help-all` says, command by command."""
+"""Command line reference: the output of `--help-all`, command by command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cfglint_train.front import cli
 
 
 def build_pages() -> dict[str, str]:
-    """The page by its path below docs/."""
+    """Return the page by its path below docs/."""
     parts = [
         "# Command line\n",
         "`cfglint` without a command checks: `cfglint configs/` is `cfglint check configs/`.\n",

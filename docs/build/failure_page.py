@@ -1,4 +1,4 @@
-"""The page of failures that users met: which rule reports each of them on which framework."""
+"""Page of failures that users met: the rule that reports each of them, by framework."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ others, and [Failures by framework](../failures.md) lists what else is reported.
 
 
 def build_pages() -> dict[str, str]:
-    """The page by its path below docs/."""
+    """Return the page by its path below docs/."""
     modes: list[dict[str, Any]] = json.loads(_DATA.read_text(encoding="utf-8"))["modes"]
     named_frameworks = {framework for mode in modes for framework in mode.get("rules", {})}
     columns = [manifest for manifest in list_frameworks().values() if manifest.name in named_frameworks]

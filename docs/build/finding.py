@@ -1,6 +1,6 @@
 """Draw docs/images/finding.svg, the picture of the README: python docs/build/finding.py.
 
-It shows what cfglint prints.
+It shows the output of cfglint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEQUENCE = re.compile(r"\x1b\[([\d;]*)m")
 _COLOURS = {"31": "#f47067", "33": "#d8a657", "34": "#6cb6ff", "35": "#dcbdfb", "36": "#76e3ea", "32": "#8ddb8c"}
 _DIFF_COLOURS = {"+": _COLOURS["32"], "-": _COLOURS["31"], "@": _COLOURS["36"]}
 _SIZE, _WIDTH, _LINE, _EDGE = 13, 7.83, 18, 14
-"""Of the font, a character, a line and the edge, in pixels."""
+"""Font size, character width, line height and margin, in pixels."""
 
 
 def draw_svg() -> str:
@@ -55,7 +55,7 @@ def _yield_lines() -> Iterator[str]:
 
 
 def _format_spans(line: str) -> str:
-    """Return a line as SVG text: what the terminal draws in colour, and the lines of a diff as editors show them."""
+    """Return a line as SVG text: terminal colours, and diff lines in the colours of editors."""
     if line[:1] in _DIFF_COLOURS:
         return f'<tspan fill="{_DIFF_COLOURS[line[0]]}">{escape(line)}</tspan>'
     first, *rest = _SEQUENCE.split(line)

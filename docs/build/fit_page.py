@@ -1,4 +1,4 @@
-"""The table of docs/fit.md: what each change costs, from `fitting/moves.json`."""
+"""Table of docs/fit.md: the cost of each change, from `fitting/moves.json`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from markdown_text import format_table
 from cfglint_train.fitting import moves
 
 COSTS = "<!-- costs -->"
-"""Where the page has the table."""
+"""Placeholder of the table on the page."""
 _KINDS = {
     "keeps": "safe",
     "gives-up": "unsafe",

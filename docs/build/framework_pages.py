@@ -1,6 +1,4 @@
-"""The frameworks on the site: the list of the first page, the navigation, a page for those without a written one, and
-on each page what fixes write.
-"""
+"""Framework pages: the list on the first page, the navigation, generated pages and tables of written keys."""
 
 from __future__ import annotations
 
@@ -16,12 +14,12 @@ from cfglint_train.plan.names import Field
 
 FOLDER = "frameworks"
 LIST = "<!-- frameworks -->"
-"""Where the first page has the list of the frameworks."""
+"""Placeholder of the list of frameworks on the first page."""
 _WRITTEN = Path(__file__).resolve().parents[1] / FOLDER
 
 
 def build_pages() -> dict[str, str]:
-    """The pages, by their path below docs/, of frameworks without a written one."""
+    """Return the pages of frameworks without a hand-written one, by their path below docs/."""
     ungenerated = [(manifest, path) for manifest, path in _list_pages() if not (_WRITTEN / Path(path).name).exists()]
     return {
         path: f"# {manifest.title}\n\n{_describe_files(manifest)}\n{build_sections(path)}"
@@ -30,17 +28,17 @@ def build_pages() -> dict[str, str]:
 
 
 def build_navigation() -> list[dict[str, object]]:
-    """The page of every framework, for the site's navigation."""
+    """Return the page of every framework, for the site's navigation."""
     return [{manifest.title: path} for manifest, path in _list_pages()]
 
 
 def list_frameworks() -> str:
-    """The frameworks, each with a link to its page: what is read of it, and what is not."""
+    """Return the list of frameworks, each with a link to its page."""
     return f"Frameworks: {', '.join(f'[{manifest.title}]({path})' for manifest, path in _list_pages())}."
 
 
 def _list_pages() -> list[tuple[FrameworkManifest, str]]:
-    """Every framework with the path of its page; one in another's package is on that one's page."""
+    """List every framework that has a page with its path; others are on the page of their package."""
     return [
         (manifest, f"{FOLDER}/{manifest.name}.md")
         for manifest in list_frameworks().values()
@@ -49,7 +47,7 @@ def _list_pages() -> list[tuple[FrameworkManifest, str]]:
 
 
 def build_sections(path: str) -> str:
-    """What the page at a path below docs/ says at its end of fixes; empty for a page of something else."""
+    """Return the tables of keys at the end of a framework's page, or an empty string for other pages."""
     on_page = [manifest for manifest, page in _list_pages() if page == path]
     same_package = [
         manifest for manifest in list_frameworks().values() if on_page and manifest.package == on_page[0].package
@@ -61,7 +59,7 @@ def build_sections(path: str) -> str:
 
 
 def _format_keys_table(manifest: FrameworkManifest, heading: str) -> str:
-    """Every field that the framework's lenses read: its keys, and whether fixes write it."""
+    """Return the table of fields that the framework's lenses read: their keys, and whether fixes write them."""
     framework = frameworks.load(manifest.name)
     owners = {field: lens for lens in framework.lenses for field in lens.fields}
     rows = [

@@ -1,4 +1,4 @@
-"""The generated parts of README.md and of the site's first page: python docs/build/front_page.py writes README.md."""
+"""Generated parts of README.md and of the site's first page: python docs/build/front_page.py writes README.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cfglint_train.frameworks.registry import FrameworkManifest, list_frameworks
 
 README = REPOSITORY / "README.md"
 CATCHES = "<!-- catches -->"
-"""Where the first page of the site has the tables."""
+"""Placeholder of the tables on the first page of the site."""
 _PART = re.compile(r"(?P<start><!-- generated: (?P<name>\w+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 
 
@@ -30,7 +30,10 @@ def fill_readme(text: str) -> str:
 
 
 def build_tables(pages: str = "") -> str:
-    """Return what is found by area, and what is known of each framework. `pages`: the folder of the site's pages."""
+    """Return the tables of rule areas and of supported frameworks.
+
+    `pages` is the path prefix of the site's pages.
+    """
     areas = [
         (f"**{FAMILIES[family]}**", extract_summary(rules[0]).rstrip("."), f"`{family}`")
         for family, rules in yield_families()

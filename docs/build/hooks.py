@@ -1,6 +1,6 @@
-"""mkdocs hooks: pages that are generated, and consoles that are run, each time the site is built.
+"""mkdocs hooks: generate pages and run consoles each time the site is built.
 
-Nothing of it is committed, so nothing of it can be stale.
+Nothing generated is committed, so nothing can be outdated.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from run import run_cfglint
 
-# ```console exec: the command of the block is run, and its output is put below it.
+# ```console exec: runs the commands of the block and adds their output.
 _CONSOLE = re.compile(r"^```console exec\n(?P<lines>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put generated sections where the navigation names a folder, and pages that it does not name at its end."""
+    """Insert generated sections for the folders in the navigation, and append pages that it does not name."""
     navigation = [_fill_entry(entry) for entry in config.nav or []]
     named_pages = set(re.findall(r"[\w/.-]+\.md", str(navigation)))
     folder = Path(config.docs_dir)
@@ -38,7 +38,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
-# Folder of the navigation -> its entries.
+# Folder in the navigation -> function that returns its entries.
 _SECTIONS = {"rules/": rule_pages.build_navigation, "frameworks/": framework_pages.build_navigation}
 
 
@@ -58,13 +58,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def generate_pages() -> dict[str, str]:
-    """Every generated page by its path below docs/."""
+    """Return every generated page by its path below docs/."""
     modules = (rule_pages, failure_page, framework_pages, settings_page, command_page)
     return {path: text for module in modules for path, text in module.build_pages().items()}
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Run the consoles of a page, draw its picture, list the frameworks, and add what is written of each."""
+    """Run the consoles of a page, draw its picture, list the frameworks, and add tables of keys."""
     markdown = markdown.replace(framework_pages.LIST, framework_pages.list_frameworks())
     if front_page.CATCHES in markdown:
         markdown = markdown.replace(front_page.CATCHES, front_page.build_tables())
@@ -77,7 +77,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def run_console(lines: str) -> str:
-    """A console with what its commands print."""
+    """Return a console with the output of its commands."""
     output_lines = []
     for line in lines.splitlines():
         assert line.startswith("$ cfglint"), f"only cfglint is run: {line}"

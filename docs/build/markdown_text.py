@@ -1,4 +1,4 @@
-"""Text that was written for people, as Markdown that shows it as it is, with links where it names something."""
+"""Plain text as Markdown that shows it unchanged, with links for the names in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Link = Callable[[str], str]
 
 
 def format_prose(text: str, link: Link) -> str:
-    """Paragraphs and indented code; `link` marks up the words that are no code."""
+    """Format paragraphs and indented code; `link` marks up the words outside code."""
     lines = []
     for line in text.split("\n"):
         if line.startswith("    ") or not line:
@@ -27,7 +27,7 @@ def format_prose(text: str, link: Link) -> str:
 
 
 def _yield_with_gaps(lines: list[str]) -> Iterator[str]:
-    """An empty line before and after indented code, without which it is no code."""
+    """Yield the lines with an empty line around indented code, which Markdown requires."""
     for number, line in enumerate(lines):
         before = lines[number - 1] if number else ""
         if before and line and before.startswith("    ") != line.startswith("    "):
@@ -36,7 +36,7 @@ def _yield_with_gaps(lines: list[str]) -> Iterator[str]:
 
 
 def format_code_block(text: str, name: str = "", title: str = "") -> str:
-    """A code block in the language of a file's name (or that is given as `.yaml`)."""
+    """Return a code block in the language of a file's name or suffix (`.yaml`)."""
     dot = name.rfind(".")
     language = _LANGUAGES.get(name[dot:] if dot >= 0 else "", "text")
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text) or [""]))
@@ -45,6 +45,6 @@ def format_code_block(text: str, name: str = "", title: str = "") -> str:
 
 
 def format_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A table; bars inside cells are escaped."""
+    """Return a table; bars inside cells are escaped."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)

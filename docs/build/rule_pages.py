@@ -1,4 +1,4 @@
-"""One page per rule: its docstring, and cfglint at work on its fixtures: before, finding, after."""
+"""One page per rule: its docstring, and cfglint run on its fixtures: config, finding, fix."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FIXTURES = REPOSITORY / "fixtures" / "rules"
 FOLDER = "rules"
 _SETTINGS = "cfglint.toml"
 _LONG = 40
-"""Lines; a longer file is shown folded."""
+"""Number of lines above which a file is folded."""
 
 
 def build_pages() -> dict[str, str]:
-    """Every page by its path below docs/."""
+    """Return every page by its path below docs/."""
     return {
         f"{FOLDER}/index.md": _build_index(),
         **{f"{FOLDER}/{rule.code}.md": _build_page(rule) for rule in RULES.values()},
@@ -32,7 +32,7 @@ def build_pages() -> dict[str, str]:
 
 
 def build_navigation() -> list[dict[str, object]]:
-    """The pages by family, for the site's navigation."""
+    """Return the pages by family, for the site's navigation."""
     sections: list[dict[str, object]] = [
         {"All rules": f"{FOLDER}/index.md"},
         {"Failures that users met": f"{FOLDER}/failures.md"},
@@ -70,7 +70,7 @@ def _build_index() -> str:
 
 
 def extract_summary(rule: Rule) -> str:
-    """Return what a rule reports, from the first line of its docstring."""
+    """Return the text that says what a rule reports, from the first line of its docstring."""
     text = registry.load_module(rule).__doc__.strip().split("\n\n")[0].partition(": ")[2]
     return format_prose(" ".join(text.split()), lambda words: words)
 
@@ -107,7 +107,7 @@ _PAPER = re.compile(r"\barXiv:(\d{4}\.\d{4,5})\b")
 
 
 def _add_links(text: str, rule: Rule) -> str:
-    """Links to pages, other rules, issues and papers."""
+    """Add links to pages, other rules, issues and papers."""
     text = _DOCS.sub(lambda match: f"[{match[0]}](../{match[1]})", text)
     text = _ISSUE.sub(lambda match: f"[{match[0]}](https://github.com/{match[1]}/issues/{match[2]})", text)
     text = _PAPER.sub(lambda match: f"[{match[0]}](https://arxiv.org/abs/{match[1]})", text)
@@ -116,7 +116,7 @@ def _add_links(text: str, rule: Rule) -> str:
     )
 
 
-# --- at work ---------------------------------------------------------------------------------------------------------
+# --- executed examples -----------------------------------------------------------------------------------------------
 
 
 def _yield_example(rule: Rule) -> Iterator[str]:
@@ -129,7 +129,7 @@ def _run_example(rule: Rule, folder: Path) -> Iterator[str]:
     settings = ["--config", _SETTINGS] if (folder / _SETTINGS).exists() else ["--isolated"]
     smallest = _find_smallest(rule, folder, [*settings, *selection])
     if smallest is None:
-        # It is about the other rules (an unused suppression), which have to be on.
+        # The rule is about other rules (an unused suppression), so all rules have to be on.
         selection = []
         smallest = _find_smallest(rule, folder, [*settings, *selection])
     assert smallest is not None, f"{rule.code} fires on none of its fixtures"
@@ -150,9 +150,9 @@ def _run_example(rule: Rule, folder: Path) -> Iterator[str]:
 
 
 def _find_smallest(rule: Rule, folder: Path, flags: list[str]) -> tuple[str, list[str]] | None:
-    """The shortest of the rule's fixtures, by the file that is named to cfglint, with all files of its run.
+    """Return the smallest of the rule's fixtures: the file passed to cfglint, and all files of its run.
 
-    A fixture whose fix can be shown comes before one without.
+    A fixture with a fix that can be shown comes first.
     """
     choices = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _SETTINGS):

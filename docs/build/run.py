@@ -1,4 +1,4 @@
-"""Runs cfglint for the pages: they show what the command prints, not a copy made by hand."""
+"""Runs of cfglint for the pages, which show real output, not a copy made by hand."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cfglint_train.front.cli import main
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _COLUMNS = "100"
-# Variables of the machine that builds the pages, which would change colours or reports.
+# Variables of the build machine that would change colours or reports.
 _REMOVED_VARIABLES = ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "CI", "TERM")
 
 
 class _Terminal(io.TextIOWrapper):
-    """A stream that counts as a terminal, so that long messages are wrapped and never cut by the page."""
+    """Stream that counts as a terminal, so that long messages are wrapped and not cut off by the page."""
 
     def isatty(self) -> bool:
         return True
@@ -39,7 +39,10 @@ def _enter_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def copy_to_repository(folder: Path) -> Iterator[Path]:
-    """A copy of a folder as a repository of its own. In this one, each run would first look through all its scripts."""
+    """Yield a copy of the folder as a repository of its own.
+
+    In this repository, each run would first search all scripts.
+    """
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / folder.name
         shutil.copytree(folder, copy)
@@ -48,7 +51,10 @@ def copy_to_repository(folder: Path) -> Iterator[Path]:
 
 
 def run_cfglint(*arguments: str, folder: Path = REPOSITORY) -> str:
-    """What the command prints, in a folder. Raises RuntimeError where it could not do its work (exit code 2)."""
+    """Return the output of the command in a folder.
+
+    Raise RuntimeError if it could not do its work (exit code 2).
+    """
     out, err = _Terminal(io.BytesIO(), "utf-8"), io.StringIO()
     environment = {name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES}
     with (

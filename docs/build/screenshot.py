@@ -15,7 +15,10 @@ _SIZE = "1100,820"
 
 
 def draw() -> None:
-    """Write the picture. Raises RuntimeError without Chromium."""
+    """Write the picture.
+
+    Raise RuntimeError without Chromium.
+    """
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         raise RuntimeError("Chromium is not installed")

@@ -1,6 +1,6 @@
-"""The reference of the settings: names, types and defaults from the code, what they are for from here.
+"""Settings reference: names, types and defaults come from the code, descriptions and examples from here.
 
-Every example is loaded when the page is made; a setting without a text, or a text without a setting, stops the build.
+Every example is loaded when the page is built. A setting without a text, or a text without a setting, stops the build.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cfglint_train.settings.settings import Settings, load_settings
 
 
 class Text(NamedTuple):
-    """What a setting is for, and an example of it."""
+    """Purpose of a setting, with an example."""
 
     purpose: str
     example: str
@@ -141,7 +141,7 @@ FACTS = {
     "disk": "space for checkpoints",
 }
 
-# Where the defaults are in `Settings`, if not under the setting's own name.
+# Fields of `Settings` that hold the defaults, if not named like the setting.
 _FIELDS = {
     "extend-select": None, "extend-ignore": None, "extend-exclude": None, "hardware": None, "releases": None,
     "overrides": None, "require": None, "extend": None, "per-file-ignores": None, "extend-safe-fixes": "safe_fixes",
@@ -150,12 +150,15 @@ _FIELDS = {
 
 
 def list_names() -> list[str]:
-    """Every setting, as the reader of settings defines them."""
+    """Return every setting that the settings parser defines."""
     return [*settings._SELECTORS, *settings._GLOBS, *settings._BOOLEANS, *settings._OTHERS]
 
 
 def build_pages() -> dict[str, str]:
-    """The page by its path below docs/. Raises AssertionError where the texts and the code differ."""
+    """Return the page by its path below docs/.
+
+    Raise AssertionError if the texts and the code differ.
+    """
     assert sorted(SETTINGS) == sorted(list_names()), sorted(SETTINGS.keys() ^ set(list_names()))
     assert sorted(FACTS) == sorted(cluster_facts.HARDWARE_FACTS)
     parts = [_HEAD]
@@ -212,7 +215,7 @@ def _format_default(name: str) -> str:
 
 
 def _check_example(example: str) -> str:
-    """An example that loads."""
+    """Return the example after loading it."""
     with tempfile.TemporaryDirectory() as folder:
         inner = Path(folder, "inner", "cfglint.toml")
         inner.parent.mkdir()

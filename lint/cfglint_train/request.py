@@ -1,4 +1,4 @@
-"""What a call of the Python API asks for: its options, and the same in the engine's terms."""
+"""Requests of the Python API: the options, and their translation for the engine."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ Text = str | bytes
 
 
 class OptionError(UsageError):
-    """An option that means nothing: `option` is its field in `Options`, `given` what was given, `problem` why."""
+    """An invalid option: `option` is its field in `Options`, `given` its value, `problem` the reason."""
 
     def __init__(self, option: str, value: str, problem: str) -> None:
+        """Compose the message from the field, its value and the reason."""
         super().__init__(f"{option}: {value}: {problem}")
         self.option = option
         self.given = value
@@ -40,21 +41,19 @@ class OptionError(UsageError):
 
 
 class Options(Frozen):
-    """Options that override the settings files; a default leaves the choice to them. The names are those of the
-    flags.
-    """
+    """Options that override the settings files; a default leaves the choice to them. The names match the flags."""
 
     select: Iterable[str] | None = None
     """Only these rules: codes, families (`MEM`), names, `ALL`."""
     ignore: Iterable[str] = ()
     baseline: PathLike | None = None
-    """The file of accepted findings (`cfglint-baseline.json`), which are neither reported nor fixed; None: none."""
+    """File of accepted findings (`cfglint-baseline.json`), which are neither reported nor fixed; None: no baseline."""
     require_checked: bool | None = None
-    """The rules that report runs which could not be checked (CHK) are on, whatever is selected."""
+    """Keep the rules that report unchecked runs (CHK) on, whatever is selected."""
     nodes: int | str | None = None
     gpus_per_node: int | str | None = None
     gpu: str | None = None
-    """A GPU of the table (`H100`, `A100-80GB`) or its memory."""
+    """GPU from the table (`H100`, `A100-80GB`) or its memory."""
     gpu_memory: str | None = None
     """Memory of one GPU, with its unit: `80GB`, `79.1GiB`."""
     host_memory: str | None = None
@@ -64,45 +63,47 @@ class Options(Frozen):
     releases: Mapping[str, str] = {}
     """Target releases by package: `{"axolotl": "0.18.0", "torch": "2.8"}`."""
     overrides: Mapping[str, Any] | Iterable[str] = {}
-    """Settings that the launch passes: values by key, with dots between the keys of sections; or `key=value` words,
-    which each framework reads as its launcher does."""
+    """Settings that the launch passes: values by dotted key, or `key=value` words, which each framework reads as its
+    launcher does.
+    """
     config: PathLike | None = None
-    """The settings file for every path; None: the nearest one to each."""
+    """Settings file for every path; None: the nearest one for each path."""
     isolated: bool = False
-    """No settings file at all."""
+    """Use no settings file."""
     settings_files: Files = DISK
-    """Where settings files are read from: the disk, or a commit."""
+    """Source of the settings files: the disk, or a commit."""
     force_exclude: bool = False
-    """Leave excluded files out even when they are named."""
+    """Leave out excluded files even if they are named."""
     no_cache: bool = False
     """Neither read nor write the cache."""
     cache_dir: PathLike | None = None
-    """The folder of the cache, where the copies of frameworks that were read are kept."""
+    """Folder of the cache, which keeps the vocabularies read from copies of frameworks."""
     model_config: PathLike | None = None
-    """A `config.json` (or the folder of one) that holds for the model of every run, whatever it is called."""
+    """`config.json` (or its folder) for the model of every run, whatever its name."""
     model_folders: Iterable[PathLike] = ()
-    """Folders below which models that a configuration names by their path are read; else only those in the repository
-    are."""
+    """Folders in which models that a config names by path may be read; without them, only the repository."""
     online: bool = False
     """Ask the Hub for the `config.json` of models that cfglint does not know; needs huggingface_hub."""
     max_cpu_seconds: float | None = None
-    """Processor time of the whole call; what is not read by then is an error. None: as the settings of the working
-    directory have it."""
+    """CPU time of the whole call; files not read by then are errors. None: as the settings of the working directory
+    say.
+    """
     jobs: int = 1
-    """Processes that `lint` may share many files among (0: one per core); with more than one, its `raw` result holds
-    no runs."""
+    """Processes among which `lint` may share many files (0: one per core); with more than one, its `raw` result has no
+    runs.
+    """
 
     def replace(self, **changes: Any) -> Options:
-        """Return a copy with other values of some fields. Raises ValueError for other names."""
+        """Return a copy with other values of some fields; raise ValueError for unknown names."""
         return self._replace(**changes)
 
 
 DEFAULTS: Final = Options()
-"""Everything as the settings files say."""
+"""Options that leave everything to the settings files."""
 
 
 class Request(Frozen):
-    """A call in the engine's terms."""
+    """A call, translated for the engine."""
 
     workspace: Workspace
     files: list[str]
@@ -113,7 +114,10 @@ class Request(Frozen):
 def build_request(
     paths: PathLike | Iterable[PathLike] | None, options: Options, sources: Mapping[str, Text] | None
 ) -> Request:
-    """What a call asks for. Raises UsageError (OptionError, FactError, SettingsError)."""
+    """Translate a call for the engine.
+
+    Raises `UsageError` (`OptionError`, `FactError`, `SettingsError`) if it is invalid.
+    """
     from cfglint_train.foundation import deadline, regular_files
     from cfglint_train.judging.dispatch import open_workspace
     from cfglint_train.judging.options import LintOptions
@@ -144,7 +148,7 @@ def build_request(
         walk = partial(workspace.collect, force_exclude=options.force_exclude)
         files = deadline.run_within(budget.compute_seconds_left, walk, requested)
     except deadline.OutOfTime:
-        files = requested  # reported as not read
+        files = requested  # reported as unread
     if options.overrides:
         from cfglint_train.judging.overrides import validate_overrides
 
@@ -159,7 +163,7 @@ def build_request(
 
 
 def _build_budget(options: Options, workspace: Workspace) -> Budget:
-    """The processor time that the options state, else the settings of the working directory."""
+    """Return the CPU time from the options, else from the settings of the working directory."""
     from cfglint_train.foundation.budget import Budget
 
     seconds = options.max_cpu_seconds
@@ -177,14 +181,14 @@ def _load_baseline(path: PathLike, files: Files) -> Baseline:
 
 
 def find_repository(path: PathLike) -> str:
-    """The root of the repository that a file is in; without one its folder."""
+    """Return the root of the repository that a file is in, or its folder if it is in none."""
     from cfglint_train.foundation.roots import Roots
 
     return Roots().find_root(os.fspath(path))[0]
 
 
 def load_fixed_settings(options: Options) -> Settings | None:
-    """The settings for every file, where the options name them."""
+    """Return the settings for every file if the options name them, else None."""
     if options.config is not None:
         return load_settings(os.fspath(options.config), options.settings_files)
     return Settings(os.getcwd()) if options.isolated else None
@@ -201,7 +205,7 @@ def _check_selectors(option: str, values: Iterable[str]) -> tuple[str, ...]:
 
 
 def _collect_facts(options: Options) -> dict[str, str]:
-    """The facts that the options state, by their canonical names. Raises OptionError and FactError."""
+    """Return the facts in the options by canonical name; raise `OptionError` or `FactError` if one is invalid."""
     facts = {
         name: str(value)
         for name in cluster_facts.HARDWARE_FACTS
@@ -219,7 +223,7 @@ def _collect_facts(options: Options) -> dict[str, str]:
 
 
 def _build_command_line(options: Options) -> CommandLine:
-    """What the options say of the runs. Raises OptionError, FactError and UsageError."""
+    """Return the options that concern runs; raise `OptionError`, `FactError` or `UsageError` if one is invalid."""
     command_line = _build_facts_and_overrides(options)
     if options.no_cache or options.cache_dir is not None:
         command_line = command_line._replace(cache_dir="" if options.no_cache else os.fspath(options.cache_dir or ""))
@@ -238,7 +242,7 @@ def _build_command_line(options: Options) -> CommandLine:
 
 
 def _build_facts_and_overrides(options: Options) -> CommandLine:
-    """What the options say of cluster, releases and settings."""
+    """Return the command line with the facts, releases and overrides of the options."""
     if not isinstance(options.overrides, Mapping):
         words = tuple(options.overrides)
         if words:

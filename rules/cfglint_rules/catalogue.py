@@ -1,7 +1,8 @@
-"""The metadata of all rules, read from the source of their modules.
+"""Rule catalogue: read the metadata of all rules from the source of their modules.
 
 Importing every rule to list them would cost more than linting a file. `hatch_build.py` runs this module while a wheel
-is built, and the wheel holds the result as `catalogue.json`; so it imports nothing but the standard library.
+is built, and the wheel contains the result as `catalogue.json`. This module therefore imports only the standard
+library.
 """
 
 import os
@@ -23,14 +24,14 @@ FAMILIES = {
     "HSE": "House rules",
     "CHK": "Not checked",
 }
-"""The families with their titles, in the order in which their rules are listed and run."""
+"""Families with their titles, in the order in which their rules are listed and run."""
 
 _RULE_LINE = re.compile(r"^RULE\b", re.MULTILINE)
 _METADATA = re.compile(r"^RULE: Final = (Rule\((?:.+\)$|\n(?s:.*?)^\)))", re.MULTILINE)
 
 
 def read(root: str) -> list[dict[str, object]]:
-    """Return the arguments of every `RULE` in the modules below a folder, by family and number."""
+    """Return the arguments of every `RULE` in the modules below a folder, sorted by family and number."""
     order = list(FAMILIES)
     return sorted(_read_rules(root), key=lambda rule: (order.index(str(rule["code"])[:3]), rule["code"]))
 
@@ -53,5 +54,5 @@ def _read_rules(root: str) -> Iterator[dict[str, object]]:
 
 
 def _collect_arguments(code: str, name: str, severity: str, **others: object) -> dict[str, object]:
-    """Return what is passed to `Rule`, by name."""
+    """Return the arguments of `Rule` by name."""
     return {"code": code, "name": name, "severity": severity, **others}

@@ -1,6 +1,7 @@
-"""Find rules by code, name or selector. A rule's module is imported when the rule is first needed.
+"""Rule registry: find rules by code, name or selector. A rule's module is imported when the rule is first needed.
 
-Their metadata is in `catalogue.json`, which is made with the wheel; a checkout has none, and reads it from the modules.
+The metadata is in `catalogue.json`, which is built with the wheel. A checkout has no such file, and reads the metadata
+from the modules.
 """
 
 from __future__ import annotations
@@ -41,22 +42,22 @@ def _build_rule(metadata: dict[str, Any]) -> Rule:
 
 RULES: Final = {rule.code: rule for rule in map(_build_rule, _read_metadata())}
 ENGINE_RULES: Final = {rule.reported_by_engine: rule for rule in RULES.values() if rule.reported_by_engine is not None}
-"""The rules under which the engine itself reports, by what it reports."""
+"""Rules that the engine itself reports, by occasion."""
 
 
 def find_rule(name_or_code: str) -> Rule | None:
-    """A rule by its code (in any case) or its name."""
+    """Return the rule with a code (in any case) or name, or None."""
     by_code = RULES.get(name_or_code.upper())
     return by_code or next((rule for rule in RULES.values() if rule.name == name_or_code), None)
 
 
 def match_selector(selector: str) -> frozenset[str]:
-    """The codes of the rules that a selector means: ALL, a family, a code or a name."""
+    """Return the codes of the rules that a selector matches: ALL, a family, a code or a name."""
     return frozenset(rule.code for rule in RULES.values() if measure_precision((selector,), rule.code, rule.name) >= 0)
 
 
 def describe_unknown(selector: str) -> str:
-    """What to say of a selector that means no rule."""
+    """Return the message for a selector that matches no rule."""
     from difflib import get_close_matches
 
     padded_code = re.sub(r"(?<![0-9])[0-9]{1,3}$", lambda number: f"{int(number[0]):03}", selector.upper())
@@ -73,8 +74,9 @@ def describe_unknown(selector: str) -> str:
 
 
 def search_rules(words: str) -> list[Rule]:
-    """The rules whose name or documentation has all of some words: those with the words in their name or first line
-    first, then those that have them most often.
+    """Return the rules whose name or documentation contains all search words.
+
+    Rules with the words in their name or first line come first, then those that contain them most often.
     """
     search_words = _split_words(words)
     matches = []
@@ -90,13 +92,13 @@ def search_rules(words: str) -> list[Rule]:
 
 
 def _split_words(text: str) -> list[str]:
-    """The words of a text, without the s of a plural."""
+    """Return the words of a text, without the "s" of a plural."""
     plain = " ".join(text.lower().replace("-", " ").split()).replace("out of memory", "oom")
     return [word.removesuffix("s") for word in re.findall(r"[a-z0-9_]+", plain)]
 
 
 def load_module(rule: Rule) -> Any:
-    """The module of a rule."""
+    """Return the module of a rule."""
     return import_module(f"cfglint_rules.{rule.module}")
 
 
@@ -104,7 +106,7 @@ _checkers: dict[str, Callable[[Any], Iterable[Report]]] = {}
 
 
 def get_checker(rule: Rule) -> Callable[[Any], Iterable[Report]]:
-    """Return the function that checks a run or a configuration: nothing is reported of a run without what it needs."""
+    """Return the function that checks a run or config; it reports nothing if the plan lacks what the rule needs."""
     return partial(_check_if_needed, rule)
 
 

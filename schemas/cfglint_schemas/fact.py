@@ -1,4 +1,4 @@
-"""What is known of one setting, at any release: its status, its schema, and what took its place."""
+"""Facts about one key of a vocabulary at any release: its status, its schema and its replacement."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import parse_release
 
 _ANNOTATIONS: Final = frozenset(("x-releases", "x-status", "x-patched", "x-also"))
-# Words of a schema by which a release takes a setting for one that is gone.
+# Schema keywords with which a release marks a key that it no longer has.
 _REMOVAL_KEYWORDS: Final = frozenset(("x-removed", "x-replacement"))
 
 
 class KeyFact:
-    """What is known of one setting; made by `Vocabulary.fact`."""
+    """The facts about one key, made by `Vocabulary.find_fact`."""
 
     __slots__ = (
         "_context",
@@ -45,19 +45,20 @@ class KeyFact:
         release: str,
         context: Context,
     ) -> None:
+        """Describe a key by its line in the schema file; `release` and `context` are the defaults of the methods."""
         self.vocabulary = vocabulary
         self.route = route
         self.definition = definition
         self.name = name
-        """The name as the schema has it; the route's last part may be an alias of it."""
+        """Name in the schema; the last part of the route may be an alias of it."""
         self.is_open = "x-open" in data
-        """The setting is in a free mapping, where every name goes."""
+        """The key is in a free mapping, which accepts every name."""
         self.alternatives: tuple[KeyFact, ...] = ()
-        """What other definitions say of the same name, where a place follows several (the kinds of data sets)."""
+        """Facts about the same name in other definitions, if a place may follow several (the kinds of data sets)."""
         self.valid_spellings: set[tuple[Any, ...]] = set()
-        """Spellings of values that were found to fit: many configurations give the same ones."""
+        """Spellings of values that are known to be valid: many configurations use the same ones."""
         self.spans: list[Mapping[str, Any]] = data.get("x-releases", [])
-        """The stretches of releases in which the setting exists, oldest first."""
+        """Spans of releases that have the key, oldest first."""
         self._data = data
         self._release = release
         self._context = context
@@ -66,39 +67,40 @@ class KeyFact:
         self._kinds: dict[str, tuple[ValueKind, ...]] = {}
 
     def __repr__(self) -> str:
+        """Show the framework, the route and the status."""
         return f"<{self.vocabulary.framework} {'.'.join(map(str, self.route))} {self.resolve_status().kind}>"
 
     @property
     def is_deprecated(self) -> bool:
-        """Whether the setting is on its way out at the release that was asked for."""
+        """The key is deprecated at the default release."""
         stated = self._read_patched_status(self._release)
         return bool(self.get_schema().get("deprecated")) or (stated is not None and stated.kind == PRESENT)
 
     @property
     def is_conditional(self) -> bool:
-        """Whether the configuration decides what the setting is: other settings of it, or the plugins that it loads."""
+        """The configuration decides the status: by other keys, or by the plugins that it loads."""
         facts = (self, *self.alternatives)
         return any(fact.needs_other_keys or any("gate" in span for span in fact.spans) for fact in facts)
 
     @property
     def needs_other_keys(self) -> bool:
-        """Whether other settings of the configuration decide what the setting is."""
+        """Other keys of the configuration decide the status."""
         return any("needs" in patch for patch in self._data.get("x-status", ()))
 
     @property
     def first_release(self) -> str | None:
-        """The first release that has the setting (of the package that brings it); None in a free mapping."""
+        """First release that has the key (of the package that defines it), or None in a free mapping."""
         return self.spans[0]["since"] if self.spans else None
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether every known release has the setting as it is."""
+        """Every known release has the key with the same schema."""
         has_one_span = len(self.spans) == 1 and "x-status" not in self._data
         return has_one_span and self.vocabulary.is_unlimited(self.spans[0])
 
     @property
     def is_in_all_releases(self) -> bool:
-        """Whether every known release has the setting, whatever values it takes there."""
+        """Every known release has the key, whatever values it accepts there."""
         if "x-status" in self._data or "x-also" in self._data or not self._list_spans():
             return False
         spans = self._list_spans()
@@ -113,12 +115,12 @@ class KeyFact:
 
     @property
     def package(self) -> str:
-        """The package that brings the setting."""
+        """The package that defines the key."""
         package: str = self.spans[-1].get("package", self.vocabulary.package) if self.spans else self.vocabulary.package
         return package
 
     def resolve_status(self, release: str | None = None) -> Status:
-        """What the setting is at a release (the one that the fact was asked for, unless another is given)."""
+        """Return the status of the key at a release, by default at the release of this fact."""
         release = release or self._release
         if release not in self._statuses:
             self._statuses[release] = self._compute_status(release)
@@ -150,7 +152,7 @@ class KeyFact:
         return Status(PRESENT, self.first_release, plugins=plugins)
 
     def get_schema(self, release: str | None = None) -> Mapping[str, Any]:
-        """The setting's JSON Schema at a release; where it does not exist there, as its nearest release has it."""
+        """Return the key's JSON Schema at a release, or that of its nearest release if it does not exist there."""
         release = release or self._release
         if release not in self._schemas:
             self._schemas[release] = (
@@ -161,7 +163,7 @@ class KeyFact:
         return self._schemas[release]
 
     def list_kinds(self, release: str | None = None) -> tuple[ValueKind, ...]:
-        """What a value may be at a release, by any definition that the place follows."""
+        """Return the kinds of value that the key accepts at a release, in any definition that the place may follow."""
         release = release or self._release
         if release not in self._kinds:
             kinds = list(list_kinds(self.get_schema(release)))
@@ -172,17 +174,17 @@ class KeyFact:
         return self._kinds[release]
 
     def get_default(self, release: str | None = None) -> Any:
-        """The default at a release. Raises KeyError where there is none or where it is computed at run time."""
+        """Return the default at a release; raise KeyError if there is none or if it is computed at run time."""
         return self.get_schema(release)["default"]
 
     def list_spellings(self) -> tuple[str, ...]:
-        """The other names under which the setting can be given at the release that was asked for."""
+        """Return the other names that the default release accepts for the key."""
         names = [alias for span in self._find_spans(self._release) for alias in span.get("aliases", ())]
         names += [prefix + self.name for prefix in self.vocabulary.list_prefixes(self.definition, self._release)]
         return tuple(dict.fromkeys(names))
 
     def get_content_schema(self) -> Mapping[str, Any]:
-        """The schema that the setting's own keys or items follow."""
+        """Return the schema of the key's own keys or items."""
         if self.is_open:
             values: Mapping[str, Any] = self._data["x-values"]
             return values
@@ -201,12 +203,12 @@ class KeyFact:
         for span in reversed(self._list_spans()):
             package = span.get("package", self.vocabulary.package)
             installed = release if package == self.vocabulary.package else self._context.releases.get(package)
-            # A package of unknown release could be any: what one of its releases has is not missing.
+            # If the release of a package is unknown, a key that any of its releases has is not reported as missing.
             if installed is None or self.vocabulary.is_within(span, package, installed):
                 yield span
 
     def _list_spans(self) -> list[Mapping[str, Any]]:
-        """The stretches in which the setting goes by the name that the route gives it."""
+        """Return the spans in which the key has the name that the route uses."""
         spelling = self.route[-1]
         aliased = [span for span in self.spans if spelling in span.get("aliases", ())]
         return aliased or self.spans
@@ -238,7 +240,7 @@ class KeyFact:
         return Status("not yet", later[0]["since"], effect=effect) if later else Status("removed", effect=effect)
 
     def _find_patch(self, release: str) -> Mapping[str, Any] | None:
-        """The patch about the setting at a release."""
+        """Return the patch that applies to the key at a release, or None."""
         for item in reversed(self._data.get("x-status", ())):
             package = item.get("package", self.vocabulary.package)
             installed = release if package == self.vocabulary.package else self._context.releases.get(package)
@@ -248,7 +250,7 @@ class KeyFact:
         return None
 
     def _read_patched_status(self, release: str) -> Status | None:
-        """What a patch says of the setting at a release; new names are those of that release."""
+        """Return the status that a patch states at a release, or None; new names are those of that release."""
         patch = self._find_patch(release)
         if patch is None:
             return None
@@ -265,7 +267,10 @@ class KeyFact:
         )
 
     def _read_cases(self, patch: Mapping[str, Any], release: str) -> tuple[ValueCase, ...]:
-        """What each old value becomes; a new name that was renamed in turn may state it."""
+        """Return the replacement for each old value.
+
+        If the new name was renamed in turn, its own patch may state the cases.
+        """
         if "cases" in patch:
             return tuple(ValueCase(case["when"], self._follow_renames(case["set"], release)) for case in patch["cases"])
         if patch["kind"] == "renamed" and len(patch.get("to", ())) == 1:
@@ -276,7 +281,7 @@ class KeyFact:
         return ()
 
     def _follow_renames(self, values: Mapping[str, Any], release: str, by_value: bool = True) -> dict[str, Any]:
-        """Settings with their values, as they are after the renames that came later."""
+        """Return keys and values with all later renames applied."""
         final: dict[str, Any] = {}
         for name, value in values.items():
             successor = self._find_named_fact(name, release)
@@ -291,22 +296,22 @@ class KeyFact:
         return final
 
     def _find_named_fact(self, name: str, release: str) -> KeyFact | None:
-        """The fact of a setting that this one's patch names, unless that is this one."""
+        """Return the fact of a key that this key's patch names, or None if it is this key."""
         route = split_route(self._resolve_name(name))
         if route == self.route:
             return None
         fact = self.vocabulary.find_fact(route, release, self._context)
-        # Names that are not at home in this entry point are those of the usual one.
+        # A key that this entry point lacks belongs to the usual one.
         return fact or self.vocabulary.find_fact(route, release, self._context._replace(entry=None))
 
     def _resolve_name(self, name: str) -> str:
-        """A setting that a schema names: `./name` is a sibling, everything else counts from the root."""
+        """Return the dotted route of a name in a schema: `./name` is a sibling, other names start at the root."""
         if not name.startswith("./"):
             return name
         return ".".join((*map(str, self.route[:-1]), name[2:]))
 
     def _is_unmet(self, needs: Mapping[str, Any], release: str) -> bool:
-        """Whether a configuration that is known does not have what the setting needs."""
+        """Return whether the configuration is known and lacks what the key needs."""
         settings = self._context.settings
         if settings is None:
             return False
@@ -322,10 +327,10 @@ class KeyFact:
 
 
 class KeyFactSource(SchemaFile):
-    """A schema file that answers for its settings: a fact asks it for those that it names."""
+    """A schema file that finds facts, so that a fact can look up the keys that its patches name."""
 
     __slots__ = ()
 
     def find_fact(self, route: Route, release: str, context: Context = UNKNOWN) -> KeyFact | None:
-        """What is known of a setting; None where no release has its name at that place."""
+        """Return the fact about a key, or None if no release has the name at that place."""
         raise NotImplementedError

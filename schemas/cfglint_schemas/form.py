@@ -1,4 +1,4 @@
-"""How a schema file is laid out: one line per property, the same bytes whenever the facts are the same."""
+"""The layout of schema files: one line per key, and identical bytes for identical facts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 Json = dict[str, Any]
 
 END: Final = "\n}\n}\n"
-"""How every schema file ends."""
+"""The last lines of every schema file."""
 
 
 def format_schema(schema: Json) -> str:
-    """A schema as the text of its file."""
+    """Return the text of a schema's file."""
     lines = [f"{_format_line(word)}: {_format_line(value)}" for word, value in schema.items() if word != "$defs"]
     definitions = [
         f"  {_format_line(name)}: {_format_definition(definition)}" for name, definition in schema["$defs"].items()

@@ -1,4 +1,4 @@
-"""What a fragment of JSON Schema lets a value be."""
+"""Kinds of value that a JSON Schema fragment allows."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _KIND_BY_TYPE: Final = {
 
 
 class ValueKind(Frozen):
-    """One thing that a value may be."""
+    """One kind of value."""
 
     name: str
-    """int, float, bool, str, list, dict, null, enum, any."""
+    """int, float, bool, str, list, dict, null, enum or any."""
     values: tuple[Any, ...] = ()
-    """For enum."""
+    """Allowed values, for enum."""
     items: tuple[ValueKind, ...] = ()
-    """For list: what an item may be; empty is anything."""
+    """Kinds of the items, for list; empty if any item is allowed."""
 
 
 def is_free(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema lets every name in: a mapping without names of its own, or a type of unknown values."""
+    """Return whether a schema accepts every name: a mapping without declared keys, or a type with unknown values."""
     return "$ref" not in schema and "enum" not in schema and can_be(schema, "object")
 
 
 def can_be(schema: Mapping[str, Any], kind: str) -> bool:
-    """Whether a schema lets a value be of a type."""
+    """Return whether a schema allows a value of a type."""
     types = schema.get("type")
     if types is None:
         return "enum" not in schema and "$ref" not in schema
@@ -43,14 +43,14 @@ def can_be(schema: Mapping[str, Any], kind: str) -> bool:
 
 
 def list_alternatives(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The schemas of which a value has to fit one."""
+    """Return the schemas of which a value must match at least one."""
     if "anyOf" in schema:
         return [flat for part in schema["anyOf"] for flat in list_alternatives(part)]
     return [schema]
 
 
 def list_kinds(schema: Mapping[str, Any]) -> tuple[ValueKind, ...]:
-    """The things that a JSON Schema fragment lets a value be."""
+    """Return the kinds of value that a JSON Schema fragment allows."""
     kinds: list[ValueKind] = []
     for part in list_alternatives(schema):
         if "enum" in part:

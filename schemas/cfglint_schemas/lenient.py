@@ -1,8 +1,8 @@
-"""What a framework makes of a value before it checks it, in the words of JSON Schema.
+"""Values that a framework converts before it validates them, as JSON Schema.
 
-A declared integer takes more than integers: pydantic makes numbers of text, OmegaConf fills in `${...}`, DeepSpeed's
-host replaces "auto", and some readers look at no type at all. A schema for editors must not complain
-where the framework does not. What each takes is said by its loader (`cfglint_train.frameworks.loaders`).
+A declared integer accepts more than integers: pydantic converts text to numbers, OmegaConf resolves `${...}`,
+DeepSpeed's host replaces "auto", and some readers check no types at all. A schema for editors must not complain if the
+framework does not. Each framework's loader states what it accepts (`cfglint_train.frameworks.loaders`).
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ Json = dict[str, Any]
 
 
 class Loader(Protocol):
-    """How a framework loads scalars, as far as a schema asks."""
+    """The part of a framework's loader of scalars that a schema needs."""
 
     @property
     def accepted_schemas(self) -> Mapping[str, Json]:
-        """Declared type -> JSON Schema of what is taken for it; a type without a row takes nothing else."""
+        """JSON Schemas of the accepted values by declared type; a type that is missing accepts only itself."""
 
     @property
     def placeholder(self) -> Json | None:
-        """JSON Schema of what stands for a value of any type until something fills it in."""
+        """JSON Schema of a placeholder for a value of any type, which is resolved later."""
 
     @property
     def checks_types(self) -> bool:
-        """Whether values are checked against declared types at all."""
+        """The loader checks values against declared types."""
 
 
 def build_widener(loader: Loader) -> Callable[[Mapping[str, Any], Json], Json]:
-    """The function that turns what a framework declares of one value into what it takes.
+    """Return a function that widens the schema of a declared value to everything that the framework accepts.
 
-    It gets the declaration and the plain schema that was made of it, in which items and alternatives are done.
+    Its arguments are the declaration and the plain schema built from it, in which items and alternatives are already
+    widened.
     """
     types, placeholder = loader.accepted_schemas, loader.placeholder
 
@@ -59,7 +60,7 @@ _ANNOTATION_KEYWORDS: Final = ("default", "deprecated")
 
 
 def _widen_types(schema: Json, types: Mapping[str, Json]) -> Json:
-    """A schema with types, each as it is converted."""
+    """Replace each type of a schema with the values that are converted to it."""
     declared = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     if not any(name in types for name in declared):
         return schema
@@ -75,14 +76,14 @@ def _widen_types(schema: Json, types: Mapping[str, Json]) -> Json:
 
 
 def _merge_bounds(schema: Json, accepted: Json) -> Json:
-    """The bounds that count for one kind of value: its own, then the declared ones."""
+    """Return the bounds of one kind of value: its own, or else the declared ones."""
     return {
         word: accepted.get(word, schema.get(word)) for word in _BOUND_KEYWORDS if word in schema or word in accepted
     }
 
 
 def _add_placeholder(schema: Json, placeholder: Json | None) -> Json:
-    """A schema, or something that stands for any value."""
+    """Allow a placeholder in place of any value of a schema."""
     if placeholder is None or schema.get("type") == "null":
         return schema
     annotations: Json = {word: schema.pop(word) for word in _ANNOTATION_KEYWORDS if word in schema}

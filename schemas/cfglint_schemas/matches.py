@@ -1,4 +1,4 @@
-"""What an unknown setting was probably meant to be. Only looked into where there is one."""
+"""Corrections of unknown keys: the keys that were probably intended. Loaded only if a key is unknown."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
-# difflib's ratio from which two names are alike, and from which one is surely a slip for the other.
+# Ratios of difflib from which two names are similar, and from which one is certainly a typo of the other.
 _MIN_SIMILAR: Final = 0.75
 _MIN_TYPO: Final = 0.85
 
 
 class KeyMatch(Frozen):
-    """A setting that an unknown one may have been meant to be."""
+    """A key that an unknown key may have been intended as."""
 
     route: Route
     reason: str
     """spelling (case, dashes, underscores), words (in another order), dotted (a route written as one key), place (the
-    same name belongs elsewhere), similar."""
+    same name is accepted elsewhere) or similar.
+    """
 
 
 def find_closest(
     vocabulary: Vocabulary, route: Route, release: str, context: Context = UNKNOWN, limit: int = 3
 ) -> list[KeyMatch]:
-    """The settings nearest to an unknown one, best first.
+    """Return the keys closest to an unknown key, best first.
 
-    `route` is the unknown setting's; only settings that can be given at the release are proposed.
+    `route` is that of the unknown key; only keys that are accepted at the release are proposed.
     """
     name = route[-1]
     if not isinstance(name, str):
@@ -66,7 +67,10 @@ def _sort_words(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def find_similar(name: str, names: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
-    """The most similar names with their ratios, best first. A rule and what a run is meant to be both ask for them."""
+    """Return the most similar names with their ratios, best first.
+
+    Cached because a rule and the correction of typos both ask for them.
+    """
     from difflib import SequenceMatcher, get_close_matches
 
     matcher = SequenceMatcher(b=name)
@@ -89,7 +93,7 @@ def _find_dotted(vocabulary: Vocabulary, parent: Route, name: str, release: str,
 def _find_elsewhere(
     vocabulary: Vocabulary, parent: Route, name: str, release: str, context: Context
 ) -> Iterator[Route]:
-    """Every other place where the name can be given, the nearest to the root first."""
+    """Yield every other place that accepts the name, the nearest to the root first."""
     for other in vocabulary.list_mappings(release, context) if _has_name(vocabulary, name, release) else ():
         if other != parent:
             fact = vocabulary.find_fact((*other, name), release, context)
@@ -99,5 +103,8 @@ def _find_elsewhere(
 
 @lru_cache(maxsize=4096)
 def _has_name(vocabulary: Vocabulary, name: str, release: str) -> bool:
-    """Whether any place has the name. Asked again in each run that an unknown key of a companion belongs to."""
+    """Return whether any definition has the name.
+
+    Cached because each run that an unknown key of a companion file belongs to asks again.
+    """
     return vocabulary.has_name(name, release)

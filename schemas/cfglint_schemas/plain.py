@@ -1,4 +1,4 @@
-"""One release's vocabulary as a plain JSON Schema, as editors and other validators take it."""
+"""The vocabulary of one release as a plain JSON Schema, for editors and other validators."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cfglint_train.foundation.typed import Any, Final
 
 Json = dict[str, Any]
 
-# JSON has no comments: these are names that people give to remarks, and an editor has nothing to say of them.
+# JSON has no comments. People use these names for remarks, and editors must not report them.
 _REMARKS: Final = "^(_|//|#|x-)"
 
 _ACCEPTING_EFFECTS: Final = frozenset(("mapped", "warning", "nothing"))
-"""Effects with which a framework still takes a setting that is on its way out."""
+"""Effects with which a framework still accepts a key that is not current."""
 
 
 def build_plain_schema(
@@ -26,11 +26,11 @@ def build_plain_schema(
     loader: Loader | None = None,
     remarks: bool = False,
 ) -> Json:
-    """A JSON Schema (draft 2020-12) of what one entry point takes at one release.
+    """Return a JSON Schema (draft 2020-12) of the keys that one entry point accepts at one release.
 
-    Unknown names are refused wherever the framework drops or refuses them. Values are those that the `loader` takes and
-    converts; without one, only those that the framework declares. `remarks`: the files have no comments, so that some
-    names stand for them. Raises ValueError for text that is no release.
+    Unknown names are rejected if the framework drops or rejects them. Values are those that `loader` accepts and
+    converts, or only the declared ones without a loader. Set `remarks` if the files cannot have comments, so that some
+    names serve as comments. Raises ValueError if `release` is not a release.
     """
     definitions: dict[str, Json] = {}
     builder = _SchemaBuilder(vocabulary, release, context, definitions, loader, remarks)
@@ -44,7 +44,7 @@ def build_plain_schema(
 
 
 def is_accepted(status: Status) -> bool:
-    """Whether a framework takes a setting of this status without refusing or dropping it."""
+    """Return whether a framework accepts a key with this status, neither rejecting nor dropping it."""
     return status.kind in ("present", "ignored") or (
         status.kind in ("renamed", "removed", "gated") and status.effect in _ACCEPTING_EFFECTS
     )
@@ -55,6 +55,8 @@ def _keep_schema(_: Mapping[str, Any], schema: Json) -> Json:
 
 
 class _SchemaBuilder:
+    """Builds the definitions of a plain schema, each when it is first referred to."""
+
     __slots__ = ("_context", "_definitions", "_release", "_remarks", "_vocabulary", "_widen")
 
     def __init__(
@@ -66,6 +68,7 @@ class _SchemaBuilder:
         loader: Loader | None,
         remarks: bool,
     ) -> None:
+        """Remember the choices that hold for the whole schema."""
         self._vocabulary = vocabulary
         self._release = release
         self._context = context
@@ -74,9 +77,9 @@ class _SchemaBuilder:
         self._widen = _keep_schema if loader is None else build_widener(loader)
 
     def build_reference(self, names: Iterable[str], free: Mapping[str, Any] | None = None) -> Json:
-        """A reference to one or several definitions; several are merged into one that has the names of all.
+        """Return a reference to one or several definitions; several are merged into one with the names of all.
 
-        `free` is the schema of every other name, where the place may be a free mapping too.
+        `free` is the schema of every other name, if the place may also be a free mapping.
         """
         names = list(dict.fromkeys(names))
         free_names = () if free is None else (str(free.get("$ref", "*")).rpartition("/")[2],)
@@ -105,7 +108,7 @@ class _SchemaBuilder:
         return definition
 
     def _build_schema(self, facts: list[KeyFact]) -> Json:
-        """What a setting may be; where several definitions have it, whatever one of them takes."""
+        """Return the schema of a key; if several definitions have it, allow the values of each."""
         schemas = [fact.get_schema() for fact in facts]
         if all(schema == schemas[0] for schema in schemas):
             schema = self._convert(schemas[0])
@@ -127,7 +130,7 @@ class _SchemaBuilder:
             names = [part["$ref"][len("#/$defs/") :] for part in result["anyOf"] if "$ref" in part]
             maps = [part for part in parts if part.get("type") == "object" and part.get("additionalProperties")]
             if names and maps:
-                # A name of the model is the model's, as the reader has it; only other names are free.
+                # As in the reader, a name that the model declares follows the model; only other names are free.
                 parts = [part for part in parts if part is not maps[0]]
                 result["anyOf"] = [
                     *map(self._convert, parts),

@@ -1,6 +1,6 @@
-"""A schema file as its own index, one setting to a line: a line is parsed when its setting is first asked for.
+"""Schema files with one key per line: a line is parsed when its key is first needed.
 
-`form.py` lays the files out. Nothing heavy is imported; loading costs about a millisecond.
+`form.py` defines the layout. Only light modules are imported; loading takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cfglint_train.foundation.versions import parse_release
 
 
 class SchemaFile:
-    """Settings by definition, releases in their order, and what becomes of unknown names."""
+    """Keys by definition, releases in order, and the effect of unknown names."""
 
     __slots__ = (
         "_aliased",
@@ -35,12 +35,13 @@ class SchemaFile:
     )
 
     def __init__(self, framework: str, text: str) -> None:
+        """Index the lines of a schema file; raise ValueError if it has another layout."""
         self.framework = framework
         self.lines: dict[str, dict[str, str]] = {}
-        """Definition -> setting -> its line."""
+        """Definition -> key -> its line."""
         self._unparsed: dict[str, str] = {}
         self._aliased: dict[str, list[str]] = {}
-        """Definition -> the settings in it that have other names."""
+        """Definition -> its keys that have aliases."""
         self._heads: dict[str, Mapping[str, Any]] = {}
         self._parsed: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._release_keys: dict[str, list[Any]] = {}
@@ -76,24 +77,25 @@ class SchemaFile:
         }
 
     def __repr__(self) -> str:
+        """Show the framework."""
         return f"<vocabulary of {self.framework}>"
 
     @property
     def releases(self) -> tuple[str, ...]:
-        """The framework's releases that are known, oldest first."""
+        """The framework's known releases, oldest first."""
         return self.packages[self.package]
 
     @property
     def newest(self) -> str:
-        """The newest release that is out; development versions are known too, but not installed by default."""
+        """The newest final release: development versions are known too, but pip does not install them by default."""
         return next((release for release in reversed(self.releases) if "dev" not in release), self.releases[-1])
 
     @property
     def rejectable(self) -> frozenset[str]:
-        """Names of settings, other spellings included, that some release refuses although another one has them.
+        """Names of keys, aliases included, that some release rejects although another one has them.
 
-        Found in the text of the lines, so that asking costs less than parsing a few of them; a name may be here that
-        is refused in one place only, or in a release before it came.
+        A search in the text of the lines costs less than parsing a few of them. The set may include names that only one
+        place rejects, or only a release before the key was added.
         """
         if self._rejectable is None:
             rejected: set[str] = set()
@@ -119,7 +121,7 @@ class SchemaFile:
 
     @property
     def selectors(self) -> tuple[str, ...]:
-        """The settings by which the framework chooses among the definitions of a list's items."""
+        """Keys by which the framework selects one of several definitions for the items of a list."""
         if self._selectors is None:
             heads = [self.parse_head(name) for name, text in self._unparsed.items() if '"x-chosen"' in text]
             self._selectors = tuple(
@@ -128,12 +130,12 @@ class SchemaFile:
         return self._selectors
 
     def has_name(self, name: str, release: str) -> bool:
-        """Whether any place has a setting of this name, in whatever release."""
+        """Return whether any definition has a key of this name, in any release."""
         return any(self.resolve_spelling(definition, name, release) is not None for definition in self.lines)
 
     @property
     def gated_spans(self) -> list[Mapping[str, Any]]:
-        """The stretches of releases in which a plugin brings a setting."""
+        """Spans of releases in which a plugin adds a key."""
         if self._gated is None:
             self._gated = [
                 span
@@ -146,7 +148,7 @@ class SchemaFile:
         return self._gated
 
     def list_plugins(self, release: str | None = None) -> tuple[str, ...]:
-        """The plugins that bring settings at a release; without one, at any."""
+        """Return the plugins that add keys at a release, or at any release if it is None."""
         spans = (
             span
             for span in self.gated_spans
@@ -155,32 +157,32 @@ class SchemaFile:
         return tuple(sorted({name for span in spans for name in span["gate"]["plugins"]}))
 
     def list_prefixes(self, definition: str, release: str) -> list[str]:
-        """What the names of a definition's settings may begin with, and the framework takes off."""
+        """Return the prefixes that the framework strips from the names of a definition's keys."""
         return [
             item["prefix"] for item in self.parse_head(definition).get("x-prefixes", ()) if is_effective(item, release)
         ]
 
     def has_entry(self, entry: str, release: str) -> bool:
-        """Whether an entry point exists at a release."""
+        """Return whether an entry point exists at a release."""
         return any(self.is_within(span, self.package, release) for span in self.entries.get(entry, ()))
 
     def is_within(self, span: Mapping[str, Any], package: str, release: str) -> bool:
-        """Whether a stretch of releases holds a release."""
+        """Return whether a span of releases includes a release."""
         indices = self._indices[package]
         position = self._find_position(package, release)
         return indices[span["since"]] <= position and ("last" not in span or position <= indices[span["last"]])
 
     def is_unlimited(self, span: Mapping[str, Any]) -> bool:
-        """Whether a stretch holds every known release."""
+        """Return whether a span includes every known release."""
         return "last" not in span and span["since"] == self.packages[span.get("package", self.package)][0]
 
     def find_next_release(self, span: Mapping[str, Any]) -> str | None:
-        """The known release that follows a stretch of releases; None where it reaches the newest."""
+        """Return the first known release after a span, or None if the span includes the newest release."""
         releases = self.packages[span.get("package", self.package)]
         return releases[releases.index(span["last"]) + 1] if "last" in span else None
 
     def get_effect(self, definition: str, release: str) -> str:
-        """What becomes of an unknown name in a definition at a release."""
+        """Return the effect of an unknown name in a definition at a release."""
         spans: list[Mapping[str, Any]] = self.parse_head(definition)["x-unknown"]
         main_spans = [span for span in spans if "package" not in span]
         for span in main_spans or spans:
@@ -189,7 +191,7 @@ class SchemaFile:
         return str((main_spans or spans)[-1]["effect"])
 
     def parse_key(self, definition: str, name: str) -> Mapping[str, Any]:
-        """What the line of a setting holds."""
+        """Return the parsed line of a key."""
         key = (definition, name)
         if key not in self._parsed:
             self._parsed[key] = loads(self.lines[definition][name].rstrip(","))
@@ -204,7 +206,7 @@ class SchemaFile:
         return self._positions[key]
 
     def resolve_spelling(self, definition: str, spelling: str, release: str) -> str | None:
-        """The name behind a spelling: itself, an alias, or what is left when an accepted prefix is taken off."""
+        """Return the name of a key from its name, an alias or a prefixed name, or None if it is unknown."""
         lines = self.lines[definition]
         if spelling in lines:
             return spelling
@@ -223,13 +225,13 @@ class SchemaFile:
         return None
 
     def parse_head(self, definition: str) -> Mapping[str, Any]:
-        """A definition without its properties."""
+        """Return a definition without its properties."""
         if definition not in self._heads:
             self._heads[definition] = loads(self._unparsed[definition])
         return self._heads[definition]
 
 
 def is_effective(item: Mapping[str, Any], release: str) -> bool:
-    """Whether a statement holds at a release: from its first one on, to its last one."""
+    """Return whether a patch or span applies at a release: from its `since` up to its `last`."""
     key = parse_release(release)
     return parse_release(item["since"]) <= key and ("last" not in item or key <= parse_release(item["last"]))

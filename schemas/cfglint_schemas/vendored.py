@@ -1,8 +1,8 @@
-"""The vocabulary of a copy of a framework: upstream's, with the copy's own definitions in place of upstream's.
+"""Vocabularies of vendored copies: upstream's vocabulary, overlaid with the definitions of a copy.
 
-What the copy declares, it takes, whatever upstream did with it. What it does not declare it lacks; upstream's renames
-still say where to. Settings of another package (the training arguments of transformers) stay as they are, and so do
-those that no release declares, as code reads them from a plain mapping.
+A copy accepts the keys that it declares, whatever upstream does with them, and lacks the others; upstream's renames
+still name the replacements. Keys of another package (transformers' training arguments) stay as they are, and so do keys
+that no release declares because code reads them from a plain mapping.
 """
 
 from __future__ import annotations
@@ -18,40 +18,42 @@ from cfglint_train.foundation.versions import is_final
 Json = dict[str, Any]
 
 _KEYS_PER_DIFFERENCE: Final = 4
-"""A copy is like a release where at most one setting in so many differs: another one may be a part of a copy."""
+"""A copy resembles a release if at most one key in so many differs; a copy that differs more may be incomplete."""
 
-# What upstream's code makes of a setting that is declared: the copy's probably does the same.
+# Reactions of upstream's code to declared keys; a copy's code probably reacts in the same way.
 _CODE_STATUSES: Final = frozenset(("ignored", "requires", "deprecated"))
 
 
 class CopyCode(Protocol):
-    """What the code of a copy does with its settings."""
+    """The uses of keys in the code of a vendored copy."""
 
     def has_condition(self, words: Collection[str], stops: bool) -> bool:
-        """Whether a condition has all of some words; `stops`: one that ends the program."""
+        """Return whether a condition contains all of some words; with `stops`, only one that ends the program."""
 
     def find_passed_values(self, function: str, callee_name: str, argument: str) -> frozenset[object] | None:
-        """What the calls of a name in a function give for an argument by keyword (None: no constant, or nothing); None
-        where there is no such call.
+        """Return the values of a keyword argument in a function's calls of a name, or None if there is no such call.
+
+        A value is None if it is not a constant or if the call does not pass the argument.
         """
 
 
 class VendoredVocabulary(Vocabulary):
-    """The vocabulary of a copy, for the releases that upstream's behaviour is known of."""
+    """The vocabulary of a vendored copy, for the releases whose upstream behaviour is known."""
 
     __slots__ = ("code", "folder")
 
     def __init__(self, framework: str, text: str, folder: str, code: CopyCode) -> None:
+        """Index the overlaid schema of a copy in `folder`."""
         super().__init__(framework, text)
         self.folder = folder
-        """Where the copy lies, as messages name it."""
+        """Folder of the copy, as messages show it."""
         self.code = code
 
     def find_similar_releases(self, upstream: Vocabulary) -> tuple[str, ...]:
-        """The final releases of upstream whose settings differ least from the copy's; none where all differ much.
+        """Return upstream's final releases whose keys differ least from the copy's, or none if all differ too much.
 
-        Definitions that the copy does not declare are left out, and so are the settings of other packages and those
-        that no release has.
+        Definitions that the copy does not declare are not compared, nor are keys of other packages or keys that no
+        release has.
         """
         declared, releases = 0, list(filter(is_final, upstream.releases))
         differences = dict.fromkeys(releases, 0)
@@ -73,12 +75,12 @@ class VendoredVocabulary(Vocabulary):
 
 
 def _list_own_spans(vocabulary: Vocabulary, definition: str, name: str) -> list[Mapping[str, Any]]:
-    """The stretches of releases in which the framework itself has a setting."""
+    """Return the spans of releases in which the framework itself has a key."""
     return [span for span in vocabulary.parse_key(definition, name)["x-releases"] if "package" not in span]
 
 
 def build_overlay(upstream: Json, table: ReleaseTable) -> str:
-    """The text of a schema file: upstream's schema with a copy's table laid over it."""
+    """Return the text of a schema file: upstream's schema overlaid with the table of a copy."""
     first_release = next(iter(upstream["x-packages"].values()))[0]
     definitions: Json = dict(upstream["$defs"])
     for name, definition in table.definitions.items():
@@ -111,7 +113,7 @@ def _overlay_definition(definition: Definition, upstream: Json, first_release: s
 
 
 def _overlay_key(key: TableKey, upstream: Json, first_release: str) -> Json:
-    """A setting that the copy declares."""
+    """Return the facts about a key that the copy declares."""
     span: Json = {"since": first_release}
     if key.aliases:
         span["aliases"] = list(key.aliases)
@@ -125,7 +127,10 @@ def _overlay_key(key: TableKey, upstream: Json, first_release: str) -> Json:
 
 
 def _find_wider_schema(declared: Json, upstream: Json) -> Json:
-    """What upstream takes beside the declared type: further words, those of another package's enumeration, null."""
+    """Return what upstream accepts in addition to the declared type.
+
+    These are more words, the words of another package's enumeration, or null.
+    """
     if "enum" in declared and "enum" in upstream:
         return {"enum": [*declared["enum"], *(word for word in upstream["enum"] if word not in declared["enum"])]}
     kinds = upstream.get("type")
@@ -134,7 +139,7 @@ def _find_wider_schema(declared: Json, upstream: Json) -> Json:
 
 
 def _keep_foreign(upstream: Mapping[str, Any]) -> Json | None:
-    """What is left of a setting that the copy does not declare; None for nothing."""
+    """Return the facts that remain of a key that the copy does not declare, or None."""
     foreign = [span for span in upstream["x-releases"] if "package" in span]
     if foreign:
         return {**upstream, "x-releases": foreign}

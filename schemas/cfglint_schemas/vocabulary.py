@@ -1,4 +1,4 @@
-"""The vocabulary of a framework, by release: which settings exist, since when, and what becomes of the others."""
+"""Vocabularies of frameworks by release: the existing keys, when they were added, and the effect of other names."""
 
 from __future__ import annotations
 
@@ -14,33 +14,34 @@ from cfglint_train.foundation.typed import Any
 
 
 class Vocabulary(KeyFactSource):
-    """One framework's settings in every release that its schema covers."""
+    """The keys of one framework in every release that its schema covers."""
 
     __slots__ = ("_answers", "_facts_by_place", "_mappings", "_names", "_names_by_needs", "_places_by_route")
 
     def __init__(self, framework: str, text: str) -> None:
+        """Index a schema file and create the caches."""
         super().__init__(framework, text)
         self._mappings: dict[tuple[Any, ...], list[Route]] = {}
         self._facts_by_place: dict[tuple[Any, ...], dict[str | int, KeyFact | None]] = {}
         self._names: dict[tuple[Any, ...], tuple[list[str], list[tuple[str, str]]]] = {}
-        """The names that can be given whatever the configuration states, and the settings that need others."""
+        """Names that are accepted whatever the configuration states, and the keys that need other keys."""
         self._names_by_needs: dict[tuple[Any, ...], list[str]] = {}
-        """All names that can be given, by what the configuration states of those others."""
+        """All accepted names, by the values of the keys that others need."""
         self._places_by_route: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
         self._answers: dict[tuple[Any, ...], dict[Any, Any]] = {}
 
     def find_fact(self, route: Route, release: str, context: Context = UNKNOWN) -> KeyFact | None:
-        """What is known of a setting; None where no release has its name at that place.
+        """Return the fact about a key, or None if no release has the name at that place.
 
-        `route` holds keys from the configuration's root, with list indices as integers or `"*"`. Releases that are
-        not known count as the newest known one before them. Raises ValueError for text that is no release.
+        `route` holds keys from the configuration's root, with list indices as integers or `"*"`. An unknown release
+        counts as the newest known release before it. Raises ValueError if `release` is not a release.
         """
         return self.find_facts(route[:-1], route[-1:], release, context)[0] if route else None
 
     def find_facts(
         self, parent: Route, names: Iterable[str | int], release: str, context: Context = UNKNOWN
     ) -> list[KeyFact | None]:
-        """What is known of several settings of one mapping."""
+        """Return the facts about several keys of one mapping."""
         cached = self._facts_by_place.setdefault((parent, *self._build_cache_key(release, context)), {})
         facts = []
         for name in names:
@@ -62,14 +63,14 @@ class Vocabulary(KeyFactSource):
         return facts[0]
 
     def list_facts(self, definition: str, release: str, context: Context = UNKNOWN) -> Iterator[KeyFact]:
-        """Every setting of a definition, whatever its status; routes count from the definition."""
+        """Yield every key of a definition, whatever its status; routes start at the definition."""
         for name in self.lines[definition]:
             yield KeyFact(self, (name,), definition, name, self.parse_key(definition, name), release, context)
 
     def list_names(self, parent: Route, release: str, context: Context = UNKNOWN) -> list[str]:
-        """The settings that can be given below a route at a release, other spellings included, sorted.
+        """Return the sorted names, aliases included, that are accepted below a route at a release.
 
-        Settings of plugins that are not loaded are left out, as are renamed, removed and ignored ones.
+        Keys of plugins that are not loaded are left out, and so are renamed, removed and ignored keys.
         """
         definitions = self.list_definitions(parent, release, context)
         key = (*definitions, release, context.plugins, *context.releases.items())
@@ -98,7 +99,7 @@ class Vocabulary(KeyFactSource):
         return self._names_by_needs[full_key]
 
     def _format_needed_values(self, needing: list[tuple[str, str]], context: Context) -> tuple[str, ...] | None:
-        """What a configuration has of the settings that decide about others, as text; None where it is unknown."""
+        """Return the configuration's values of the keys that others need, as text, or None if they are unknown."""
         if context.settings is None:
             return None
         patches = (patch for definition, name in needing for patch in self.parse_key(definition, name)["x-status"])
@@ -106,20 +107,23 @@ class Vocabulary(KeyFactSource):
         return tuple(f"{other}={context.settings[other]!r}" for other in others if other in context.settings)
 
     def find_effect(self, parent: Route, release: str, context: Context = UNKNOWN) -> str:
-        """What becomes of an unknown name below a route: dropped, error, warning, or kept (every name goes)."""
+        """Return the effect of an unknown name below a route: dropped, error, warning or kept.
+
+        `kept` means that every name is accepted.
+        """
         effects = [self.get_effect(name, release) for name in self.list_definitions(parent, release, context)]
         return min(effects, key=("kept", "dropped", "warning", "error").index) if effects else "kept"
 
     def is_open(self, parent: Route, release: str, context: Context = UNKNOWN) -> bool:
-        """Whether a route is a free mapping, so that nothing below it can be unknown."""
+        """Return whether a route is a free mapping, so that no name below it is unknown."""
         return any(is_free(place) for place in self._find_places(parent, release, context))
 
     def iterate_keys(self, release: str, context: Context = UNKNOWN) -> Iterator[KeyFact]:
-        """Every setting that can be given at a release, nested ones included; items of lists as `"*"`."""
+        """Yield every key that is accepted at a release, nested keys included; `"*"` stands for the items of a list."""
         yield from self._walk_places((), self._list_root_places(release, context), release, context, ())
 
     def list_mappings(self, release: str, context: Context = UNKNOWN) -> list[Route]:
-        """The places that have settings of their own at a release, the root first and the deepest last."""
+        """Return the routes of mappings that have keys at a release, the root first and the deepest last."""
         key = (release, context.entry, context.plugins)
         if key not in self._mappings:
             routes = {fact.route[:-1] for fact in self.iterate_keys(release, context)}
@@ -132,11 +136,11 @@ class Vocabulary(KeyFactSource):
         return [{"$ref": f"#/$defs/{name}"} for name in covering[-1]["definitions"]] if covering else []
 
     def list_definitions(self, route: Route, release: str, context: Context = UNKNOWN) -> list[str]:
-        """The definitions whose settings can be given below a route at a release."""
+        """Return the definitions whose keys are accepted below a route at a release."""
         return [place["$ref"][8:] for place in self._find_places(route, release, context) if "$ref" in place]
 
     def _find_places(self, route: Route, release: str, context: Context) -> list[Mapping[str, Any]]:
-        """The schemas of what may be at a route."""
+        """Return the schemas of the values that may be at a route."""
         if not route:
             return self._list_root_places(release, context)
         key = (route, *self._build_cache_key(release, context))
@@ -146,13 +150,13 @@ class Vocabulary(KeyFactSource):
         return self._places_by_route[key]
 
     def find_selection(self, route: Route, release: str, context: Context = UNKNOWN) -> Mapping[str, Any]:
-        """The settings, with their values, by which the framework chose what an item of a list is; else empty."""
+        """Return the keys and values that select the definition of a list's item, or an empty mapping."""
         places = self._find_places(route, release, context)
         choices = [self._find_choice(place, route, release, context) for place in places]
         return next((choice for choice in choices if choice), {})
 
     def _find_choice(self, place: Mapping[str, Any], route: Route, release: str, context: Context) -> Mapping[str, Any]:
-        """The settings that make the items of a list this one of several definitions, with their values."""
+        """Return the keys and values that select this definition for the items of a list, or an empty mapping."""
         settings = context.settings or {}
         for choice in self.parse_head(place["$ref"][8:]).get("x-chosen", ()) if "$ref" in place else ():
             is_applicable = choice["at"] == ".".join(map(str, route[:-1])) and is_effective(choice, release)
@@ -161,11 +165,11 @@ class Vocabulary(KeyFactSource):
         return {}
 
     def get_cache(self, context: Context) -> dict[Any, Any]:
-        """Where a caller keeps what it asked of settings that depend on nothing else in the context."""
+        """Return a dict in which a caller may cache answers that depend on nothing else in the context."""
         return self._answers.setdefault(self._build_cache_key("", context), {})
 
     def _build_cache_key(self, release: str, context: Context) -> tuple[Any, ...]:
-        """What the settings of a place depend on."""
+        """Return everything that the keys of a place depend on."""
         settings, selectors = context.settings or {}, self.selectors
         selected = tuple([value if isinstance(value := settings.get(name), str) else None for name in selectors])
         return (release, context.entry, selected, *context.releases.items())
@@ -173,7 +177,7 @@ class Vocabulary(KeyFactSource):
     def _list_places_below(
         self, places: list[Mapping[str, Any]], route: Route, part: str | int, release: str, context: Context
     ) -> list[Mapping[str, Any]]:
-        """The schemas that stand one step below some schemas."""
+        """Return the schemas one step below some schemas."""
         if isinstance(part, int) or part == ITEM:
             items = [
                 item
@@ -191,7 +195,7 @@ class Vocabulary(KeyFactSource):
     def _collect_facts(
         self, places: list[Mapping[str, Any]], route: Route, release: str, context: Context
     ) -> list[KeyFact]:
-        """What the definitions among some schemas know of a name; what free mappings make of it, if none does."""
+        """Return the facts about a name in the definitions among some schemas, or else in a free mapping among them."""
         spelling = route[-1]
         if not isinstance(spelling, str):
             return []
@@ -243,7 +247,7 @@ class Vocabulary(KeyFactSource):
 
 
 def _list_accepted_names(fact: KeyFact) -> tuple[str, ...]:
-    """The names under which a setting can be given at the release that it was asked for."""
+    """Return the names that are accepted for a key at the fact's release."""
     return (fact.name, *fact.list_spellings()) if fact.resolve_status().kind == PRESENT else ()
 
 
@@ -251,7 +255,7 @@ _cache: dict[str, Vocabulary] = {}
 
 
 def load(framework: str) -> Vocabulary:
-    """A framework's vocabulary; it is read once. Raises KeyError for a framework that has none."""
+    """Return a framework's vocabulary, which is read once; raise KeyError if the framework has none."""
     if framework not in _cache:
         with open(find_schema_file(framework), encoding="utf-8") as file:
             _cache[framework] = Vocabulary(framework, file.read())
@@ -259,7 +263,7 @@ def load(framework: str) -> Vocabulary:
 
 
 def find_schema_file(framework: str) -> str:
-    """The schema file of a framework. Raises KeyError for a framework that has none."""
+    """Return the path of a framework's schema file; raise KeyError if the framework has none."""
     paths = (os.path.join(folder, f"{framework}.json") for folder in cfglint_schemas.__path__)
     path = cfglint_schemas.files.get(framework) or next((path for path in paths if os.path.exists(path)), None)
     if path is None:
@@ -268,7 +272,7 @@ def find_schema_file(framework: str) -> str:
 
 
 def list_vocabularies() -> tuple[str, ...]:
-    """The frameworks that have a vocabulary."""
+    """Return the names of the frameworks that have a vocabulary."""
     files = (name for folder in cfglint_schemas.__path__ for name in os.listdir(folder))
     shipped = (name.removesuffix(".json") for name in files if name.endswith(".json"))
     return tuple(sorted({*shipped, *cfglint_schemas.files}))

@@ -1,4 +1,4 @@
-"""What a newcomer meets first: the README with its two commands, the changelog, and the pages that GitHub links."""
+"""A newcomer's first pages: the README with its two commands, the changelog, and the pages that GitHub links."""
 
 from __future__ import annotations
 

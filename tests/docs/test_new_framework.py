@@ -1,4 +1,4 @@
-"""A stranger follows docs/contributing/framework.md in a copy of cfglint, and touches no file outside of one folder."""
+"""A contributor follows docs/contributing/framework.md in a copy of cfglint and adds files in one folder only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stranger adds a rule with a fix: the files of docs/contributing/rule.md, in a copy of the tree, and no others."""
+"""A contributor adds a rule with a fix: only the files of docs/contributing/rule.md, in a copy of the tree."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.support.corpus import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "contributing" / "rule.md"
 MOST_FILES = 8
-"""Files of a change that adds a rule, the line in the changelog included."""
+"""Maximum number of files in a change that adds a rule, with the changelog's line."""
 COPIED = ("rules", "tests/rules", "tests/support")
-"""What the rule or its tests lie beside; the rest of the tree is linked."""
+"""Folders that the rule or its tests share; the rest of the tree is linked."""
 OF_EVERY_RULE = {
     "test_fires_where_it_must",
     "test_stays_silent_where_it_must",
@@ -25,13 +25,13 @@ OF_EVERY_RULE = {
     "test_a_rule_writes_the_fields_that_it_names",
     "test_a_changed_field_flips_what_a_rule_says_and_an_unchanged_plan_does_not",
 }
-"""The tests that each rule with a fix has, by its code."""
+"""Tests of every rule with a fix, by its code."""
 FIRES = "fixtures/rules/PRF900/fires/llamafactory.yaml"
 
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, str]:
-    """The files that the page shows, by path."""
+    """Return the files that the page shows, by path."""
     blocks = re.findall(
         r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )
@@ -40,7 +40,7 @@ def files() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def copy(files, tmp_path_factory) -> Path:
-    """A copy of the tree with the files of the page."""
+    """Copy the tree and add the files of the page."""
     root = tmp_path_factory.mktemp("copy")
     link(REPOSITORY, root, {*COPIED, *(str(Path(path).parent) for path in files)})
     for path, text in files.items():
@@ -51,7 +51,7 @@ def copy(files, tmp_path_factory) -> Path:
 
 
 def link(source: Path, target: Path, copied: set[str]) -> None:
-    """Link what is in a folder, but for what is copied or holds something that is."""
+    """Link the content of `source`, but copy `COPIED` and create the folders that contain a copied path."""
     for path in source.iterdir():
         name = path.relative_to(REPOSITORY).as_posix()
         if name in COPIED:

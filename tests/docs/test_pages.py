@@ -1,4 +1,4 @@
-"""The pages: generated ones are made of the code, links lead somewhere, and what a page shows is what happens."""
+"""The pages: generated from the code, with valid links and real output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGES = ("rule_pages", "failure_page", "framework_pages", "settings_page", "comm
 
 @pytest.fixture(scope="module")
 def build() -> Iterator[dict[str, ModuleType]]:
-    """The modules beside the pages, as mkdocs imports them."""
+    """Return the modules in docs/build as mkdocs imports them."""
     names = ("markdown_text", "run", "front_page", "fit_page", *PAGES)
     sys.path.insert(0, str(DOCS / "build"))
     try:
@@ -114,7 +114,7 @@ def test_a_setting_without_a_text_stops_the_build(build, monkeypatch):
 
 
 def test_every_framework_is_named_by_its_title(build):
-    """Where the list is written, it has all; elsewhere it is made of the folders."""
+    """Name every framework in each handwritten list; the other lists are generated from the folders."""
     page = build["framework_pages"]
     titles = [
         entry_framework.title
@@ -128,7 +128,7 @@ def test_every_framework_is_named_by_its_title(build):
 
 
 def test_the_readme_has_the_generated_parts(build):
-    """The example as a terminal shows it, and what is found by area and framework."""
+    """Generate the terminal example and the table of checks by area and framework."""
     page = build["front_page"]
     assert page.fill_readme(README) == README, "run python docs/build/front_page.py"
     assert {name for _, name, _ in page._PART.findall(README)} == page.build_parts().keys()
@@ -148,7 +148,7 @@ def test_the_search_finds_the_rule_of_memory_by_its_usual_word(generated):
 
 
 def test_consoles_never_cut_a_message(build):
-    """What a page shows is wrapped, as on a terminal."""
+    """Wrap the output on a page as on a terminal."""
     shown = build["run"].run_cfglint("fixtures/cases/1-olmo-64-nodes")
     assert max(map(len, shown.splitlines())) <= 100
 
@@ -160,13 +160,13 @@ _FENCE = re.compile(r"^(`{3,}).*?^\1", re.MULTILINE | re.DOTALL)
 
 
 def find_anchors(text: str) -> set[str]:
-    """The anchors that GitHub and mkdocs both give to the headings of a page."""
+    """Return the anchors that both GitHub and mkdocs give to the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 def find_broken_links(path: Path, text: str, generated: dict[str, str]) -> Iterator[str]:
-    """The links of a page that lead nowhere."""
+    """Yield the links of a page that lead nowhere."""
     for target in _LINK.findall(_FENCE.sub("", text)):
         if target.startswith("https://"):
             continue
@@ -224,7 +224,7 @@ def find_titled_block(page: str, title: str) -> str:
 
 
 def test_the_framework_that_the_page_adds_works(tmp_path):
-    """The files of contributing/framework.md are those of tests/frameworks/guest, and do what the page says."""
+    """Follow contributing/framework.md, whose files are those of tests/frameworks/guest."""
     page, guest = "contributing/framework.md", REPOSITORY / "tests" / "frameworks" / "guest"
     files = sorted(path for path in guest.iterdir() if path.is_file())
     place = tmp_path / "frameworks" / "guest"

@@ -1,4 +1,4 @@
-"""Each promise of docs/security.md names the test that keeps it, and it is there."""
+"""Each promise of docs/security.md names an existing test that checks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built site: no warning, every link and anchor leads somewhere, and nothing is fetched from elsewhere."""
+"""The built site: no warning, every link and anchor exists, and nothing is loaded from other sites."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ pytestmark = pytest.mark.slow
 
 
 class _Page(HTMLParser):
+    """The links, loaded resources and anchors of a page."""
+
     def __init__(self, text: str) -> None:
         super().__init__()
         self.links: list[str] = []

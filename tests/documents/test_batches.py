@@ -1,6 +1,6 @@
-"""Several changes at once, in YAML and in JSON: the text then says what a plain tree says after the same changes.
+"""Several changes at once, in YAML and JSON: the text then reads like a plain tree after the same changes.
 
-`json` and PyYAML write the texts and read them back; lines of settings that no change concerns stay as they are.
+`json` and PyYAML write the texts and read them back; lines of settings that no change affects stay the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TREES = st.dictionaries(NAMES, VALUES, min_size=1, max_size=5)
 
 
 def _list_routes(tree: Any, route: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The routes of all keys and items."""
+    """Return the routes of all keys and items."""
     steps = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     return [nested for step, value in steps for nested in ((*route, step), *_list_routes(value, (*route, step)))]
 
@@ -48,7 +48,7 @@ def _get_item(tree: Any, route: tuple[Any, ...]) -> Any:
 
 @st.composite
 def draw_batch(draw: st.DrawFn) -> tuple[dict[str, Any], list[Change], dict[str, Any]]:
-    """A tree, changes of some of its top settings, at most one of each, and the tree after them."""
+    """Draw a tree, changes of some of its top settings, at most one each, and the tree after them."""
     before = draw(TREES)
     after = copy.deepcopy(before)
     changes: list[Change] = []

@@ -1,4 +1,4 @@
-"""JSON: Python's `json` judges strict text, `hjson` (which DeepSpeed opens files with) the lenient one."""
+"""JSON, checked against Python's `json` (strict text) and `hjson`, with which DeepSpeed opens files (lenient text)."""
 
 from __future__ import annotations
 

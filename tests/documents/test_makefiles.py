@@ -1,4 +1,4 @@
-"""Makefiles that start a configuration: their variables, as far as one value of them is in sight."""
+"""Makefiles that start a configuration: their variables, if a single value of them can be determined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notebooks: the runs in them are named."""
+"""Notebooks: cfglint reports the runs in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ trainer.train()
 
 
 def build_notebook(*cells: str, kind: str = "code", indent: int | None = 1) -> str:
-    """A notebook of cells of one kind."""
+    """Return a notebook with cells of one kind."""
     cell_list = [{"cell_type": kind, "source": cell.splitlines(keepends=True), "outputs": []} for cell in cells]
     return json.dumps({"cells": cell_list, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=indent)
 

@@ -1,4 +1,4 @@
-"""Python scripts: positions, comments, and edits that touch what they mean and nothing else."""
+"""Python scripts: positions, comments, and edits that change only their target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def parse_document(text: str | bytes) -> PythonDocument:
 
 
 def show_record(text: str | bytes, call: str = "Config") -> PythonDocument:
-    """A document whose tree is the first record of a call."""
+    """Return a document whose tree is the first record of a call."""
     parsed = parse_document(text)
     evaluator = Walk(parsed, {}, {}, {})
     evaluator.module.names.update({name: External(f"library.{name}") for name in ("Config", "Other")})

@@ -1,4 +1,4 @@
-"""Python of newer grammars than the one that runs: read, with everything else where it is."""
+"""Python with newer grammar than the running interpreter's: parsed, with all other code at its position."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NEWER = [
     "type Numbers = list[int]",
     "if a:\n    type Numbers = list[int]",
 ]
-NEWEST = [  # libcst does not read these yet
+NEWEST = [  # libcst does not parse these yet
     "try:\n    a\nexcept ValueError, TypeError:\n    b",
     "try:\n    a\nexcept a.B, C:\n    b",
     'x = t"{a["b"]} and {c}"',
@@ -52,7 +52,7 @@ def test_a_newer_construct_is_read(text):
     last = tree.body[-1]
     assert isinstance(last, ast.Assign)
     assert ast.unparse(last) == ast.unparse(ast.parse(BEHIND))
-    # What is behind it is where it was: on its line, at its byte.
+    # The code after the construct keeps its line and byte position.
     assert last.lineno == text.count("\n") + 2
     assert (last.col_offset, last.end_col_offset) == (0, len(BEHIND.strip()))
 

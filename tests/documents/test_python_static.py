@@ -1,4 +1,4 @@
-"""The static reader of scripts: what it claims to know is what Python would compute, and it runs nothing."""
+"""The static reader of scripts: the values it claims are those that Python would compute, and it executes nothing."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def read_names(text: str) -> dict[str, Any]:
 
 
 def convert_to_plain(record: Record) -> Any:
-    """The settled record as plain data."""
+    """Return the settled record as plain data."""
     complete = prune_tree(record)
     assert complete is not None
     return PythonDocument("x", b"").build_value(complete)
 
 
 def read_value(text: str, name: str = "x") -> Any:
-    """The value of a name: Unknown where it cannot be determined, "?" where it depends on a condition."""
+    """Return the value of a name: Unknown if it cannot be determined, "?" if it depends on a condition."""
     value = read_names(text)[name]
     if isinstance(value, Record) and value.implicit:
         return Unknown(value.open)
@@ -234,7 +234,7 @@ class TestConditions:
             "def g(a):\n    if a:\n        return 1\n    return 2\nx = g(f())",
             "x = 1\nif f():\n    if g():\n        x = 2",
             "x = 1\nmatch f():\n    case 1:\n        x = 2",
-            # What a later turn of a loop finds, what follows the loop, what a failure leaves out.
+            # Values that a later turn of a loop reads, values after the loop, and assignments that an exception skips.
             "x = 1\ny = 2\nfor i in f():\n    if y == 1:\n        x = 2\n    y = 1",
             "x = 1\nfor i in f():\n    g()\nelse:\n    x = 2",
             "x = 1\ntry:\n    f()\n    x = 2\nexcept E:\n    pass",
@@ -306,7 +306,7 @@ class TestBounds:
             "d = {}\nd['d'] = d",
             "from lib import C\nc = C()\nc.all = [c]\nc.d = {'a': [c]}\nc.e = C(a=[c, (c,)])",
             "from lib import C\nc = C()\nc.a.b.c = 1\nc.a.b.d = c.a\nc.a.b.c.e = c",
-            # Every value is used twice: what is a few lines here unfolds to 2**60 values.
+            # Every value is used twice: these few lines unfold to 2**60 values.
             "a = 0\n" + "a = a + a\n" * 60,
             "a = f()\n" + "a = a + a\n" * 60,
             "a = 1\n" + "a = a and max(a, a)\n" * 60,
@@ -314,11 +314,11 @@ class TestBounds:
             "from lib import C\nc = C(x=1)\n" + "c = C(a=c, b=c)\n" * 60,
             "from lib import C\nc = C(x=1)\n" + "d = C()\nd.a = c\nd.b = c\nc = d\n" * 60,
             "from lib import C\nc = C(x=1)\n" + "c = C(a=[c, c])\n" * 60,
-            # Deep.
+            # Deep nesting.
             "from lib import C\nc = C(x=1)\n" + "c = C(a=c)\n" * 5_000,
             "from lib import C\nc = C()\nd = c\n" + "d = d.a.b.c.d.e\n" * 3_000,
             "from lib import C\nc = C()\nd = c\n" + "d = d.a.b.c.d.e\n" * 3_000 + "d.x = 1\n",
-            # Wide, and looked through again and again.
+            # A wide record that is searched again and again.
             f"from lib import C\nc = C({MANY})\nd = C()\n" + "d.x = c\n" * 5_000,
             f"from lib import C\nc = C({MANY})\n" + "d = c.replace(z=1)\n" * 5_000,
             f"from lib import C\nc = C({MANY})\nd = {{}}\n" + "d.update(c)\n" * 5_000,
@@ -331,7 +331,7 @@ class TestBounds:
         ],
     )
     def test_nothing_runs_away(self, text: str) -> None:
-        """Every walk ends, and what it found unfolds to no more than memory holds."""
+        """Finish every walk, with values that unfold to no more than fits into memory."""
         evaluator = walk_script(text)
         values = [*evaluator.records[-20:], *(value for value in evaluator.module.names.values())]
         for record in values:
@@ -377,7 +377,7 @@ VARIABLES = "abcde"
 
 
 class Programs:
-    """Small programs that Python can run, some of whose conditions the reader cannot decide."""
+    """Random small programs that Python can run, with some conditions that the reader cannot decide."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -446,7 +446,7 @@ class Programs:
 
 
 def run_program(text: str, luck: int) -> dict[str, Any]:
-    """What Python makes of a program's names, and of its box."""
+    """Return the values that Python computes for a program's names and its box."""
     coins = random.Random(luck)
 
     def raise_randomly() -> None:
@@ -467,7 +467,7 @@ def run_program(text: str, luck: int) -> dict[str, Any]:
 
 
 def list_claims(text: str) -> dict[str, Any]:
-    """What the reader says of the same names: Unknown too where its answer depends on a condition."""
+    """Return the reader's values of the same names; Unknown also if the value depends on a condition."""
     values_by_name = read_names("from lib import Box\n" + text)
     values = {name: values_by_name[name] for name in VARIABLES}
     values |= {f"box.{entry.name}": entry.value for entry in values_by_name["box"].entries if entry.name in ("x", "y")}
@@ -478,7 +478,7 @@ def list_claims(text: str) -> dict[str, Any]:
 
 
 class Dictionaries:
-    """Small programs that change a dictionary in every way that there is."""
+    """Random small programs that change a dictionary in every possible way."""
 
     KEYS = ("p", "q", "r")
 
@@ -527,7 +527,7 @@ class TestAgainstPython:
     @settings(max_examples=600, deadline=None)
     @given(st.integers(0, 10**9), st.integers(0, 10**9))
     def test_what_is_known_of_a_dictionary_is_so(self, seed: int, luck: int) -> None:
-        """A key with a value that is claimed has it, and where the dictionary is called whole, it has no other key."""
+        """Verify that claimed values are right, and that a dictionary claimed to be complete has no other key."""
         text = Dictionaries(seed).draw_program()
         truth = run_program(text, luck)["seen"]
         bag = read_names("from lib import Box\n" + text)["bag"]
@@ -551,7 +551,7 @@ class TestAgainstPython:
     @settings(max_examples=300, deadline=None)
     @given(st.integers(0, 10**9), st.integers(0, 10**9))
     def test_what_is_known_is_so(self, seed: int, luck: int) -> None:
-        """Whatever the coins say: a value that is claimed without a condition is the one that Python computes."""
+        """Verify that Python computes every value claimed without a condition, whatever the coins decide."""
         text = Programs(seed).draw_program()
         try:
             truth = run_program(text, luck)
@@ -562,7 +562,7 @@ class TestAgainstPython:
                 assert (value, type(value)) == (truth[name], type(truth[name])), (name, text)
 
     def test_the_programs_are_worth_it(self) -> None:
-        """The property above is not vacuous: much is known, and much is not."""
+        """Guard against a vacuous property: many values are known, and many are unknown."""
         answers = [value for seed in range(200) for value in list_claims(Programs(seed).draw_program()).values()]
         unknown = sum(isinstance(value, Unknown) for value in answers)
         assert unknown > 300

@@ -1,4 +1,4 @@
-"""Shell scripts. Bash is the judge of what a command gets, before and after an edit."""
+"""Shell scripts: the words of commands before and after edits, checked against bash."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 
 FIXTURES = REPOSITORY / "fixtures" / "openrlhf"
-# How often each script starts a launcher.
+# Number of launcher calls in each script.
 RUNS = {
     "arrays": 1, "blanks": 2, "broken_continuation": 2, "control": 4, "dangling": 2, "direct": 1, "heredoc": 1,
     "hybrid_flat": 1, "launchers": 11, "not_a_run": 5, "quoted_heredoc": 3, "quotes": 3, "ray_submit": 2,
@@ -52,7 +52,7 @@ def read_options(document: ShellDocument, name: str) -> dict[str, Any]:
 
 
 def try_change(document: ShellDocument, change: Any) -> tuple[list[Edit], str]:
-    """The edits of a change, or why there are none."""
+    """Return the edits of a change, or the reason why there are none."""
     try:
         return document.build_edits([change]), ""
     except CannotEdit as error:
@@ -79,7 +79,7 @@ def test_reads_what_bash_hands_over(name, tmp_path):
 
 
 def test_every_fixture_is_judged():
-    # crlf cannot run, placeholder is no valid bash.
+    # crlf cannot run, placeholder is not valid bash.
     assert {path.stem for path in FIXTURES.glob("*.sh")} == {*RUNS, "crlf", "placeholder"}
 
 

@@ -1,4 +1,4 @@
-"""Functions that run the command which they are given. Bash is the judge of what it gets."""
+"""Shell functions that run the command passed to them, checked against bash."""
 
 from __future__ import annotations
 

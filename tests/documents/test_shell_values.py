@@ -1,4 +1,4 @@
-"""What variables of a shell script come to: certain, assumed, optional or unknown. Bash is the judge."""
+"""Values of variables in shell scripts: certain, assumed, optional or unknown, checked against bash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.cases import for_each
 
 
 def parse_script(source: str, files: Mapping[str, str] | None = None) -> ShellDocument:
-    """A script at /job/run.sh, beside other files."""
+    """Parse a script at /job/run.sh, next to other files."""
     texts = {f"/job/{name}": text.encode() for name, text in (files or {}).items()}
     return ShellDocument("/job/run.sh", source.encode(), texts.get)
 
@@ -28,7 +28,7 @@ def find_words(document: ShellDocument, program: str = "run") -> tuple[Word, ...
 
 
 def format_words(document: ShellDocument) -> list[str]:
-    """The words of `run`: `?` in front of optional ones, `~` of assumed ones, `$` of unknown ones."""
+    """Return the words of `run`: optional ones start with `?`, assumed ones with `~`, and unknown ones are `$`."""
     marks = {"optional": "?", "assumed": "~", "unknown": "$"}
     marked = []
     for word in find_words(document):
@@ -46,13 +46,13 @@ def format_words(document: ShellDocument) -> list[str]:
         (': "${X:=8}"\nrun --a $X', ["--a", "~8"]),
         ("X=4\nrun --a ${X:-8}", ["--a", "4"]),
         ("run --a ${1:-8}", ["--a", "~8"]),
-        ("run --a ${X:-}b", ["--a", "$"]),  # nothing is no default
+        ("run --a ${X:-}b", ["--a", "$"]),  # an empty text is not a default
         ("X=${X:-8}; run --a $((X * 2))", ["--a", "~16"]),
         ("X=${X:-a}; Y=${X}/b; run --a $Y", ["--a", "~a/b"]),
         ("X=${X:-$(date)}; run --a $X", ["--a", "$"]),
         ("run --a ${WORLD_SIZE:-1} --b ${SLURM_JOB_ID:-0}", ["--a", "$", "--b", "$"]),
         ("read X\nrun --a ${X:-8}", ["--a", "$"]),
-        # what Slurm sets by the directives
+        # set by Slurm according to the directives
         ("#SBATCH -N 2\nrun --a $SLURM_NNODES --b $SLURM_JOB_NUM_NODES", ["--a", "~2", "--b", "~2"]),
         ("#!/bin/bash\n\n#SBATCH --mem=0 --nodes=2 # two\nX=$SLURM_NNODES\nrun --a $((X * 8))", ["--a", "~16"]),
         ("#SBATCH --gres=gpu:a100:4\nrun --a $SLURM_GPUS_ON_NODE", ["--a", "~4"]),
@@ -61,7 +61,7 @@ def format_words(document: ShellDocument) -> list[str]:
         ("#SBATCH --nodes=2-4\nrun --a $SLURM_NNODES", ["--a", "$"]),
         ("#SBATCH --gres=nic:2\nrun --a $SLURM_GPUS_ON_NODE", ["--a", "$"]),
         ("##SBATCH -N 2\nrun --a $SLURM_NNODES", ["--a", "$"]),
-        ("true\n#SBATCH -N 2\nrun --a $SLURM_NNODES", ["--a", "$"]),  # sbatch reads no further than the first command
+        ("true\n#SBATCH -N 2\nrun --a $SLURM_NNODES", ["--a", "$"]),  # read up to the first command
         ("#SBATCH -N 2\nrun --a $SLURM_JOB_ID", ["--a", "$"]),
         # options under a condition
         ('X="--a 1"\nif t; then X="$X --b"; fi\nrun $X', ["--a", "1", "?--b"]),
@@ -74,7 +74,7 @@ def format_words(document: ShellDocument) -> list[str]:
         ('case $E in x) X="--a";; *) X="--b";; esac\nrun $X', ["?--a", "?--b"]),
         ('X="--a"\nif t; then X="$X --b"; X="$X --c"; fi\nrun $X', ["--a", "?--b", "?--c"]),
         ('X="--a 1"\nif t; then X="$X --b $(date)"; fi\nrun $X', ["--a", "1", "?--b", "$"]),
-        # no options: one word in either case, or words that could be anything
+        # not options: a single word in either case, or words that could be anything
         ("X=1\nif t; then X=2; fi\nrun --a $X", ["--a", "$"]),
         ("if t; then X=1; else X=2; fi\nrun --a $X", ["--a", "$"]),
         ('if t; then X="--a"; fi\nrun $X', ["$"]),
@@ -138,7 +138,7 @@ def test_neither_a_default_nor_an_optional_word_is_written():
         ('f() { run; }\n"stage_$N"', ["run"]),
         ("CMD=f\nf() { run; }\n$CMD", ["run"]),
         ("f() { run; }\n$PYTHON train.py", ["python"]),
-        # A file that only defines is there for others.
+        # A file that only defines functions is for others to source.
         ("set -e\nf() { run; }\ng() { run2; }", ["run", "run2"]),
         ("f() { f; }\nmake", ["make"]),
     ],
@@ -258,7 +258,7 @@ _USE = '\npython $X --x "$Y" "${A[@]}" --z ${E:-3} end\n'
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=_SCRIPT, sourced=st.lists(_SET, max_size=2).map("\n".join))
 def test_what_is_told_is_what_bash_hands_over(script, sourced):
-    """Certain words in every environment, assumed ones in an empty one, optional ones as they are or not at all."""
+    """Compare certain words in every environment and assumed ones in an empty one; optional words may be absent."""
     source, sourced = script + _USE, sourced.replace("source env.sh", "")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,6 +1,6 @@
-"""YAML: positions, values as the frameworks' loaders see them, and edits that touch nothing else.
+"""YAML: positions, values as the frameworks' loaders convert them, and edits that change nothing else.
 
-ruamel.yaml is the judge of every rewrite: a load of the old and of the new text may differ at the intended route only,
+Each rewrite is checked with ruamel.yaml: a load of the old and of the new text may differ only at the intended route,
 and every comment must still be there.
 """
 
@@ -52,7 +52,7 @@ def load_with_ruamel(source: bytes) -> Any:
 
 
 def convert_to_plain(value: Any) -> Any:
-    """Ruamel's round-trip values as plain ones."""
+    """Return ruamel's round-trip values as plain ones."""
     if isinstance(value, dict):
         return {key: convert_to_plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -377,7 +377,7 @@ def test_put_get_and_minimal_over_the_corpus(data):
     parent[route[-1]] = value
     assert is_identical(YamlDocument(str(path), new).get_value(), expected)
     assert is_identical(yaml.safe_load(new), expected)
-    # The judge: YAML 1.2 eyes see one difference, and all the comments.
+    # A YAML 1.2 reader sees one difference and all comments.
     before, after = convert_to_plain(load_with_ruamel(source)), convert_to_plain(load_with_ruamel(new))
     for tree in (before, after):
         inner = tree

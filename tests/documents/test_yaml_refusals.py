@@ -1,4 +1,4 @@
-"""What the loaders of frameworks refuse although libyaml takes it, or the other way round, and where."""
+"""YAML that frameworks' loaders reject although libyaml accepts it, or the reverse, with positions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEAD = "# ä\na: 1\n"
 
 
 def find_refusal(text: str, dialect=PYYAML, loader: int = 0):
-    """Line, column and reason, or None."""
+    """Return line, column and reason of the refusal, or None."""
     document = YamlDocument("x.yaml", (HEAD + text).encode())
     refusals = document.find_refusals(dialect)
     refusal = refusals[loader] if refusals else None
@@ -45,7 +45,7 @@ def test_a_refusal_has_its_place(text, place):
         yaml.safe_load(HEAD + text)
     try:
         refusal = find_refusal(text)
-    except DocumentError as error:  # libyaml refuses it, too
+    except DocumentError as error:  # libyaml rejects it too
         refusal = (*error.position, error.message)
     assert refusal == place
 

@@ -152,7 +152,7 @@ bf16: true
     ("text", "release", "offered"),
     [
         (LONG, "0.9.5", True),
-        (LONG, "0.8.3", False),  # the key came with 0.9.0
+        (LONG, "0.8.3", False),  # the key exists since 0.9.0
         (LONG.replace(" host-memory=1TB", ""), "0.9.5", False),
         (LONG + "disable_gradient_checkpointing: true\n", "0.9.5", False),
         (LONG + "gradient_checkpointing: true\n", "0.9.5", False),
@@ -164,7 +164,7 @@ def test_activations_leave_the_gpu_where_the_host_is_known(text: str, release: s
     alternatives = [alternative for alternative in run.rungs if alternative.settings == ("use_unsloth_gc: true",)]
     assert bool(alternatives) == offered
     for alternative in alternatives:
-        # 32 layers keep their input of 32,768 tokens x 4,096 x 2 B: 8 GiB, but for two on their way.
+        # 32 layers keep their input of 32,768 tokens x 4,096 x 2 B: 8 GiB, except for two in transfer.
         assert 7.5 * 2**30 < alternative.saved < 8.5 * 2**30
 
 
@@ -191,7 +191,7 @@ bf16: true
     ("text", "release", "offered"),
     [
         (HIDDEN, "0.18.0", True),
-        (HIDDEN, "0.17.0", False),  # the value came with 0.18.0
+        (HIDDEN, "0.17.0", False),  # the value exists since 0.18.0
         (HIDDEN.replace(" host-memory=1TB", ""), "0.18.0", False),
         (HIDDEN + "gradient_checkpointing_kwargs: {use_reentrant: true}\n", "0.18.0", False),
         (HIDDEN + "activation_offloading: legacy\n", "0.18.0", False),
@@ -224,26 +224,26 @@ python3 -m openrlhf.cli.train_ppo_ray --train.colocate_all --vllm.num_engines 8 
     [
         ("", "", {"--ds.enable_sleep", "--ref.offload"}),
         (" host-memory=2TB", "", set()),
-        ("zero_stage 3", "zero_stage 2", set()),  # DeepSpeed 0.17.5 refuses, and offloads no whole model
+        ("zero_stage 3", "zero_stage 2", set()),  # DeepSpeed 0.17.5 rejects it, and offloads no whole model
         ("--ds.zero", "--ds.adam_offload --ds.zero", {"--ref.offload"}),
         ("--data.max_len", "--algo.kl.init_coef 0 --data.max_len", {"--ds.enable_sleep"}),  # no reference
     ],
 )
 def test_models_and_states_leave_the_gpu_while_others_run(old: str, new: str, offered: set[str]) -> None:
-    """Generation beside training states: 14.8 B elements x (12 + 2) B of states and gradients, x 2 B of a reference."""
+    """Free 14.8 B elements x (12 + 2) B of states and gradients, and x 2 B of a reference, during generation."""
     options = api.Options(isolated=True, releases={"openrlhf": "0.11.2"})
     [run] = api.fit("ppo.sh", options, {"ppo.sh": PPO.replace(old, new, 1) if old else PPO}).runs
     alternatives = {alternative.settings[0].partition(":")[0]: alternative for alternative in run.rungs}
     assert alternatives.keys() & {"--ds.enable_sleep", "--ref.offload"} == offered
     bytes_per_element = {"--ds.enable_sleep": 12 + 2, "--ref.offload": 2}
     for flag in offered if not old else ():
-        # The bucket of 500,000,000 elements is given back, too.
+        # The bucket of 500,000,000 elements is freed, too.
         bucket = 10**9 if flag == "--ds.enable_sleep" else 0
         assert alternatives[flag].saved == pytest.approx(14.77e9 * bytes_per_element[flag] / 8 + bucket, rel=0.05)
 
 
 def test_a_host_that_is_not_stated_is_asked_for(tmp_path: Path) -> None:
-    """LoRA is no match for the optimizer's offload; where both are unsure, nothing is called safe without a note."""
+    """Prefer the optimizer's offload to LoRA, and call nothing safe without a note if both are uncertain."""
     folder = REPOSITORY / "fixtures" / "fit"
     source = (folder / "llamafactory-70b-1x8.yaml").read_text()
     files = {"run.yaml": source, "z3.json": (folder / "z3.json").read_text()}
@@ -267,7 +267,7 @@ def test_a_safe_change_says_what_it_assumes(here: Path, cluster: tuple[str, ...]
 
 @pytest.mark.parametrize("prefix", ["", "fsdp_"])
 def test_axolotl_gives_whole_weights_up_after_the_forward_pass(prefix: str) -> None:
-    """FSDP2: 8.03 B elements x 2 B stay gathered on each GPU beside its shard, else the root and two layers.
+    """Release 8.03 B elements x 2 B of gathered weights on each GPU, except for the root and two layers (FSDP2).
 
     Allocations have up to a tenth of reserve.
     """
@@ -286,7 +286,7 @@ def test_axolotl_gives_whole_weights_up_after_the_forward_pass(prefix: str) -> N
 
 
 def test_what_holds_a_run_holds_each_of_its_phases() -> None:
-    """Passes that score a rollout need more than the step, which fits; what is to stay stays in advice, too."""
+    """Count the passes that score a rollout, which need more than the step; advice respects kept keys, too."""
     options = api.Options(isolated=True)
     text = (REPOSITORY / "fixtures" / "fit" / "openrlhf-8b-1x8-scoring.sh").read_text()
     keep = ("--rollout.micro_batch_size", "--data.max_len")
@@ -307,7 +307,7 @@ def test_a_fix_of_the_step_leaves_no_rollout_above_capacity(tmp_path: Path) -> N
 
 
 def test_what_would_hold_the_step_holds_the_rollout() -> None:
-    """The step needs 54.6 GiB, and scoring 32 sequences at a time 190: a GPU for the step alone is no advice."""
+    """Advise no GPU for the step alone: the step needs 54.6 GiB, scoring 32 sequences at a time 190."""
     text = (REPOSITORY / "fixtures" / "fit" / "openrlhf-8b-1x8-scoring.sh").read_text()
     [finding] = api.lint(
         options=api.Options(isolated=True, select=("MEM001",)), sources={"run.sh": text.replace("A100-80GB", "24GB")}
@@ -404,7 +404,7 @@ dist_config: {name: fsdp2}
 
 
 def test_a_batch_that_follows_from_the_micro_batch_is_stated(here: Path) -> None:
-    """LLaMA-Factory v1: without `global_batch_size` there is no accumulation, whatever the micro batch."""
+    """Write `global_batch_size` for LLaMA-Factory v1, which otherwise never accumulates."""
     [run] = api.fit(str(here / "run.yaml"), api.Options(isolated=True), {str(here / "run.yaml"): V1}, change=True).runs
     [micro] = [
         alternative.settings for alternative in run.rungs if alternative.settings[0].startswith("micro_batch_size")

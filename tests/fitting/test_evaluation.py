@@ -1,4 +1,4 @@
-"""The lint's evaluation batch and that of `cfglint fit` are the same, where no batch is stated."""
+"""The same evaluation batch in the lint and in `cfglint fit` if no batch is stated."""
 
 from __future__ import annotations
 

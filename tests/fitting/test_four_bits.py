@@ -1,4 +1,4 @@
-"""4-bit weights below an adapter are offered where there is a key for them; their size is that of the changed file."""
+"""4-bit weights below an adapter: offered if the framework has a key for them, with the size of the changed file."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_release_without_the_key_is_offered_none() -> None:
 
 
 def test_all_linear_layers_do_not_go_with_quantised_experts() -> None:
-    """Axolotl refuses `lora_target_linear` beside `quantize_moe_experts`."""
+    """Respect axolotl, which rejects `lora_target_linear` together with `quantize_moe_experts`."""
     text = CAST.replace("lora_target_modules: [q_proj, k_proj, v_proj, o_proj]", "lora_target_linear: true")
     [run] = api.fit("run.yaml", api.Options(isolated=True), {"run.yaml": text}).runs
     assert not [alternative for alternative in run.rungs if alternative.name == "4-bit experts"]

@@ -1,4 +1,4 @@
-"""Runs of 0.5B to 405B parameters on 1 to 512 GPUs: the ladder that `cfglint fit` shows of each, reviewed by hand."""
+"""Alternatives of `cfglint fit` for runs of 0.5B to 405B parameters on 1 to 512 GPUs, reviewed by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALONE = api.Options(isolated=True)
 
 @pytest.fixture(scope="session")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files away from the repository, whose other files would have a say."""
+    """Copy the files away from the repository, whose other files would affect them."""
     return copy_folder(FOLDER, tmp_path_factory.mktemp("fit") / "runs")
 
 
@@ -44,7 +44,7 @@ def test_the_ladder_is_the_expected_one(path: Path, here: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_what_is_written_fits(path: Path, here: Path) -> None:
-    """All of the change or nothing; the effective batch stays; written twice is written once."""
+    """Write the whole change or nothing, keep the effective batch, and change nothing the second time."""
     result = run_fit(here, path.name)
     assert result.refused == ()
     [alternatives] = result.ladders

@@ -1,4 +1,4 @@
-"""`cfglint fit` where the host or the disk is stated: their verdicts count as the GPU's does."""
+"""`cfglint fit` with a stated host or disk: their verdicts count as the GPU's does."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_fit(config: object = Z3, text: str = FULL, **arguments: object) -> tuple
 
 
 def test_a_host_that_is_too_small_is_no_fit() -> None:
-    """Each of 8 ranks reads files of 5 GB at once: 37 GiB, whatever the run's files say."""
+    """Count 8 ranks that read files of 5 GB at once: 37 GiB, for any settings."""
     run, result = run_fit(host_memory="24GiB")
     assert run.verdict == "fits"
     assert [(judgement.place, judgement.phase, judgement.verdict) for judgement in run.elsewhere] == [
@@ -65,7 +65,7 @@ def test_a_host_that_is_unknown_or_large_enough_needs_no_change(size: str | None
 
 
 def test_the_disk_counts_too() -> None:
-    """8.03 B x 14 B of weights and states, 5 times, in 100 GB; the 2 B of the weights alone have room."""
+    """Fit 8.03 B x 14 B of weights and states, 5 times, into 100 GB: only the 2 B of the weights have room."""
     run, _ = run_fit(disk="100GB")
     assert [(judgement.place, judgement.verdict) for judgement in run.elsewhere] == [("disk", "does not fit")]
     assert run.solution is not None
@@ -103,7 +103,7 @@ def test_what_fills_the_host_goes_back_where_the_gpu_has_room() -> None:
 @pytest.mark.parametrize("goal", ["throughput", "memory"])
 @pytest.mark.parametrize(("size", "offered"), [("64GiB", False), ("1TiB", True)])
 def test_nothing_moves_to_a_host_without_room(goal: str, size: str, offered: bool) -> None:
-    """On a card of 24 GB the states of 8.03 B parameters do not fit; the host of 64 GiB does not hold them, either."""
+    """Fit the states of 8.03 B parameters neither on a card of 24 GB nor on a host of 64 GiB."""
     run, result = run_fit(host_memory=size, gpu="RTX 4090", goal=goal)
     assert bool([alternative for alternative in run.rungs if "offload_optimizer" in alternative.settings[0]]) is offered
     for alternatives in result.ladders:
@@ -112,7 +112,7 @@ def test_nothing_moves_to_a_host_without_room(goal: str, size: str, offered: boo
 
 
 def test_a_fix_of_the_step_adds_nothing_to_a_host_that_lacks_room() -> None:
-    """The host lacks room already (loading): the states of the optimizer do not follow."""
+    """Move no optimizer states to a host that already lacks room for loading."""
     options = api.Options(isolated=True, gpu="RTX 4090", host_memory="24GiB", select=("MEM001",))
     [finding] = api.lint("run.yaml", options, {"run.yaml": FULL, "z3.json": json.dumps(Z3)}).findings
     assert finding.fix is None or "offload_optimizer" not in finding.fix.message

@@ -1,6 +1,4 @@
-"""No change is offered that stops the run: what a framework refuses beside the rest of the files, and what goes
-together no more.
-"""
+"""Alternatives never stop the run: combinations with the other settings that a framework rejects are not offered."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ ZERO = """\
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repository of its own."""
+    """Create a separate repository."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "ds3.json").write_text(ZERO)
     monkeypatch.chdir(tmp_path)
@@ -102,13 +100,13 @@ def test_fewer_checkpoints_cost_less_than_resuming() -> None:
 
 @pytest.mark.parametrize(("card", "is_offered"), [("A100-40GB", True), ("MI250X", False)])
 def test_experts_are_quantised_on_cuda_alone(card: str, is_offered: bool) -> None:
-    """See axolotl 0.21.0, utils/schemas/config.py (check_quantize_moe_experts)."""
+    """Respect axolotl 0.21.0, utils/schemas/config.py (check_quantize_moe_experts)."""
     run = run_fit(CAST.replace("A100-40GB", card))
     assert ("4-bit experts" in list_offered(run)) is is_offered
 
 
 def test_what_a_change_needs_holds_for_the_combination() -> None:
-    """Weights in 4 bits are not sharded by ZeRO-3, and 70 B of them fit eight cards of 40 GB only so."""
+    """Shard no 4-bit weights with ZeRO-3, although only then 70 B of them fit eight cards of 40 GB."""
     text = OPENRLHF.replace("gpus-per-node=1", "gpus-per-node=8").replace("Qwen2.5-32B", "Qwen2.5-72B")
     run = run_fit(text.replace("_train_batch_size 1 ", "_train_batch_size 8 "), name="run.sh")
     assert {"ZeRO stage", "4-bit weights"} <= list_offered(run)
@@ -117,7 +115,7 @@ def test_what_a_change_needs_holds_for_the_combination() -> None:
 
 
 def test_one_reader_per_node_broadcasts_what_it_reads() -> None:
-    """The one without the other is refused: accelerate 1.12.0, utils/launch.py (prepare_multi_gpu_env)."""
+    """Write both keys, since one without the other is rejected (accelerate 1.12.0, utils/launch.py)."""
     for name in ("accelerate.yaml", "train.sh", "sft.yaml"):
         source = REPOSITORY / "fixtures" / "acceptance" / "launchers" / "fsdp-every-process-reads" / name
         Path(name).write_bytes(source.read_bytes())
@@ -129,7 +127,7 @@ def test_one_reader_per_node_broadcasts_what_it_reads() -> None:
 
 @pytest.mark.parametrize("model", ["openai/gpt-oss-120b", "Qwen/Qwen3-30B-A3B-FP8"])
 def test_a_model_that_is_published_quantised_gets_no_other_quantisation(model: str) -> None:
-    """LLaMA-Factory 0.9.4, model_utils/quantization.py; transformers 5.23.0, quantizers/auto.py."""
+    """Respect LLaMA-Factory 0.9.4, model_utils/quantization.py, and transformers 5.23.0, quantizers/auto.py."""
     text = LLAMAFACTORY.replace("Qwen/Qwen2.5-32B", model)
     assert not [name for name in list_offered(run_fit(text)) if "4-bit" in name]
     plain = LLAMAFACTORY.replace("Qwen/Qwen2.5-32B", "Qwen/Qwen3-30B-A3B")

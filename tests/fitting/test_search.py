@@ -1,4 +1,4 @@
-"""The search finds what trying every combination finds."""
+"""The search returns the same combination as trying all of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def count_combinations(dimensions: list[Dimension]) -> int:
 
 
 def search_by_brute_force(problem: Problem) -> Combination | None:
-    """Every combination in the order of its cost, until one fits and can be written."""
+    """Try every combination in the order of its cost, until one fits and can be written."""
     combinations_ = itertools.product(*((None, *item.moves) for item in problem.dimensions))
     return next(
         (item for item in sorted(combinations_, key=compute_cost) if problem.can_fit(item) and problem.can_write(item)),
@@ -42,7 +42,7 @@ def search_by_brute_force(problem: Problem) -> Combination | None:
 
 
 def write_run(folder: Path, draw: random.Random) -> None:
-    """A run drawn at random: framework, model, cluster, batch, and what it switches on."""
+    """Write a random run: framework, model, cluster, batch, and the features that it enables."""
     nodes, gpus = draw.choice((1, 1, 2, 8)), draw.choice((1, 2, 8))
     host = draw.choice(("", " host-memory=512GB", " host-memory=2TB"))
     facts = f"# cfglint: nodes={nodes} gpus-per-node={gpus} gpu={draw.choice(CARDS)}{host}\n"
@@ -91,7 +91,7 @@ def draw_runs(folder: Path, seed: int) -> Iterator[Run]:
 
 
 def count_agreements(folder: Path, seeds: range) -> int:
-    """The runs among the drawn ones on which the search had something to find."""
+    """Count the drawn runs for which the search had a choice."""
     busy = 0
     for seed in seeds:
         for run in draw_runs(folder / str(seed), seed):

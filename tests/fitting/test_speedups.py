@@ -1,4 +1,4 @@
-"""What free memory buys: all offers of a run fit together, each is reported for few examples, and the formulas hold."""
+"""Uses of free memory: all offers of a run fit together, each is reported for few examples, and the formulas hold."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def find_offers(run):
 
 
 def assert_all_fit(run):
-    """With every offer in turn, and with all of them, no phase comes near the GPU's memory."""
+    """Assert that no phase comes close to the GPU's memory with each offer added in turn."""
     for offer in find_offers(run).values():
         run = run.changed(offer.changes)
         judgement = judge(run, "gpu")
@@ -111,7 +111,7 @@ def test_the_host_limits_what_is_offered(tmp_path):
 
 
 def test_one_forward_pass_of_four_is_repeated(folder):
-    """Qwen2.5-1.5B: L = 1,310,340,608 without the tied embedding, H = 151,936 x 1,536 = 233,373,696."""
+    """Check L = 1,310,340,608 without the tied embedding and H = 151,936 x 1,536 = 233,373,696 for Qwen2.5-1.5B."""
     [run] = [run for run in list_runs(folder) if run.main.document.path == "main.yaml"]
     layers, head = run.architecture.parameters - 233_373_696, 233_373_696
     assert run.architecture.embedding_parameters == head
@@ -121,7 +121,7 @@ def test_one_forward_pass_of_four_is_repeated(folder):
 
 
 def test_bytes_between_ranks_and_nodes(folder):
-    """P parameters of 2 bytes, gathered twice and reduced once for each of 8 micro batches, over 16 ranks."""
+    """Gather P parameters of 2 bytes twice and reduce them once for each of 8 micro batches, over 16 ranks."""
     [run] = [run for run in list_runs(folder) if run.main.document.path == "main.yaml"]
     setup, whole = speedups.find_setup(run), run.architecture.parameters * 2
     assert speedups.compute_rank_traffic(setup) == pytest.approx(whole * 3 * 8 * 15 / 16)
@@ -142,7 +142,7 @@ def test_the_offers_of_upstream_examples_fit_together():
 @needs_corpus
 @pytest.mark.slow
 def test_each_kind_is_said_of_a_fifth_of_upstream_examples_at_most():
-    """On an H100: 80 of 378 at the time of writing, PRF005."""
+    """Count 80 of 378 examples on an H100 at the time of writing (PRF005)."""
     result = lint(CORPUS, build_options(select=KINDS.values(), gpu="H100"))
     mains = [file for file in result.files if file.role == "main"]
     counts = Counter(finding.code for finding in result.findings)
@@ -152,7 +152,7 @@ def test_each_kind_is_said_of_a_fifth_of_upstream_examples_at_most():
 
 
 def test_a_larger_micro_batch_comes_out_even_over_the_ranks_of_every_group(tmp_path):
-    """The critic has twice the actor's ranks: a micro batch that divides for the actor alone stops the critic."""
+    """Divide the micro batch for the critic, too, which has twice the actor's ranks."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "train.sh").write_text(
         "# cfglint: openrlhf=0.9.0 gpu=H100 gpus-per-node=8\n"

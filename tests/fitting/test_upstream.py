@@ -1,7 +1,8 @@
-"""Every upstream example on five clusters, fixed: the framework's own reader takes what it took before, with the meant
-settings and no other; the effective batch stays; what can fit does; fixed twice is fixed once.
+"""Fixes of every upstream example on five clusters.
 
-Each example goes to one of the clusters in turn. CFGLINT_ALL_PAIRS=1 takes every example to every cluster.
+The framework's own reader accepts what it accepted before, with the intended settings and no other change; the
+effective batch stays; every run that can fit does; a second fix changes nothing. Each example goes to one of the
+clusters in turn. CFGLINT_ALL_PAIRS=1 runs every example on every cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tests.support.linting import build_options, change_directory, read_contents
 pytestmark = [pytest.mark.oracle, needs_corpus]
 
 CLUSTERS = (("24GB", 1, 1), ("24GB", 8, 1), ("80GB", 8, 1), ("80GB", 8, 8), ("80GB", 8, 64))
-"""Memory of a GPU, GPUs of a node, nodes."""
+"""Memory of a GPU, GPUs per node, nodes."""
 PROJECTS = ("accelerate", "axolotl", "deepspeed", "llamafactory", "olmo")
 WHOLE = bool(os.environ.get("CFGLINT_ALL_PAIRS"))
 
@@ -40,13 +41,13 @@ JUDGES = {
     "olmo": ("olmo_structured.py", "model"),
     "deepspeed": ("deepspeed_config.py", "zero_optimization"),
 }
-"""The reader that is asked, and a key by which its files are known."""
+"""The reader that is run, and a key by which its files are recognised."""
 
 DISTRIBUTIONS = {"axolotl": "axolotl", "llamafactory": "llamafactory", "olmo": "ai2-olmo", "deepspeed": "deepspeed"}
 
 
 class FixOutcome(NamedTuple):
-    """What a fix made of some files on one cluster."""
+    """Files of a cluster before and after a fix."""
 
     cluster: tuple[str, int, int]
     unsafe: bool
@@ -58,10 +59,10 @@ class FixOutcome(NamedTuple):
     """Fixes that the same call makes a second time."""
     refused: tuple[loop.Refused, ...]
     reported: frozenset[str]
-    """The files of which it is still said that a training step does not fit."""
+    """Files for which it is still reported that a training step does not fit."""
 
     def list_changed(self) -> Iterator[tuple[str, bytes, bytes]]:
-        """Path, old and new content of each file that is another one."""
+        """Yield path, old and new content of each file that changed."""
         for path, source in self.after.items():
             if source != self.before[path]:
                 yield path, self.before[path], source
@@ -113,14 +114,14 @@ def _parse_content(path: str, source: bytes) -> Any:
 
 
 def _drop_auto(value: Any) -> Any:
-    """A section without what the launcher fills in."""
+    """Return the section without values that the launcher fills in."""
     if not isinstance(value, dict):
         return value
     return {key: _drop_auto(item) for key, item in value.items() if item != "auto"}
 
 
 class JudgedFile(NamedTuple):
-    """A changed file: its settings and the framework's own words, before and after."""
+    """A changed file: its settings and the framework's verdict, before and after."""
 
     fixed: FixOutcome
     path: str
@@ -131,7 +132,7 @@ class JudgedFile(NamedTuple):
 
 
 def judge_files(framework: str, outcomes: list[FixOutcome]) -> list[JudgedFile]:
-    """The changed files of a framework that its reader took before they were changed."""
+    """Judge the changed files of a framework that its reader accepted before the change."""
     program, key = JUDGES[framework]
     pairs = []
     for outcome in outcomes:
@@ -149,7 +150,7 @@ def judge_files(framework: str, outcomes: list[FixOutcome]) -> list[JudgedFile]:
 
 
 def _shorten(value: Any) -> Any:
-    """The content without most of its long lists, the files of a data set: they take OLMo's reader most of its time."""
+    """Shorten long lists, the files of a data set, which take OLMo's reader most of its time."""
     if isinstance(value, dict):
         return {key: _shorten(item) for key, item in value.items()}
     return value[:3] if isinstance(value, list) and len(value) > 20 else value
@@ -162,14 +163,14 @@ def _prepare(framework: str, content: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def asked(outcomes: list[FixOutcome]) -> Callable[[str], list[JudgedFile]]:
-    """Asks each reader once."""
+    """Run each reader once."""
     return cache(lambda framework: judge_files(framework, outcomes))
 
 
 JudgeFiles = Callable[[str], list[JudgedFile]]
 
 LEAST = {"axolotl": 20, "llamafactory": 1, "olmo": 30, "deepspeed": 1}
-"""Changed files that the reader took."""
+"""Minimum number of changed files that the reader accepted."""
 
 
 @pytest.mark.parametrize("framework", JUDGES)
@@ -186,7 +187,7 @@ def test_what_the_reader_took_it_takes(framework: str, asked: JudgeFiles) -> Non
 
 @pytest.mark.parametrize("framework", ["axolotl", "llamafactory", "olmo"])
 def test_only_the_meant_settings_change(framework: str, asked: JudgeFiles) -> None:
-    """What the framework resolves differs at the keys that the fix wrote, and nowhere else."""
+    """Change what the framework resolves only at the keys that the fix wrote."""
     wrong = []
     for item in asked(framework):
         intended = {_normalize(route) for route, _ in _list_differences(item.old, item.new)}
@@ -204,7 +205,7 @@ FOLLOWS = {
         "attn_implementation",
     ),
 }
-"""What axolotl computes from a setting."""
+"""Keys that axolotl computes from a setting."""
 
 Route = tuple[str, ...]
 
@@ -218,7 +219,7 @@ def _list_differences(old: Any, new: Any, at: Route = ()) -> Iterator[tuple[Rout
 
 
 def _normalize(route: Route) -> Route:
-    """A route as axolotl resolves it: keys of `fsdp_config` have no prefix."""
+    """Return a route as axolotl resolves it: keys of `fsdp_config` have no prefix."""
     return (route[0], *(step.removeprefix("fsdp_") for step in route[1:])) if route[0] == "fsdp_config" else route
 
 
@@ -250,7 +251,7 @@ def _is_above_capacity(run: Run) -> bool:
 
 
 def test_nothing_is_left_above_capacity_that_can_fit(outcomes: list[FixOutcome]) -> None:
-    """For runs that do not fit on assumptions alone, nothing is reported and nothing written."""
+    """Report and write nothing for runs that do not fit on assumptions alone."""
     unsolved = []
     for outcome in outcomes:
         for run in outcome.runs:

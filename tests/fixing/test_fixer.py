@@ -1,4 +1,4 @@
-"""Fixing: to a fixpoint, verified before it counts, written at once or not at all, and never beyond what was asked."""
+"""Fixes: applied to a fixpoint, verified first, written atomically, and limited to the request."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def here(tmp_path) -> Path:
 
 @pytest.fixture
 def rule(monkeypatch) -> Callable[..., LintOptions]:
-    """Adds a rule of the test's own; the last call's answer selects all that were added."""
+    """Return a function that registers a test rule and returns options which select all rules registered so far."""
     added: list[str] = []
 
     def add(check: Callable[[Any], Iterator[Report]], scope: str = "run", **attributes: Any) -> LintOptions:
@@ -65,7 +65,7 @@ def rule(monkeypatch) -> Callable[..., LintOptions]:
 
 
 def make_rule(when: Callable[[Run], bool], kind: str = "safe", **changes: Any) -> Callable[[Run], Iterator[Report]]:
-    """A rule that wants plan fields changed (`batch__micro=4`) where something holds."""
+    """Return a rule that changes plan fields (`batch__micro=4`) if `when` holds."""
     fields = {field.replace("__", "."): value for field, value in changes.items()}
 
     def check(run: Run) -> Iterator[Report]:
@@ -195,7 +195,7 @@ def test_many_fixes_in_one_list_all_come_to_their_turn(here, rule):
     assert read_config(here) == head + items.replace("    junk: 1\n", "") + tail
 
 
-# --- what is applied -------------------------------------------------------------------------------------------------
+# --- applicability ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_silenced_findings_are_not_fixed(here, rule):
 
 
 def test_a_file_in_which_the_comments_raise_a_finding_is_left_alone(here, rule):
-    """Comments that silence findings are written into the other files."""
+    """Write comments that silence findings into the other files."""
 
     def report_always(config: Config) -> Iterator[Report]:
         yield Report("always", config.find_place("micro_batch_size"))
@@ -270,9 +270,10 @@ def test_idempotence_over_all_fixtures(tmp_path):
 
 
 class LyingLens:
-    """A lens that reads like another one, and writes something else."""
+    """A lens that reads like `honest` but writes `changes`."""
 
     def __init__(self, honest: Any, *changes: Change) -> None:
+        """Wrap the lens `honest`."""
         self.honest = honest
         self.changes = changes
 
@@ -314,7 +315,7 @@ def test_a_lens_that_lies_writes_nothing_and_is_told(here, rule, monkeypatch, ch
         "not fixed: config.yaml: TST001: the plan read back would not be the intended one"
     )
     assert sorted(read_config(here).splitlines()) == sorted([*AXOLOTL.splitlines(), "trust_remote_code: true"])
-    # The finding stands.
+    # The finding remains.
     assert [finding.code for finding in fixed.result.findings] == ["TST001"]
 
 
@@ -360,7 +361,7 @@ def test_a_comment_is_not_made_false(here, rule, comment: str, kept: bool):
 @pytest.mark.parametrize("companion", ["a.json", "z.json"])
 @pytest.mark.parametrize("accumulation", ["gradient_accumulation_steps", "gradient_accumulation_step"])
 def test_a_fix_waits_for_the_setting_that_is_its_reason(tmp_path, companion: str, accumulation: str):
-    """What is idle at ZeRO-2 is not removed in the pass that goes to ZeRO-3, whichever file comes first."""
+    """Keep a setting that ZeRO-2 ignores if the same pass switches to ZeRO-3, in either order of files."""
     zero = {"stage": 2, "stage3_gather_16bit_weights_on_model_save": True}
     deepspeed = {"zero_optimization": zero, "bf16": {"enabled": True}, "train_micro_batch_size_per_gpu": "auto"}
     (tmp_path / companion).write_text(json.dumps(deepspeed, indent=2))
@@ -378,7 +379,7 @@ def test_a_fix_waits_for_the_setting_that_is_its_reason(tmp_path, companion: str
 
 @pytest.mark.parametrize("possible", [True, False])
 def test_a_fix_waits_for_what_it_is_made_from(here, rule, possible: bool):
-    """A rule that reads the micro batch is fixed after the one that writes it, and at last without it."""
+    """Fix a rule that reads the micro batch after the rule that writes it, or alone if that rule cannot be fixed."""
 
     def check_eval_micro(run: Run) -> Iterator[Report]:
         if run.plan.batch.eval_micro != run.plan.batch.micro:
@@ -393,7 +394,7 @@ def test_a_fix_waits_for_what_it_is_made_from(here, rule, possible: bool):
     assert f"eval_batch_size: {4 if possible else 1}\n" in read_config(here)
 
 
-# --- what crashes ----------------------------------------------------------------------------------------------------
+# --- crashes ---------------------------------------------------------------------------------------------------------
 
 
 def raise_error(*_: Any, **__: Any) -> Any:
@@ -491,7 +492,7 @@ def test_whatever_happens_before_the_rename_the_old_file_is_whole(here, monkeypa
     before = list_names(here)
     with monkeypatch.context() as patched:
         patched.setattr(atomic.os, step, fail)
-        patched.setattr(atomic, "exchange", lambda *_: False)  # as on a system that cannot
+        patched.setattr(atomic, "exchange", lambda *_: False)  # simulates a system without an atomic exchange
         outcome = run_cfglint(*SMALL, "--fix", "ds.json", cwd=here)
     assert read_config(here, "ds.json") == DEEPSPEED
     assert list_names(here) == before
@@ -499,7 +500,7 @@ def test_whatever_happens_before_the_rename_the_old_file_is_whole(here, monkeypa
         assert outcome.code == 130
         return
     assert outcome.code == 2
-    # What is reported is what is on the disk.
+    # The report matches the disk.
     assert "error: ds.json: not written: No space left on device" in outcome.out
     assert "ds.json:2:5: error BAT001" in outcome.out
     assert "fixed: " not in outcome.err
@@ -529,7 +530,7 @@ def test_a_folder_that_may_not_be_written_to(here, monkeypatch):
 def test_a_read_only_file_is_respected(here, monkeypatch):
     (here / "ds.json").write_text(DEEPSPEED)
     (here / "ds.json").chmod(0o444)
-    # Root may write to everything: ask as another user.
+    # Root may write to every file: check access as another user.
     monkeypatch.setattr(atomic.os, "access", lambda path, mode: bool(os.stat(path).st_mode & 0o222))
     outcome = run_cfglint(*SMALL, "--fix", "ds.json", cwd=here)
     assert outcome.code == 2
@@ -564,7 +565,7 @@ def test_a_file_that_goes_away_meanwhile_stays_away(here):
 
 
 def check_both(run: Run) -> Iterator[Report]:
-    """One fix that changes the configuration and its companion."""
+    """Propose one fix that changes the configuration and its companion."""
     companion = run.find_companion("deepspeed")
     if run.plan.batch.micro == 1 and companion is not None:
         keys = (
@@ -604,7 +605,7 @@ def test_files_that_a_fix_changes_together_are_written_together(here, rule, monk
     assert failures[stuck] == "Input/output error"
     assert after[stuck] == before[stuck]
     if step == "stage" or stuck == "config.yaml":
-        # The rename of the first of the two is the last thing that can fail for both.
+        # The second rename is the last step that can fail for both files.
         assert set(failures) == {"config.yaml", "ds.json"}
         assert after["config.yaml"] == before["config.yaml"]
         assert after["ds.json"] == before["ds.json"]
@@ -660,7 +661,7 @@ def test_a_pipe_is_never_replaced(here):
 
 
 def test_documents_do_not_change_under_a_fix(here, rule):
-    """A fix makes new bytes; what was read stays as it was for the rules that still look at it."""
+    """Create new bytes for a fix; rules that still read the old document see it unchanged."""
     documents: list[Document] = []
 
     def check(run: Run) -> Iterator[Report]:
@@ -674,7 +675,7 @@ def test_documents_do_not_change_under_a_fix(here, rule):
 
 
 def test_what_would_not_read_back_is_not_offered(here, rule, monkeypatch):
-    """Of two fixes of one file the one that reads back is; the other is shown with the reason."""
+    """Offer the fix that reads back; show the other fix of the file with the reason for its rejection."""
     honest = YamlDocument.build_edits
 
     def edit_wrongly(self, changes):
@@ -691,7 +692,7 @@ def test_what_would_not_read_back_is_not_offered(here, rule, monkeypatch):
     assert (offered.fix.applicability, offered.fix.refused) == ("safe", None)
 
 
-# --- what no fix may bring -------------------------------------------------------------------------------------------
+# --- findings that a fix must not add --------------------------------------------------------------------------------
 
 
 def test_a_fix_that_brings_a_finding_is_not_made_and_the_others_are(here, rule):
@@ -710,7 +711,11 @@ def test_a_fix_that_brings_a_finding_is_not_made_and_the_others_are(here, rule):
 
 @pytest.mark.parametrize("kind", ["info", "fixable", "figures", "rest"])
 def test_what_is_no_harm_stops_no_fix(here, rule, kind):
-    """Information, what the next pass settles, what was there with other figures, what is left of an excess."""
+    """Apply a fix in spite of a harmless new finding.
+
+    Harmless are an info, a finding that the next pass fixes, an earlier finding with other figures, and the rest of an
+    excess.
+    """
 
     def check(run: Run) -> Iterator[Report]:
         size = run.plan.batch.micro
@@ -795,7 +800,7 @@ def test_the_ends_of_lines_stay(here):
     ["for i in 1; do echo; done", "if true; then echo; fi", "echo $(date)", "echo 'a'", "x=(a b)", "f() { echo; }"],
 )
 def test_a_text_with_a_new_error_of_syntax_is_no_fix(broken):
-    """Each of them loses a part without which bash does not read it."""
+    """Cut off text that bash requires."""
     for length in range(1, len(broken)):
         process = subprocess.run(["bash", "-n"], check=False, input=broken[:length], text=True, capture_output=True)
         document = ShellDocument("x.sh", broken.encode())

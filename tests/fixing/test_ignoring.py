@@ -27,7 +27,7 @@ def here(tmp_path) -> Path:
 
 
 def lint_to_json(here: Path, *flags: str) -> tuple[int, list[tuple[str, str, str]], str]:
-    """The exit code, the findings, and what is said beside them."""
+    """Return the exit code, the findings and standard error."""
     outcome = run_cfglint("--output-format", "json", *flags, cwd=here)
     findings = [
         (finding["path"], finding["code"], finding["message"]) for finding in json.loads(outcome.out)["findings"]
@@ -45,8 +45,9 @@ COMMENT = re.compile(
 
 
 def add_ignores_twice(here: Path, *flags: str) -> list[tuple[str, str, str]]:
-    """Ignore all findings, twice, and check the laws: what is left after the first time is left after the second, and
-    no byte changes but for comments.
+    """Ignore all findings twice, check the laws, and return the findings that remain.
+
+    The second time leaves the same findings as the first, and only comments change.
     """
     before = read_files(here)
     code, remaining, _ = lint_to_json(here, "--add-ignore", *flags)
@@ -61,7 +62,7 @@ def add_ignores_twice(here: Path, *flags: str) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("name", sorted(path.name for path in RULES.iterdir()))
 def test_what_fires_is_silent_afterwards(here, name):
-    """For every rule. What no comment can silence, the settings that are printed do."""
+    """Silence every rule; if no comment can, the printed settings do."""
     shutil.copytree(RULES / name / "fires", here, dirs_exist_ok=True)
     assert name in {code for _, code, _ in lint_to_json(here)[1]} or name in ("HSE001",)
     remaining = add_ignores_twice(here)

@@ -1,4 +1,4 @@
-"""Classes of a framework's settings that a program of the repository changes: upstream's vocabulary proves nothing."""
+"""Settings classes of a framework that a program in the repository changes: upstream's vocabulary proves nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NO_CHANGES = {
 
 
 def list_key_findings(folder: Path, program: str, **files: str) -> list[Finding]:
-    """The findings of a repository's vocabulary; `patches.py` is what its program imports."""
+    """Return the repository's KEY findings; its program imports `patches.py`."""
     (folder / ".git").mkdir()
     (folder / "requirements.txt").write_text("trl==0.19.1\ntransformers==4.53.0\npeft==0.17.0\n", encoding="utf-8")
     (folder / "train.py").write_text(dedent(program), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Forks: what is evidence of one, and what upstream's vocabulary may say of it."""
+"""Forks: evidence of a fork, and the findings that upstream's vocabulary then supports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.linting import lint, list_runs
 
 FIXTURES = sorted((REPOSITORY / "fixtures" / "rules").glob("KEY*/fires"))
 
-# A file and its text, which install or hold a fork of axolotl, and how the finding names it.
+# Files, with their texts, that install or contain a fork of axolotl, and the name that the finding uses for them.
 EVIDENCE = {
     "pip": (
         "requirements.txt",
@@ -101,7 +101,7 @@ EVIDENCE = {
         "`/workspace/axolotl` is installed (Dockerfile:4)",
     ),
 }
-# A file that changes the installed axolotl and names `novelty_bonus`, and what the finding says of it.
+# Files that patch the installed axolotl and name `novelty_bonus`, and the text of the finding about them.
 PATCHES = {
     "patch": (
         "clip.patch",
@@ -270,7 +270,7 @@ def test_a_fork_raises_no_severity_and_adds_one_finding_per_configuration(tmp_pa
 
 
 def list_severities(folder: Path) -> dict[tuple[object, ...], str]:
-    """Severities by everything else that distinguishes findings."""
+    """Return the severities of findings, by everything else that distinguishes them."""
     return {
         (finding.code, finding.path, finding.start, finding.message): finding.severity
         for finding in lint(folder).findings
@@ -309,7 +309,7 @@ def list_codes(folder: Path) -> list[tuple[str, str, str]]:
 
 
 def list_unknown_flags(folder: Path) -> dict[str, str]:
-    """Return the flags that are said to be unknown, with the severities."""
+    """Return the flags that are reported as unknown, with the severities."""
     return {message.split("`")[1]: severity for code, severity, message in list_codes(folder) if code == "KEY001"}
 
 
@@ -357,7 +357,7 @@ MARKS = {
 
 @pytest.mark.parametrize("name", VERSIONS)
 def test_the_version_of_a_copy_is_the_release(tmp_path: Path, name: str) -> None:
-    """Whatever the requirement files of the repository ask for. An unfinished version is between two releases."""
+    """Ignore the repository's requirement files; an unfinished version is between two releases."""
     version, text, expected, place = VERSIONS[name]
     mark, path, config = MARKS[name]
     above = version.rpartition(mark.split("/")[0])[0] or version.rpartition("VERSION")[0]
@@ -394,7 +394,7 @@ def test_copies_of_two_versions_state_none(tmp_path: Path) -> None:
 
 
 def test_what_a_copy_requires_is_its_own_affair(tmp_path: Path) -> None:
-    """OpenRLHF 0.5.8 of PyPI requires transformers 4.48.2; of a copy, only its text counts."""
+    """Use only the text of a copy: OpenRLHF 0.5.8 on PyPI requires transformers 4.48.2, the copy does not."""
     pins = "transformers==4.46.3\n"
     files = {"version.txt": "0.5.8\n", "openrlhf/cli/train_sft.py": PARSER, "requirements.txt": pins}
     folder = write_repository(tmp_path / "x", **files, **{"a.sh": format_script("")})
@@ -405,7 +405,7 @@ def test_what_a_copy_requires_is_its_own_affair(tmp_path: Path) -> None:
 
 
 def test_a_flag_that_takes_a_word_for_a_boolean_is_no_switch(tmp_path: Path) -> None:
-    """`type=bool` makes true of every word, and argparse wants one."""
+    """Require a word after the flag: `type=bool` makes any word true, and argparse needs a word."""
     parser = PARSER.replace(
         'parser.add_argument("--ours", action="store_true")', 'parser.add_argument("--ours", type=bool)'
     )
@@ -418,7 +418,7 @@ def test_a_flag_that_takes_a_word_for_a_boolean_is_no_switch(tmp_path: Path) -> 
 
 
 def test_a_word_that_no_flag_takes_is_said_once(tmp_path: Path) -> None:
-    """A backslash before `fi` makes it a word of the command; the flag before it has its value anyway."""
+    """Read `fi` after a backslash as a word of the command; the flag before it already has its value."""
     text = "if true; then\n" + format_script("").rstrip().removesuffix("\\") + " \\\n   --estimator ours \\\nfi\n"
     files = {"openrlhf/cli/train_sft.py": PARSER, "a.sh": text.replace("#!/bin/bash\n", "")}
     findings = lint(write_repository(tmp_path / "x", **files)).findings
@@ -540,7 +540,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_settings(
     monkeypatch.delenv("CFGLINT_CACHE_DIR", raising=False)
 
     def list_cache_folders(*arguments: str) -> list[str]:
-        """The folders below `tmp_path` that a lint has written a text to."""
+        """Return the folders below `tmp_path` in which a lint has stored a text, and empty them."""
         assert run_cfglint(*arguments, "a.sh", cwd=folder).code == 0
         folders = {path.relative_to(tmp_path).parent for path in tmp_path.rglob("vocabulary/*")}
         for path in tmp_path.rglob("vocabulary/*"):
@@ -625,7 +625,7 @@ def test_a_copy_of_a_part_is_a_doubt(tmp_path: Path, name: str) -> None:
 
 
 def test_what_rests_on_upstreams_defaults_is_assumed_of_a_fork(tmp_path: Path) -> None:
-    """Upstream builds a reward model on eight GPUs by default; a fork may build none."""
+    """Assume that a fork may build no reward model, although upstream builds one on eight GPUs by default."""
     script = (
         "python -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B --advantage_estimator grpo "
         "--reward_pretrain Qwen/Qwen2.5-7B --actor_num_nodes 1 --actor_num_gpus_per_node 2 "
@@ -681,14 +681,14 @@ def test_requirements_count_before_a_read_me_file(tmp_path: Path) -> None:
 
 def test_what_later_releases_refuse_a_fork_may_take(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
-    (tmp_path / "train.yaml").write_text(AXOLOTL + "streaming: true\n")  # without max_steps, since 0.13.1
+    (tmp_path / "train.yaml").write_text(AXOLOTL + "streaming: true\n")  # without max_steps, an error since 0.13.1
     assert [item.severity for item in lint(tmp_path).findings if item.code == "KEY006"] == ["error"]
     (tmp_path / "README.md").write_text(READMES["pip"])
     assert [item.severity for item in lint(tmp_path).findings if item.code == "KEY006"] == ["info"]
 
 
 def test_a_script_in_the_folder_of_a_package_is_the_repositorys_own(tmp_path: Path) -> None:
-    """What starts a program that is not read is said there, and not of the scripts of a copied project."""
+    """Report a program that is not read in the repository's own scripts, but not in those of a copied project."""
     launch_script = format_script("").replace("--module openrlhf.cli.train_sft", "cli/learn.py")
     files = {"openrlhf/cli/train_sft.py": PARSER, "openrlhf/cli/learn.py": "loss.backward()\n"}
     folder = write_repository(tmp_path / "x", **files, **{"openrlhf/scripts/a.sh": launch_script})

@@ -1,4 +1,4 @@
-"""Work shared among processes gives what one process gives, whatever happens to the others."""
+"""Work shared among processes: the same results as from a single process, even if other processes fail."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def list_contents(result: Result) -> tuple[object, ...]:
 
 @pytest.mark.slow
 def test_a_shared_lint_finds_what_one_process_finds(tmp_path, monkeypatch):
-    """Over everything that is shipped: companions of several runs, suppressions, credentials, unreadable files."""
+    """Lint all fixtures: companions of several runs, suppressions, credentials, unreadable files."""
     monkeypatch.setattr(dispatch, "FILES_PER_JOB", 1)
     monkeypatch.setattr(dispatch, "MAX_SECONDS", 1000.0)
     (tmp_path / "broken.yaml").write_text("base_model: [\n")
@@ -147,8 +147,9 @@ def compute_digests(run) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def results() -> tuple[Result, Result]:
-    """The rules' fixtures, linted by one process and by three, however slow: the copies of frameworks beside them are
-    read for the first file that needs them.
+    """Return the rules' fixtures linted by a single process and by three, without a time limit.
+
+    The bundled copies of frameworks next to them are parsed for the first file that needs them.
     """
     with change_directory(REPOSITORY / "fixtures" / "rules"), pytest.MonkeyPatch.context() as patched:
         patched.setattr(dispatch, "MAX_SECONDS", 1000.0)
@@ -159,7 +160,7 @@ def results() -> tuple[Result, Result]:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_says_the_same_of_a_shared_lint(form, results):
-    """Fixes in companions and budgets of runs included, wherever they were made."""
+    """Include fixes in companions and budgets of runs, whichever process computes them."""
 
     def render_report(result: Result) -> list[str]:
         digests = tuple(digest[form] for digest in result.digests) if form in DIGESTS else ()

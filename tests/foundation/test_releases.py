@@ -1,4 +1,4 @@
-"""Release numbers and constraints on them, checked against packaging, which is the reference for PEP 440."""
+"""Release numbers and constraints on them, checked against packaging, the reference implementation of PEP 440."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def draw_constraint(draw: st.DrawFn) -> Constraint:
         elif operator == "~=":
             comparisons.append((operator, draw(NUMBERS.filter(lambda text: "." in text))))
         elif operator in (">", "<"):
-            comparisons.append((operator, draw(NUMBERS)))  # of other bounds packaging's own releases disagree
+            comparisons.append((operator, draw(NUMBERS)))  # for bounds with suffixes, packaging's own releases disagree
         else:
             comparisons.append((operator, draw(RELEASES)))
     return Constraint(tuple(comparisons))

@@ -1,4 +1,4 @@
-"""accelerate's launch files: recognised, read, written; accelerate's own launcher judges (slow)."""
+"""accelerate's launch files: recognition, reading and writing, checked against accelerate's own launcher (slow)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_recognises_fixtures(path):
         "distributed_type: sideways\nnum_processes: 8\n",
         "distributed_type: [FSDP]\nnum_processes: 8\n",
         "mixed_precision: bf16\nnum_processes: 8\n",
-        # axolotl and LLaMA-Factory have an fsdp_config as well
+        # axolotl and LLaMA-Factory have an fsdp_config too
         "base_model: x\nfsdp_config: {}\ndatasets: []\n",
         "distributed_type: FSDP\nmixed_precision: bf16\nmodel: x\ndata: y\noptimizer: z\nlr: 1\nseed: 2\n",
         "",
@@ -119,7 +119,7 @@ def test_unquoted_no_is_a_boolean_and_still_means_no():
         ({"fsdp_sharding_strategy": "5"}, "parallel.sharding", "hybrid_shard_zero2"),
         ({"sharding_strategy": "NO_SHARD"}, "parallel.sharding", "no_shard"),
         ({"fsdp_sharding_strategy": 9}, "parallel.sharding", None),
-        # The launcher always hands a strategy over at version 1, so that this key has no say.
+        # The launcher always passes a strategy at version 1, so this key has no effect.
         ({"fsdp_reshard_after_forward": "SHARD_GRAD_OP"}, "parallel.sharding", "full_shard"),
         ({"fsdp_version": 2, "fsdp_reshard_after_forward": False}, "parallel.sharding", "shard_grad_op"),
         ({"fsdp_version": 2, "fsdp_sharding_strategy": "SHARD_GRAD_OP"}, "parallel.sharding", "full_shard"),
@@ -170,7 +170,7 @@ def test_ranks_of_a_mesh():
         ({"gradient_accumulation_steps": 4}, "batch.accumulation", 4),
         ({"gradient_clipping": "0.5"}, "optimizer.clipping", 0.5),
         ({"gradient_clipping": "much"}, "optimizer.clipping", None),
-        # The generated file leaves the bucket out: DeepSpeed's default, not the Trainer's hidden size squared.
+        # The generated file omits the bucket size: DeepSpeed's default applies, not the Trainer's hidden size squared.
         ({}, "parallel.reduce_bucket", 500_000_000),
         ({"deepspeed_moe_layer_cls_names": "MixtralSparseMoeBlock"}, "parallel.leaf_modules", True),
         ({"deepspeed_config_file": "ds.json"}, "parallel.zero_stage", None),
@@ -325,7 +325,7 @@ def launched():
     from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 
     def build_environment(path: Any) -> dict[str, str]:
-        """What the launcher puts into the environment of the training processes."""
+        """Return the environment variables that the launcher sets for the training processes."""
         arguments = launch.launch_command_parser().parse_args(["--config_file", str(path), "train.py"])
         arguments, _, _ = launch._validate_launch_command(arguments)
         arguments.main_process_port = 0 if arguments.num_machines in (None, 1) else arguments.main_process_port
@@ -383,7 +383,7 @@ def test_the_launcher_says_the_same(launched, monkeypatch, path):
 
 
 def _build_plugin_config(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The DeepSpeed configuration that accelerate makes of the environment."""
+    """Return the DeepSpeed configuration that accelerate builds from the environment."""
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     pytest.importorskip("deepspeed")
     from accelerate.utils import DeepSpeedPlugin

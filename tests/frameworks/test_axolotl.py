@@ -1,4 +1,4 @@
-"""axolotl: recognised, read, written; PyYAML and axolotl's own verdicts judge."""
+"""axolotl configurations: recognition, reading and writing, checked against PyYAML and axolotl's own validation."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ KERNELS = {"plugins": ["axolotl.integrations.kernels.KernelsPlugin"]}
         ({"expert_backend": "eager", **KERNELS}, "method.fuses_experts", False),
         ({"use_sonicmoe": True, **KERNELS}, "method.fuses_experts", False),
         ({"use_scattermoe": True, "experts_implementation": "eager", **KERNELS}, "method.fuses_experts", False),
-        # Set back to eager without the flag; never read without the plugin.
+        # Reset to eager without the flag; never read without the plugin.
         ({"experts_implementation": "scattermoe", **KERNELS}, "method.fuses_experts", False),
         ({"use_scattermoe": True}, "method.fuses_experts", False),
         ({"adapter": "lora", "lora_target_linear": True}, "method.lora_targets", ("all-linear",)),
@@ -181,7 +181,7 @@ KERNELS = {"plugins": ["axolotl.integrations.kernels.KernelsPlugin"]}
         ({"gradient_checkpointing": True, "selective_checkpointing": True}, "activations.checkpointing", "selective"),
         ({"fsdp_config": {"activation_checkpointing": True}}, "activations.checkpointing", "full"),
         ({"fsdp_config": {"activation_checkpointing": False}}, "activations.checkpointing", "none"),
-        # What axolotl refuses is unknown, not "none".
+        # A value that axolotl rejects is unknown, not "none".
         ({"fsdp_config": {"activation_checkpointing": ["a"]}}, "activations.checkpointing", None),
         ({"gradient_checkpointing": ["a"]}, "activations.checkpointing", None),
         ({"attn_implementation": "flash_attention_2"}, "activations.attention", "flash"),
@@ -366,7 +366,7 @@ def test_a_fused_loss_brings_its_plugin():
         ({"chunked_cross_entropy": True}, {"activations.fused_loss": "liger"}),
         ({"batch_size": 8}, {"batch.accumulation": 2}),
         ({"fsdp_config": {"x": 1}}, {"parallel.sharding": "no_shard"}),
-        ({}, {"parallel.replicas": 2}),  # FSDP, if there is some, is that of accelerate's file
+        ({}, {"parallel.replicas": 2}),  # FSDP, if any, is set up in accelerate's file
     ],
 )
 def test_refuses_what_axolotl_refuses(keys, changes):
@@ -417,7 +417,7 @@ def test_laws_over_odd_files(keys, changes):
 @pytest.mark.recorded
 @needs_corpus
 def test_axolotl_accepts_what_is_written():
-    """Law 5, with axolotl's own validation: what it takes before a fix it takes afterwards, and keeps its keys."""
+    """Keep configurations that axolotl's validation accepts accepted after a fix, with their keys (law 5)."""
     befores = [parse_config(path.read_bytes(), str(path)) for path in EXAMPLES if path.parent.name != "cloud"]
     accepted = [verdict["accepted"] for verdict in judge_configs([before.document.get_value() for before in befores])]
     assert accepted.count(True) > 200

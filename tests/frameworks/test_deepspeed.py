@@ -1,4 +1,4 @@
-"""DeepSpeed files: what is recognised, read and written; DeepSpeed's own classes judge the values (slow)."""
+"""DeepSpeed files: recognition, reading and writing, with values checked against DeepSpeed's own classes (slow)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_value(source: Any, field: str, **stated: str) -> Any:
 
 # --- recognising -----------------------------------------------------------------------------------------------------
 
-# Model and processor configurations that are beside them.
+# Model and processor configurations next to the DeepSpeed files.
 FOREIGN_FOLDERS = {"qwen_clip", "ckpt"}
 
 
@@ -97,7 +97,7 @@ def test_recognises(source):
         # trainer_state.json and training_args of the HF Trainer
         {"train_batch_size": 8, "global_step": 10, "log_history": []},
         {"gradient_accumulation_steps": 1, "fp16": False, "bf16": True, "deepspeed": None},
-        # accelerate's JSON configuration names DeepSpeed settings one level deeper
+        # accelerate's JSON configuration nests the DeepSpeed settings one level deeper
         {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 3}, "mixed_precision": "bf16"},
         {"zero_optimization": "yes"},
         {"zero_optimization": [1, 2]},
@@ -433,7 +433,7 @@ def test_a_mapping_inside_a_yaml_file_has_the_same_lenses():
     after = laws.check_put_get(inner, {"parallel.zero_stage": 3})
     assert after is not None
     assert b"    stage: 3\n    reduce_bucket_size: 5e8   # a float" in after.document.source
-    # PyYAML reads 5e8 as a string, which DeepSpeed refuses.
+    # PyYAML reads 5e8 as a string, which DeepSpeed rejects.
     plain = laws.parse_document(source, "yaml")
     assert (
         laws.read_plan(Config("deepspeed", plain, host.releases, ("deepspeed",))).get("parallel.reduce_bucket") is None
@@ -450,7 +450,10 @@ def judge():
     from deepspeed.runtime.config import DeepSpeedConfig
 
     def load_config(source: dict[str, Any]) -> Any:
-        """What DeepSpeed reads, None where it refuses. Batch sizes are out of it: they depend on the world."""
+        """Return DeepSpeed's configuration, or None if it rejects the file.
+
+        Batch sizes are excluded because they depend on the world size.
+        """
         batch = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
         rest = {key: value for key, value in source.items() if key not in batch}
         try:

@@ -1,4 +1,4 @@
-"""The documentation lists every key that a lens reads, and names no other."""
+"""Completeness of the documentation: it lists every key that a lens reads, and no other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECTIONS = [
 
 
 def list_keys(document: str, heading: str) -> set[str]:
-    """The keys in the first column of the tables below a heading."""
+    """Return the keys in the first column of the tables below a heading."""
     text = (REPOSITORY / "docs" / "frameworks" / document).read_text()
     part = text.split(f"{heading}\n", 1)[1].split("\n##", 1)[0]
     cells = [line.strip("|").split("|")[0] for line in part.split("\n") if line.startswith("| `")]
@@ -33,7 +33,7 @@ def list_keys(document: str, heading: str) -> set[str]:
 
 
 def list_prefixes(route: Route) -> list[str]:
-    """A key, and the sections around it, for which it may be listed."""
+    """Return a key and its sections; the documentation may list any of them for the key."""
     return [format_route(route[:length]) for length in range(len(route), 0, -1)]
 
 

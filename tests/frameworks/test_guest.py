@@ -1,4 +1,4 @@
-"""A framework is a folder: what docs/contributing/framework.md builds works, and nothing else changes for it."""
+"""A third-party framework is one folder: the example of docs/contributing/framework.md works without other changes."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ save:
 
 @pytest.fixture
 def guest() -> Iterator[None]:
-    """The framework with its vocabulary."""
+    """Install the framework with its vocabulary."""
     with install_frameworks(GUEST.parent, SCHEMAS):
         yield
 
 
 @pytest.fixture
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The same framework without a vocabulary."""
+    """Install the same framework without a vocabulary."""
     place = tmp_path_factory.mktemp("frameworks")
     shutil.copytree(GUEST, place / "guest", ignore=shutil.ignore_patterns("schemas"))
     listed = json.loads((GUEST / "framework.json").read_text())
@@ -78,7 +78,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(params=["guest", "bare"])
 def either(request: pytest.FixtureRequest) -> None:
-    """The framework with and without a vocabulary."""
+    """Install the framework with and without a vocabulary."""
     request.getfixturevalue(request.param)
 
 
@@ -184,7 +184,7 @@ def test_its_keys_are_held_against_the_vocabulary(here):
 
 @pytest.mark.usefixtures("bare")
 def test_without_a_vocabulary_no_key_is_reported(here):
-    """Its clauses hold all the same."""
+    """Report its clauses even without a vocabulary."""
     result = lint(write_config(here, WRONG))
     assert ({finding.code for finding in result.findings}, result.troubles) == ({"CHK001", "KEY006"}, ())
 
@@ -245,7 +245,7 @@ main()
 
 
 def run_in_process(here: Path, *arguments: str) -> Outcome:
-    """The command in a process of its own."""
+    """Run the command in a separate process."""
     code = START.format(place=str(GUEST.parent), schemas=str(SCHEMAS))
     roots = os.pathsep.join(str(REPOSITORY / root) for root in ("lint", "rules", "schemas"))
     done = subprocess.run(
@@ -256,7 +256,7 @@ def run_in_process(here: Path, *arguments: str) -> Outcome:
 
 
 def test_as_a_command(here):
-    """Its package in a requirements file settles the release; a lint, a fix and an estimate, each in a process."""
+    """Pin the release in a requirements file; run lint, fix and estimate, each in its own process."""
     (here / "requirements.txt").write_text("guest-trainer==1.1\n")
     outcome = run_in_process(write_config(here, LARGE), "--output-format", "concise", "--gpu", "H100")
     assert (outcome.code, outcome.err) == (1, "")

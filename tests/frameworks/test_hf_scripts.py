@@ -1,4 +1,4 @@
-"""Python scripts that call the Trainer of transformers itself."""
+"""Python scripts that call the Trainer of transformers directly."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CAUSAL = 'AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")'
     ],
 )
 def test_the_plan_of_a_script_that_is_started(tmp_path: Path, field: str, expected: object) -> None:
-    """By its text, the defaults of the Trainer, and what its launch gives."""
+    """Read the script, the Trainer's defaults and the options of the launch."""
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 4 train.py --batch-size 2\n")
     (run,) = list_runs(tmp_path)
@@ -262,7 +262,7 @@ ARGUMENTS = "from transformers import Trainer, TrainingArguments\na = TrainingAr
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        # By a function that calls another one, which a package hands on.
+        # By a function that calls another function, which a package re-exports.
         (f"{ARGUMENTS}from lib import build\nTrainer(build('m'), a)", "its model comes from another module (`build`)"),
         (
             f"{ARGUMENTS}import lib.models as zoo\ndef run():\n    m, t = zoo.build('m'), 1\n    Trainer(m, a)\nrun()",
@@ -272,7 +272,7 @@ ARGUMENTS = "from transformers import Trainer, TrainingArguments\na = TrainingAr
             f"{ARGUMENTS}from lib import Wrapped\nTrainer(model=Wrapped.from_pretrained('m'), args=a)",
             "its model comes from another module (`Wrapped`)",
         ),
-        # Handed to a function, and to a method that nothing calls.
+        # Passed to a function, and to a method that is never called.
         (
             f"{ARGUMENTS}from lib import build\ndef fit(network): Trainer(network, a)\nfit(build('m'))",
             "its model comes from another module (`build`)",
@@ -301,7 +301,7 @@ ARGUMENTS = "from transformers import Trainer, TrainingArguments\na = TrainingAr
             "engine.backward(engine(1))\nengine.step()",
             None,
         ),
-        # The module makes a model of another kind, or makes one that is not trained.
+        # The module builds a model of another kind, or a model that is not trained.
         (f"{ARGUMENTS}from vision import build\nTrainer(build('m'), a)", None),
         (
             f"{ARGUMENTS}from vision import build\nfrom lib import build as judge\nTrainer(build(1), a)\njudge('m')",
@@ -341,7 +341,7 @@ SCORER = (
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        # A step of another module gets the optimizer.
+        # A step in another module gets the optimizer.
         (
             f"from rl import step\n{LOADED}step(m, optimizer=o)",
             "what steps its optimizer (`step`) is of another module",
@@ -352,10 +352,10 @@ SCORER = (
         ),
         (f"from torch.optim.lr_scheduler import LinearLR\n{LOADED}LinearLR(optimizer=o)", None),
         (f"from rl import step\n{LOADED}step(m)", None),
-        # DeepSpeed gets a model of the script's own, which reads text or not.
+        # DeepSpeed gets a model that the script defines, which reads text or not.
         (ENGINE.format(size="vocab_size"), "its training loop is its own (`engine.backward`)"),
         (ENGINE.format(size="channels"), None),
-        # A classifier that scores texts, and one that does not.
+        # A classifier that scores texts, and a classifier that does not.
         (
             SCORER.format(name="RewardTrainer"),
             "it cannot be determined that its Trainer gets a causal language model",
@@ -381,7 +381,7 @@ def test_what_trains_a_language_model_in_its_own_way_is_named(tmp_path: Path, te
     ],
 )
 def test_a_model_may_be_handed_to_the_module_of_the_trainer(tmp_path: Path, main: str, named: bool) -> None:
-    """The run is named there: the program shows nothing of the framework."""
+    """Report the run in the module, because the main program shows no sign of the framework."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "lib").mkdir()
     engine = f"{ARGUMENTS}def run(model):\n    Trainer(model=model, args=a).train()\n"

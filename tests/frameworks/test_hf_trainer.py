@@ -1,4 +1,4 @@
-"""The word "auto" as the Trainer fills it in, FSDP settings, replaced optimizers; transformers itself judges (slow)."""
+"""Values of "auto" filled in by the Trainer, FSDP settings, replaced optimizers; checked with transformers (slow)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_auto_is_what_the_trainer_fills_in():
     assert plan.parallel.reduce_bucket == 16_777_216
     assert plan.parallel.prefetch_bucket == 15_099_494
     assert plan.parallel.persistence_threshold == 40_960
-    # Nothing fills these: DeepSpeed drops "auto" and takes its default.
+    # The Trainer does not fill these: DeepSpeed drops "auto" and uses its default.
     assert plan.parallel.max_live_parameters == plan.parallel.sub_group == 1_000_000_000
 
 
@@ -95,7 +95,7 @@ def test_what_the_host_states_wins_where_both_speak():
     source = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": False}, "train_micro_batch_size_per_gpu": 9}
     plan = build_job_plan(parse_host(), {"deepspeed": parse_companion(source)})
     assert (plan.precision.compute, plan.batch.micro) == ("bf16", 3)
-    # An absent gradient_clipping is DeepSpeed's own default, and max_grad_norm is ignored.
+    # Without gradient_clipping, DeepSpeed's own default applies, and max_grad_norm is ignored.
     assert plan.optimizer.clipping == 1.0
     assert (
         build_job_plan(parse_host(), {"deepspeed": parse_companion(source, deepspeed="0.18.4")}).optimizer.clipping
@@ -195,7 +195,7 @@ def filled():
     integration = pytest.importorskip("transformers.integrations.deepspeed")
 
     def fill_auto(source: dict[str, Any], hidden: int, world: int) -> dict[str, Any]:
-        """The file after the Trainer went through it, the values that are checked aside set to agree."""
+        """Return the file after the Trainer has filled it; values that are checked elsewhere are set to agree."""
         filler = integration.HfTrainerDeepSpeedConfig(copy.deepcopy(source))
         arguments = SimpleNamespace(
             world_size=world, per_device_train_batch_size=3, gradient_accumulation_steps=5, max_grad_norm=0.7,
@@ -225,7 +225,7 @@ def test_transformers_fills_in_the_same(filled, path):
     source = json.loads(path.read_bytes())
     if "zero_optimization" not in source:
         skip_inapplicable("accelerate asks for zero_optimization")
-    # Only "auto" is looked at: what disagrees with the arguments is an error of its own.
+    # Only "auto" is compared: a value that contradicts the arguments is a separate error.
     theirs = filled(source, hidden=4096, world=16)
     plan = build_job_plan(
         parse_host(),
@@ -247,7 +247,7 @@ def test_transformers_fills_in_the_same(filled, path):
                 compared += 1
                 expected = deepspeed.ZERO_DEFAULTS.get(field) if other == "auto" else other
                 if field == "batch.global_":
-                    # The Trainer multiplies by the whole world, ranks that see the same sequences included.
+                    # The Trainer multiplies by the whole world size, including ranks that see the same sequences.
                     expected //= (plan.parallel.tensor or 1) * (plan.parallel.context or 1)
                 assert plan.get(field) == expected, route
     assert compared or "auto" not in json.dumps({k: v for k, v in source.items() if k != "optimizer"})

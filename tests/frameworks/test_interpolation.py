@@ -34,7 +34,7 @@ def resolve_value(text: str, *route: str | int, defaults: Any = None, overrides:
 
 
 def resolve_with_omegaconf(text: str, *route: str | int, overrides: list[str] | None = None) -> Any:
-    """What OmegaConf itself resolves, UNRESOLVED where it raises."""
+    """Return the value that OmegaConf resolves, or UNRESOLVED if it raises."""
     try:
         loaded = omegaconf.OmegaConf.create(text)
         if overrides:

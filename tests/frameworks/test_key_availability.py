@@ -1,4 +1,4 @@
-"""What a fix writes is a key that the run's release has: a law of every framework's lenses, at releases old and new."""
+"""Keys that fixes write exist in the run's release: a law for the lenses of each framework, at old and new releases."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.support.laws import find_lens, write_fields
 from tests.support.linting import list_runs
 
 RELEASES = 6
-"""Releases of each framework, spread over all that are known."""
+"""Releases of each framework, spread evenly over all known ones."""
 SAMPLES = 8
-"""Configurations of each."""
+"""Configurations of each framework."""
 LACKING = ("not yet", "removed", "renamed")
 VALUES = 3
 """New values of a field."""
@@ -29,7 +29,7 @@ VALUES = 3
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Config]]:
-    """Configurations by framework, those of launches that state settings left out."""
+    """Return configurations by framework, without those whose launches override settings."""
     configs_by_framework = collect_samples(tmp_path_factory.mktemp("more"))
     return {
         name: [config for config in configs if not config.overrides][:SAMPLES]
@@ -42,7 +42,7 @@ def pick_releases(releases: tuple[str, ...]) -> Iterator[str]:
 
 
 def find_unavailable_keys(before: Config, after: Config) -> set[str]:
-    """The keys that are new and that the release does not have."""
+    """Return the new keys that the release does not have."""
     lacking = {use.name for use in list_key_occurrences(after) if use.status is None or use.status.kind in LACKING}
     return lacking - {use.name for use in list_key_occurrences(before)}
 
@@ -59,7 +59,7 @@ def test_no_lens_writes_a_key_that_the_release_lacks(name, samples):
             config_at_release = config.at(framework.manifest.package, release)
             config_at_release.evidence = config_at_release.evidence._replace(
                 vocabulary=None
-            )  # fixtures have copies of OLMo
+            )  # fixtures contain copies of OLMo
             for field in {field for lens in framework.lenses for field in lens.fields} - list_reasons(name).keys():
                 lens = find_lens(config_at_release, field)
                 for change in list(list_changes(config_at_release, lens, field, []))[:VALUES]:

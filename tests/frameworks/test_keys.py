@@ -1,4 +1,4 @@
-"""The interfaces of frameworks are small, and all that a framework overrides is in one of them."""
+"""Interfaces of frameworks: small, and each method that a framework overrides belongs to exactly one of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def list_methods(owner: type) -> set[str]:
 
 
 def test_a_framework_overrides_what_the_interfaces_have():
-    """A method that none of them has would never be called."""
+    """Reject a method that no interface has, because it would never be called."""
     for name in list_frameworks():
         for owner in frameworks.load(name).keys_type.__mro__:
             if issubclass(owner, Keys) and owner is not Keys:

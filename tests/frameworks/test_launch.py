@@ -1,4 +1,4 @@
-"""What launchers say of a job, for scripts that start any framework."""
+"""Facts about a job in launcher commands, for scripts that start any framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LLaMA-Factory v0: recognised, read, written; OmegaConf and (slow) LLaMA-Factory's own parser judge."""
+"""LLaMA-Factory v0 and v1: recognition, reading and writing, checked against OmegaConf and (slow) its own parser."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_pins_are_the_releases_that_are_allowed():
         ({"quantization_bit": 8}, "method.quantization", "int8"),
         ({"quantization_bit": 3, "quantization_method": "hqq"}, "method.quantization", "hqq"),
         ({"quantization_bit": "4"}, "method.quantization", None),
-        # Without the number of bits the others have no effect.
+        # Without the number of bits, the other keys have no effect.
         ({"quantization_method": "bnb", "quantization_type": "nf4"}, "method.quantization", "none"),
         ({"bf16": True}, "precision.compute", "bf16"),
         ({"bf16": True}, "precision.autocast", True),
@@ -218,7 +218,7 @@ def test_pins_are_the_releases_that_are_allowed():
         ({"disable_gradient_checkpointing": True, "use_unsloth": True}, "activations.checkpointing", "full"),
         ({"use_unsloth_gc": True}, "activations.offload", "cpu"),
         ({"use_reentrant_gc": False}, "activations.reentrant", False),
-        # The Trainer's own switch calls LLaMA-Factory's once more, without its arguments.
+        # The Trainer's own switch calls LLaMA-Factory's function again, without its arguments.
         ({"use_reentrant_gc": False, "gradient_checkpointing": True}, "activations.reentrant", True),
         (
             {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}},
@@ -514,12 +514,12 @@ def test_some_models_take_something_else(kind, keys, field, expected):
 @pytest.mark.parametrize(
     ("model", "fused"),
     [
-        ("Qwen/Qwen2.5-VL-7B-Instruct", "liger"),  # qwen2_5_vl is in liger_kernel.py, its decoder's type is not
+        ("Qwen/Qwen2.5-VL-7B-Instruct", "liger"),  # qwen2_5_vl is in liger_kernel.py, the type of its decoder is not
         ("Qwen/Qwen2-VL-2B-Instruct", "liger"),
         ("meta-llama/Llama-3.2-11B-Vision-Instruct", "liger"),
         ("google/gemma-3-4b-it", "liger"),
-        ("Qwen/Qwen3-VL-8B-Instruct", "none"),  # qwen3_vl is not
-        ("OpenGVLab/InternVL3_5-8B-HF", "none"),  # internvl is not, though its decoder is a qwen3
+        ("Qwen/Qwen3-VL-8B-Instruct", "none"),  # qwen3_vl is not in liger_kernel.py
+        ("OpenGVLab/InternVL3_5-8B-HF", "none"),  # nor is internvl, although its decoder is a qwen3
         ("mistralai/Ministral-3-8B-Base-2512", "none"),
     ],
 )
@@ -713,7 +713,7 @@ PLAUSIBLE = {
 
 @st.composite
 def draw_text(draw, odd: bool) -> str:
-    """A file with comments, in block style, sometimes with CRLF or a byte-order mark."""
+    """Draw a file with comments in block style, sometimes with CRLF or a byte-order mark."""
     keys = dict(MINIMAL)
     if odd:
         keys.update(draw(st.dictionaries(st.sampled_from(KEYS), ODD, max_size=12)))
@@ -838,7 +838,7 @@ def test_v1_leaves_look_alikes_alone(source):
         ({"dist_config": {"name": "fsdpturbo"}}, "parallel.strategy", None),
         ({"enable_activation_checkpointing": False}, "activations.checkpointing", "none"),
         ({"flash_attn": "flash_attention_2"}, "activations.attention", "flash"),
-        # Training asks for the logits.
+        # Training requests the logits.
         ({"kernel_config": {"name": "liger_kernel"}}, "activations.fused_loss", "none"),
         ({"kernel_config": {"name": "liger_kernel"}}, "activations.liger_layers", True),
         ({}, "checkpoint.strategy", "no"),
@@ -926,7 +926,7 @@ def parsed():
     from llamafactory.hparams.parser import _TRAIN_ARGS
 
     def parse_arguments(source: dict[str, Any], strict: bool = False) -> Any:
-        """The arguments; None where LLaMA-Factory refuses. GPUs and DeepSpeed are out of it."""
+        """Return the arguments, or None if LLaMA-Factory rejects them; GPUs and DeepSpeed are left out."""
         compared = {key: setting for key, setting in source.items() if key not in ("deepspeed", "fsdp", "fsdp_config")}
         parser = transformers.HfArgumentParser(_TRAIN_ARGS)
         try:
@@ -1015,7 +1015,7 @@ LLAVA = build_architecture("llama", tower=Tower(1, 1, 1, 1, 576, "clip", 1, 1, 1
         (QWEN_VL, {"freeze_vision_tower": False, "image_max_pixels": 262144}, 334),
         (QWEN_VL, {"freeze_vision_tower": False, "cutoff_len": 512}, 512),
         (LLAVA, {"freeze_vision_tower": False}, 576),
-        (QWEN_VL, {}, None),  # frozen, which is the default
+        (QWEN_VL, {}, None),  # frozen by default
         (build_architecture(), {"freeze_vision_tower": False}, None),
     ],
 )

@@ -1,4 +1,4 @@
-"""LLaMA-Factory's command line: the same settings as in its file, read and written as options."""
+"""LLaMA-Factory's command line: the settings of its file, read and written as options."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_told_is_unknown() -> None:
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_transformers_parser_reads_alike(data) -> None:
-    """HfArgumentParser over the training arguments, which the vocabulary takes from the same class."""
+    """Compare with HfArgumentParser over the training arguments, the class from which the vocabulary is generated."""
     from transformers import HfArgumentParser, TrainingArguments
 
     parser = HfArgumentParser(TrainingArguments)
@@ -199,7 +199,7 @@ def test_a_script_is_fixed(tmp_path) -> None:
 
 
 def test_openrlhf_keeps_its_flags() -> None:
-    """Options are keys only where a framework states it."""
+    """Treat options as keys only if a framework declares it."""
     document = laws.parse_document("python -m openrlhf.cli.train_sft --pretrain x\n", "shell")
     assert isinstance(document, ShellDocument)
     assert document.get_value((1, "--pretrain")) == "x"

@@ -1,4 +1,4 @@
-"""Loaders against the packages that load, and lenses against KEY004: one conversion, one answer."""
+"""Loaders, checked against the packages that load, and lenses against KEY004: the same conversion everywhere."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def build_config(framework: str, route: tuple[str, ...], value: Any) -> Config:
 
 
 def list_typed_keys(framework: str) -> list[tuple[Key, str]]:
-    """The lenses of single keys whose values are integers, numbers, truth values or text, and nothing else."""
+    """Return the single-key lenses whose values are only integers, numbers, booleans or text."""
     loaded = frameworks.load(framework)
     kinds = {id(getattr(loaded.loader, kind)): kind for kind in KINDS}
     return [
@@ -132,7 +132,7 @@ def remove_bounds(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_counted(lens: Key, value: Any) -> bool:
-    """Whether a plan can hold what the value means; a number that no counter holds is unknown."""
+    """Return whether a plan can hold the value; a number that no counter holds is unknown."""
     try:
         return is_countable(lens.codec.read(value))
     except UnreadableError:
@@ -160,13 +160,13 @@ def test_a_lens_reads_what_key004_accepts_and_nothing_else(case: tuple[str, Key,
     assert keys is not None
     value = config.get_value(*route)
     if value is None or is_placeholder(value) or value == "auto" or (isinstance(value, str) and "_" in value):
-        return  # what a script puts a value into, `TRAIN_BATCH_SIZE` too
+        return  # a script inserts a value here, as in `TRAIN_BATCH_SIZE`
     fact = None if key_vocabulary is None else key_vocabulary.find_fact(route, config.release, get_context(config))
     schema = None if fact is None else keys.extract_enforced(fact.get_schema(config.release), fact.name)
     kinds = () if schema is None else schema.get("type", ())
     plain = {kinds} if isinstance(kinds, str) else set(kinds)
     if schema is None or len(plain - {"null"}) != 1 or "enum" in schema or not plain & KINDS.keys():
-        return  # no code holds the value against one type
+        return  # no code checks the value against a single type
     verdict = keys.is_accepted(schema, value)
     accepted = (
         is_accepted(remove_bounds(schema), value, frameworks.load(framework).loader) if verdict is None else verdict
@@ -174,12 +174,12 @@ def test_a_lens_reads_what_key004_accepts_and_nothing_else(case: tuple[str, Key,
     field_values = {field: got for field, got, _ in lens.read(config)}
     if lens.field in field_values and is_counted(lens, value):
         is_read = field_values[lens.field] is not None
-        # Where nothing converts and nothing checks (`told`), a value that is not reported may still be unknown.
+        # If nothing converts or checks a value (`verdict`), it may be unknown although it is not reported.
         assert is_read == accepted or (verdict and not is_read), (framework, route, value, field_values, schema)
 
 
 def test_a_word_that_is_no_integer_is_an_error_and_an_unknown_micro_batch(tmp_path: Any) -> None:
-    """Pydantic refuses "1e3" for an integer: nothing may be computed from a thousand sequences."""
+    """Report an error and leave the micro batch unknown, because pydantic rejects "1e3" for an integer."""
     path = tmp_path / "axolotl.yaml"
     path.write_text(
         "base_model: meta-llama/Llama-3.1-8B\ndatasets:\n  - path: d\n    type: alpaca\n"

@@ -1,4 +1,4 @@
-"""OLMo v1: recognised, read, written; OmegaConf and (slow) OLMo's own TrainConfig judge."""
+"""OLMo v1 configurations: recognition, reading and writing, checked against OmegaConf and (slow) OLMo's TrainConfig."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MINIMAL: dict[str, Any] = {
 
 
 def build_minimal(**keys: Any) -> dict[str, Any]:
-    """The minimal configuration with more keys; `model__d_model` is a key of a section."""
+    """Return the minimal configuration with more keys; `model__d_model` is a key of the section `model`."""
     content = {name: dict(value) if isinstance(value, dict) else value for name, value in MINIMAL.items()}
     for name, value in keys.items():
         section, _, inner = name.rpartition("__")
@@ -92,14 +92,14 @@ def test_recognises_fixtures(path):
         "- model: {d_model: 1, n_layers: 1}\n",
         "model: x\nprecision: amp_bf16\nsave_folder: a\ndata: {}\noptimizer: {}\n",
         "model: {d_model: 1, n_layers: 2}\n",
-        # llm-foundry, whose words OLMo's are
+        # llm-foundry, whose keys OLMo shares
         "model: {name: mpt_causal_lm, d_model: 768, n_heads: 12, n_layers: 12}\nmax_seq_len: 2048\n"
         "tokenizer: {name: t}\nprecision: amp_bf16\nglobal_train_batch_size: 64\ndevice_train_microbatch_size: 4\n"
         "max_duration: 10ba\neval_interval: 1\nsave_folder: x\noptimizer: {name: a}\ntrain_loader: {}\n",
         # OLMo-core
         "model: {d_model: 1, n_layers: 2, n_heads: 1}\ntrain_module: {}\ntrainer: {}\ndata_loader: {}\noptimizer: {}\n"
         "data: {}\ntokenizer: {}\nprecision: x\n",
-        # NeMo, torchtitan and the like
+        # NeMo, torchtitan and similar tools
         "model: {hidden_size: 1, num_layers: 2}\ntrainer: {}\nprecision: bf16\ndata: {}\noptimizer: {}\n",
     ],
 )
@@ -400,7 +400,7 @@ def test_shard_groups(strategy, replicas, expected):
 
 
 def test_the_micro_batch_is_no_larger_than_what_a_rank_gets():
-    """allenai/OLMo#788: 512 sequences on 512 ranks leave one for each, whatever the file says."""
+    """Limit the micro batch to one: 512 sequences on 512 ranks leave one for each (allenai/OLMo#788)."""
     batch = build_plan(64, device_train_microbatch_size=2, global_train_batch_size=512).batch
     assert (batch.micro, batch.accumulation, batch.global_) == (1, 1, 512)
     batch = build_plan(1, device_train_microbatch_size=3, global_train_batch_size=64).batch
@@ -466,7 +466,7 @@ WRITES: tuple[dict[str, Any], ...] = (
     {"data.workers": 5},
     {"precision.compute": "bf16"},
 )
-# One word states all shares of `every_n`; the fields that follow from it are no changes of their own.
+# One key sets all shares of `every_n`; the fields that follow from it are no separate changes.
 SINGLE = [changes for changes in WRITES if len(changes) == 1]
 
 
@@ -475,7 +475,7 @@ SINGLE = [changes for changes in WRITES if len(changes) == 1]
 def test_laws_over_the_corpus(path):
     parsed = parse_config(path.read_bytes())
     assert laws.check_get_put(parsed) > 40
-    # A few writes each: together the files see them all.
+    # A few writes per file: together, the files cover them all.
     start = EXAMPLES.index(path)
     for step in range(4):
         laws.check_put_get(parsed, SINGLE[(start * 4 + step) % len(SINGLE)])
@@ -624,7 +624,7 @@ def test_every_key_is_documented():
 
 @pytest.fixture(scope="module")
 def train_config():
-    """OLMo's own dataclasses. Needs ai2-olmo 0.6.0 with a CPU build of torch."""
+    """Return OLMo's own dataclass; requires ai2-olmo 0.6.0 with a CPU build of torch."""
     return pytest.importorskip("olmo.config", reason="ai2-olmo is not installed").TrainConfig
 
 
@@ -646,7 +646,7 @@ def test_the_defaults_are_olmos(train_config):
 @needs_corpus
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_olmo_reads_the_same(train_config, path, monkeypatch):
-    """Every setting that we know of a file, OLMo's own loader says too, interpolations and defaults included."""
+    """Compare every known setting of a file with OLMo's own loader, including interpolations and defaults."""
     if path.name == "custom_dataset_example.yaml":
         skip_inapplicable("it uses a key (data.custom_dataset) that no release has yet")
     monkeypatch.setenv("CHECKPOINTS_PATH", "/checkpoints")
@@ -678,7 +678,7 @@ def test_olmo_reads_the_same(train_config, path, monkeypatch):
 @needs_corpus
 @pytest.mark.parametrize("changes", WRITES, ids=str)
 def test_olmo_accepts_what_is_written(train_config, changes, tmp_path, monkeypatch):
-    """Law 5: a file that OLMo loads still loads after a fix, with the value that was meant."""
+    """Load a file with OLMo after a fix and find the intended value (law 5)."""
     monkeypatch.setenv("CHECKPOINTS_PATH", "/checkpoints")
     for path in [CORPUS / "olmo/configs/official-1124/OLMo2-7B-stage1.yaml", *CASES, FIXTURES[-1]]:
         parsed = parse_config(path.read_bytes())

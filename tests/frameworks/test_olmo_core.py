@@ -1,4 +1,4 @@
-"""OLMo-core: scripts of every shape and saved configurations; (slow) the library itself judges."""
+"""OLMo-core: scripts of every style and saved configurations, checked against the library itself (slow)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def recognise_source(text: str | bytes, syntax: str = "python") -> list[framewor
     return frameworks.recognise("olmo_core", laws.parse_document(text, syntax))
 
 
-# A script of one statement, for single settings: builders around the sections that a test is about.
+# A script of one statement for single settings: builders around the sections under test.
 SHELL = """
 from olmo_core.config import DType
 from olmo_core.data import *
@@ -293,7 +293,7 @@ def test_shapes(style):
 
 
 def test_a_saved_configuration_says_what_its_script_says():
-    """The JSON is what the library itself made of the official-style fixture."""
+    """Compare with the JSON that the library itself wrote for the official-style fixture."""
     ours, saved = read_plan(read_source("official")), read_plan(SAVED.read_bytes(), "json")
     for field, value in ours:
         if not field.startswith("model.") and value.value is not None:
@@ -802,7 +802,7 @@ def test_a_broken_saved_configuration_is_read_without_complaint(data):
     ids=["shared", "deep", "cycle", "long"],
 )
 def test_what_no_run_has_is_read_without_complaint(lines):
-    """Too much to be followed or to be a tree: nothing is claimed, and nothing breaks."""
+    """Claim nothing, and do not fail, for settings that cannot be followed or are not a tree."""
     text = build_script(extra="\n    ".join(lines))
     parsed = parse_config(text)
     laws.check_get_put(parsed)
@@ -898,7 +898,7 @@ RUNNABLE = [*(FOLDER / f"{style}_style.py" for style in ("internal", "official",
 
 
 def load_with_library(*paths: Path) -> list[Any]:
-    """What the library makes of scripts. In a process of its own, with a CPU build of torch."""
+    """Return the library's configurations of scripts, from a separate process with a CPU build of torch."""
     words = [sys.executable, str(ORACLE), *map(str, paths)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -920,7 +920,7 @@ def test_the_library_says_the_same(library, path):
         if field.startswith(("model.", "launch.", "checkpoint.path")) or value.value is None:
             continue
         if field == "checkpoint.keep" and value.value == "all":
-            # A null is not saved: a run from the saved file gets the default again.
+            # Null is not saved: a run from the saved file gets the default again.
             continue
         assert saved.get(field) == value.value, field
         compared += 1
@@ -930,7 +930,7 @@ def test_the_library_says_the_same(library, path):
 
 @pytest.mark.oracle
 def test_the_library_accepts_what_is_written(library, tmp_path):
-    """Law 5, and put-get with the library as the reader."""
+    """Verify law 5 and put-get with the library as the reader."""
     expected_by_file: dict[Path, dict[str, Any]] = {}
     for path in RUNNABLE[:3]:
         for number, changes in enumerate(WRITES):
@@ -959,7 +959,10 @@ BY_RANKS = (
 
 
 def read_strategy(test: str, if_true: str = "fsdp", other: str = "ddp", prepares_environment: bool = False) -> Any:
-    """The strategy of a script that asks how many ranks there are; `own_main` prepares the environment first."""
+    """Return the strategy of a script that branches on the number of ranks, and the kind of its origin.
+
+    With `prepares_environment`, the script calls `prepare_training_environment` first.
+    """
     text = ASKS + build_script(train_module=BY_RANKS.format(test=test, one=if_true, other=other))
     if prepares_environment:
         text = text.replace("\nmain(build_config)\n", "\nprepare_training_environment()\nbuild_config(None, [])\n")
@@ -980,7 +983,7 @@ def read_strategy(test: str, if_true: str = "fsdp", other: str = "ddp", prepares
     ],
 )
 def test_the_environment_decides_how_many_ranks_a_script_sees(test, one_rank):
-    # script_utils.main builds the configuration first: there is one rank, whatever the launch says.
+    # script_utils.main builds the configuration first: there is one rank, whatever the launch states.
     assert read_strategy(test) == ("fsdp2" if one_rank else "ddp", "explicit")
     assert read_strategy(test, prepares_environment=True) == ("ddp" if one_rank else "fsdp2", "explicit")
 

@@ -1,4 +1,4 @@
-"""What a job script lays over an OLMo-core script: applied, and checked against the vocabulary."""
+"""Overrides that a job script passes to an OLMo-core script: applied, and checked against the vocabulary."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def list_findings(folder: Path, **facts: str) -> list[tuple[str, str, str, str]]
 
 
 def get_marked_text(folder: Path, finding: Finding) -> str:
-    """The text that a finding points at."""
+    """Return the text that a finding marks."""
     assert finding.place is not None
     return finding.place.document.get_text(finding.place.span)
 
@@ -67,7 +67,7 @@ COPY = {
 
 
 def test_a_copy_of_the_library_is_read(tmp_path):
-    """What the copy declares it takes, and lacks what it does not; its version is the release."""
+    """Accept what the copy declares, report what it lacks, and take its version as the release."""
     folder = write_job(tmp_path, "--trainer.xyz=1", "--trainer.save_overwrite=true")
     for name, text in COPY.items():
         (folder / "src" / "olmo_core" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -96,9 +96,9 @@ def test_a_copy_of_a_part_of_the_library_is_a_doubt(tmp_path):
         "--train_module.optim.lr=1e-4",
         "--train_module.dp_config=null",
         "--train_module.ac_config='{mode: full}'",
-        "--launch.beaker_image=x",  # whatever makes the launch section is out of sight
-        "--model.block.anything=1",  # the factory's own blocks are not in the text
-        "--trainer.callbacks.mine.some=1",  # the library adds callbacks of its own
+        "--launch.beaker_image=x",  # the code that builds the launch section is not available
+        "--model.block.anything=1",  # the text does not show the factory's own blocks
+        "--trainer.callbacks.mine.some=1",  # the library adds its own callbacks
         "$EXTRA",
     ],
 )
@@ -185,7 +185,7 @@ def test_the_configuration_in_a_tuple_is_read(tmp_path, text):
 
 
 def test_a_module_that_holds_builders_for_others_is_no_run(tmp_path):
-    """What builds a train module here and a trainer there may be put together elsewhere."""
+    """Report no run for a module whose builders of train module and trainer may be combined elsewhere."""
     apart = SECTIONS.replace("    trainer_config = (", "\ndef build_trainer(opts):\n    trainer_config = (")
     assert apart != SECTIONS
     (tmp_path / "common.py").write_text(apart)

@@ -1,4 +1,4 @@
-"""OpenRLHF: flags as argparse reads them, by release, and the plan that they make."""
+"""OpenRLHF: flags as argparse reads them, by release, and the plans they produce."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEWEST_FLAT = "0.10.1.post2"
 
 
 def parse_config(source: str | bytes, number: int = 0, **stated: str) -> Config:
-    """The configuration of one invocation of OpenRLHF in a script."""
+    """Return the configuration of one OpenRLHF invocation in a script."""
     document = laws.parse_document(source, "shell")
     trainings = [recognised for recognised in recognise(document) if recognised.role != "other"]
     return Config("openrlhf", document, laws.build_releases("openrlhf", **stated), trainings[number].root)
@@ -121,7 +121,7 @@ def test_nothing_else_is_taken_for_openrlhf():
 
 
 def build_parser(entry: str, release: str) -> argparse.ArgumentParser:
-    """The entry point's parser at a release, made of the vocabulary."""
+    """Return the parser of an entry point at a release, built from the vocabulary."""
     parser = argparse.ArgumentParser(exit_on_error=False, add_help=False)
     vocabulary = flags.load_vocabulary()
     for fact in vocabulary.list_facts(entry, release, Context(entry=entry)):
@@ -151,7 +151,7 @@ def test_argparse_and_the_lenses_read_alike(entry, release, data):
     for name in data.draw(st.lists(st.sampled_from(sorted(actions)), min_size=1, max_size=8)):
         cut = data.draw(st.integers(3, len(name)))
         spelled = data.draw(st.sampled_from([name, name[:cut]]))
-        takes = actions.get(spelled, actions[name]).nargs != 0  # a prefix may be another flag's whole name
+        takes = actions.get(spelled, actions[name]).nargs != 0  # a prefix may be the full name of another flag
         style = data.draw(st.sampled_from(["words", "equals"]))
         if not takes:
             words.append(spelled)
@@ -314,7 +314,7 @@ def test_the_scripts_own_arguments_are_taken_to_be_none():
 
 # --- lenses, read and written ----------------------------------------------------------------------------------------
 
-# field, in the dotted words, in the flat words, what is read, another value, how that is written in either.
+# Field, dotted flags, flat flags, value read, another value, and how that is written in either style.
 ROUND_TRIPS = [
     ("batch.micro", "--train.micro_batch_size 4", "--micro_train_batch_size 4", 4, 1),
     ("batch.global_", "--train.batch_size 64", "--train_batch_size 64", 64, 32),
@@ -416,7 +416,7 @@ def test_old_releases_have_words_of_their_own():
     after = laws.check_put_get(plain, {"precision.compute": "bf16"})
     assert b"--bf16" in after.document.source
     assert laws.check_put_get(parsed, {"activations.attention": "sdpa"}) is None
-    # Without --flash_attn and with nothing else to determine the release, the words of the script would change meaning.
+    # Without --flash_attn, nothing else determines the release, and the flags of the script would change their meaning.
     with pytest.raises(CannotEdit, match="release"):
         laws.write_fields(parse_sft("--pretrain a --flash_attn"), {"activations.attention": "eager"})
 
@@ -618,7 +618,7 @@ def test_stages_and_reference_models():
 
 
 def list_offloads(built: Plan) -> dict[str, bool | None]:
-    """Which models wait on the host: the reference model has a field of its own, which fixes write."""
+    """Return which models wait on the host; the reference model has its own field, which fixes write."""
     return {role.name: built.method.reference_offload if role.name == "reference" else role.offload
             for role in built.model.roles or ()}  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What fixes can write: every field that a lens reads is written by it, or `read_only.json` gives the reason."""
+"""Writable fields: a lens writes every field that it reads, or `read_only.json` gives the reason."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ MORE = {
     "trainer.py": TRAINER,
     "sharded.py": SHARDED,
 }
-# Values of a lens's fields that only come together, and that no sample has.
+# Values of a lens's fields that only occur together and that no sample has.
 TOGETHER: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "olmo_core": ({"activations.checkpointing": "every_n", "activations.every": 2, "activations.of": 1},),
     **dict.fromkeys(("trl", "hf_scripts"), ({"activations.fused_loss": "liger", "activations.liger_layers": True},)),
@@ -74,13 +74,13 @@ def list_fields(name: str) -> set[str]:
 
 
 def list_reasons(name: str) -> dict[str, str]:
-    """The fields that are read and never written, with the reasons."""
+    """Return the fields that are read but never written, with the reasons."""
     unwritten = frameworks.load(name).explain_unwritable
     return {field: reason for field in list_fields(name) if (reason := unwritten(field)) is not None}
 
 
 def collect_samples(folder: Path) -> Mapping[str, list[Config]]:
-    """Configurations by framework: those of the fixtures, and MORE in an empty folder."""
+    """Return the configurations of the fixtures and of MORE, written to an empty folder, by framework."""
     for name, text in MORE.items():
         (folder / name).write_text(text)
     configs_by_framework = defaultdict(list)
@@ -96,7 +96,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Confi
 
 
 def list_values(field: str, present: Any) -> tuple[Any, ...]:
-    """Some values that a field can have."""
+    """Return some values that a field can have."""
     kind, named = KINDS[field], list_choices(field)
     if named is not None:
         return named
@@ -109,7 +109,7 @@ def list_values(field: str, present: Any) -> tuple[Any, ...]:
 
 
 def list_changes(config: Config, lens: Lens, field: str, rows: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """New values of one field; then of all fields of its lens at once, as another configuration has them."""
+    """Yield new values of one field, then all fields of its lens at once, as in another configuration."""
     present = read_plan(config)
     for value in list_values(field, present.get(field)):
         if value != present.get(field):
@@ -122,7 +122,7 @@ def list_changes(config: Config, lens: Lens, field: str, rows: list[Mapping[str,
 
 
 def is_written(name: str, field: str, configs: list[Config], rows: list[Mapping[str, Any]]) -> bool:
-    """Whether some new value is written into one of the configurations, and read back."""
+    """Return whether some new value is written into one of the configurations and read back."""
     for config in configs:
         for change in list_changes(config, find_lens(config, field), field, rows):
             try:
@@ -149,7 +149,7 @@ def test_a_reason_is_given_for_a_field_that_is_read(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list_frameworks())
 def test_every_other_field_is_written(name, samples):
-    """Some value of it, into some fixture."""
+    """Write some value of every other field into some fixture."""
     exceptions = list_reasons(name)
     rows = [{field: value.value for field, value in read_plan(config)} for config in samples[name]]
     rows += TOGETHER.get(name, ())
@@ -168,7 +168,7 @@ def test_a_reason_is_given_only_for_what_is_never_written(name, samples):
     assert not [field for field in exceptions if is_written(name, field, samples[name][:15], [])]
 
 
-# Of the many changes that lower memory, those that most runs need; the others are made where they can be written.
+# The changes that lower memory and that most runs need; others are made if they can be written.
 MEMORY = (
     "activations.checkpointing",
     "activations.fused_loss",
@@ -179,7 +179,7 @@ MEMORY = (
 
 
 def list_needed_fields(name: str) -> set[str]:
-    """The fields of a framework that fixes change: those of the rules that apply to it."""
+    """Return the fields of a framework that the rules that apply to it change in fixes."""
     rules = [
         rule for rule in registry.RULES.values() if not rule.particular or rule.code in list_frameworks()[name].rules
     ]
@@ -187,7 +187,7 @@ def list_needed_fields(name: str) -> set[str]:
     return {*MEMORY, *changed} & list_fields(name)
 
 
-# Settings that do something else as well; the table has the reasons.
+# Settings with side effects; the table has the reasons.
 CANNOT = {
     ("accelerate", "activations.checkpointing"),
     ("accelerate", "parallel.replicas"),

@@ -1,4 +1,4 @@
-"""What releases of frameworks require of other packages: the tables, their reader and their generator."""
+"""Requirements of framework releases on other packages: the tables, their reader and their generator."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_constraint_is_read_from_its_own_text():
 
 @pytest.mark.parametrize("name", [name for name, one in list_frameworks().items() if one.vocabulary])
 def test_what_a_release_installs_is_what_its_table_states(name):
-    """Nothing but `requires.json` says it, at every known release."""
+    """Compare every known release with `requires.json`, the only source."""
     framework = frameworks.load(name)
     assert not any(type(stated_requirements) is ValueByRelease for stated_requirements in framework), (
         "a table of releases beside requires.json"

@@ -1,4 +1,4 @@
-"""The key that a message names for a field is a key that a fix of the field writes, in every file that we can find."""
+"""Keys in messages: the key that a message names for a field is the key that a fix writes, in all available files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOLDERS = [
     *(CORPUS / name for name in ("axolotl", "llamafactory", "olmo", "deepspeed")),
 ]
 MANY = 6
-# The new value decides which of two sections is switched on, or which of two keys can say it.
+# The new value decides which of two sections is switched on, or which of two keys can express it.
 BY_VALUE = {
     ("axolotl", "method.quantization"), ("deepspeed", "precision.compute"), ("hf_scripts", "precision.compute"),
     ("llamafactory", "method.quantization"), ("llamafactory", "precision.compute"),
@@ -55,7 +55,7 @@ def test_a_script_is_advised_in_its_own_spelling(tmp_path: Path, more: str) -> N
 
 
 def list_other_values(field: Field, seen_values: list[Any], present: Any) -> list[Any]:
-    """Other values of a field: the words that there are, those of other files, and some number or truth value."""
+    """Return other values of a field: its choices, those of other files, and some number or boolean."""
     candidates: list[Any] = [*(list_choices(field) or ()), *seen_values]
     if isinstance(present, bool):
         candidates.append(not present)
@@ -65,8 +65,10 @@ def list_other_values(field: Field, seen_values: list[Any], present: Any) -> lis
 
 
 def list_names(config: Config, changes: list[Change]) -> Iterator[str]:
-    """What the changes touch: the keys, by the name that a script has for them too, the sections that are made of
-    several keys, and what is set in them.
+    """Yield the names of everything that the changes touch.
+
+    These are the keys, with their spelling in a script, the sections that are made of several keys, and the keys set in
+    them.
     """
     for change in changes:
         route = change.route[len(config.root) :]

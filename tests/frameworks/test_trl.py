@@ -1,4 +1,4 @@
-"""TRL: which files are its recipes, which trainer they are for, and what their settings come to."""
+"""TRL recipes: recognition, the trainer that they are for, and the plans that their settings produce."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_advice_names_the_limits_that_the_release_has(tmp_path, text, release, k
 
 @pytest.mark.parametrize("release", ["0.9.6", "0.12.2", "0.16.1"])
 @pytest.mark.parametrize(("command", "found"), [
-    ("python scripts/run_sft.py r.yaml", []),  # alignment-handbook's: it declares settings of its own
+    ("python scripts/run_sft.py r.yaml", []),  # alignment-handbook's script, which declares its own settings
     ("accelerate launch src/open_r1/sft.py --config r.yaml", []),
     ("trl sft --config r.yaml", ["dataset_splits", "preprocessing_num_workers", "reward_funcs", "system_prompt"]),
 ])  # fmt: skip
@@ -236,7 +236,7 @@ def test_writing_what_is_read_changes_nothing(fixtures):
     ],
 )  # fmt: skip
 def test_what_is_written_is_read(fixtures, changes):
-    """Whatever cannot be written says why."""
+    """Give a reason for everything that cannot be written."""
     assert [run for run in fixtures if laws.check_put_get(run.main, changes) is not None]
 
 
@@ -254,7 +254,7 @@ def test_what_is_written_is_read(fixtures, changes):
     ],
 )
 def test_targets_of_an_adapter_as_peft_gets_them(written, targets, pattern):
-    """A text is a pattern over whole paths; `ModelConfig` takes a list of one apart."""
+    """Read a string as a pattern over whole paths, as PEFT does; `ModelConfig` unwraps a list of one item."""
     config = build_config("trl", SFT + f"use_peft: true\nlora_target_modules: {written}\n", trl="1.16.0")
     reading = laws.read_plan(config)
     assert (reading.get("method.lora_targets"), reading.get("method.lora_target_pattern")) == (targets, pattern)
@@ -272,7 +272,7 @@ def test_targets_of_an_adapter_as_peft_gets_them(written, targets, pattern):
     ],
 )
 def test_commands_that_are_not_read_are_named(tmp_path, command, why, given):
-    """The commands are those of trl 0.9.2 to 1.16.0; ORPO and CPO have scripts alone."""
+    """Cover the commands of trl 0.9.2 to 1.16.0; ORPO and CPO have only scripts."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "run.sh").write_text(f"trl {command} {given} --learning_rate 1e-6 --beta 0.1 --output_dir out\n")
     messages = [finding.message for finding in lint(tmp_path, build_options(("CHK005", "MEM", "CHK001"))).findings]

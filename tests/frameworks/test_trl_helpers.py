@@ -1,4 +1,4 @@
-"""Settings of a script that a function or a class changes after they are made: by another module, by any argument."""
+"""Settings of a script that a function or class changes after their creation, in another module or by any argument."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ config = {{"zero_optimization": {{"stage": 2}}, "fp16": {{"enabled": {on}}}, "bf
 args = SFTConfig(output_dir="out", max_length=512, bf16=True, deepspeed=config)
 SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args).train()
 """
-# What a script defines, and how it calls that.
+# A definition in a script, and the call of it.
 CHANGES = {
     "by a function": ("def fix(given):\n    given.load_best_model_at_end = {to}", "fix(args)"),
     "among further arguments": (
@@ -44,7 +44,7 @@ MAY_CHANGE = {
         "Fixer(given=args)",
     ),
 }
-# What the function of another module does to its argument, a dictionary with sections.
+# Changes that the function of another module makes to its argument, a dictionary with sections.
 PARTS = {
     "a part": "given['fp16']['enabled'] = False",
     "a part by another name": "section = given['fp16']\n    section['enabled'] = False",

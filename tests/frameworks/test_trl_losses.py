@@ -1,4 +1,4 @@
-"""What the losses of TRL's trainers hold of logits is what their own functions hold on a CPU."""
+"""Logits that the losses of TRL's trainers hold, compared with measurements of their own functions on a CPU."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ def test_logits_of_a_trainer_at_a_release(row: dict[str, Any], tmp_path: Path) -
     assert setup is not None, reader.missing
     held_logits = logits.find_loss(setup)
     assert held_logits.saved == pytest.approx(row["saved"], abs=0.1)
-    # A micro batch of fewer sequences than the four of the rows holds up to a quarter more while one row is recomputed.
+    # A micro batch with fewer sequences than the four of the rows holds up to a quarter more during the recompute of a
+    # row.
     assert held_logits.backward == pytest.approx(row["backward"], abs=0.1)
-    # Entropies of 128 tokens at a time are in the rows, and nothing of 4,096 tokens.
+    # The rows include entropies of 128 tokens at a time, but not of 4,096 tokens.
     assert max(held_logits.forward, activations.passing_logits or 0) == pytest.approx(row["forward"], abs=1.1)
 
 

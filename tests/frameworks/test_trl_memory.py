@@ -1,4 +1,4 @@
-"""What TRL's trainers hold in memory beside the policy, by release, from recipes and scripts."""
+"""Memory that TRL's trainers use besides the policy, by release, from recipes and scripts."""
 
 from __future__ import annotations
 

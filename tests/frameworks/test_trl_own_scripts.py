@@ -1,4 +1,4 @@
-"""Unknown keys of recipes that a repository's own script reads by TrlParser: refused or dropped, by the release."""
+"""Unknown keys of recipes that a repository's own script reads with TrlParser: rejected or dropped, by release."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if __name__ == "__main__":
 PARSED = "parse_args_and_config()"
 RECIPE = {"model_name_or_path": "Qwen/Qwen2.5-1.5B", "dataset_name": "a/b", "output_dir": "out", "beta": 0.1}
 UNKNOWN = {"betaa": 3, "logging_step": 1, "zzzz": 1}
-"""A misspelt key, the beginning of one, which an option may be, and another."""
+"""A misspelled key, the prefix of a key, which an option may be, and an unrelated key."""
 
 
 def list_key_findings(

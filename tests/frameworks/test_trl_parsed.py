@@ -1,4 +1,4 @@
-"""Scripts that take their settings from their command line as a whole: TrlParser and HfArgumentParser."""
+"""Scripts that parse all their settings from the command line: TrlParser and HfArgumentParser."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_the_docstring_shows_a_launch(tmp_path: Path) -> None:
 
 
 def test_a_launcher_alone_on_its_line_of_the_docstring_goes_on_in_the_next(tmp_path: Path) -> None:
-    """As sft_vlm.py of trl 0.12.2 to 0.21.0 has it."""
+    """Join the command with the next line, as in sft_vlm.py of trl 0.12.2 to 0.21.0."""
     (tmp_path / ".git").mkdir()
     docstring = SHOWN.replace("accelerate launch --num_processes 2", "accelerate launch\n    --num_processes 2")
     assert docstring != SHOWN

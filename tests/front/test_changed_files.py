@@ -1,4 +1,4 @@
-"""`changed-files-only`: whatever file a change touches, what it breaks is reported, in real git repositories."""
+"""`changed-files-only`: report everything that a change breaks, in real git repositories."""
 
 from __future__ import annotations
 
@@ -62,6 +62,8 @@ def build_dockerfile(release: str) -> str:
 
 
 class Case(NamedTuple):
+    """A change to a repository: files before, files changed, and files removed."""
+
     base: Files
     change: Files
     removed: tuple[str, ...] = ()
@@ -152,7 +154,7 @@ CASES = {
 def lint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., set[str]]:
-    """The action in this process, as a pull request starts it: the findings that it shows."""
+    """Run the action in this process for a pull request, and return the findings that it shows."""
     for name in [name for name in os.environ if name.startswith(("GITHUB_", "CFGLINT_"))]:
         monkeypatch.delenv(name)
     temporary = tmp_path / "temporary"
@@ -187,7 +189,7 @@ def lint(
 
 
 def commit_change(folder: Path, base: Files, change: Files, removed: tuple[str, ...]) -> str:
-    """A repository with a change; the commit before it."""
+    """Create a repository with a change in `folder`, and return the commit before it."""
     folder.mkdir(exist_ok=True)
     run_git(folder, "init", "--quiet")
     write_files(folder, base)
@@ -283,13 +285,13 @@ def test_a_link_that_changes_concerns_everything(tmp_path: Path, lint) -> None:
 
 
 def store_object(folder: Path, kind: str, content: bytes) -> str:
-    """Put an object into a repository that git itself would not make, and return its name."""
+    """Store an object that git itself would not create, and return its name."""
     command = ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
     return subprocess.run(command, cwd=folder, input=content, capture_output=True, check=True).stdout.decode().strip()
 
 
 def store_tree(folder: Path, name: str) -> str:
-    """Return a tree with `old.yaml` and a file of this name, whose `>` begin further trees."""
+    """Return a tree with `old.yaml` and a file `name`, in which each `>` begins a nested tree."""
     outer, *inner = name.split(">")
     below = store_object(folder, "blob", b"evil") if not inner else store_tree(folder, ">".join(inner))
     entries = [("40000" if inner else "100644", outer, below)]
@@ -324,7 +326,7 @@ def test_a_name_of_windows_does_not_either(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_one_limit_of_time_holds_for_git_and_both_lints(tmp_path: Path, lint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a command of git takes 100 seconds, and a lint a thousandth whenever it looks at the clock."""
+    """Simulate time: a git command takes 100 seconds, and each look at the clock takes a lint 1 ms."""
     commands = [0]
 
     def run(*arguments: Any, **named: Any) -> Any:
@@ -352,7 +354,7 @@ def test_one_limit_of_time_holds_for_git_and_both_lints(tmp_path: Path, lint, mo
     assert lint_within(100 * both + 60)[0] == set()
     assert lint_within(100 * both + 1e-5) == (everything, both)  # no time to lint the commit before
     assert lint_within(100 * both - 50)[0] == everything  # none to restore it
-    findings = lint_within(100 * first)[0]  # none for anything
+    findings = lint_within(100 * first)[0]  # no time for anything
     assert len(findings) == 1
     assert "not fully checked" in findings.pop()
 

@@ -36,7 +36,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def here(tmp_path) -> Path:
-    """A repository of its own, so that nothing around it counts."""
+    """Create an isolated repository, so that no file around it counts."""
     (tmp_path / ".git").mkdir()
     return tmp_path
 
@@ -201,7 +201,7 @@ def test_options_may_stand_before_a_command(here):
     assert run_cfglint("--no-cache", "--nodes", "2", "estimate", "config.yaml", cwd=here) == after
     refused = run_cfglint("--fix", "estimate", "config.yaml", cwd=here)
     assert (refused.code, refused.err.splitlines()[0]) == (2, "cfglint estimate: unrecognized arguments: --fix")
-    # The value of an option, and a file of that name, are no command.
+    # An option's value or a file may be called like a command.
     assert run_cfglint("--cache-dir", "check", "config.yaml", cwd=here).code == 0
     (here / "fit").mkdir()
     assert "no training config found" in run_cfglint("--no-cache", "fit", cwd=here).out
@@ -253,7 +253,7 @@ def test_whoever_ignores_unreadable_files_is_not_told_of_them(here):
     assert outcome.code == 0
     assert "template.yaml" not in outcome.out
     assert "SYN002 is ignored here" in outcome.err
-    # Selecting something else is no such wish.
+    # Selecting another rule does not select SYN002.
     assert run_cfglint("--isolated", "--select", "MEM", "template.yaml", cwd=here).code == 2
 
 
@@ -350,7 +350,7 @@ def test_standard_input_is_linted_under_its_name(here):
     outcome = run_cfglint(*SMALL, "--stdin-filename", "./sub/../config.yaml", "-", cwd=here, stdin=TWICE.encode())
     assert outcome.code == 1
     assert outcome.lines[0].startswith("config.yaml:10:1: warning SYN003")
-    # The name alone is enough, as for ruff.
+    # The name alone is enough, as in ruff.
     assert run_cfglint(*SMALL, "--stdin-filename", "config.yaml", cwd=here, stdin=TWICE.encode()).code == 1
 
 
@@ -464,7 +464,7 @@ def test_other_commands_survive_a_reader_that_leaves(here, command):
 
 
 def test_an_interrupt_is_130_and_silent(here):
-    # It interrupts itself where it reads a file.
+    # The process interrupts itself when it reads a file.
     script = "import os, signal, sys, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
     script += "from cfglint_train.foundation import regular_files\nfrom cfglint_train.front import cli\n"
     script += "regular_files.read = lambda *_, **__: (os.kill(os.getpid(), signal.SIGINT), time.sleep(5))\n"
@@ -539,14 +539,14 @@ def test_what_is_excluded(here):
         return [file["path"] for file in json.loads(outcome.out)["files"]]
 
     assert list_found_paths() == []
-    # What is named is checked, files and folders alike ...
+    # Files and folders that are named are checked ...
     assert list_found_paths("old.skip.yaml", "legacy/deep/config.yaml") == ["legacy/deep/config.yaml", "old.skip.yaml"]
     assert list_found_paths("legacy", "kept/build", "node_modules") == [
         "kept/build/config.yaml",
         "legacy/deep/config.yaml",
         "node_modules/x/config.yaml",
     ]
-    # ... but not under --force-exclude, which is what pre-commit needs.
+    # ... but not under --force-exclude, which pre-commit needs.
     assert list_found_paths("--force-exclude", "old.skip.yaml", "legacy/deep/config.yaml", "kept/build") == []
     (here / "cfglint.toml").write_text('force-exclude = true\nexclude = ["legacy"]')
     assert list_found_paths("legacy/deep/config.yaml", "old.skip.yaml") == ["old.skip.yaml"]
@@ -611,11 +611,11 @@ def test_pipes_and_devices_do_not_hang(here):
     (here / "zero.yaml").symlink_to("/dev/zero")
     (here / "nothing.yaml").symlink_to("nowhere")
     (here / "config.yaml").write_text(TWICE)
-    # Found on a walk they are no files; ...
+    # A walk does not treat them as files; ...
     walked = run_cfglint(*SMALL, cwd=here)
     assert walked.code == 1
     assert "\nFound 1 warning in 1 file.\n" in walked.out
-    # ... named, they are unreadable.
+    # ... but they are unreadable when named.
     for name, reason in (
         ("pipe.yaml", "not a regular file (standard input is read as -)"),
         ("zero.yaml", "a link that leads out of the repository"),
@@ -877,7 +877,7 @@ def test_as_a_module(here):
 
 
 def test_what_no_flag_says_is_what_the_parser_says():
-    """A call with files alone never makes the parser."""
+    """Skip the parser for a call with files only."""
     options = vars(build_check_parser().parse_args(["a.yaml", "b"]))
     assert options == {**DEFAULTS, "paths": ["a.yaml", "b"]}
 

@@ -1,4 +1,4 @@
-"""A plain lint imports nothing heavy: what a commit hook pays each time is the interpreter, PyYAML and cfglint."""
+"""A plain lint imports no heavy module: a commit hook pays only for the interpreter, PyYAML and cfglint."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
 
 @pytest.fixture(scope="module")
 def path() -> list[str]:
-    """The source roots and the installed packages."""
+    """Return the source roots and the installed packages."""
     roots = [str(REPOSITORY / root) for root in ("lint", "rules", "schemas")]
     return [*roots, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
 
 
 def run_command(path: list[str], folder: Path, *arguments: str) -> tuple[int, set[str]]:
-    """The exit code of a command, and the modules that it has imported."""
-    # Neither the site's .pth files (-S) nor the user's environment (-I) import anything into the process.
+    """Return the exit code of a command and the modules that it imported."""
+    # Prevent imports by the site's .pth files (-S) and the user's environment (-I).
     command = [sys.executable, "-I", "-S", "-c", PROBE.format(path=path), *arguments]
     process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     code, modules = json.loads(process.stderr.splitlines()[-1])
@@ -72,12 +72,12 @@ def test_a_plain_lint_imports_nothing_heavy(path, tmp_path, name, text, expected
     assert code == expected
     assert sorted(modules & set(HEAVY)) == []
     assert any(module.startswith("cfglint_rules.") for module in modules)
-    # Of the syntaxes only the one that is there.
+    # Only the syntax that is present is imported.
     assert ("cfglint_train.documents.shell.document" in modules) is False
 
 
 def test_all_rules_over_the_shipped_configurations(path, tmp_path):
-    """The whole set of rules and the memory model, over a run with a companion."""
+    """Lint a run with a companion with every rule and the memory model."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "config.yaml").write_text(TWICE + "deepspeed: ds.json\n")
     (tmp_path / "ds.json").write_text(CONTRADICTED)

@@ -1,4 +1,4 @@
-"""`cfglint demo`: the founding cases in a new folder, linted, fixed, estimated and fitted there."""
+"""`cfglint demo`: write the founding cases into a new folder, then lint, fix, estimate and fit them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_copy_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_it_is_the_same_in_any_repository(tmp_path):
-    """Settings of the folders above do not count, nor does it matter that git ignores the folder."""
+    """Ignore the settings of parent folders, and whether git ignores the folder."""
     alone, repository = tmp_path / "alone", tmp_path / "repository"
     for folder in (alone, repository):
         folder.mkdir()
@@ -76,7 +76,7 @@ def test_it_is_the_same_in_any_repository(tmp_path):
 
 
 def test_a_checkout_is_linted_like_the_same_files_elsewhere(tmp_path):
-    """The tests and fixtures of cfglint are no evidence about each other."""
+    """Ignore cfglint's own tests and fixtures as evidence about each other."""
     ignored = shutil.ignore_patterns("fixed", "expected.txt")
     shutil.copytree(CASES, tmp_path / "fixtures" / "cases", ignore=ignored)
     here = run_cfglint("fixtures/cases", cwd=REPOSITORY)

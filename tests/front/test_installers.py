@@ -1,4 +1,4 @@
-"""What installs cfglint from a git repository beside pip: uv and pipx, as the documentation names them."""
+"""Installation from a git repository with uv and pipx, as documented."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory) -> str:
-    """The repository as it is, by an address that git reads."""
+    """Return the URL of the committed working tree, for git."""
     return f"git+{clone_repository(tmp_path_factory.mktemp('upstream') / 'cfglint').as_uri()}"
 
 
 @pytest.fixture
 def here(tmp_path) -> Path:
-    """A repository with one configuration."""
+    """Create a repository with one configuration."""
     folder = tmp_path / "repository"
     folder.mkdir()
     (folder / ".git").mkdir()
@@ -35,7 +35,7 @@ def here(tmp_path) -> Path:
 
 @pytest.fixture
 def environment(tmp_path) -> dict[str, str]:
-    """All that these programs keep lies in the folder of the test; Python is the one that runs it."""
+    """Return environment variables that keep the programs' data in the test's folder and select the running Python."""
     places = {
         "UV_TOOL_DIR": "uv",
         "UV_TOOL_BIN_DIR": "bin",
@@ -71,12 +71,12 @@ def test_a_tool_of_its_own(address, here, environment, installer, tmp_path):
     process = run(here, environment, cfglint, "--isolated", "--select", "SEC", "--fail-on", "info")
     assert process.returncode == 1, process.stderr
     assert "SEC001" in process.stdout
-    # Both leave behind where it came from: a folder of this machine, which `init` writes nowhere.
+    # Both record the source as a local folder, which `init` never writes.
     process = run(here, environment, cfglint, "init", "--diff")
     assert process.returncode == 1, process.stderr
     assert ".pre-commit-config.yaml:8: replace SOURCE by an address" in process.stderr
     assert address.removeprefix("git+") not in process.stdout
-    # The environments of pipx have pip, and those of uv are asked about by uv: what cannot be installed is refused.
+    # pipx's environments contain pip, and uv checks its own: a source that cannot be installed is rejected.
     with_installer = {**environment, "PATH": f"{Path(find_program(installer)).parent}{os.pathsep}{environment['PATH']}"}
     process = run(
         here, with_installer, cfglint, "init", "--yes", "--source", "git+https://localhost:1/nowhere/cfglint@v1"
@@ -87,7 +87,7 @@ def test_a_tool_of_its_own(address, here, environment, installer, tmp_path):
 
 
 def test_the_command_of_the_readme_in_a_bare_environment(tmp_path):
-    """From a clone, with nothing but Python: it installs, and shows findings, fixes, an estimate and a fit."""
+    """Install from a clone with only Python, then show findings, fixes, an estimate and a fit."""
     clone = clone_repository(tmp_path / "cfglint")
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     (command,) = re.findall(

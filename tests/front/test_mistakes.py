@@ -1,4 +1,4 @@
-"""Answers to mistakes: a mistyped word gets the nearest one, and nothing that was not checked looks like a pass."""
+"""Answers to mistakes: suggestions for mistyped words, and no pass for an input that was not checked."""
 
 from __future__ import annotations
 

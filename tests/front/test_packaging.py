@@ -1,4 +1,4 @@
-"""What is installed: three packages, nothing of them missing and nothing besides."""
+"""Distributions: three packages, complete and without extra files."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ CASES = "fixtures/cases/"
 
 
 def locate_installed(name: str) -> str:
-    """Return where a file of the tree is in an installation: below its source root, or among the demo's cases."""
+    """Return the installed path of a file: relative to its source root, or among the demo's cases."""
     if name.startswith(CASES):
         return f"cfglint_train/front/cases/{name.removeprefix(CASES)}"
     return name.partition("/")[2]
 
 
 UNSHIPPED = re.compile(r"lint/cfglint_train/calibration/data/|fixtures/cases/[^/]+/(fixed/|expected\.txt$)")
-"""Measurements, and what tests expect of the cases: part of the repository, not of the wheel."""
+"""Measurements and the expected results of the cases: part of the repository, not of the wheel."""
 
 CATALOGUE = "cfglint_rules/catalogue.json"
-"""Made by the build hook."""
+"""Catalogue made by the build hook."""
 
 SHIPPED = [name for name in list_tree(*ROOTS, CASES) if not UNSHIPPED.match(name)]
 
@@ -53,7 +53,7 @@ SHIPPED = [name for name in list_tree(*ROOTS, CASES) if not UNSHIPPED.match(name
 
 
 def test_modules_that_are_there_are_the_ones_that_git_has(tmp_path):
-    """A file that is ignored works here and is missing everywhere else."""
+    """Ship no ignored file: it works here but is missing everywhere else."""
     here = {str(path.relative_to(REPOSITORY)) for root in ROOTS for path in (REPOSITORY / root).rglob("*.py")}
     assert here == {name for name in list_tree(*ROOTS) if name.endswith(".py")}
 
@@ -63,7 +63,7 @@ def test_modules_that_are_there_are_the_ones_that_git_has(tmp_path):
 
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory) -> dict[str, Path]:
-    """An sdist, a wheel made from it, and one made from the tree; from a copy, as `build/` would shine through."""
+    """Build an sdist, the wheel built from it, and a wheel built from the tree."""
     source = tmp_path_factory.mktemp("source")
     for name in list_tree():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def test_the_wheel_holds_the_tree_and_nothing_else(distributions):
 
 @pytest.mark.slow
 def test_two_builds_make_the_same_wheel(distributions):
-    """One from the tree and one from the sdist, byte for byte."""
+    """Build from the tree and from the sdist; the wheels must be equal byte by byte."""
     assert distributions["both wheel"].read_bytes() == distributions["direct wheel"].read_bytes()
 
 
@@ -139,7 +139,7 @@ def test_a_regular_installation_lints_and_fixes(distributions, tmp_path):
     process = subprocess.run([cfglint, "calibrate", "report"], cwd=work, capture_output=True, text=True, check=False)
     assert process.returncode == 2
     assert "measurements are not installed" in process.stderr
-    # The package says where its rules are explained, once the placeholder is replaced.
+    # The package links to the rule pages once the placeholder address is replaced.
     sarif = [cfglint, "--output-format", "sarif", "config.yaml"]
     process = subprocess.run(sarif, cwd=work, capture_output=True, text=True, check=False)
     assert "helpUri" not in process.stdout
@@ -147,7 +147,7 @@ def test_a_regular_installation_lints_and_fixes(distributions, tmp_path):
     metadata.write_text(metadata.read_text(encoding="utf-8").replace("OWNER", "acme"), encoding="utf-8")
     process = subprocess.run(sarif, cwd=work, capture_output=True, text=True, check=False)
     assert '"helpUri": "https://acme.github.io/cfglint/rules/SEC001/"' in process.stdout
-    # Every syntax and every data file is there: the whole set of fixtures, without an internal error.
+    # Every syntax and data file is included: lint all fixtures without an internal error.
     shutil.copytree(REPOSITORY / "fixtures", work / "fixtures")
     process = subprocess.run(
         [cfglint, "--output-format", "concise", "fixtures"], cwd=work, capture_output=True, text=True, check=False
@@ -193,7 +193,7 @@ def test_every_dependency_ends_before_the_next_release_that_may_break():
 
 @pytest.mark.slow
 def test_the_lowest_and_the_newest_dependencies_read_alike(tmp_path):
-    """Every syntax is linted and fixed with both, in a process that sees nothing else that is installed."""
+    """Lint and fix every syntax with both sets of dependencies, isolated from other installed packages."""
     outcomes = []
     for kind in ("lowest", "newest"):
         folder = tmp_path / kind
@@ -236,7 +236,7 @@ def test_the_draft_for_conda_needs_the_same():
 
 
 def test_both_manifests_are_one():
-    """pre-commit reads the one with the dot, which is a file: a link is text in a checkout on Windows."""
+    """Keep the file with the dot, which pre-commit reads, a regular file: Windows checks out a link as text."""
     first, second = (REPOSITORY / name for name in MANIFESTS)
     assert not first.is_symlink()
     assert second.readlink() == Path(first.name)
@@ -259,7 +259,7 @@ def test_the_hooks_take_the_files_that_cfglint_reads(number):
         configures = syntax not in (
             "notebook",
             "recipes",
-        )  # those only show what is started, which a commit leaves alone
+        )  # these only show launch commands; commits do not need them
         assert (pattern.search(f"runs/a.b{extension}") is not None) == configures
         assert not pattern.search(f"runs/a{extension}.txt")
         assert not pattern.search(f"runs/{extension[1:]}")
@@ -282,7 +282,7 @@ def test_hadolint_finds_nothing():
 
 @pytest.mark.slow
 def test_the_steps_of_the_image_make_a_command_that_lints(tmp_path):
-    """What the first stage copies and runs, with a folder of the test in the place of the image's."""
+    """Run the first stage's copies and commands, in a folder of the test."""
     first, second = DOCKERFILE.read_text(encoding="utf-8").split("\nFROM ")[1:3]
     source, image = tmp_path / "source", tmp_path / "cfglint"
     source.mkdir()
@@ -329,5 +329,5 @@ def test_the_package_says_its_version_and_its_licence(distributions):
         assert wheel.read(f"{information}/licenses/LICENSE") == (REPOSITORY / "LICENSE").read_bytes()
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
     assert cfglint_train.__version__ == VERSION
-    # A link to a file of the repository would lead nowhere from an index page.
+    # Relative links to the repository would be broken on an index page.
     assert [link for link in re.findall(r"\]\(([^)]+)\)", metadata) if not link.startswith(("https://", "#"))] == []

@@ -1,4 +1,4 @@
-"""The hooks under a real pre-commit: in a git repository of the test's own, from a clone of this one."""
+"""The hooks in a real pre-commit: in the test's own git repository, from a clone of this repository."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory) -> Path:
-    """The repository as it is, committed: what a release of it would be."""
+    """Return a committed copy of the working tree, as a release would contain it."""
     return clone_repository(tmp_path_factory.mktemp("upstream") / "cfglint")
 
 
@@ -28,6 +28,7 @@ class Repository:
     """A repository that uses the hooks."""
 
     def __init__(self, root: Path, home: Path) -> None:
+        """Initialise a git repository in `root` whose pre-commit environments are in `home`."""
         self.root = root
         self.environment = {
             **os.environ,
@@ -46,9 +47,11 @@ class Repository:
         )  # fmt: skip
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the hooks."""
         return self.run_pre_commit("run", "--color", "never", *arguments)
 
     def stage_files(self, **files: str) -> None:
+        """Write and stage `files`; in a keyword, `__` is a slash and `_yaml` or `_json` a suffix."""
         for name, text in files.items():
             path = self.root / name.replace("__", "/").replace("_yaml", ".yaml").replace("_json", ".json")
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +61,7 @@ class Repository:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
-    """Where pre-commit keeps its environments: made once for all tests of this module."""
+    """Return the folder of pre-commit's environments, shared by the tests of this module."""
     return tmp_path_factory.mktemp("pre-commit")
 
 
@@ -172,7 +175,7 @@ def test_an_exclude_of_the_hook(here, clone):
 
 
 def test_files_that_are_split_over_processes(here, clone):
-    """Without `require_serial`, pre-commit runs several processes: each says what it sees, none of them twice."""
+    """Run several processes, without `require_serial`: each reports its own findings, without duplicates."""
     hook = "      - id: cfglint\n        require_serial: false\n        args: [--isolated, --select, 'SYN,XFL001']\n"
     configure(here, clone, hook)
     main = AXOLOTL + "deepspeed: ../configs/ds.json\n"
@@ -182,7 +185,7 @@ def test_files_that_are_split_over_processes(here, clone):
     process = here.run("--all-files")
     assert process.returncode == 1
     assert process.stdout.count("SYN003") == 1
-    # Every process finds the companion, whichever of them it was given to.
+    # Every process reads the companion, whichever process received it.
     assert process.stdout.count("configs/ds.json:2:5: error XFL001") == process.stdout.count("Found ")
 
 
@@ -217,7 +220,7 @@ def test_prek_runs_the_same_hooks(here, clone):
 
 
 def build_old_config(number: int) -> str:
-    """A configuration with four findings; a hundred of them are an old repository."""
+    """Return a configuration with four findings; a hundred such files make an old repository."""
     return AXOLOTL + "".join(f"no_such_key_{number}_{key}: 1\n" for key in range(4))
 
 
@@ -246,7 +249,7 @@ def test_an_old_repository_starts_with_a_baseline(here, clone, runner):
     assert run("--all-files")[0] == 0
     run_git(here.root, "commit", "--quiet", "--message", "adopt cfglint")
 
-    # A new finding stops the commit, alone; a comment lets it pass.
+    # Only the new finding stops the commit; a comment accepts it.
     here.put(runs__000_yaml=build_old_config(0) + "no_such_key_4: 1\n")
     code, output = run()
     assert (code, output.count("KEY001")) == (1, 1)
@@ -257,7 +260,7 @@ def test_an_old_repository_starts_with_a_baseline(here, clone, runner):
     here.put()
     assert run()[0] == 0
 
-    # A file that moves takes its accepted findings along; one that goes leaves entries that can be removed.
+    # Accepted findings follow a moved file; a removed file leaves obsolete entries.
     run_git(here.root, "mv", "runs/001.yaml", "moved.yaml")
     assert run()[0] == 0
     run_git(here.root, "rm", "--quiet", "runs/002.yaml")

@@ -1,4 +1,4 @@
-"""`cfglint schema`: what it prints is a schema, says what cfglint says, and lets every sound example through."""
+"""`cfglint schema`: a valid schema that agrees with cfglint and accepts every valid example."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ def test_wrong_usage(tmp_path: Path, arguments: list[str], problem: str) -> None
     assert outcome.err.startswith(f"cfglint: {problem}")
 
 
-# --- against cfglint's own walk --------------------------------------------------------------------------------------
+# --- agreement with cfglint's rules ----------------------------------------------------------------------------------
 
 
 def find_rejected_names(errors: Any) -> Iterator[str]:
-    """The names that a schema does not let in; of alternatives, what the one that fits best complains of."""
+    """Yield the names that a schema rejects; for alternatives, those of the alternative that fits best."""
     for error in errors:
         if error.get_validator == "additionalProperties":
             properties = error.schema["properties"]
@@ -110,7 +110,7 @@ def find_rejected_names(errors: Any) -> Iterator[str]:
 
 
 def find_reported_keys(config: Config) -> set[str]:
-    """The keys that cfglint calls unknown, removed, renamed or without their plugin, in a way that they are lost."""
+    """Return the keys that cfglint reports as lost: unknown, removed, renamed or without their plugin."""
     keys = set()
     for code in ("KEY001", "KEY002"):
         for report in registry.get_checker(registry.RULES[code])(config):
@@ -129,8 +129,8 @@ def test_axolotl_examples_are_let_through_but_for_the_keys_that_are_lost(release
         if isinstance(document, dict) and "base_model" in document:
             config = build_config("axolotl", path.read_bytes(), axolotl=release)
             names = set(find_rejected_names(validator.iter_errors(document)))
-            # `fsdp`: an empty key is lost without a loss, and is not reported. What `rl` makes of data sets is more
-            # than a schema says.
+            # An empty `fsdp` has no effect and is not reported. A schema cannot express how the keys of data sets
+            # depend on `rl`.
             beyond = {name for item in document.get("datasets") or () for name in item} if document.get("rl") else set()
             assert names >= find_reported_keys(config) - {"fsdp"} - beyond, path
             assert {name for name in names if config.get(name) is not None} <= find_reported_keys(
@@ -143,7 +143,7 @@ def test_axolotl_examples_are_let_through_but_for_the_keys_that_are_lost(release
 
 
 def _list_nested_keys(config: Config) -> set[str]:
-    """Keys of sections: a name at the top is not one of them."""
+    """Return the keys of sections: a name at the top level is not one of them."""
     return {name for route, mapping in config.document.list_mappings() if route for name in mapping.index}
 
 
@@ -152,7 +152,7 @@ EXAMPLES = {
     "olmo": ("olmo/configs", "optimizer", Context()),
     "accelerate": ("", "distributed_type", Context()),
 }
-# Written for the development versions, or for a backend with arguments of its own.
+# Examples for development versions, or for a backend with its own arguments.
 UNRELEASED = ("kt", "megatron", "custom_dataset_example", "llama3_fp8_fsdp_sft", "mossvl")
 
 
@@ -228,23 +228,23 @@ def test_values_are_taken_where_cfglint_takes_them(made: tuple[str, KeyFact, Any
     framework, fact, value = made
     schema = dict(fact.get_schema())
     if "$ref" in json.dumps(schema) or fact.alternatives:
-        return  # sections are looked into, not at
+        return  # the schema cannot resolve references
     if isinstance(value, (str, list, bool)) and has_bounds(schema):
-        return  # JSON Schema has bounds of numbers, and not of what will be one
+        return  # JSON Schema bounds numbers only, not values that become numbers
     if (framework == "deepspeed" and value == "auto") or ("x-unchecked" in schema and "enum" not in schema):
         is_valid = True
     else:
         is_valid = is_accepted(schema, value, frameworks.load(framework).loader)
     if isinstance(value, str) and "$" in value and (framework != "olmo" or "${" not in value):
-        return  # OmegaConf fills in `${...}`; what others do with a dollar is not the schema's business
+        return  # OmegaConf interpolates `${...}`; other uses of a dollar sign are outside the schema
     if isinstance(value, list) and "auto" in value:
         return
     if framework == "olmo" and any(
         isinstance(item, float) and item.is_integer() for item in (value, *_list_items(value))
     ):
-        return  # to JSON Schema 1.0 is an integer
+        return  # JSON Schema treats 1.0 as an integer
     if framework == "olmo" and type(value) is int and any(kind.name == "enum" for kind in fact.list_kinds()):
-        return  # OmegaConf takes a member by its number where it has one, which the schema does not say
+        return  # OmegaConf accepts a member by its number, which the schema does not express
     editor = build_value_schema(framework, schema)
     assert jsonschema.Draft202012Validator(editor).is_valid(value) == is_valid, editor
 
@@ -254,7 +254,7 @@ def _list_items(value: Any) -> list[Any]:
 
 
 def build_value_schema(framework: str, schema: Any) -> Any:
-    """The fragment for one value, as the printed schema has it."""
+    """Return the schema of one value as printed."""
     fragment = {word: part for word, part in schema.items() if not word.startswith("x-")}
     if "items" in fragment:
         fragment["items"] = build_value_schema(framework, fragment["items"])
@@ -263,7 +263,7 @@ def build_value_schema(framework: str, schema: Any) -> Any:
     return build_widener(frameworks.load(framework).loader)(schema, fragment)
 
 
-# --- check-jsonschema, and the editors' own line ---------------------------------------------------------------------
+# --- check-jsonschema and editors ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

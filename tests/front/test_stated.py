@@ -1,4 +1,4 @@
-"""What is stated beside files and does not exist: keys, values and releases are refused, with the nearest one."""
+"""Settings on the command line: nonexistent keys, values and releases are rejected with a suggestion."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def test_releases_that_do_not_exist(package, release, near):
 @pytest.mark.parametrize(
     ("package", "release"),
     [
-        ("axolotl", "0.4.0"),  # before the oldest known one
-        ("axolotl", "0.9.7"),  # a patch
-        ("axolotl", "0.25.0"),  # to come
+        ("axolotl", "0.4.0"),  # older than the oldest known release
+        ("axolotl", "0.9.7"),  # an unknown patch release
+        ("axolotl", "0.25.0"),  # a future release
         ("axolotl", "1.0"),
         ("transformers", "4.57.3"),
-        ("torch", "2.99"),  # its releases are not listed
+        ("torch", "2.99"),  # torch releases are not listed
         ("llamafactory", "0.9.6.dev0"),
     ],
 )

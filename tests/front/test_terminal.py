@@ -1,4 +1,4 @@
-"""Terminal manners: what is shown where, what is instead of the findings, help and completion."""
+"""Terminal output: what each stream shows, reports in place of findings, help and completion."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ def here(tmp_path) -> Path:
     return tmp_path
 
 
-# --- what a stream shows ---------------------------------------------------------------------------------------------
+# --- output per stream -----------------------------------------------------------------------------------------------
 
 
 class Stream(io.StringIO):
+    """A text stream that is a terminal or not."""
+
     def __init__(self, terminal: bool) -> None:
         super().__init__()
         self.terminal = terminal
@@ -138,7 +140,7 @@ def test_lines_end_where_the_terminal_does(here):
         assert re.sub(r"\n +\| ", " ", narrow.out).split() != []
 
 
-# --- instead of the findings -----------------------------------------------------------------------------------------
+# --- reports in place of findings ------------------------------------------------------------------------------------
 
 
 def test_statistics(here):
@@ -255,7 +257,7 @@ def test_origins_of_every_field(here):
     assert "assumed: the newest known release" in rows["axolotl"]
     [unknown] = [line for line in outcome.lines if line.startswith("  not known: ")]
     named = set(unknown.removeprefix("  not known: ").split(", "))
-    # Every field is shown once: with its value, or as unknown.
+    # Every field is shown exactly once: with its value, or as unknown.
     assert named | (set(rows) & {*FIELDS}) == {*FIELDS}
     assert not named & set(rows)
 
@@ -291,7 +293,7 @@ def test_other_formats_are_refused_and_one_at_a_time(here):
     assert outcome.code == 2
     assert "--statistics needs --output-format text or json, not sarif" in outcome.err
     assert run_cfglint("--statistics", "--show-files", cwd=here).code == 2
-    # What the settings say is about findings.
+    # The setting is for findings, so it does not conflict.
     (here / "cfglint.toml").write_text('output-format = "github"\n')
     assert run_cfglint("--statistics", cwd=here).code == 0
 
@@ -352,7 +354,7 @@ def test_nothing_is_left_behind_by_an_interruption(monkeypatch):
 def test_help_names_every_command_and_every_flag_says_what_it_does(here):
     outcome = run_cfglint("--help-all", cwd=here, environment={"COLUMNS": "100"})
     assert outcome.code == 0
-    # argparse breaks no list of choices.
+    # argparse never wraps a list of choices.
     assert max(len(line) for line in outcome.lines if "{" not in line) <= 100
     for name in cli.COMMANDS:
         assert re.search(rf"^  {name}\b", outcome.out, re.M), name
@@ -416,7 +418,7 @@ def test_flags_are_read_from_help():
 
 
 def complete(folder: Path, *words: str) -> list[str]:
-    """What bash offers for the last word."""
+    """Return the words that bash offers for the last word."""
     script = run_cfglint("completion", "bash", cwd=folder).out
     quoted = " ".join(f"'{word}'" for word in words)
     program = (

@@ -1,4 +1,4 @@
-"""Mutated files: bytes, lines and values of real ones, by a seed."""
+"""Mutated files: changes to bytes, lines and values of real files, by a seed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _VALUE = re.compile(rb"^(\s*(?:- )?[^\s#:][^:#\n]*:[ \t]+)([^\n#]*?)([ \t]*(?:#.
 
 
 def list_seed_files(*folders: Path, largest: int = 7000) -> list[Path]:
-    """The files that are mutated."""
+    """Return the files to mutate."""
     paths = (path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix in SYNTAXES)
     return [path for path in paths if path.is_file() and path.stat().st_size < largest]
 
 
 def mutate(source: bytes, draw: random.Random, byte_probability: float = 0.4, other: bytes = b"") -> bytes:
-    """One mutant: of bytes with a chance of `bytes_`, else of lines, some of them from an `other` file."""
+    """Return one mutant of bytes with probability `byte_probability`, else of lines, some of them from `other`."""
     return _mutate_bytes(source, draw) if draw.random() < byte_probability else _mutate_lines(source, draw, other)
 
 

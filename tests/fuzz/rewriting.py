@@ -1,6 +1,6 @@
-"""Every command that rewrites files, over one text, and what must hold of what it leaves.
+"""Commands that rewrite files, run over one text, with the laws that the result must obey.
 
-Independent readers that took the text take it still, no line that no edit touches is gone, a second time changes
+Independent readers that accepted the text still accept it, no line that no edit touches is lost, a second run changes
 nothing, and no certain finding is new.
 """
 
@@ -37,14 +37,14 @@ from tests.support.bash import BASH
 
 def _parse_python(source: bytes) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of backslashes in strings
+        warnings.simplefilter("ignore")  # about backslashes in strings
         ast.parse(source)
 
 
 def _parse_bash(source: bytes) -> None:
     if BASH is not None:
         done = subprocess.run([BASH, "-n"], input=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        if done.returncode or done.stdout:  # a here-document without its end is a warning
+        if done.returncode or done.stdout:  # an unterminated here-document is only a warning
             raise ValueError(done.stdout.decode(errors="replace"))
 
 
@@ -60,21 +60,21 @@ JUDGES: Mapping[str, Mapping[str, Callable[[bytes], Any]]] = {
 
 
 def find_refusals(syntax: str, source: bytes) -> dict[str, str]:
-    """The judges that refuse a text, each with its reason."""
+    """Return the parsers that reject a text, each with its reason."""
     reasons = {}
     for name, judge in JUDGES[syntax].items():
         try:
             judge(source)
-        except Exception as error:  # whatever a judge raises, it does not accept
+        except Exception as error:  # any exception means that the text is rejected
             reasons[name] = f"{type(error).__name__}: {error}"
     return reasons
 
 
 class Edits(list[tuple[Document, Edit]]):
-    """The edits that a command made or tried, each with the text that it is of."""
+    """Edits that a command made or tried, each with its document."""
 
     def list_touched_lines(self) -> Iterator[bytes]:
-        """Every line that an edit touches."""
+        """Yield every line that an edit touches."""
         for document, edit in self:
             source = document.source
             start = max(source.rfind(b"\n", 0, edit.span.start), source.rfind(b"\r", 0, edit.span.start)) + 1
@@ -83,7 +83,7 @@ class Edits(list[tuple[Document, Edit]]):
 
 @contextmanager
 def record_edits() -> Iterator[Edits]:
-    """Every edit that is written as a fix within the block."""
+    """Record every edit that is written as a fix within the block."""
     edits, original = Edits(), draft.write_fix
 
     def rewrite_and_record(*arguments: Any) -> draft.WrittenFix:
@@ -96,7 +96,7 @@ def record_edits() -> Iterator[Edits]:
 
 
 def find_damage(syntax: str, before: bytes, after: bytes, touched: Iterable[bytes]) -> Iterator[str]:
-    """What is wrong with a rewritten text of which some lines were to be touched."""
+    """Yield the damage in a rewritten text, except in the `touched` lines."""
     accepted = JUDGES[syntax].keys() - find_refusals(syntax, before)
     rejections = find_refusals(syntax, after)
     yield from (f"{name} takes it no longer: {rejections[name]}" for name in accepted & rejections.keys())
@@ -114,16 +114,16 @@ def find_damage(syntax: str, before: bytes, after: bytes, touched: Iterable[byte
 
 
 def list_failures(troubles: Iterable[Trouble], reasons: Iterable[str] = ()) -> Iterator[str]:
-    """What failed in cfglint itself."""
+    """Yield the failures of cfglint itself."""
     yield from (trouble.message for trouble in troubles if trouble.is_internal)
     yield from (reason for reason in reasons if "please report it" in reason)
 
 
 def find_new_certain_findings(before: Iterable[Finding], after: Iterable[Finding]) -> Iterator[str]:
-    """The rules that have more certain errors and warnings than they had findings before.
+    """Yield the rules that have more certain errors and warnings than they had findings before.
 
-    Nothing is new where cfglint now sees what was hidden: by a setting that it did not know, or by a finding that is
-    gone and was graver, or as grave and of the same family or of the syntax.
+    A finding does not count as new if it was hidden before: by a setting unknown to cfglint, or by a finding that is
+    gone now and was more severe, or was as severe and of the same family or about the syntax.
     """
     if any(finding.code == "CHK001" for finding in before):
         return
@@ -146,7 +146,7 @@ def find_new_certain_findings(before: Iterable[Finding], after: Iterable[Finding
 
 
 def _weigh_finding(finding: Finding) -> tuple[int, str]:
-    """How grave it is (0 is the gravest), and its family."""
+    """Return the severity (0 is the most severe) and the family."""
     return SEVERITIES.index(finding.severity), finding.code[:3]
 
 
@@ -158,16 +158,17 @@ CLUSTERS = (
 
 
 class Rewriting:
-    """The commands over one text, in the working directory."""
+    """Results of the commands over one text, in the working directory."""
 
     def __init__(self, path: str, syntax: str, source: bytes, options: api.Options) -> None:
+        """Lint the text once, as the baseline."""
         self.path, self.syntax, self.source, self.options = path, syntax, source, options
         self.changed: list[str] = []
-        """The commands that changed the text."""
+        """Commands that changed the text."""
         self.result: Result = self._lint(source)
 
     def find_problems(self) -> Iterator[str]:
-        """Everything that is wrong, each with the command."""
+        """Yield every problem, with the command that caused it."""
         yield from (f"lint: {text}" for text in list_failures(self.result.troubles))
         for unsafe in (False, True):
             applicabilities = {"safe", "unsafe"} if unsafe else {"safe"}
@@ -183,7 +184,7 @@ class Rewriting:
             try:
                 parse_goal([framework])
             except UsageError:
-                continue  # it has no releases of its own
+                continue  # it has no releases
             yield from self._check_command(
                 f"migrate --to {framework}", lambda source, to=framework: self._migrate(source, to)
             )
@@ -201,7 +202,7 @@ class Rewriting:
             problems += failed
             if again != after:
                 problems.append("a second time changes it again")
-            if not migrates:  # it goes to a release that nothing else states
+            if not migrates:  # its goal is a release that no file states
                 problems += find_new_certain_findings(self.result.findings, self._lint(after).findings)
         yield from (f"{command}: {text}" for text in problems)
 
@@ -229,5 +230,5 @@ class Rewriting:
 
 
 def build_rewriting(path: Path, syntax: str, source: bytes, draw: random.Random) -> Rewriting:
-    """The commands over one text, for a cluster that is drawn."""
+    """Return the commands over one text, for a random cluster."""
     return Rewriting(path.name, syntax, source, draw.choice(CLUSTERS))

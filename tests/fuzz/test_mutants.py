@@ -1,7 +1,7 @@
-"""A seeded fuzzer: readers, the way back through edits, every command that rewrites, and every report writer.
+"""Seeded fuzzer: readers, edits and their inverse, every rewriting command, and every report writer.
 
-Every pull request is judged by the same mutants; `CFGLINT_FUZZ_TIMES` draws so many times more of them, from
-`CFGLINT_FUZZ_SEED` (1). What fails names its seed and keeps the mutant, which becomes a fixture.
+Every pull request is tested with the same mutants; `CFGLINT_FUZZ_TIMES` multiplies their number, and
+`CFGLINT_FUZZ_SEED` (1) seeds them. A failure names its seed and keeps the mutant, which becomes a fixture.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ TIMES = int(os.environ.get("CFGLINT_FUZZ_TIMES", "1"))
 SEED = int(os.environ.get("CFGLINT_FUZZ_SEED", "1"))
 FILES = list_seed_files(REPOSITORY / "fixtures", SHARED / "corpus")
 SLOWEST = 3.0
-"""Seconds of the reference machine's processor that one mutant may take."""
+"""Processor seconds of the reference machine that one mutant may take."""
 
 
 def check_reader(path: Path, source: bytes, draw: random.Random) -> None:
-    """A reader ends with a document or with a located error; an edit of it reads back."""
+    """Check that a reader returns a document or raises a located error, and that an edit can be read back."""
     try:
         document = files.parse(path.name, source, SYNTAXES[path.suffix])
     except DocumentError as error:
@@ -62,12 +62,12 @@ def _check_edit(document: Document, draw: random.Random) -> None:
 
 
 def check_lint(path: Path, source: bytes, draw: random.Random) -> None:
-    """Every command ends with a result in which nothing of ours has failed, and every format can say it."""
+    """Check that every command returns a result without internal failures, and that every format can render it."""
     options = api.Options(isolated=True)
     fixed = api.fix(options=options, sources={path.name: source}, unsafe=draw.random() < 0.5)
     assert not any("please report it" in refusal.reason for refusal in fixed.raw.refused), fixed.raw.refused
     results = [fixed.raw.result]
-    if fixed.sources:  # else this is the lint of the mutant itself, which would only be made twice
+    if fixed.sources:  # otherwise this is the lint of the mutant itself, which is done already
         results.append(api.lint(options=options, sources={path.name: source}).raw)
     for result in results:
         assert not any(trouble.is_internal for trouble in result.troubles), result.troubles
@@ -75,7 +75,7 @@ def check_lint(path: Path, source: bytes, draw: random.Random) -> None:
 
 
 def check_rewriting(path: Path, source: bytes, draw: random.Random) -> None:
-    """Nothing that takes the mutant refuses what `--fix`, `fit` and `migrate` make of it."""
+    """Check that every reader that accepts the mutant accepts the results of `--fix`, `fit` and `migrate`."""
     problems = list(build_rewriting(path, SYNTAXES[path.suffix], source, draw).find_problems())
     assert problems == []
 
@@ -83,13 +83,13 @@ def check_rewriting(path: Path, source: bytes, draw: random.Random) -> None:
 @pytest.mark.oracle
 @pytest.mark.parametrize(("judge", "executions"), [(check_reader, 3_000), (check_lint, 60), (check_rewriting, 60)])
 def test_mutants_are_answered(judge, executions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # In a repository of its own: ours has hundreds of Python files that may handle a setting first.
+    # The folder is its own repository, because ours has hundreds of Python files that may change a setting first.
     (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path)
     draw = random.Random(SEED)
     for count in range(executions * TIMES):
         path = draw.choice(FILES)
-        if judge is check_rewriting:  # it must be read to be rewritten
+        if judge is check_rewriting:  # only readable files can be rewritten
             other = draw.choice([candidate for candidate in FILES if candidate.suffix == path.suffix])
             source = mutate(path.read_bytes(), draw, 0.15, other.read_bytes())
         else:

@@ -1,6 +1,6 @@
-"""The whole space of plans and of settings: every rule, the estimate and the search behind fit answer any of them.
+"""Space of all plans and settings: every rule, the estimate and the search behind fit handle any of them.
 
-`--hypothesis-profile=default` draws new ones; `CFGLINT_FUZZ_TIMES` draws so many times more.
+`--hypothesis-profile=default` draws new ones; `CFGLINT_FUZZ_TIMES` multiplies their number.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CARDS = (None, 15_000_000_000, 85_000_000_000, 200_000_000_000)
 
 @cache
 def list_base_runs() -> tuple[Run, ...]:
-    """Runs of every framework, companions included, whose plans are changed."""
+    """Return runs of every framework, including companions, as the starting points of changes."""
     rules = [run for folder in FOLDERS for run in list_runs(REPOSITORY / "fixtures" / "rules" / folder)]
     return (*rules, *list_runs(REPOSITORY / "fixtures" / "olmo_core"))
 
@@ -54,7 +54,7 @@ def test_the_bases_are_of_every_framework_that_has_runs():
 
 @st.composite
 def draw_run(draw: st.DrawFn) -> Run:
-    """A run whose plan has any legal values, known or not, on any hardware."""
+    """Draw a run whose plan has any legal values, known or unknown, on any hardware."""
     base = list_base_runs()[draw(st.integers(0, len(list_base_runs()) - 1))]
     fields = draw(st.lists(st.sampled_from(FIELDS), max_size=24, unique=True))
     changes = {field: draw(st.sampled_from((None, *list_legal_values(field)))) for field in fields}
@@ -90,7 +90,7 @@ WORDS = ("auto", "true", "x", "8", "2e-5", "Qwen/Qwen2.5-7B", "./out")
 
 
 def build_strategy(schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
-    """Values that a setting takes, as far as its schema says."""
+    """Return a strategy for the values that a setting's schema accepts, as far as it states them."""
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     if "anyOf" in schema:
@@ -116,7 +116,7 @@ def _build_type_strategy(kind: str, schema: Mapping[str, Any]) -> st.SearchStrat
 def list_settings(
     framework: str, entry: str | None
 ) -> tuple[tuple[tuple[str | int, ...], st.SearchStrategy[Any]], ...]:
-    """The settings of a framework's newest release with their values; those of clauses and their examples first."""
+    """Return the settings of a framework's newest release with their values, those of clause examples first."""
     newest = frameworks.load(framework).default_release
     facts = vocabulary.load(framework).iterate_keys(newest, Context(entry))
     strategies = {fact.route: build_strategy(fact.get_schema()) for fact in facts if "*" not in fact.route}
@@ -131,7 +131,7 @@ def list_settings(
 
 
 def set_value(content: dict[str, Any], route: tuple[str | int, ...], value: Any) -> None:
-    """Set a value, in mappings that are made where they are not there."""
+    """Set a value and create the mappings that are missing on the way."""
     *above, last = route
     for part in above:
         content = content[part] if isinstance(content.get(part), dict) else content.setdefault(part, {})
@@ -150,7 +150,7 @@ def format_script(entry: str, content: Mapping[str, Any]) -> str:
 
 @st.composite
 def draw_files(draw: st.DrawFn) -> dict[str, str]:
-    """The text of a configuration with any combination of settings that its framework has."""
+    """Draw the text of a configuration with any combination of its framework's settings."""
     framework, entry = draw(st.sampled_from(list(STARTS)))
     content = json.loads(json.dumps(STARTS[framework, entry]))
     choices = list_settings(framework, entry)
@@ -166,7 +166,7 @@ def draw_files(draw: st.DrawFn) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory):
-    """A repository of its own: the files of this one are not searched for what names the drawn ones."""
+    """Enter an empty repository, so that the files of this one are not searched for references to the drawn ones."""
     folder = tmp_path_factory.mktemp("drawn")
     (folder / ".git").mkdir()
     with change_directory(folder):

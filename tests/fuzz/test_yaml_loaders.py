@@ -1,6 +1,7 @@
-"""YAML is taken and refused exactly as the loaders of the frameworks do: PyYAML's `safe_load` and OmegaConf.
+"""YAML accepted and rejected exactly as by the frameworks' loaders: PyYAML's `safe_load` and OmegaConf.
 
-Mutants of real files by a seed; `CFGLINT_FUZZ_TIMES` draws so many times more of them, from `CFGLINT_FUZZ_SEED` (1).
+The texts are seeded mutants of real files; `CFGLINT_FUZZ_TIMES` multiplies their number, and `CFGLINT_FUZZ_SEED` (1)
+seeds them.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ KEY = re.compile(rb"(?m)^ *[\w-]+(?=:)")
 
 
 def mutate_structure(source: bytes, draw: random.Random) -> bytes:
-    """One to five changes, most of them at a place where YAML has structure."""
+    """Return the text after one to five changes, most of them where YAML has structure."""
     for _ in range(draw.choice((1, 1, 1, 2, 2, 3, 5))):
         piece, kind = draw.choice(PIECES).encode(), draw.random()
         if kind < 0.2:
@@ -68,7 +69,7 @@ def mutate_structure(source: bytes, draw: random.Random) -> bytes:
 
 
 def is_accepted(source: bytes, dialect: Dialect, loader: int) -> bool | None:
-    """Whether cfglint says that a loader takes a text; None beyond its limits."""
+    """Return whether cfglint claims that a loader accepts a text, or None beyond its limits."""
     try:
         refusals = YamlDocument("x.yaml", source).find_refusals(dialect)
     except LimitExceeded:
@@ -83,7 +84,7 @@ def load_pyyaml(text: str) -> Any:
 
 
 class UndecidedError(Exception):
-    """The loader stopped at something that is not YAML's matter, or another rule's, and saw no further."""
+    """Failure of a loader at a problem that is not about YAML, or that another rule reports."""
 
 
 def load_omegaconf(text: str) -> Any:
@@ -91,24 +92,24 @@ def load_omegaconf(text: str) -> Any:
     try:
         return library.OmegaConf.load(io.StringIO(text, newline=None))
     except library.errors.GrammarParseError:
-        raise UndecidedError from None  # of an interpolation
+        raise UndecidedError from None  # about an interpolation
     except yaml.constructor.ConstructorError as error:
         raise UndecidedError if "duplicate key" in str(error) else error from None  # SYN003
     except OSError:
-        raise UndecidedError from None  # neither list nor mapping: no configuration
+        raise UndecidedError from None  # neither list nor mapping: not a configuration
 
 
 def find_disagreement(source: bytes, dialect: Dialect, loader: int, load: Callable[[str], Any]) -> str | None:
-    """What the two say of a text where they do not say the same."""
+    """Return both answers about a text if they differ."""
     if b"{{" in source:
-        return None  # a mark of a template, which is filled in before
+        return None  # a placeholder of a template, which is filled in before
     ours = is_accepted(source, dialect, loader)
     try:
         load(decode(source))
         theirs = ""
     except (RecursionError, UndecidedError):
         return None
-    except Exception as error:  # whatever a loader raises, the run stops
+    except Exception as error:  # any exception of a loader stops the run
         theirs = f"{type(error).__name__}: {error}"
     return None if ours in (None, not theirs) else f"{'taken' if ours else 'refused'} here, by the loader: {theirs}"
 

@@ -86,7 +86,7 @@ def test_a_driver_reports_less_than_the_name_says(name):
 
 @pytest.mark.skipif(not MEASUREMENTS.is_file(), reason=f"no shared data: no published measurements at {MEASUREMENTS}")
 def test_published_capacities_lie_in_the_recorded_ranges():
-    """Some published runs say their card as `A100 80GB (79.15 GiB)`; the table agrees to the precision of the text."""
+    """Match published runs that name their card as `A100 80GB (79.15 GiB)`, to the precision of the text."""
     checked = set()
     for line in MEASUREMENTS.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)["gpu"] or {}
@@ -111,7 +111,7 @@ def test_published_capacities_lie_in_the_recorded_ranges():
         ("24G", None, 22.03),
         ("80GiB", None, 80.0),
         ("79.32GiB", None, 79.32),
-        ("20GB", None, 20e9 / 2**30),  # no card is sold so
+        ("20GB", None, 20e9 / 2**30),  # no card is sold with this size
     ],
 )
 def test_capacity(text, name, gib):

@@ -1,4 +1,4 @@
-"""The Action on an untrusted pull request: its own steps, on a repository whose files are called like modules."""
+"""The Action on an untrusted pull request: its own steps, in a repository with files named like modules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MODULES = ("venv", "pip", "ensurepip", "site", "sitecustomize", "json", "yaml", 
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A checkout with names of modules, commands as names and keys, links that lead out, and every recorded input."""
+    """Create a checkout with module names, commands as names and keys, links that lead out, and all recorded inputs."""
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     write_hostile_folder(checkout)
@@ -55,7 +55,7 @@ def hostile(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_what_the_action_installs_stays_itself_on_a_hostile_checkout(hostile: Path, tmp_path: Path) -> None:
-    """Both steps of action.yml, as they are, in the checkout."""
+    """Run both steps of action.yml unchanged in the checkout."""
     action, home, trap = copy_action(tmp_path / "action"), tmp_path / "home", tmp_path / "trapped"
     home.mkdir()
     environment = {"TRAP": str(trap), "PYTHONPATH": str(hostile), "PYTHONSTARTUP": str(hostile / "os.py")}

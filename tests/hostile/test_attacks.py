@@ -1,6 +1,6 @@
-"""Attacks on a whole command: each repository is answered within the limits, in its place, and gives nothing away.
+"""Attacks on a whole command: each is handled within the limits, at its place in the file, and leaks no secret.
 
-Beside the recorded inputs (`test_inputs.py`); each is as small as its kind allows, or as large as it takes to hurt.
+They complement the recorded inputs (`test_inputs.py`); each is as small as its kind allows, or large enough to hurt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOKEN = "hf_" + "aB3dE5" * 6
 HEX = "c41f9be2075d3a68f1e07b92d4c6853a0be7f914"
 ADDRESS = "https://bob:S3cr3tP4ssw0rd99@example.org"
 LONGEST = 100_000
-"""Characters that an answer has at most, however long a key or value is."""
+"""Maximum length of an answer in characters, however long a key or value is."""
 
 
 def build_yaml(text: str) -> dict[str, str]:
@@ -46,7 +46,7 @@ def build_settings(text: str) -> dict[str, str]:
 
 
 def build_long_requirements(name: str, line: str, last: str = "") -> dict[str, str]:
-    """A requirement file that is as long as one may be."""
+    """Return a config and a requirement file of the maximum size."""
     return {**build_yaml(""), name: line * ((4 * 2**20 - len(last)) // len(line)) + last}
 
 
@@ -59,7 +59,7 @@ MERGES = "m0: &m0 {k: 1}\n" + "".join(
 PINNED = {"requirements.txt": "axolotl==0.21.0\n"}
 CLONE = '[[package]]\nname = "axolotl"\nversion = "0.8.0"\n'
 
-# What is in the repository, the exit code (None: any of the three), and what the answer says.
+# Files of the repository, exit code (None: any of the three), and a text in the output.
 ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
     "an alias bomb as a value": (build_yaml(BOMB + "lora_target_modules: *a11\n"), 2, "error SYN008 unfolds to more "
                                                                                       "than"),

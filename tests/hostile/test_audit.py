@@ -1,4 +1,4 @@
-"""What each command opens, changes, executes, starts and connects to on a hostile repository, by an audit hook."""
+"""Audit of every command on a hostile repository: what it opens, changes, executes, starts and connects to."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WRITING = COMMANDS[1], COMMANDS[3], COMMANDS[5]
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository beside a folder that it points to in every way."""
+    """Create a repository next to a folder that it points to in every way."""
     outside, home = tmp_path / "outside", tmp_path / "repository"
     (home / ".git").mkdir(parents=True)
     outside.mkdir()
@@ -101,12 +101,12 @@ def test_a_command_stays_in_the_repository(repository: Path, tmp_path: Path, wor
     for kind, what in sorted(events):
         assert kind in ("read", "write", "exec"), (kind, what)
         if kind == "exec":
-            compiler = what.rpartition(" ")[2]  # a text that is compiled, by the file that does it
+            compiler = what.rpartition(" ")[2]  # a text that is compiled, by the file that compiles it
             assert what.startswith("<frozen ") or is_below(os.path.realpath(compiler), INSTALLED), what
         elif kind == "write":
             assert is_below(what, may_write), what
         elif not is_below(what, may_read):
-            # The settings of folders above a repository are its user's, not its own.
+            # Settings in folders above a repository belong to its user.
             assert what in map(str, repository.parents), what
     assert read_files(tmp_path / "outside") == outside
 

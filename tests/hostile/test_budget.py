@@ -1,4 +1,4 @@
-"""The processor time of a run: it holds over files and processes, and what is not checked in time never passes."""
+"""CPU time of a run: the limit holds across files and processes, and an unchecked file never passes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def limit_ticks(monkeypatch: pytest.MonkeyPatch, ticks: int) -> None:
-    """Let a run look at the clock so often."""
+    """Limit a run to `ticks` looks at the clock."""
     clock = count().__next__
     monkeypatch.setattr(request, "_build_budget", lambda *_: Budget(ticks, clock))
 
@@ -68,7 +68,7 @@ def test_no_format_passes_what_was_not_checked(here: Path, form: str) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_was_checked_in_time_is_reported(here: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
-    # Two jobs need 64 files.
+    # Two jobs require 64 files.
     for number in range(FILES, 80):
         (here / f"{number:02}.yaml").write_text(WRONG)
     whole = api.lint(".", api.Options(jobs=jobs))
@@ -78,7 +78,7 @@ def test_what_was_checked_in_time_is_reported(here: Path, monkeypatch: pytest.Mo
     findings = {(item.path, item.line, item.code, item.message) for item in cut.findings if item.code != "SYN008"}
     assert findings
     assert findings <= {(item.path, item.line, item.code, item.message) for item in whole.findings}
-    # The file that a process is at when the time is over counts as unread; what was found of it is reported, too.
+    # The file that a process checks when time runs out counts as unread, but its findings so far are reported too.
     assert 80 <= len({path for path, *_ in findings}) + count_unread(cut.errors) <= 80 + jobs
     assert [finding.code for finding in cut.findings].count("SYN008") == 1
 
@@ -108,7 +108,7 @@ def test_processes_share_a_budget() -> None:
     now[0] = 2
     budget.divide()
     used = 0.0
-    for _ in range(3):  # copies, whose clocks begin at 0
+    for _ in range(3):  # copies, whose clocks start at 0
         now[0] = 0
         budget.take_part()
         while budget.compute_seconds_left() > 0 and now[0] < 2:

@@ -1,4 +1,4 @@
-"""A cache that comes with a repository is not believed."""
+"""A cache that comes with a repository is not trusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SETTINGS = 'cache-dir = "own"\n'
 
 @pytest.fixture
 def poisoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository whose cache says that its copy of the framework takes a flag which it does not take."""
+    """Create a repository whose cache claims that its copy of the framework accepts a flag."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("CFGLINT_CACHE_DIR", raising=False)
     folder = tmp_path / "x"
@@ -35,7 +35,7 @@ def poisoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def is_reported(folder: Path) -> bool:
-    """Whether the flag that the copy does not take is reported."""
+    """Return whether the flag that the copy does not accept is reported."""
     return "KEY001" in [code for code, _, _ in list_codes(folder)]
 
 
@@ -47,7 +47,7 @@ def test_files_that_git_tracks_are_no_cache(poisoned: Path) -> None:
 
 
 def test_nor_are_they_by_another_name(poisoned: Path) -> None:
-    """A link has the effect that another case of the letters has on other systems."""
+    """Use a link, which acts like a name in another case on case-insensitive systems."""
     run_git(poisoned, "add", "--force", "--all")
     (poisoned / "linked").symlink_to("own")
     (poisoned / "cfglint.toml").write_text('cache-dir = "linked"\n')
@@ -74,7 +74,7 @@ def test_the_action_has_no_cache_in_the_checkout(poisoned: Path, lint, tmp_path:
 
 
 def test_an_entry_is_for_one_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release may be built twice from different sources."""
+    """Distinguish builds: a release may be built twice from different sources."""
     monkeypatch.setenv("CFGLINT_CACHE_DIR", str(tmp_path / "cache"))
     folder = write_repository(tmp_path / "x", **{"openrlhf/cli/train_sft.py": PARSER, "a.sh": format_script("--ours")})
     other = tmp_path / "build"

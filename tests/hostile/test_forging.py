@@ -1,4 +1,4 @@
-"""Nothing that a file says becomes a command of a CI system: held by small ports of their parsers."""
+"""No text of a file becomes a command of a CI system, judged by small ports of their parsers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""git on hostile checkouts: whatever their folders, configuration, modules and attributes say, nothing is started.
+"""git on hostile checkouts: no folder, configuration, submodule or attribute of a checkout starts a program.
 
-Each way to have git start a program is first shown to work with git itself: a test that cannot fail proves nothing.
+Each test first shows that its attack works with plain git: a test that cannot fail proves nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Scene(NamedTuple):
         return self.upstream.check_out(self.root / name, self.commit)
 
     def detect_start(self) -> bool:
-        """Whether the program was started, after which the trace is removed."""
+        """Return whether the program was started, and remove its trace."""
         is_started = self.trace.exists()
         self.trace.unlink(missing_ok=True)
         return is_started
@@ -71,7 +71,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def use_git(scene: Scene, folder: Path, workspace: Path | str) -> list[str]:
-    """Use git in every way that the Action does. Returns what the settings of the base select, or why it is unknown."""
+    """Use git in every way that the Action does, and return what the base's settings select or why it is unknown."""
     event = write_event(scene.root, "pull_request", scene.commit)
     private = scene.root / "private"
     private.mkdir()
@@ -169,7 +169,7 @@ def test_a_worktree(scene: Scene) -> None:
 
 
 def test_of_a_submodule_the_repository_around_it_counts(scene: Scene) -> None:
-    """A change that makes a folder a submodule does not choose what is asked either."""
+    """Ask the outer repository, also when a change turns a folder into a submodule."""
     inner = Upstream(scene.root / "inner")
     inner.commit({"a.yaml": TWICE, "cfglint.toml": LAX})
     checkout = scene.check_out("checkout")
@@ -202,7 +202,7 @@ def test_the_step_reads_nothing_outside_of_the_workspace(scene: Scene, lint, tmp
 
 
 def test_a_checkout_of_another_user_is_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the container of a job, the checkout belongs to the user of the runner."""
+    """Read the checkout of another user: in a job's container, it belongs to the runner's user."""
     checkout = scene.upstream.check_out(scene.root / "checkout", scene.commit, depth=2)
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # a switch of git's own tests
     with pytest.raises(AssertionError, match="dubious ownership"):
@@ -211,7 +211,10 @@ def test_a_checkout_of_another_user_is_read(scene: Scene, monkeypatch: pytest.Mo
 
 
 def test_no_folder_of_a_change_is_the_root_of_a_repository(scene: Scene) -> None:
-    """Git lets a change add `.hg`, below which pins, scripts and companions of the repository would not count."""
+    """Ignore a `.hg` folder, which git lets a change add.
+
+    Otherwise, pins, scripts and companions of the repository would not count below it.
+    """
     checkout = scene.check_out("checkout")
     write_files(checkout, {"train/.hg/requires": "", "train/a.yaml": ""})
     run_git(checkout, "add", "train/.hg/requires")
@@ -224,13 +227,13 @@ def test_no_folder_of_a_change_is_the_root_of_a_repository(scene: Scene) -> None
 
 
 class Host(HTTPServer):
-    """A host that wants a password for everything, and remembers what it was given."""
+    """A host that requests a password for everything and records the credentials that it receives."""
 
     credentials: list[str | None]
 
 
 class PasswordHandler(BaseHTTPRequestHandler):
-    """Ask for a password."""
+    """HTTP handler that requests a password."""
 
     server: Host
 
@@ -258,7 +261,7 @@ def host() -> Iterator[Host]:
 
 @pytest.mark.parametrize("layout", ["in the configuration", "in a file that it includes"])
 def test_a_token_is_sent_and_no_helper_asked(scene: Scene, host: Host, layout: str) -> None:
-    """`actions/checkout` keeps the token in `.git/config` up to its release 5, and in a file of its own since."""
+    """Read the token where `actions/checkout` keeps it: in `.git/config` until release 5, in a separate file since."""
     address = f"http://127.0.0.1:{host.server_port}"
     token_file = scene.root / "credentials.config"
 
@@ -285,7 +288,7 @@ def test_a_token_is_sent_and_no_helper_asked(scene: Scene, host: Host, layout: s
 
 @pytest.mark.parametrize("form", ["sha1", "sha256"])
 def test_what_is_missing_is_fetched_from_a_partial_checkout(tmp_path: Path, form: str) -> None:
-    """Of a sparse checkout `actions/checkout` fetches no content of other folders."""
+    """Fetch missing content: for a sparse checkout, `actions/checkout` fetches none of other folders."""
     upstream = Upstream(tmp_path / "upstream")
     shutil.rmtree(upstream.root / ".git")
     run_git(upstream.root, "init", "--quiet", "--initial-branch", "main", f"--object-format={form}")
@@ -313,7 +316,7 @@ def test_what_is_missing_is_fetched_from_a_partial_checkout(tmp_path: Path, form
 
 
 def test_init_finds_no_program_settings_or_module_in_the_folder(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pip, uv and git are asked about a source while an untrusted folder is the working directory."""
+    """Ask pip, uv and git about a source while an untrusted folder is the working directory."""
     folder = scene.check_out("checkout") / "train"
     write_files(folder, {"pip.py": f"open({str(scene.trace)!r}, 'w')\n", "pip/__main__.py": ""})
     for name in ("git", "uv"):
@@ -363,7 +366,7 @@ HINT = re.compile(r"subprocess|\bpty\b|asyncio|\bos\.(system|popen|startfile|exe
 
 
 def find_starts(path: Path) -> Iterator[str]:
-    """The ways in which a module starts programs."""
+    """Yield the names with which a module starts programs."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names if name.name in ("subprocess", "pty"))
@@ -379,7 +382,7 @@ def is_start(name: str) -> bool:
 
 
 def has_git_command(path: Path) -> bool:
-    """Whether a module runs `git`, or has a list of words that begins with it."""
+    """Return whether a module runs `git`, or has a command list that begins with it."""
     for node in ast.walk(ast.parse(path.read_text())):
         runs = isinstance(node, ast.Call) and is_start(ast.unparse(node.func).rpartition(".")[2])
         words = node.args if runs else node.elts if isinstance(node, ast.List) else []

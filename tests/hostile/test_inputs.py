@@ -1,7 +1,7 @@
-"""Hostile inputs: each is answered within two seconds of processor time and 500 MB, and by a finding, not by a crash.
+"""Hostile inputs: each is handled within two seconds of CPU time and 500 MB, by a finding rather than a crash.
 
-They are beside the checkout: the smallest reproductions of what once broke (`inputs`), and the recipe of a campaign
-against the readers (`gen.py`), which is run here.
+The data is next to the checkout: minimal reproductions of past failures (`inputs`), and a generator of inputs for the
+readers (`gen.py`), which runs here.
 """
 
 from __future__ import annotations

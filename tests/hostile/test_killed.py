@@ -1,4 +1,4 @@
-"""Commands killed at each system call that changes the disk: no file is lost or half, and nothing stays behind."""
+"""Commands killed at each system call that changes the disk: every file stays whole, and no temporary file remains."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIXED = {
 }
 SOURCE = ("--source", "==0.1.0", "--no-check-source")
 PROJECT = {"main.yaml": AXOLOTL, "pyproject.toml": '[project]\nname = "x"\nversion = "1"\n'}
-# The words, what is there before, the files that change, and those that are new.
+# The arguments, the files before, the files that change, and the new files.
 COMMANDS = {
     "fix": ((*LINT, "--fix", "."), FIXED, set(FIXED), set()),
     "init": (
@@ -63,7 +63,10 @@ def write_files(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def list_writing_calls(log: str) -> list[tuple[str, int]]:
-    """The calls between the first temporary file and the last: names, and how many of the name came before in all."""
+    """Return the calls between the first and the last temporary file.
+
+    Each is a name and the number of calls of that name so far.
+    """
     calls = [match for line in log.splitlines() if (match := _CALL.match(line))]
     counts: Counter[str] = Counter()
     numbered = []

@@ -1,4 +1,4 @@
-"""Nothing outside the repository is read, shown or written, wherever a file of it points."""
+"""Files outside the repository are never read, shown or written, wherever a file of it points."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_model_outside_is_not_read(repository: Path, stated: str) -> None:
     os.symlink(outside, repository / "folder")
     (repository / "inner").mkdir()
     os.symlink(outside / "m" / "config.json", repository / "inner" / "config.json")
-    (repository / "adapter").mkdir()  # one of its two files is inside
+    (repository / "adapter").mkdir()  # only one of its two files is inside
     os.symlink(outside / "m" / "config.json", repository / "adapter" / "config.json")
     (repository / "adapter" / "adapter_config.json").write_text('{"base_model_name_or_path": "Qwen/Qwen2.5-0.5B"}')
     stated = stated.format(absolute=outside / "m")
@@ -161,8 +161,8 @@ def test_a_model_outside_is_not_read(repository: Path, stated: str) -> None:
     for words in (("a.yaml",), ("estimate", "a.yaml")):
         outcome = run_cfglint(*words, cwd=repository, environment=environment)
         check_untouched(repository, outcome.out, outcome.err)
-        assert "m/config.json" not in outcome.out + outcome.err  # nor said to be broken, or to be there
-        assert "Expecting" not in outcome.out + outcome.err  # by whatever name it was reached
+        assert "m/config.json" not in outcome.out + outcome.err  # neither reported as broken nor as present
+        assert "Expecting" not in outcome.out + outcome.err  # under any name that leads to it
     with_folder = run_cfglint("a.yaml", "--model-folder", str(outside), cwd=repository, environment=environment)
     assert "config.json: Expecting value" in with_folder.out
 

@@ -1,4 +1,4 @@
-"""Patterns that a repository states: what they match is what `re` matches, in linear time."""
+"""Patterns of a repository: they match exactly what `re` matches, in linear time."""
 
 from __future__ import annotations
 

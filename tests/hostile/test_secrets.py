@@ -1,4 +1,4 @@
-"""Credentials: found wherever they are in a file, and masked in every output."""
+"""Credentials: found anywhere in a file, and masked in every output."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def draw_token(prefix: str, characters: str, length: int) -> st.SearchStrategy[s
 
 
 def draw_mixed(length: int, characters: str = ALNUM) -> st.SearchStrategy[str]:
-    """Letters and digits in turns, as generated values have them."""
+    """Draw letters and digits, mixed as in generated values."""
     return st.text(characters, min_size=length - 10, max_size=length - 10).map(lambda text: "a1b2c3d4e5" + text)
 
 
 UPPER = string.ascii_uppercase + string.digits
 HEX = st.text("0123456789abcdef", min_size=40, max_size=40)
-# The text around a token, with the token as {}; and what the token looks like.
+# The text around a token, with the token as {}, and the token's pattern.
 SHAPES = {
     "Hugging Face": ("# {}", draw_token("hf_", ALNUM, 34)),
     "GitHub, classic": ("# {}", draw_token("ghp_", ALNUM, 36)),
@@ -336,7 +336,7 @@ def test_no_offset_of_a_cut_shows_a_credential(tmp_path: Path, form: str) -> Non
 
 
 def test_no_ordinary_file_holds_a_credential() -> None:
-    """The only ones are in the cases of the rule."""
+    """Find credentials in the cases of the rule only."""
     folders = (REPOSITORY / "fixtures", SHARED / "corpus")
     files = [
         path
@@ -354,7 +354,7 @@ def test_bytes_of_a_name_are_escaped_as_bytes() -> None:
     assert escape_data("\ud800") == r"\ud800"
 
 
-SECRETS = {  # name of a key -> its value, and the part that may be printed nowhere; none has the form of a real one
+SECRETS = {  # key -> its value, and the part that must never be printed; none has the form of a real credential
     "slack_webhok": ("https://hooks.slack.com/services/{}", "T01234567/B01234567/" + "aB3" * 8),
     "discord_webhok": ("https://discord.com/api/webhooks/123456789012345678/{}", "aB3_" * 17),
     "store_adress": ("https://acct.blob.core.windows.net/c?sv=2022-11-02&sig={}", "aB3" * 14 + "x%3D"),
@@ -384,7 +384,7 @@ def test_no_format_shows_a_token(tmp_path: Path, form: str) -> None:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """A configuration, and a script, with every secret beside misspelt keys."""
+    """Write a configuration and a script with every secret next to misspelt keys."""
     settings = "".join(f'{key}: "{value.format(secret)}"\n' for key, (value, secret) in SECRETS.items())
     (tmp_path / ".git").mkdir()
     (tmp_path / "a.yaml").write_text(AXOLOTL.replace("micro_batch_size", "micro_batch_siz") + settings)
@@ -400,7 +400,7 @@ def written(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shown_nowhere(written: Path) -> Callable[[Outcome], None]:
-    """Refuse what shows one of the secrets of those files."""
+    """Return a check that fails if an output shows one of the secrets of those files."""
 
     def check(outcome: Outcome) -> None:
         assert [key for key, (_, secret) in SECRETS.items() if secret in outcome.out + outcome.err] == []
@@ -410,7 +410,7 @@ def shown_nowhere(written: Path) -> Callable[[Outcome], None]:
 
 @pytest.fixture
 def linted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of a test share one lint, and one more for each report that asks something of every run."""
+    """Share one lint between the commands of a test; reports with a digest of each run get a second."""
     lint, results = dispatch.lint, {}
 
     def lint_once(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Result:
@@ -461,7 +461,7 @@ def test_every_secret_is_reported(tmp_path: Path, shown_nowhere) -> None:
     "parts",
     [
         (TOKEN[:20], TOKEN[20:]),
-        (TOKEN[:36], TOKEN[36:]),  # the first line alone has the shape
+        (TOKEN[:36], TOKEN[36:]),  # the first line alone has the pattern
         (TOKEN[:9], TOKEN[9:15], TOKEN[15:]),
     ],
 )

@@ -1,4 +1,4 @@
-"""No wrong rewrite: what a fix writes, and what it refuses to write over."""
+"""Correct rewrites: what a fix writes, and what it refuses to overwrite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many cases in one test: every case runs, and every one that fails is named."""
+"""Many cases in one test: every case runs, and each failing case is named."""
 
 from __future__ import annotations
 

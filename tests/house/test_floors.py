@@ -1,4 +1,4 @@
-"""Every import points down: the floors of docs/architecture.md, read from the source with `ast`."""
+"""Layers: every import points down, by the floors of docs/architecture.md, read from the source with `ast`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOTS = ("lint", "rules", "schemas")
 
 
 def load_picture() -> ModuleType:
-    """docs/build/picture.py, which is no package."""
+    """Load docs/build/picture.py, which is not in a package."""
     spec = importlib.util.spec_from_file_location("picture", REPOSITORY / "docs" / "build" / "picture.py")
     assert spec is not None
     assert spec.loader is not None
@@ -31,12 +31,12 @@ PACKAGES = {"rules": "cfglint_rules", "schemas": "cfglint_schemas"}
 
 
 def get_package(name: str) -> str:
-    """A room of the picture as a module."""
+    """Return the package of a room in the picture."""
     return PACKAGES.get(name, f"cfglint_train.{name}")
 
 
 FLOORS = [[get_package(name) for name in floor] for floor in PICTURE.floors]
-"""From the top down. Rooms of one floor may not import each other, but for the solid arrows."""
+"""Floors from top to bottom. Rooms of one floor may not import each other, except along the solid arrows."""
 
 BESIDE = {(get_package(source), get_package(target)) for source, target in PICTURE.beside}
 BESIDE.add(("cfglint_train.__main__", "cfglint_train.front"))
@@ -47,13 +47,13 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "programs that load files with unknown paths do not count in copies of frameworks"
     ),
 }
-"""Upward imports that stay: (module, imported) -> why. Three at most."""
+"""Permitted upward imports: (module, imported) -> reason. Three at most."""
 
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor}
 
 
 def find_sources() -> dict[str, Path]:
-    """Module -> file, of the three packages."""
+    """Return module -> file, for the three packages."""
     files = {}
     for root in ROOTS:
         for path in (REPOSITORY / root).rglob("*.py"):
@@ -66,13 +66,14 @@ SOURCES = find_sources()
 
 
 def find_room(module: str) -> str:
-    """The room of a module."""
+    """Return the room of a module."""
     return next((name for name in FLOOR if module == name or module.startswith(f"{name}.")), module)
 
 
 def find_imports(path: Path, modules: dict[str, Path] = SOURCES) -> Iterator[tuple[str, int, bool]]:
-    """The modules of the project that a file imports, each with its line and whether that happens when it is imported
-    itself (not inside a function, nor for type checkers only).
+    """Yield the project's modules that a file imports, each with its line and whether it is imported early.
+
+    An early import runs when the file itself is imported: it is neither in a function nor for type checkers only.
     """
     tree = ast.parse(path.read_bytes())
     late = {
@@ -102,7 +103,7 @@ PACKAGE = "cfglint_train"
 
 @cache
 def list_edges() -> list[tuple[str, str, int, bool]]:
-    """Every import: module, imported module, line, and whether it happens when the module is imported."""
+    """Return every import: module, imported module, line, and whether it runs when the module is imported."""
     return [
         (module, target, line, early)
         for module, path in SOURCES.items()
@@ -116,7 +117,7 @@ def test_the_package_itself_imports_nothing():
 
 
 def find_upward_imports(edges: list[tuple[str, str, int, bool]]) -> list[str]:
-    """The imports that do not point down."""
+    """Return the imports that do not point down."""
     upward_imports = []
     for module, target, line, _ in edges:
         above, below = find_room(module), find_room(target)
@@ -127,7 +128,7 @@ def find_upward_imports(edges: list[tuple[str, str, int, bool]]) -> list[str]:
 
 
 def find_cycles(edges: list[tuple[str, str, int, bool]]) -> list[list[str]]:
-    """The groups of modules that import each other (strongly connected components, by Tarjan's algorithm)."""
+    """Return the groups of modules that import each other (strongly connected components, Tarjan's algorithm)."""
     graph: dict[str, set[str]] = {}
     for module, target, _, _ in edges:
         graph.setdefault(module, set()).add(target)

@@ -1,4 +1,4 @@
-"""No framework is known by name outside `frameworks/`: what it adds is in its folder."""
+"""No code outside `frameworks/` knows a framework by name: all that a framework adds is in its folder."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OUTSIDE = sorted(
     if "frameworks" not in path.relative_to(ROOT).parts
 )
 
-# The checkpointer of OLMo v1 that is called `olmo_core` is a value of the plan (`checkpoint.checkpointer`); programs
-# that start others are called like the frameworks that they come with.
+# OLMo v1's checkpointer `olmo_core` is a value of the plan (`checkpoint.checkpointer`); launch programs are named like
+# their frameworks.
 COMPARISONS = {
     "lint/cfglint_train/documents/shell/script.py": 1,
     "lint/cfglint_train/memory/save.py": 1,
@@ -28,12 +28,12 @@ COMPARISONS = {
     "rules/cfglint_rules/checkpoints/save_gather.py": 1,
     "rules/cfglint_rules/releases/olmo_checkpointer.py": 1,
 }
-# Other tools' estimates are called like the frameworks that they come with.
+# Other tools' estimates are named like their frameworks.
 TABLES = {"lint/cfglint_train/calibration/peers.py"}
 
 
 def find_imported_frameworks(tree: ast.Module) -> Iterator[str]:
-    """The folders of frameworks that a module imports from."""
+    """Yield the framework folders that a module imports from."""
     for node in ast.walk(tree):
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
@@ -90,7 +90,7 @@ def test_exceptions_are_few_and_needed() -> None:
 
 
 def test_a_comparison_is_found() -> None:
-    """The test itself can fail."""
+    """Ensure that the test can fail."""
     assert list(find_comparisons(ast.parse("config.framework != 'axolotl'")))
     assert list(find_comparisons(ast.parse("config.framework in ('olmo', 'x')")))
     assert list(find_tables(ast.parse("{'olmo': 1, 'axolotl': 2}")))
@@ -102,7 +102,7 @@ def test_a_comparison_is_found() -> None:
 
 
 GUIDE = ROOT / "docs" / "contributing" / "framework.md"
-# Of axolotl and LLaMA-Factory, TRL is a section or a package.
+# In axolotl and LLaMA-Factory, `trl` is a section or a package.
 OWN = {"trl", "trainer_script", "hf_scripts", "hf_trainer", "axolotl", "llamafactory"}
 
 

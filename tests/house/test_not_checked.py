@@ -1,4 +1,4 @@
-"""Messages about what was not checked name settings, or use plain words: a field of the plan is none of a user's."""
+"""Messages about unchecked runs name settings or use plain words: users do not know the plan's fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIELD_READERS = ("need", "count")
 
 
 def find_needed_fields() -> set[str]:
-    """The fields without which there is no estimate."""
+    """Return the fields that an estimate requires."""
     trees = [ast.parse(path.read_text()) for path in MEMORY.rglob("*.py")]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     reads = [

@@ -21,13 +21,13 @@ ANY = re.compile("|".join(expression.pattern for expression, _ in PATTERNS), re.
 
 
 def is_excepted(passage: Passage, match: re.Match[str]) -> bool:
-    """Whether a row of the table allows the words around a match."""
+    """Return whether a row of the table allows the words around a match."""
     context = " ".join(passage.text[max(0, match.start() - 60) : match.end() + 60].split())
     return any(passage.path == row["path"] and row["text"] in context for row in prose.load_table()["exceptions"])
 
 
 def find_riddles() -> list[str]:
-    """Return a line for each phrase that is found."""
+    """Return a line for each phrase found in the texts."""
     lines = []
     for passage in find_passages(ANY):
         for expression, instead in PATTERNS:

@@ -1,4 +1,4 @@
-"""Files that a user or a repository names are read in one place, which no pipe, device or endless file holds up."""
+"""One module reads the files that a user or a repository names, so that no pipe, device or endless file blocks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded answers of the frameworks: there for every program, of the releases that are pinned, and comparable."""
+"""Recorded answers of the frameworks: complete, for the pinned releases, and comparable."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Engine:
     """A framework that answers a question with a number."""
 
     def __init__(self, **numbers: float) -> None:
+        """Answer each question with its value in `numbers`."""
         self.numbers = numbers
         self.asked_questions: list[str] = []
 
@@ -40,7 +41,7 @@ class Engine:
 
 @pytest.fixture
 def ask(tmp_path, monkeypatch):
-    """Ask in a mode, on a record of the test's own."""
+    """Return a function that asks in a mode, on a record of the test's own."""
     monkeypatch.setattr(oracle, "ANSWERS", tmp_path)
 
     def run(mode: str, engine: Engine, questions: list[str] = QUESTIONS) -> list[float]:

@@ -1,4 +1,4 @@
-"""What judges and reports asks rules for their attributes, not for their codes: a new family or rule needs no edit."""
+"""Judging and reports read a rule's attributes, not its code, so a new family or rule requires no edit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ CODE = re.compile(rf"\b(?:{FAMILIES})[0-9]{{3}}\b|[\"'](?:{FAMILIES})[\"']")
 ENGINE = REPOSITORY / "lint" / "cfglint_train"
 MODULES = sorted((ENGINE / "judging").glob("*.py"))
 EXCEPTIONS = {
-    "front/commands/fit.py": {"KEY"},  # no rule: what stands for a key in the help
-    "front/migrate/rewrite.py": {"KEY001", "KEY002"},  # what the goal does not know, and what it has removed
-    "reports/answer.py": {"MEM001"},  # has looked for the change with which the run fits
-    "reports/estimate.py": {"KEY001"},  # knows which key a misspelt one is meant to be
+    "front/commands/fit.py": {"KEY"},  # not a rule: a placeholder for a key in the help
+    "front/migrate/rewrite.py": {"KEY001", "KEY002"},  # keys that the target does not have, and removed keys
+    "reports/answer.py": {"MEM001"},  # has already searched for the change with which the run fits
+    "reports/estimate.py": {"KEY001"},  # knows which key a misspelt key is meant to be
 }
-"""Modules that name a rule, since what they ask of it alone is no attribute that several rules have."""
+"""Modules that name a rule, because they depend on something that is not an attribute of several rules."""
 
 
 def test_the_engine_names_no_rule() -> None:
@@ -34,7 +34,7 @@ def test_the_engine_names_no_rule() -> None:
 
 
 def find_named_codes(text: str) -> set[str]:
-    """The codes and families that a module has as values, not in its texts."""
+    """Return the codes and families that are values in a module, not parts of its texts."""
     values = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
     return values & (RULES.keys() | {code[:3] for code in RULES})
 

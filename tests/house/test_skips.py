@@ -1,4 +1,4 @@
-"""With CI=true a test that lacks what it needs fails, and so does a file that is not collected."""
+"""With CI=true, a test that lacks a requirement fails, and so does a file that is not collected."""
 
 from __future__ import annotations
 

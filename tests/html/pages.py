@@ -1,4 +1,4 @@
-"""Pages for the tests, and how a strict reader sees them."""
+"""Pages for the tests, and a strict HTML parser."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ micro_batch_size: 4
 
 
 class Reader(HTMLParser):
-    """The elements of a page; refuses what does not close, and what closes something else."""
+    """The elements of a page; fails on unclosed and mismatched elements."""
 
     def __init__(self, text: str) -> None:
+        """Parse `get_text`."""
         super().__init__(convert_charrefs=True)
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: dict[str, list[str]] = {}
@@ -81,7 +82,7 @@ def join_lines(lines: Iterable[str]) -> str:
 
 
 def render_hostile_page(number: int = 0) -> str:
-    """A page about a configuration whose path, keys and values attack it."""
+    """Return a page about a configuration whose path, keys and values are attacks."""
     attack = ATTACKS[number]
     quoted = attack.replace("\\", "\\\\").replace('"', '\\"')
     quoted = "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in quoted)

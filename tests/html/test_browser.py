@@ -1,4 +1,4 @@
-"""The page in a browser: drawn, clicked, walked with the keyboard, on a phone, in the dark, and under attack."""
+"""The page in a browser: charts, clicks, keyboard, narrow screens, dark mode, and attacks."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def browser() -> Iterator:
 
 
 class OpenPage:
-    """A page in the browser, with everything that it complained of and asked for."""
+    """A page in the browser, with all its messages, errors and requests."""
 
     def __init__(self, browser, path: Path, **context) -> None:
+        """Open `path` in a new browser context."""
         self.context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **context})
         self.page = self.context.new_page()
         self.noise: list[str] = []
@@ -196,7 +197,7 @@ def test_charts_follow_the_width_of_the_window(opened, report):
 @pytest.mark.parametrize("width", [360, 1200])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_inaccessible(opened, report, scheme, width):
-    """axe-core's rules, contrast among them, with every table unfolded."""
+    """Run axe-core's rules, including contrast, with every table unfolded."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe")
     opened_page = opened(report, color_scheme=scheme, viewport={"width": width, "height": 800}, bypass_csp=True)
     opened_page.through()
@@ -249,7 +250,7 @@ def test_no_attack_runs(opened, number):
 
 
 def test_the_policy_stops_what_the_page_does_not_bring(opened, report):
-    """Were there a hole in the escaping after all."""
+    """Insert a script as if the escaping had a hole."""
     hole = "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'>"
     opened_page = opened(report.replace("<main", f"{hole}<main"))
     assert opened_page.page.evaluate("window.pwned") is None

@@ -1,4 +1,4 @@
-"""The HTML page: whole, self-contained, and deaf to what files say."""
+"""The HTML page: complete, self-contained, and safe from the content of files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read_data(text: str) -> dict:
     return json.loads(block)
 
 
-# --- whole and self-contained ----------------------------------------------------------------------------------------
+# --- complete and self-contained -------------------------------------------------------------------------------------
 
 
 def test_the_page_closes_what_it_opens(reader):
@@ -71,7 +71,7 @@ def test_nothing_is_loaded_and_only_these_scripts_run(cases, reader):
     hashes = [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
     assert rules["script-src"] == " ".join(hashes)
     assert len(scripts) == 2
-    # The policy is before everything that it is about.
+    # The policy precedes everything that it restricts.
     assert cases.index("Content-Security-Policy") < min(cases.index("<style"), cases.index("<script"))
     for tag, attributes in reader.elements:
         assert not {name for name in attributes if name.startswith("on") or name in ("src", "srcset", "style")}
@@ -90,7 +90,7 @@ def test_the_page_is_the_same_every_time(cases):
     assert render_folder(CASES) == cases
 
 
-# --- what it says ----------------------------------------------------------------------------------------------------
+# --- content ---------------------------------------------------------------------------------------------------------
 
 
 def test_every_number_of_the_estimate_stands_in_the_page(cases, reader):
@@ -281,7 +281,7 @@ def test_what_is_kept_of_a_run_can_be_exchanged():
         assert pickle.loads(pickle.dumps(summary)) == summary
 
 
-# --- for everybody ---------------------------------------------------------------------------------------------------
+# --- accessibility ---------------------------------------------------------------------------------------------------
 
 
 def test_headings_do_not_skip(reader):
@@ -316,7 +316,7 @@ def test_the_rules_pages_are_linked_where_somebody_says_where_they_are(tmp_path)
         assert "<a" not in unlinked.split("<article")[1].split("</article")[0]
 
 
-# --- deaf ------------------------------------------------------------------------------------------------------------
+# --- attacks ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", range(len(ATTACKS)), ids=lambda number: repr(ATTACKS[number]))

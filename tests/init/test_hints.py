@@ -1,4 +1,4 @@
-"""Hardware that job descriptions name."""
+"""Hints about hardware in job descriptions."""
 
 from __future__ import annotations
 

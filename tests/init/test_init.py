@@ -1,4 +1,4 @@
-"""`cfglint init`: what it finds, what it writes, and what it leaves alone."""
+"""`cfglint init`: its findings, the files that it writes, and those that it leaves alone."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ ENTRY = hook.build_entry(REQUIREMENT)
 
 
 def run_cfglint(*arguments: str | Path, cwd: Path, stdin: bytes = b"") -> command.Outcome:
-    """The command; what is installed here comes from a folder, so `init` is named another source."""
+    """Run the command with another source for `init`, because the installed package comes from a folder."""
     named = ("--source", f"=={VERSION}", "--no-check-source") if arguments[0] == "init" else ()
     return command.run_cfglint(*arguments, *named, cwd=cwd, stdin=stdin)
 
 
 @pytest.fixture
 def here(tmp_path) -> Path:
-    """A repository with one configuration."""
+    """Create a repository with one configuration."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "config.yaml").write_text(AXOLOTL)
     return tmp_path
@@ -58,7 +58,7 @@ def list_files(folder: Path) -> list[str]:
     return [path for path in read_contents(folder) if path != "config.yaml"]
 
 
-# --- what is written -------------------------------------------------------------------------------------------------
+# --- written files ---------------------------------------------------------------------------------------------------
 
 
 def test_everything_is_shown_and_written(here):
@@ -169,7 +169,7 @@ def test_new_files_have_the_usual_permissions(here):
 
 def test_settings_hold_what_was_found(here):
     (here / "cluster").mkdir()
-    # A job that starts what it is given: cfglint itself cannot know that it starts this configuration.
+    # The job starts its argument, so cfglint cannot know that it starts this configuration.
     (here / "cluster" / "job.sh").write_text(SLURM.replace("config.yaml", '"$1"'))
     outcome = run_cfglint("init", "-y", cwd=here)
     assert outcome.code == 0
@@ -325,7 +325,7 @@ def test_the_hook_is_added_to_the_repositories(tmp_path, source, expected):
     after = hook.append_hook(source, REQUIREMENT)
     assert expected in after
     assert validate(after, tmp_path)["repos"] == [OTHER, ENTRY]
-    # Nothing is taken away: what was there is there, in its order.
+    # Nothing is removed, and the order is kept.
     rest = iter(after)
     assert all(byte in rest for byte in source)
     assert hook.has_hook(after)
@@ -411,7 +411,7 @@ def test_a_failure_leaves_everything_as_it_was(here, monkeypatch, failing):
 
     monkeypatch.setattr(os, "replace", break_rename(os.replace))
     monkeypatch.setattr(atomic, "rename_new", break_rename(atomic.rename_new))
-    monkeypatch.setattr(atomic, "exchange", lambda *_: False)  # as on a system that cannot
+    monkeypatch.setattr(atomic, "exchange", lambda *_: False)  # simulates a system without an atomic exchange
     outcome = run_cfglint("init", "-y", cwd=here)
     assert outcome.code == 2
     assert "No space left on device" in outcome.err
@@ -427,7 +427,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(here, monkeypatch, can
         rename_new(source, target)
 
     monkeypatch.setattr(atomic, "rename_new", create_before_rename)
-    if not can:  # as on a system that has no such rename
+    if not can:  # simulates a system without an atomic rename to a new name
         monkeypatch.setattr(exchange, "_rename", lambda *_: errno.ENOSYS)
     outcome = run_cfglint("init", "-y", cwd=here)
     assert outcome.code == 2
@@ -466,7 +466,7 @@ def test_nothing_is_made_behind_a_link_that_leads_out(here, tmp_path_factory, na
 
 
 def test_releases_are_named_by_their_packages_and_once_each(here):
-    """LLaMA-Factory v1 is a framework of its own, and its release is LLaMA-Factory's."""
+    """List LLaMA-Factory v1, a separate framework, under LLaMA-Factory's release."""
     (here / "config.yaml").write_text("model: org/model\ntrain_dataset: data.yaml\nmicro_batch_size: 1\n")
     for number, key in enumerate(("fsdp: [full_shard]", "flash_attn_rms_norm: true", "fsdp: [auto_wrap]")):
         (here / f"{number}.yaml").write_text(f"{AXOLOTL}{key}\n")
@@ -505,7 +505,7 @@ def test_hostile_names_forge_nothing(here):
 
 @pytest.mark.slow
 def test_the_written_hook_runs(here, tmp_path_factory):
-    """pre-commit itself builds the hook's environment, with this release as the one that the index has."""
+    """Build the hook's environment with pre-commit itself, with this release as the index's release."""
     wheels = tmp_path_factory.mktemp("wheels")
     copy = tmp_path_factory.mktemp("source") / "cfglint"
     subprocess.run(["git", "clone", "-q", str(REPOSITORY), str(copy)], check=True)

@@ -1,4 +1,4 @@
-"""Where the written hook and workflow install cfglint from."""
+"""The source from which the written hook and workflow install cfglint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GIT = {"url": "https://github.com/acme/cfglint", "vcs_info": {"vcs": "git", "com
 
 
 def set_origin(monkeypatch, direct_url: dict | None) -> None:
-    """Let the installed package have been installed from an address, or from an index."""
+    """Simulate an installation of the package from a URL, or from an index."""
 
     class Distribution:
         def read_text(self, name: str) -> str | None:
@@ -128,13 +128,13 @@ def test_nothing_is_written_where_the_source_cannot_be_used(tmp_path):
     outcome = run_cfglint("init", "-y", "--source", "nonsense", cwd=tmp_path)
     assert (outcome.code, outcome.out) == (2, "")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".git", "config.yaml"]
-    # Settings alone need none.
+    # Settings alone require no source.
     assert run_cfglint("init", "-y", "--no-workflow", "--no-pre-commit", cwd=tmp_path).code == 0
 
 
 @pytest.mark.slow
 def test_pip_is_asked(tmp_path, monkeypatch):
-    """A git repository without cfglint in it cannot be installed; the one of a package by that name can."""
+    """Reject a git repository without cfglint; accept a repository with a package of that name."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     package = tmp_path / "cfglint_train"
     package.mkdir()
@@ -175,7 +175,7 @@ def test_a_repository_without_a_commit_is_pinned_to_the_one_that_it_has(tmp_path
 
 
 def test_uv_is_asked_where_there_is_no_pip(tmp_path, monkeypatch):
-    """The environments of `uv tool` have no pip."""
+    """Use uv for the environments of `uv tool`, which have no pip."""
     (tmp_path / "python").write_text("#!/bin/sh\necho 'No module named pip' >&2\nexit 1\n")
     (tmp_path / "uv").write_text(f'#!/bin/sh\necho "$*" > {tmp_path}/asked\nexec sh {tmp_path}/answer\n')
     for name in ("python", "uv"):

@@ -1,4 +1,4 @@
-"""Fixes of one report do not undo each other."""
+"""Fixes of one report, which must not undo each other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MANY = {"BAT002"}
 """Rules with so many files in a folder that linting it again after each fix takes long."""
 CASES = sorted(path.parent for path in (REPOSITORY / "fixtures" / "acceptance").glob("*/*/expect.json"))
 PARTS = 16
-"""Tests that share the cases: a few, so that two processes are busy to the end."""
+"""Number of tests that share the cases: a few, so that two processes are busy to the end."""
 RESUMED = """\
 model_name_or_path: Qwen/Qwen2.5-0.5B
 stage: sft
@@ -43,7 +43,7 @@ save_only_model: false
 
 
 def yield_undone(workspace: Workspace, paths: list[str], findings: list[Finding]) -> Iterator[str]:
-    """The pairs of findings of some files of which the second restores what the fix of the first has changed."""
+    """Yield each pair of findings if the fix of the second restores what the fix of the first changed."""
     linted_after: dict[frozenset[tuple[str, bytes]], tuple[Workspace, list[Finding]]] = {}
     for finding in findings:
         fix, run = finding.intent, finding.run
@@ -73,7 +73,7 @@ def yield_undone(workspace: Workspace, paths: list[str], findings: list[Finding]
 
 
 def yield_contradictions(findings: list[Finding]) -> Iterator[tuple[str, str, str]]:
-    """The pairs of fixes that would be applied and set one key to different values."""
+    """Yield the pairs of fixes that would be applied and set one key to different values."""
     first_by_place: dict[object, tuple[str, str]] = {}
     for finding in findings:
         fix = finding.intent
@@ -93,7 +93,7 @@ def yield_contradictions(findings: list[Finding]) -> Iterator[tuple[str, str, st
 
 
 def copy_case(case: Path, folder: Path) -> Path:
-    """Return a copy of a case that is a repository."""
+    """Return a copy of the case that is a repository."""
     shutil.copytree(case, folder / "x")
     (folder / "x" / ".git").mkdir(exist_ok=True)
     return folder / "x"
@@ -140,7 +140,7 @@ def test_no_two_fixes_of_upstream_examples_contradict_each_other(name: str) -> N
 
 
 def build_rule(value: int, code: str) -> Callable[[Config], Iterator[Report]]:
-    """A rule whose fix gives one key a value."""
+    """Return a rule whose fix sets one key to the value."""
 
     def check(config: Config) -> Iterator[Report]:
         route = ("micro_batch_size",)
@@ -161,7 +161,7 @@ def build_rule(value: int, code: str) -> Callable[[Config], Iterator[Report]]:
 def test_of_two_fixes_of_one_key_one_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comment: str, expected: dict[str, str]
 ) -> None:
-    """A fix whose finding is silenced holds up no other."""
+    """Let a silenced finding block no other fix."""
     monkeypatch.setitem(registry._checkers, "KEY001", build_rule(4, "KEY001"))
     monkeypatch.setitem(registry._checkers, "KEY002", build_rule(8, "KEY002"))
     (tmp_path / ".git").mkdir()

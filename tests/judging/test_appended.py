@@ -1,4 +1,4 @@
-"""What a launch may be given out of sight (`"$@"`, `$EXTRA_ARGS`): what is wrong without it is an assumption."""
+"""Arguments that a launch may add later (`"$@"`, `$EXTRA_ARGS`): findings about missing ones are assumptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accepted findings: what a baseline keeps quiet, what it does not, and how it shrinks."""
+"""Accepted findings: what a baseline hides, what it still reports, and how it shrinks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load_accepted(here: Path) -> list[dict[str, object]]:
 
 
 def write_baseline(here: Path) -> int:
-    """Accept what is there; how many findings that is."""
+    """Accept all current findings and return their number."""
     outcome = run_cfglint("--write-baseline", cwd=here)
     assert outcome.code == 0, outcome
     return sum(int(str(entry["count"])) for entry in load_accepted(here))
@@ -172,7 +172,7 @@ def test_from_another_folder(here):
 
 
 def test_code_scanning_gets_new_findings_alone(here):
-    """It reads no state of a result: what is accepted or gone would be an open alert."""
+    """Leave out accepted and gone findings: code scanning ignores `baselineState` and would show open alerts."""
     write_baseline(here)
     (here / "train" / "a.yaml").write_text(OLD.replace("trust_remote_code: true\n", "") + "sample_packingg: true\n")
     [run] = json.loads(run_cfglint("--output-format", "sarif", cwd=here).out)["runs"]

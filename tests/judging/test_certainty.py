@@ -1,4 +1,4 @@
-"""Certainty by corners: what a finding rests on, for each kind of fact, and the laws that hold for all of them."""
+"""Certainty by scenarios: facts that a finding rests on, for each kind of fact, and laws that hold for all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cfglint_train.settings.settings import Settings
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
 from tests.support.linting import build_options, lint, list_runs
 
-# A full fine-tuning of 8B at 4 x 8192 tokens on FSDP; on 8 GPUs of 80 GB it does not fit.
+# A full fine-tuning of 8B at 4 x 8192 tokens on FSDP, which does not fit on 8 GPUs of 80 GB.
 AXOLOTL = """\
 # cfglint: axolotl=0.21.0{facts}
 base_model: meta-llama/Llama-3.1-8B
@@ -56,7 +56,10 @@ def find_by_code(folder: Path, **changes: object) -> dict[str, Finding]:
 
 
 def lint_on_slurm(folder: Path, request: str) -> tuple[Finding, Run]:
-    """MEM001 of 70B on four GPUs as a job script asks for them: too much for 80 GB, and not for the largest GPU."""
+    """Return MEM001 of 70B on the four GPUs that a job script requests.
+
+    The run exceeds 80 GB per GPU and fits on the largest GPU.
+    """
     text = AXOLOTL.format(facts="", length=2048, packing="true", micro=1, checkpointing="true")
     (folder / "train.yaml").write_text(text.replace("Llama-3.1-8B", "Llama-3.1-70B"))
     (folder / "job.sh").write_text(f"#SBATCH --nodes=1\n#SBATCH {request}\nsrun axolotl train train.yaml\n")
@@ -159,7 +162,7 @@ def test_an_assumed_card_lowers_what_a_larger_one_would_hold(tmp_path: Path) -> 
 
 
 def test_a_change_that_fits_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule is asked again at other values; a fix of what is said there is of no use."""
+    """Search for a fitting change only once, because fixes found at other values are never used."""
     scenario_flags: list[bool] = []
     original = smallest.find_smallest_for
 
@@ -175,7 +178,7 @@ def test_a_change_that_fits_is_looked_for_once(tmp_path: Path, monkeypatch: pyte
 
 
 def test_no_change_is_looked_for_where_nothing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is merely tight is reported for a stated card, not of an assumed one."""
+    """Report a tight run for a stated card, not for an assumed one."""
     searched: list[Run] = []
     monkeypatch.setattr(smallest, "find_smallest_for", lambda run, *_: searched.append(run))
     tight = {"micro": 4, "checkpointing": "true"}
@@ -194,14 +197,17 @@ deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-32B --dataset 
 
 
 def lint_zero3(folder: Path, facts: str, length: int = 8192) -> tuple[str, set[str]]:
-    """The severity of MEM001 for 32B with ZeRO-3, and the assumptions that it rests on."""
+    """Return the severity of MEM001 for 32B with ZeRO-3 and the facts that it assumes."""
     (folder / "train.sh").write_text(ZERO3.format(facts=facts, length=length))
     (finding,) = [candidate for candidate in lint(folder).findings if candidate.code == "MEM001"]
     return finding.severity, {ground.fact for ground in finding.rests_on if ground.grade == "assumed"}
 
 
 def test_two_guesses_each_of_which_turns_the_verdict_make_it_advice(tmp_path: Path) -> None:
-    """A larger card holds it, and so do more nodes, and so do short samples. One guess alone is a warning."""
+    """Report info if several guesses could each change the verdict: a larger card, more nodes, short samples.
+
+    With one guess alone it is a warning.
+    """
     severity, facts = lint_zero3(tmp_path, "")
     assert severity == "info"
     assert {"gpu", "launch.nodes"} <= facts
@@ -220,12 +226,12 @@ def test_a_length_that_is_only_the_most_lowers_what_rests_on_it(tmp_path: Path) 
     assert (finding.severity, finding.certainty) == ("warning", "assumed")
     assert [ground.fact for ground in finding.rests_on if ground.grade == "assumed"] == ["sequence.length"]
     assert any("`sequence_len` of 16,384 tokens" in note for note in finding.notes)
-    # Checkpointing costs time where samples are short, and nothing else.
+    # With short samples, checkpointing only costs time.
     assert finding.intent is not None
     assert finding.intent.applicability == "safe"
 
 
-# OpenRLHF puts the samples of a micro batch end to end; axolotl and LLaMA-Factory fill a packed sequence up.
+# OpenRLHF concatenates the samples of a micro batch; axolotl and LLaMA-Factory fill packed sequences up.
 PACKED = """\
 # cfglint: openrlhf=0.6.1 gpu=A100-80GB nodes=1 gpus-per-node=8
 deepspeed --module openrlhf.cli.train_sft --pretrain meta-llama/Llama-3.1-8B --dataset d --input_key q \\
@@ -253,7 +259,7 @@ def test_a_length_does_not_matter_where_the_states_alone_are_too_large(tmp_path:
     assert (finding.severity, finding.certainty) == ("error", "stated")
 
 
-# A mixture in 4 bits: transformers 5 holds its experts as two 3-D parameters, which bitsandbytes leaves in 16 bits.
+# A mixture in 4 bits: transformers 5 stores its experts as two 3-D parameters, which bitsandbytes keeps in 16 bits.
 MIXTURE = """\
 # cfglint: {facts}gpu=A100-40GB nodes=1 gpus-per-node=1
 base_model: mistralai/Mixtral-8x7B-v0.1
@@ -344,7 +350,7 @@ def test_no_error_rests_on_an_assumption(tmp_path: Path, facts: str) -> None:
 @needs_corpus
 @pytest.mark.slow
 def test_certain_findings_stand_at_every_other_value() -> None:
-    """An assumed fact at its other value, alone or with others, takes no finding away that does not rest on it."""
+    """Keep every certain finding when an assumed fact takes its other value, alone or with others."""
     selection = Selection(lambda _: Settings(str(CORPUS)), build_options())
     compared = 0
     for run in list_runs(CORPUS, gpu="A100-40GB"):
@@ -391,12 +397,12 @@ def test_a_generation_limit_beyond_the_token_budget_is_assumed(tmp_path: Path) -
     for finding in findings.values():
         assert (finding.severity, finding.certainty) == ("warning", "assumed")
         assert "sequence.length" in {ground.fact for ground in finding.rests_on}
-    # A budget that short samples fill, too, is no limit alone.
+    # A token budget that short samples fill as well is a limit of its own.
     assert lint_ppo(tmp_path, batch=65536, tokens=131072)["MEM001"].severity == "error"
 
 
 def test_checkpointing_is_no_error_where_something_else_does_not_fit_at_any_length(tmp_path: Path) -> None:
-    """Engines that keep 95 % of the card leave no room for the states: that holds for short samples, too."""
+    """Keep the error for engines that reserve 95 % of the card: the states do not fit at any length."""
     findings = lint_ppo(tmp_path, more=" --train.colocate_all")
     assert (findings["MEM001"].severity, findings["MEM002"].severity) == ("error", "warning")
     assert "sequence.length" in {ground.fact for ground in findings["MEM002"].rests_on}
@@ -404,7 +410,7 @@ def test_checkpointing_is_no_error_where_something_else_does_not_fit_at_any_leng
 
 @pytest.mark.parametrize("length", [64, 128, 16384])
 def test_no_error_rests_on_a_length_that_is_only_the_most(tmp_path: Path, length: int) -> None:
-    """However short the limit is: single tokens fit, at any micro batch that a job may have."""
+    """Report no error, however short the limit is: single tokens fit at any micro batch."""
     micro = 65536 // length
     (tmp_path / "sft.sh").write_text(
         "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --pretrain meta-llama/Llama-3.1-8B --dataset d --bf16 "
@@ -419,7 +425,7 @@ def test_no_error_rests_on_a_length_that_is_only_the_most(tmp_path: Path, length
 
 
 def test_every_rule_that_judges_an_estimate_gives_what_the_verdict_takes_for_granted():
-    """`Judgement.severity` is information only beside `Judgement.grounds`, which the notes are made from."""
+    """Require `Judgement.grounds` beside `Judgement.severity`, because the notes are made from the grounds."""
     judging = [path for path in (REPOSITORY / "rules").rglob("*.py") if "judgement.severity" in path.read_text("utf-8")]
     assert len(judging) > 5
     for path in judging:

@@ -1,4 +1,4 @@
-"""For each kind of fact: a finding that is lowered with the fact's grade, and one that does not rest on it."""
+"""Kinds of facts: for each, a finding that is lowered with the fact's grade, and one that does not rest on it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_axolotl(
     release: str = "axolotl=0.21.0",
     more: str = SHARDED,
 ) -> str:
-    """A full fine-tuning, on FSDP unless said otherwise."""
+    """Return the config of a full fine-tuning, on FSDP unless `more` says otherwise."""
     return f"""\
 # cfglint: {release}{facts}
 base_model: {model}
@@ -58,7 +58,7 @@ datasets:
 
 
 def write_launched(command: str) -> dict[str, str]:
-    """The file without a statement about the cluster, and a script that starts it."""
+    """Return the config without a statement about the cluster, and a script that starts it."""
     return {"train.yaml": write_axolotl(facts=" gpu=H100-80GB", more=ADAPTER, checkpointing="true"), "run.sh": command}
 
 
@@ -95,13 +95,13 @@ class Case(Frozen):
     fact: str
     code: str
     stated_files: dict[str, str]
-    """The fact is stated."""
+    """Files that state the fact."""
     assumed_files: dict[str, str]
-    """The same with an assumption in its place: the finding is lowered."""
+    """The same files with an assumption in its place; the finding is lowered."""
     other_code: str
-    """The code of the finding that does not rest on it."""
+    """Code of a finding that does not rest on the fact."""
     unaffected_files: dict[str, str]
-    """Where it does not matter."""
+    """Files for which the fact does not matter."""
 
 
 def write_config(**changes: object) -> dict[str, str]:
@@ -218,7 +218,7 @@ CASES = (
 
 
 def find_worst(root: Path, files: dict[str, str], code: str) -> Finding:
-    """The most severe finding of a rule."""
+    """Return the most severe finding of a rule."""
     (root / ".git").mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -249,7 +249,7 @@ def test_a_fact_that_turns_nothing_lowers_nothing(tmp_path: Path, case: Case) ->
 
 
 def test_every_kind_is_here() -> None:
-    """The facts that an estimate is asked of at another end, and those that have no other end."""
+    """Cover the facts that an estimate varies, and those that have no other value."""
     kinds = {fact for facts in MILDEST_FACTS.values() for fact in facts} | {MODEL, FORK, "vocabulary"}
     listed = {case.fact for case in CASES}
     assert kinds <= listed

@@ -1,4 +1,4 @@
-"""A default that not all candidate releases share is assumed; one that they share, or of a stated release, is not."""
+"""Defaults of several candidate releases: assumed if they differ, certain if shared or of a stated release."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from cfglint_train.findings.finding import Finding
 from tests.support.linting import lint, list_runs
 
-# FlashAttention 2 is the default since 0.8.10 (`--attn_implementation`); before, `--flash_attn` asked for it. `--bf16`
-# went with 0.9.2. cli/train_sft.py of these releases.
+# FlashAttention 2 is the default since 0.8.10 (`--attn_implementation`); before, `--flash_attn` enabled it. `--bf16`
+# was removed in 0.9.2. Source: cli/train_sft.py of these releases.
 OPENRLHF = """\
 # cfglint: gpu=V100-32GB{facts}
 deepspeed --module openrlhf.cli.train_sft --pretrain meta-llama/Llama-3.1-8B --dataset d --bf16 \\
@@ -35,7 +35,7 @@ bf16: true
 
 
 def find_kernel_finding(folder: Path, facts: str = "", flags: str = "") -> Finding:
-    """The findings about the attention kernel."""
+    """Return the finding about the attention kernel."""
     (folder / "run.sh").write_text(OPENRLHF.format(facts=facts, flags=flags))
     (finding,) = (candidate for candidate in lint(folder).findings if "FlashAttention" in candidate.message)
     return finding
@@ -80,7 +80,7 @@ def test_a_default_that_all_candidates_share_is_followed(tmp_path: Path) -> None
 
 
 def test_what_another_default_does_not_change_is_certain(tmp_path: Path) -> None:
-    """bf16 is stated; the attention kernel, on which its report does not rest, is not mentioned."""
+    """Leave out the attention kernel: bf16 is stated, and its report does not rest on the kernel."""
     (tmp_path / "run.sh").write_text(OPENRLHF.format(facts="", flags=""))
     (finding,) = (candidate for candidate in lint(tmp_path).findings if "bf16 needs" in candidate.message)
     assert finding.certainty == "followed"

@@ -1,4 +1,4 @@
-"""A fix spares the files that other runs of the same lint read."""
+"""Fixes and shared files: a fix spares the files that other runs of the same lint read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lint_runs(folder, *memories):
 
 
 def collect_findings(result, severity):
-    """The findings of a lint as its ledger has them where they are of this severity."""
+    """Return the findings of a lint as its collector has them if all have this severity."""
     ledger = Ledger()
     for run in result.runs:
         ledger.add_run(run)

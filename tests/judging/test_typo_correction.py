@@ -1,4 +1,4 @@
-"""A memory verdict counts what a misspelt key is meant to be, in the lint that reports the key."""
+"""Memory verdicts with misspelt keys, which count as the corrected keys in the lint that reports them."""
 
 from __future__ import annotations
 

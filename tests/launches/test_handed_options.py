@@ -23,7 +23,7 @@ per_device_train_batch_size: 64
 
 
 def read_micro_batch(root: Path, text: str, scripts: dict[str, str]) -> tuple[object, str]:
-    """The micro batch of a file beside some scripts, and what it rests on."""
+    """Return the micro batch of a file next to some scripts, and the assumption behind it."""
     (root / ".git").mkdir(exist_ok=True)
     for name, content in {"run.yaml": text, **scripts}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def test_arguments_that_the_command_does_not_get(tmp_path: Path, text: str, opti
 
 
 def read_script_micro_batch(root: Path, text: str, scripts: dict[str, str]) -> object:
-    """The micro batch of a script that is the configuration."""
+    """Return the micro batch of a script that is itself the configuration."""
     (root / ".git").mkdir(parents=True)
     for name, content in {"run.sh": text, **scripts}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

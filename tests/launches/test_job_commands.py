@@ -1,4 +1,4 @@
-"""Commands of jobs in YAML, and of justfiles, that start a configuration."""
+"""Commands in YAML jobs and justfiles that start a configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs that files of schedulers and clouds ask for."""
+"""GPUs requested in files of schedulers and clouds."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def write_repository(folder: Path, **files: str) -> Path:
 
 
 def read_requested_cluster(folder: Path) -> tuple[str | None, int | None, int | None]:
-    """The card, the GPUs per node and the nodes that some file asks for."""
+    """Return the GPU type, the GPUs per node and the nodes that some file requests."""
     [run] = [run for run in list_runs(folder) if run.main.document.path == "configs/a.yaml"]
     is_requested = "asks for" in run.hardware.gpu_origin.note
     counts = (("launch.gpus_per_node", run.plan.launch.gpus_per_node), ("launch.nodes", run.plan.launch.nodes))

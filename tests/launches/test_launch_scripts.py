@@ -1,4 +1,4 @@
-"""Scripts that start configurations."""
+"""Launch scripts that start configurations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNT = 6
 def test_a_script_is_asked_of_a_configuration_only_where_it_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the work grows with the cube: each configuration, each script, each of its commands."""
+    """Keep the work below cubic: each configuration, each script, each of its commands."""
     (tmp_path / ".git").mkdir()
     for number in range(COUNT):
         (tmp_path / f"{number}.yaml").write_text(AXOLOTL)
@@ -45,7 +45,7 @@ def test_a_script_is_asked_of_a_configuration_only_where_it_names_it(
 
 
 def test_what_scripts_share_is_found_and_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that the scripts of a folder start, a setting that they give, the project files of a folder above."""
+    """Share the programs that a folder's scripts start, their settings, and project files in parent folders."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "run.yaml").write_text(
         "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ndo_train: true\nfinetuning_type: full\ndataset: alpaca\n"
@@ -128,7 +128,7 @@ HANDS = {
 
 @pytest.mark.parametrize("name", HANDS)
 def test_a_script_that_takes_the_file_as_an_argument(tmp_path: Path, name: str) -> None:
-    """What it says is stated where another script hands it the file, else it may be meant for another one."""
+    """State the script's facts if another script passes it the file; otherwise assume them."""
     files, cluster, assumed = HANDS[name]
     (tmp_path / ".git").mkdir()
     for path, text in {"configs/a.yaml": AXOLOTL, **files}.items():
@@ -167,7 +167,7 @@ def test_without_a_root_scripts_above_the_folder_of_a_configuration_do_not_count
     [run] = list_runs(tmp_path / "configs")
     assert (run.plan.launch.nodes if run.is_stated("launch.nodes") else None) == nodes
     [run] = list_runs(tmp_path)
-    assert run.plan.launch.nodes == 2  # a folder that is named is a root where there is no other
+    assert run.plan.launch.nodes == 2  # a folder named on the command line is a root if there is no other
 
 
 RECIPE = """model_name_or_path: Qwen/Qwen2.5-7B

@@ -1,4 +1,4 @@
-"""The cards that paths name."""
+"""GPU types named in paths."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_the_nearest_name_counts(path):
     [
         "llama3-8b.yaml",
         "lr-2e4.yaml",
-        "seed_4090.yaml",  # four digits alone are any number
+        "seed_4090.yaml",  # four digits alone may be any number
         "t4.yaml",
         "v100.yaml",  # sold with 16 and with 32 GB
-        "a100-to-h100.yaml",  # which of them?
+        "a100-to-h100.yaml",  # ambiguous
         "2xK520.sh",  # not in the table
         "bs128-len4096.yaml",
     ],

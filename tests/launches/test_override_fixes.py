@@ -1,4 +1,4 @@
-"""Settings that a launch script lays over a file are changed in the script."""
+"""Settings that a launch script lays over a file: fixes change them in the script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that Python programs start."""
+"""Commands started by Python programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeepSpeed files that a framework ships are used, by name, for those that a repository does not have."""
+"""DeepSpeed files bundled with a framework: used by name in place of files that a repository lacks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_content_is_a_launchers_file_of_a_known_release(name):
     with open(f"{list_frameworks()[name].folder}/shipped.json", encoding="utf-8") as file:
         data = json.load(file)
     assert generator.SHIPPERS[name].source in data["source"]
-    installed = name == "trl"  # its files are known by their bare names
+    installed = name == "trl"  # trl's files are known by their bare names
     for path, rows in data["files"].items():
         assert installed or path.startswith(generator.SHIPPERS[name].folder)
         for row in rows:

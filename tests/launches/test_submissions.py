@@ -1,4 +1,4 @@
-"""Job scripts that other scripts submit: the options of `sbatch` override the directives."""
+"""Job scripts that other scripts submit: options of `sbatch` override the directives."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ FLAGS = "--pretrain Qwen/Qwen2.5-0.5B --dataset d --prompt_data d --bf16 --zero_
 
 @pytest.mark.parametrize(("entry", "nodes"), [("train_sft", 6), ("train_ppo_ray", 1)])
 def test_a_job_of_openrlhf(tmp_path, entry, nodes):
-    """Ray's jobs say themselves on how many nodes each model stands."""
+    """Read the nodes of each model from the flags, because Ray's jobs state them."""
     (tmp_path / ".git").mkdir()
     command = f"srun python -m openrlhf.cli.{entry} {FLAGS}"
     (tmp_path / "job.sbatch").write_text(f"#SBATCH -N 2\n#SBATCH --gres=gpu:8\n{command}\n")

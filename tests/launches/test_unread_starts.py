@@ -1,4 +1,4 @@
-"""Runs that Makefiles, justfiles and jobs in YAML start and that are not read."""
+"""Runs started by Makefiles, justfiles and YAML jobs that cfglint does not read."""
 
 from __future__ import annotations
 

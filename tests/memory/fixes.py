@@ -1,4 +1,4 @@
-"""Runs of small real models on one GPU, the changes that `cfglint fit` shows of them, and the step of each plan."""
+"""Runs of small real models on one GPU, the changes that `cfglint fit` proposes for them, and the step of each plan."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MODELS = {
     "Qwen/Qwen3-0.6B": "qwen3-0.6b",
     "meta-llama/Llama-3.2-1B": "llama3.2-1b",
 }
-"""The model of a run -> its shape in tests/oracles/trace_rows.py."""
+"""Model of a run -> its shape in tests/oracles/trace_rows.py."""
 
 _RUNS = [
     (AXOLOTL, {"attention": "flash_attention_2", "optimizer": "adamw_torch", "accumulation": 1}),
@@ -70,7 +70,7 @@ TRACEABLE = frozenset(
 
 
 class Change(NamedTuple):
-    """One rung of a ladder: the settings that it names, and the plans before and after it."""
+    """An alternative: the settings that it names, and the runs before and after it."""
 
     model: str
     settings: tuple[str, ...]
@@ -97,7 +97,7 @@ def list_changes() -> Iterator[Change]:
 
 
 def describe_step(plan: Plan) -> dict[str, Any]:
-    """The step of `step_trace.Case` that a plan describes."""
+    """Describe the step of a plan as arguments of `step_trace.Case`."""
     precision, activations, batch = plan.precision, plan.activations, plan.batch
     formats = {("bf16", True): "amp_bf16w", ("bf16", False): "bf16", ("fp32", True): "amp", ("fp32", False): "fp32"}
     return {
@@ -113,7 +113,7 @@ def describe_step(plan: Plan) -> dict[str, Any]:
 
 
 def sum_allocated(run: Run) -> int:
-    """What torch allocates at the peak of the training step, but for the kernels' workspaces, which no trace sees."""
+    """Sum the bytes that torch allocates at the peak of the step, without kernel workspaces, which no trace sees."""
     peaks = [phase.gpu for phase in run.estimate.phases if phase.name in STEP_PHASES and phase.gpu is not None]
     return max(
         sum(size for component, size in peak.sizes if component.counter == "allocated" and component is not WORKSPACES)
@@ -122,7 +122,7 @@ def sum_allocated(run: Run) -> int:
 
 
 def read_traces() -> dict[str, int]:
-    """Model and step -> the peak of its trace, in bytes."""
+    """Read the traces: model and step -> peak in bytes."""
     rows = (json.loads(line) for line in TRACED.read_text(encoding="utf-8").splitlines())
     return {make_key(row["model"], row["step"]): row["peak"] for row in rows}
 

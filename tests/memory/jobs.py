@@ -43,12 +43,12 @@ ZERO: dict[str, Any] = {
 
 
 def make_plan(**changes: Any) -> Plan:
-    """A plan of one GPU with some fields changed; `__` stands for the dot."""
+    """Build a plan for one GPU with some fields changed; `__` in a keyword is the dot of a field."""
     return Plan().replace({**BASE, **{name.replace("__", "."): value for name, value in changes.items()}})
 
 
 def make_zero(stage: int, ranks: int, **changes: Any) -> Plan:
-    """A DeepSpeed plan."""
+    """Build a DeepSpeed plan."""
     fields = {**BASE, **ZERO, "parallel.zero_stage": stage, "launch.gpus_per_node": ranks}
     return Plan().replace({**fields, **{name.replace("__", "."): value for name, value in changes.items()}})
 
@@ -56,7 +56,7 @@ def make_zero(stage: int, ranks: int, **changes: Any) -> Plan:
 def make_llama(
     parameters: int, layers: int, hidden: int, heads: int, kv: int, intermediate: int, vocab: int, tied: bool = False
 ) -> Architecture:
-    """A Llama with a published number of parameters."""
+    """Build a Llama with a published number of parameters."""
     head = hidden // heads
     linears = (
         Linear("q_proj", hidden, hidden, layers),
@@ -80,12 +80,12 @@ LLAMA_8B = make_llama(8_030_261_248, 32, 4096, 32, 8, 14336, 128256)
 
 
 def make_states_only(parameters: int) -> Architecture:
-    """A model whose activations do not matter: a small vocabulary and hidden size."""
+    """Build a model with negligible activations: a small vocabulary and hidden size."""
     return make_llama(parameters, 2, 64, 4, 4, 128, 64)._replace(largest_tensor=4096, layer_parameters=parameters // 3)
 
 
 def get_gpu(estimate: Estimate, phase: str) -> Budget:
-    """The GPU budget of a phase."""
+    """Return the GPU budget of a phase."""
     phase_ = estimate.find_phase(phase)
     assert phase_ is not None, (phase, estimate.missing)
     assert phase_.gpu is not None
@@ -93,5 +93,5 @@ def get_gpu(estimate: Estimate, phase: str) -> Budget:
 
 
 def sum_parts(budget: Budget, *names: str) -> int:
-    """Bytes of some components."""
+    """Sum the bytes of the named components."""
     return sum(size for component, size in budget.sizes if component.name in names)

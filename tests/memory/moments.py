@@ -1,4 +1,4 @@
-"""The moments of a training step, with everything that exists at each."""
+"""Moments of a training step, each with everything that exists then."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cfglint_train.plan.fields import Plan
 
 
 class Moment(NamedTuple):
-    """One event in bytes."""
+    """An event with the bytes of each component."""
 
     phase: str
     name: str
@@ -27,7 +27,10 @@ class Moment(NamedTuple):
 
 
 def list_moments(setup: Setup, layers: bool = True) -> Iterator[Moment]:
-    """The events of a setup's step. `layers`: those that need the formula of the model's layers, too."""
+    """Yield the events of a setup's step.
+
+    `layers`: include those that need the formula of the model's layers.
+    """
     job = Job(setup, Plan())
     for phase, name, transient in generate_step_events(
         job, setup, compute_activations(setup) if layers else None, build_head(setup)

@@ -1,4 +1,4 @@
-"""Losses that are compiled with their model, as AOTAutograd's graphs show them (`tests/oracles/compiled_losses.py`)."""
+"""Losses that are compiled with their model, compared to AOTAutograd's graphs (`tests/oracles/compiled_losses.py`)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_setup(shape: Any = LLAMA_8B, **changes: Any) -> Setup:
 
 
 def find_event(setup: Setup, name: str) -> Moment:
-    """The backward pass's event of a name."""
+    """Find the event of the backward pass with this name."""
     events = list_moments(setup)
     return next(item for item in events if (item.phase, item.name) == ("backward", name))
 
@@ -58,7 +58,7 @@ def test_losses_are_those_of_the_graphs(row: dict[str, Any]) -> None:
     ("changes", "shape", "bytes_"),
     [
         ({}, LLAMA_8B, 2),  # zeros for the logits that the model returned
-        ({}, LLAMA_3B, 4),  # and the gradient of the logits, which the tied matrix's product waits for
+        ({}, LLAMA_3B, 4),  # and the gradient of the logits, which waits for the product of the tied matrix
         (CASES["fp32"], LLAMA_3B, 8),
         (CASES["trainer"], LLAMA_3B, 4),  # zeros of 32 bits; a product of 16 bits is cast at once
         ({"parallel__strategy": "ddp", "launch__nodes": 1, "launch__gpus_per_node": 2}, LLAMA_3B, 0),
@@ -74,14 +74,14 @@ def test_what_waits_for_the_end_of_the_graph(changes: dict[str, Any], shape: Any
 
 
 def test_one_graph_returns_all_gradients_before_any_is_added() -> None:
-    """Of several micro batches: those of this one are added to the sums of those before last."""
+    """Add the gradients of the last micro batch to the sums of the earlier ones after the graph has returned."""
     single, accumulated = make_setup(), make_setup(batch__accumulation=2)
     added = find_event(accumulated, "the last gradients").total - find_event(single, "the last gradients").total
     assert added == pytest.approx(2 * LLAMA_8B.parameters)
 
 
 def test_a_loss_beside_the_graph_does_not_add_its_gradients_sooner() -> None:
-    """One node of autograd has the gradients of all weights, whatever computes the loss of what the model returns."""
+    """Return the gradients of all weights from one autograd node, with any loss on the model's outputs."""
     separate = {"activations__compiled_model": True, "activations__compiled_loss": False}
     single, accumulated = make_setup(**separate), make_setup(**separate, batch__accumulation=2)
     added = find_event(accumulated, "the last gradients").total - find_event(single, "the last gradients").total
@@ -94,7 +94,7 @@ def test_a_loss_beside_the_graph_does_not_add_its_gradients_sooner() -> None:
 
 
 def test_compiled_sdpa_has_a_mask_and_repeats_keys() -> None:
-    """Code of transformers before torch 2.14; plain code asks for the kernel that needs neither."""
+    """Compile transformers' code before torch 2.14; eager code requests the kernel that needs neither."""
     assert (make_setup().mode.attention, make_setup().mode.sequence) == ("efficient", 0)
     assert make_setup(activations__attention="flash").mode.attention == "flash"
     assert make_setup(activations__compiled_loss=False).mode.attention == "flash"

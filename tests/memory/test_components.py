@@ -1,4 +1,4 @@
-"""Components are in one row each, and the arithmetic that is shown comes to the bytes that are shown."""
+"""Components: each is defined in one row, and the displayed arithmetic evaluates to the displayed bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.memory.jobs import LLAMA_8B, make_zero
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
 from tests.support.linting import list_fixture_runs
 
-# Words that are names of components, too, in other senses: file -> literals.
+# Words that are also names of components, used in other senses: file -> literals.
 OTHER_SENSES = {
     "lint/cfglint_train/calibration/subject.py": {"weights"},  # a field
     "lint/cfglint_train/reports/estimate.py": {"parameters"},
@@ -29,15 +29,15 @@ OTHER_SENSES = {
 
 
 def evaluate(shown: str) -> float:
-    """The value of shown arithmetic: Python's own, on numbers and signs."""
+    """Evaluate the displayed arithmetic: numbers and signs only, by Python's rules."""
     signs = {"x": "*", "/": "/", "+": "+", "-": "-"}
     tokens = [signs.get(token, token.replace(",", "")) for token in shown.partition(";")[0].split()]
     terms = [token for token in tokens if token in signs.values() or re.fullmatch(r"-?\d+(\.\d+)?", token)]
-    return float(eval(" ".join(terms)))  # numbers and signs only
+    return float(eval(" ".join(terms)))
 
 
 def check_budget(budget: Budget) -> None:
-    """The computation that is shown has the value that the estimate has, and the text multiplies out to it."""
+    """Assert that the displayed computation has the estimate's value and that its text evaluates to it."""
     sizes = compute_sizes(budget)
     for part in explain(budget):
         shown = part.formula
@@ -66,7 +66,7 @@ def test_shown_arithmetic_of_configurations_is_the_computation(folder):
 
 
 def test_sizes_are_not_cached():
-    """What is explained leaves plain numbers in all that later estimates share."""
+    """Leave plain numbers in all values that later estimates share."""
     explained, after = (estimate(make_zero(3, 8), LLAMA_8B) for _ in range(2))
     for budget in list_budgets(explained):
         check_budget(budget)

@@ -1,6 +1,6 @@
-"""DeepSpeed's own engine, on a CPU with a fake process group, against the model: bytes per parameter of one rank.
+"""DeepSpeed's own engine, on a CPU with a fake process group, compared with the model: bytes per parameter of one rank.
 
-Needs torch and deepspeed, in this Python or in the one that CFGLINT_ORACLE_PYTHON names; skipped without.
+Needs torch and deepspeed, in this Python or in the one that CFGLINT_ORACLE_PYTHON names; skipped otherwise.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def _run_engine(job: str) -> dict[str, float]:
 FP32 = {"precision__params": "fp32", "precision__compute": "fp32", "precision__grads": "fp32"}
 ACCUMULATED = {"settings": {"data_types": {"grad_accum_dtype": "fp32"}}}
 
-# Job, plan fields, and bytes per parameter that the engine holds beside what the model counts: the gradient of the
-# layer that runs (one of eight), or nothing where it is counted.
+# Job, plan fields, and bytes per parameter that the engine holds in addition to the model's count: the gradient of the
+# layer that runs (one of eight), or nothing if it is counted.
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("stage 0", {"stage": 0}, {}),
     ("stage 1", {"stage": 1}, {}),
@@ -82,7 +82,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize("world", [2, 8])
 @pytest.mark.parametrize(("name", "job", "changes"), CASES, ids=[case[0] for case in CASES])
 def test_held_bytes(name: str, job: dict[str, Any], changes: dict[str, Any], world: int) -> None:
-    """Between steps, after the backward pass, and in the step: within 1 %."""
+    """Agree within 1 % between steps, after the backward pass, and in the step."""
     measured = run_engine({**job, "world": world})
     shape = make_states_only(PARAMETERS)._replace(largest_tensor=PARAMETERS // LAYERS)
     setup, reader = read_setup(make_zero(job["stage"], world, parallel__reduce_bucket=1000, **changes), shape)
@@ -101,7 +101,7 @@ def test_held_bytes(name: str, job: dict[str, Any], changes: dict[str, Any], wor
 @pytest.mark.parametrize("world", [2, 8])
 @pytest.mark.parametrize(("name", "job", "changes"), CASES[:8], ids=[case[0] for case in CASES[:8]])
 def test_backward_peak(name: str, job: dict[str, Any], changes: dict[str, Any], world: int) -> None:
-    """Of stages 0 to 2: up to the gradient of the layer that runs, one of eight, in the format of the model."""
+    """Agree for stages 0 to 2 up to the gradient of the running layer (one of eight), in the format of the model."""
     measured = run_engine({**job, "world": world})
     shape = make_states_only(PARAMETERS)._replace(largest_tensor=PARAMETERS // LAYERS)
     setup, _ = read_setup(make_zero(job["stage"], world, parallel__reduce_bucket=1000, **changes), shape)
@@ -120,7 +120,7 @@ OFFLOADED = {"zero": {"offload_optimizer": {"device": "cpu", "pin_memory": True}
 @pytest.mark.parametrize("stage", [2, 3])
 @pytest.mark.parametrize("accumulation", [1, 4])
 def test_offloaded_optimizer(stage: int, accumulation: int) -> None:
-    """GPU and host together, between steps: on a CPU they are one. Rounding of pinned blocks is CUDA's."""
+    """Add up GPU and host between steps, which share memory on a CPU; only CUDA rounds pinned blocks."""
     measured = run_engine({"stage": stage, "world": 2, "accumulation": accumulation, **OFFLOADED})
     shape = make_states_only(PARAMETERS)._replace(largest_tensor=PARAMETERS // LAYERS)
     changes = {"parallel__offload_optimizer": "cpu", "parallel__pin_memory": False, "batch__accumulation": accumulation}
@@ -128,6 +128,6 @@ def test_offloaded_optimizer(stage: int, accumulation: int) -> None:
     assert setup is not None
     state_sizes = compute_states(setup)
     expected = sum(list_lasting_parts(setup, state_sizes).values()) + sum(host.compute_offloaded(setup).values()) / 2
-    # Below stage 3 two buffers of the largest parameter wait for gradients on their way (stage_1_and_2.py).
+    # Below stage 3 two buffers of the size of the largest parameter hold gradients in transfer (stage_1_and_2.py).
     expected += 4.0 * PARAMETERS / LAYERS if stage < 3 else 0.0
     assert expected / PARAMETERS == pytest.approx(measured["steady"], rel=0.01)

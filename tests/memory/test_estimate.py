@@ -1,4 +1,4 @@
-"""What an estimate promises whatever the plan: order, intervals, unknowns, the fields it rests on."""
+"""Properties of every estimate: order of bounds, intervals, unknown values, and the fields that it depends on."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ families = st.sampled_from(sorted(name for name, family in FAMILIES.items() if n
 @settings(max_examples=150, deadline=None)
 @given(plans, families)
 def test_every_budget_is_in_order(changes: dict[str, Any], family: str) -> None:
-    """Components add up, are never negative, have a formula, and are in the interval."""
+    """Make components add up, non-negative, with a formula and inside the interval."""
     result = estimate(make_plan(**changes), LLAMA_3B._replace(model_type=family))
     assert not result.missing
     assert {phase.name for phase in result.phases} >= {"load", *STEP}
@@ -87,7 +87,7 @@ def test_more_tokens_never_need_less(changes: dict[str, Any], factor: int) -> No
     small = estimate(make_plan(**changes), LLAMA_3B)
     larger = {**changes, "batch__micro": changes["batch__micro"] * factor}
     large = estimate(make_plan(**larger), LLAMA_3B)
-    # A mask may come into being with the second sequence; nothing goes away.
+    # A second sequence may add a mask; nothing disappears.
     for phase in STEP:
         assert get_gpu(large, phase).allocated >= get_gpu(small, phase).allocated
 
@@ -95,7 +95,7 @@ def test_more_tokens_never_need_less(changes: dict[str, Any], factor: int) -> No
 @settings(max_examples=150, deadline=None)
 @given(plans)
 def test_checkpointing_never_raises_the_step(changes: dict[str, Any]) -> None:
-    """By more than one checkpoint: the first layer's input, which nothing else keeps."""
+    """Allow one checkpoint more: the first layer's input, which nothing else keeps."""
     none = estimate(make_plan(**{**changes, "activations__checkpointing": "none"}), LLAMA_3B)
     full = estimate(make_plan(**{**changes, "activations__checkpointing": "full"}), LLAMA_3B)
     checkpoint = changes["batch__micro"] * changes["sequence__length"] * LLAMA_3B.hidden * 4
@@ -169,7 +169,7 @@ def test_lora_counts_its_matrices() -> None:
 
 
 def test_quantised_base() -> None:
-    """nf4 with double quantisation: 0.516 B per element of the decoder's matrices, 16 bits for the rest."""
+    """Count nf4 with double quantisation: 0.516 B per element of the decoder's matrices, 16 bits for the rest."""
     result = estimate(
         make_plan(
             method__tuning="lora", method__lora_rank=8, method__lora_targets=("q_proj",), precision__adapter="fp32",
@@ -183,7 +183,7 @@ def test_quantised_base() -> None:
 
 
 def test_reference_model() -> None:
-    """A second whole model: sharded under ZeRO-3, whole on every GPU below it."""
+    """Add a second whole model: sharded under ZeRO-3, whole on every GPU below it."""
     for stage, ranks in ((2, 1), (3, 8)):
         result = estimate(make_zero(stage, 8, method__reference_model="full"), LLAMA_8B)
         assert sum_parts(get_gpu(result, "backward"), "reference model") == 2 * LLAMA_8B.parameters // ranks
@@ -226,7 +226,7 @@ def test_a_model_that_is_saved_when_the_run_has_ended_is_one_copy_of_its_weights
 
 
 def test_saving_single_gpus_and_fsdp() -> None:
-    """One GPU writes what it holds; FSDP gathers weights, then states, on rank 0 (or neither, sharded)."""
+    """Write the memory of one GPU; under FSDP gather weights, then states, on rank 0 (or neither if sharded)."""
     alone = estimate(make_plan(checkpoint__strategy="steps", checkpoint__keep=2), LLAMA_8B).find_phase("save")
     assert alone is not None
     assert alone.disk is not None
@@ -291,7 +291,7 @@ def test_unknown_optimizer_keeps_its_phases_silent() -> None:
     "shape", [LLAMA_8B._replace(model_type="mamba"), LLAMA_8B._replace(recurrent_layers=4)], ids=["family", "hybrid"]
 )
 def test_family_without_a_formula(shape: Any) -> None:
-    """States are exact; what needs activations is missing, not guessed."""
+    """Keep the states exact, and report what needs activations as missing instead of guessing."""
     result = estimate(make_plan(), shape)
     assert result.missing == ("model",)
     assert {phase.name for phase in result.phases} == {"load", "optimizer step", "save"}
@@ -327,7 +327,7 @@ def test_verdicts() -> None:
 
 
 def test_other_code_has_a_wider_interval() -> None:
-    """OLMo's own modules have the shape of the traced family and other names: the rows are not about them."""
+    """Widen the interval for OLMo's own modules: the family's shape with other names, which the rows do not cover."""
     renamed_linears = tuple(linear._replace(name=f"own_{linear.name}") for linear in LLAMA_8B.linears)
     traced, other = (
         get_gpu(estimate(make_plan(batch__micro=8), shape), "backward")
@@ -342,7 +342,7 @@ def test_other_code_has_a_wider_interval() -> None:
 
 
 def test_evidence_exists() -> None:
-    """Every id that a coefficient, a residual or a component names is in a file of evidence or is a coefficient."""
+    """Find each id of a coefficient, residual or component in a file of evidence or among the coefficients."""
     ids = {row["id"] for kind in EVIDENCE_KINDS for row in read_evidence(kind)} | set(EVIDENCE_KINDS)
     coefficients, residuals = load_table()
     for row in (*coefficients.values(), *residuals.values()):
@@ -358,7 +358,7 @@ def test_evidence_exists() -> None:
 
 
 def test_verified_coefficients_name_measured_rows() -> None:
-    """A coefficient is verified on a GPU by rows that the harness wrote, and by nothing else."""
+    """Verify coefficients on a GPU only by rows that the harness wrote."""
     rows = {row.id for row in read_measured() if row.get_text("outcome") == "ok"}
     coefficients = load_table().coefficients
     for row in coefficients.values():
@@ -369,8 +369,9 @@ def test_verified_coefficients_name_measured_rows() -> None:
 
 
 def test_the_upper_bound_covers_what_was_reserved() -> None:
-    """Each row that verifies the allocator's coefficients lies below the bound that the verdict is made of, and the
-    interval is no wider than a third of the estimate in the median.
+    """Keep each row that verifies the allocator's coefficients below the upper bound of the verdict.
+
+    The median width of the interval is at most a third of the estimate.
     """
     coefficients = load_table().coefficients
     widths = []
@@ -390,7 +391,7 @@ def test_the_upper_bound_covers_what_was_reserved() -> None:
 
 
 def test_kinds_are_never_mixed() -> None:
-    """No id is in two files, and what is measured names the GPU."""
+    """Keep each id in one file, and name the GPU of every measurement."""
     ids = [row["id"] for kind in EVIDENCE_KINDS for row in read_evidence(kind)]
     assert len(ids) == len(set(ids))
     assert all(row["device"]["driver"] for row in read_evidence("measured"))
@@ -414,7 +415,7 @@ def test_nothing_heavy_is_imported() -> None:
 
 
 def test_offloaded_checkpoints_are_on_the_host() -> None:
-    """All but the five that OffloadActivations lets wait."""
+    """Offload all but the five checkpoints that OffloadActivations lets wait."""
     on_gpu, offloaded = (
         sum_parts(
             get_gpu(

@@ -1,6 +1,6 @@
-"""What a change of a run saves by its message against traced steps of the real model code: within 1 %.
+"""Savings that `cfglint fit` reports for a change, compared with traced steps of the real model code: within 1 %.
 
-CFGLINT_TRACE_ALL=1 traces all of them anew and writes `fixes.jsonl`.
+CFGLINT_TRACE_ALL=1 traces all of them again and writes `fixes.jsonl`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_a_change_saves_what_the_trace_says() -> None:
 
 
 def list_steps() -> list[dict[str, Any]]:
-    """Each step once."""
+    """List each step once."""
     rows = {}
     for change in list_changes():
         for run in (change.before, change.after):

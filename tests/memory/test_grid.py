@@ -1,6 +1,6 @@
-"""The closed form against traced steps of every family x checkpointing x attention x precision.
+"""The closed form compared with traced steps of every family x checkpointing x attention x precision.
 
-The traces are in `grid.jsonl` (`tests/oracles/trace_grid.py` writes it); a slow test traces families anew, all of
+The traces are in `grid.jsonl` (written by `tests/oracles/trace_grid.py`); a slow test traces families again, all of
 them with CFGLINT_TRACE_ALL=1.
 """
 
@@ -34,7 +34,7 @@ MODES = {
 
 
 def estimate_peaks(line: dict[str, Any], mode: str) -> list[float]:
-    """The peaks of the three phases."""
+    """Estimate the peaks of the three phases."""
     fields = dict(HEAD["plans"][mode])
     if "method.lora_targets" in fields:
         fields["method.lora_targets"] = line["targets"]
@@ -47,7 +47,7 @@ def estimate_peaks(line: dict[str, Any], mode: str) -> list[float]:
 
 
 def compute_errors(line: dict[str, Any]) -> dict[str, float]:
-    """Of the step's peak, by mode."""
+    """Compute the relative error of the step's peak, by mode."""
     return {mode: max(estimate_peaks(line, mode)) / max(peaks) - 1 for mode, peaks in line["peaks"].items()}
 
 
@@ -58,7 +58,7 @@ def test_the_grid_is_whole() -> None:
     traceable = {name for name, family in FAMILIES.items() if family.traced and ":" not in name}
     assert traced <= traceable | set(same_code)
     assert len(traced) >= 45
-    # Grouped products take 16-bit numbers only, and gemma2 has no flash kernel with its soft cap.
+    # Grouped products support only 16-bit numbers, and gemma2 has no flash kernel with its soft cap.
     absent = {(line["family"], mode) for line in LINES for mode in MODES - set(line["peaks"])}
     assert all(
         line["architecture"].get("experts") or line["family"] == "gemma2"
@@ -75,7 +75,7 @@ def test_mean() -> None:
 
 @for_each("line", LINES, ids=lambda line: line["family"])
 def test_peaks_of_a_family(line: dict[str, Any]) -> None:
-    """Within 1 %, and every phase within 7 %: what a phase that does not decide holds is known less well."""
+    """Agree within 1 % for the step and within 7 % for every phase: phases below the peak are known less exactly."""
     for mode, error in compute_errors(line).items():
         assert abs(error) <= 0.01, mode
         for phase, value, peak in zip(PHASES, estimate_peaks(line, mode), line["peaks"][mode]):

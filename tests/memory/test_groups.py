@@ -1,4 +1,4 @@
-"""Models of a reinforcement-learning job on GPUs of their own, and the passes that only score."""
+"""Models of a reinforcement-learning job on separate GPUs, and the passes that only score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BODY = LLAMA_8B.parameters - HEAD + LLAMA_8B.hidden
 
 
 def make_job(stage: int = 3, critic: str = "critic", reward: str = "reward", **changes: Any) -> Any:
-    """An actor on 8 GPUs, a critic on 2, a reference on 4, a reward model on 1."""
+    """Build a job with an actor on 8 GPUs, a critic on 2, a reference on 4, and a reward model on 1."""
     roles = (
         Role("actor", "m", True, 1, 8, "actor"),
         Role("reference", "m", False, 1, 4, "reference"),
@@ -81,7 +81,7 @@ def test_an_engine_that_sleeps_keeps_no_weights_while_the_job_trains() -> None:
 
 
 def test_states_that_sleep_lie_on_the_host() -> None:
-    """Master weights and both states of one sub-group, and the gradients, in blocks of powers of two per rank."""
+    """Hold master weights and both states of one sub-group, and the gradients, in blocks of powers of two per rank."""
     asleep = estimate(make_job(critic="actor", rollout__train_sleep=True), LLAMA_8B).find_phase("optimizer step")
     assert asleep is not None
     assert asleep.host is not None

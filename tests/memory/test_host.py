@@ -1,4 +1,4 @@
-"""What training takes of a host beside the shards of one model."""
+"""Host memory of training in addition to the shards of one model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FACTS = {"nodes": "1", "gpus_per_node": "8", "gpu": "H100"}
 
 
 def find_host_sizes(folder, name="", phase="optimizer step", **facts):
-    """Bytes of one host by component."""
+    """Return the bytes of one host by component."""
     (run,) = [item for item in list_runs(folder, **facts) if item.main.document.path.endswith(name)]
     return {component.name: size for component, size in run.estimate.find_phase(phase).host.sizes}
 

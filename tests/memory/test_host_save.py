@@ -1,6 +1,6 @@
-"""Host memory of saving and resuming, against real runs of two ranks on this machine: within 10 %.
+"""Host memory of saving and resuming, compared with real runs of two ranks on this machine: within 10 %.
 
-Needs torch and deepspeed, in this Python or in the one that CFGLINT_ORACLE_PYTHON names; skipped without.
+Needs torch and deepspeed, in this Python or in the one that CFGLINT_ORACLE_PYTHON names; skipped otherwise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = [
 
 @functools.cache
 def run_oracle(kind: str) -> dict[int, float]:
-    """Bytes per parameter that each rank's memory grew by."""
+    """Run the oracle and return the bytes per parameter by which each rank's memory grew."""
     if not is_available():
         pytest.skip("needs torch and deepspeed")
     out = subprocess.run([PYTHON, str(PROGRAM), kind], capture_output=True, text=True, timeout=300, check=False)
@@ -42,7 +42,7 @@ def run_oracle(kind: str) -> dict[int, float]:
 
 
 def estimate_saving(fields: Any) -> dict[str, float]:
-    """Bytes per parameter on the node of two ranks."""
+    """Estimate the bytes per parameter on the node of two ranks."""
     chosen = fields.replace({"checkpoint.strategy": "steps", "checkpoint.model_only": True})
     setup, reader = read_setup(chosen, make_states_only(PARAMETERS))
     assert setup is not None, reader.missing
@@ -75,7 +75,7 @@ def test_fsdp2_gathers_on_rank_0() -> None:
 
 
 def estimate_resuming(fields: Any) -> float:
-    """Bytes per parameter on the node."""
+    """Estimate the bytes per parameter on the node."""
     chosen = fields.replace({"checkpoint.resume_latest": True})
     setup, reader = read_setup(chosen, make_states_only(PARAMETERS))
     assert setup is not None, reader.missing
@@ -100,7 +100,10 @@ def test_the_states_of_one_gpu_come_over_the_host() -> None:
 
 @pytest.mark.oracle
 def test_a_file_of_host_tensors_needs_no_copy() -> None:
-    """Safetensors 0.8; what is on a GPU comes over as a whole first (torch.py, _to_ndarray)."""
+    """Write host tensors without a copy in Safetensors 0.8.
+
+    Tensors on a GPU are first copied whole to the host (torch.py, _to_ndarray).
+    """
     assert run_oracle("file")[0] < 0.05
 
 
@@ -110,7 +113,7 @@ def test_a_file_of_host_tensors_needs_no_copy() -> None:
     [("deferred1", "fsdp1", "bf16"), ("deferred2", "fsdp2", "bf16"), ("deferred2-fp32", "fsdp2", "fp32")],
 )
 def test_deferred_reduction_keeps_whole_gradients(kind: str, strategy: str, reduced: str) -> None:
-    """Torch 2.13's FSDP under `no_sync`; the run has a gathered layer beside them, one of 64."""
+    """Follow torch 2.13's FSDP under `no_sync`; the run also holds a gathered layer, one of 64."""
     fields = make_plan(
         parallel__strategy=strategy, launch__nodes=1, launch__gpus_per_node=2, batch__accumulation=2,
         precision__params="fp32", precision__grads="fp32", parallel__communication=reduced,

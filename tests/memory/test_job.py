@@ -1,4 +1,4 @@
-"""What is derived once for a job is the same whatever batch asks for it."""
+"""Values that are derived once for a job: the same for every batch that needs them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FLOWS = ("batch.", "sequence.")
 
 
 def test_a_job_is_read_without_its_batch() -> None:
-    """The fields that are taken away from the plan are not asked for."""
+    """Read none of the fields that are removed from the plan."""
     setup_builder.build_job.cache_clear()
     for plan, architecture, _ in make_cases(200, seed=21):
         job = setup_builder._drop_batch(plan)
@@ -25,7 +25,7 @@ def test_a_job_is_read_without_its_batch() -> None:
 
 
 def test_other_batches_do_not_change_an_estimate() -> None:
-    """An estimate is the same after estimates of other batches as it is the first time."""
+    """Return the same estimate after estimates of other batches as the first time."""
     draw = random.Random(22)
     for plan, architecture, hardware in make_cases(100, seed=23):
         setup_builder.build_job.cache_clear()

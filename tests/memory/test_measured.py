@@ -1,4 +1,4 @@
-"""What rows that were measured on an H100 decided: kernels of attention, sums in place, formats of QLoRA, lengths."""
+"""Facts decided by measurements on an H100: attention kernels, in-place sums, QLoRA formats, lengths."""
 
 from __future__ import annotations
 
@@ -95,14 +95,16 @@ def test_gradients_of_a_tied_matrix(changes: dict[str, Any], in_place: bool) -> 
 
 
 def test_prepared_quantised_matrices() -> None:
-    """PEFT's `prepare_model_for_kbit_training`: the stream has 32 bits, quantised matrices get 16 and return 32, and
-    there is no fp32 weight of which autocast would keep a copy.
+    """Follow PEFT's `prepare_model_for_kbit_training`.
+
+    The stream has 32 bits, quantised matrices receive 16 and return 32, and there is no fp32 weight whose copy autocast
+    would keep.
     """
     cost = compute_layer_cost(LLAMA_8B, make_setup(**QLORA).mode)
     assert cost is not None
     h, kv, i = LLAMA_8B.hidden, LLAMA_8B.kv_heads * LLAMA_8B.head_dim, LLAMA_8B.intermediate
     adapters = 16 * (2 * 2 * h + 2 * (h + kv) + 3 * (h + i))
-    # Both norms keep their input; each adapter of q, k, v, gate and up has a copy of its own.
+    # Both norms keep their input; each adapter of q, k, v, gate and up has its own copy.
     saved = 8 * h + 5 * 2 * h + (2 * h + 2 * h + 4 * kv) + 4 * LLAMA_8B.heads + 14 * i + 7 * 2 * 16 + 8
     assert cost.saved == saved
     assert (cost.fixed_saved, cost.made) == (2 * adapters, 0)
@@ -110,7 +112,7 @@ def test_prepared_quantised_matrices() -> None:
 
 @pytest.mark.parametrize("identity", IDS)
 def test_measured(identity: str) -> None:
-    """Within 0.4 % of what torch allocated."""
+    """Agree within 0.4 % with the memory that torch allocated."""
     rows = [row for row in read_measured() if row.id == identity]
     errors = [comparison.error for comparison in compare(rows) if comparison.counter == "allocated"]
     assert len(errors) == 1
@@ -120,7 +122,7 @@ def test_measured(identity: str) -> None:
 
 @pytest.mark.parametrize("identity", ["save-1b-bf16", "save-1b-amp", "save-3b-bf16", "zero1-1b", "zero2-1b"])
 def test_measured_host_of_saving(identity: str) -> None:
-    """Within 2 % of what the process's resident memory grew by: a file's weights, or one flat fp32 partition."""
+    """Agree within 2 % with the growth of resident memory: a file's weights, or one flat fp32 partition."""
     row = next(row for row in read_measured() if row.id == identity)
     row_subject = build_subject(convert_to_published(row)[0])
     fields = Plan().replace(row_subject.fields)
@@ -133,7 +135,10 @@ def test_measured_host_of_saving(identity: str) -> None:
 
 
 def test_kernels_of_liger_write_over_what_they_are_given() -> None:
-    """The backward pass is highest where the gradient of the product is made: what was kept, and that."""
+    """Reach the highest point of the backward pass when the gradient of the product is made.
+
+    Kept tensors and that gradient exist then.
+    """
     h, kv, i = LLAMA_8B.hidden, LLAMA_8B.kv_heads * LLAMA_8B.head_dim, LLAMA_8B.intermediate
     cost = compute_layer_cost(LLAMA_8B, Mode(liger=True, overwrites=True))
     assert cost is not None
@@ -175,7 +180,10 @@ VARYING = [row for row in read_measured() if row.get_table("config").get("length
 
 @pytest.mark.parametrize("row", VARYING, ids=lambda row: row.id)
 def test_lengths_of_a_known_order(row: Any) -> None:
-    """What torch reserved, within 8 %: the loss is kept for each batch that was the longest so far."""
+    """Agree within 8 % with the memory that torch reserved.
+
+    The loss is kept for each batch that was the longest so far.
+    """
     comparison = next(item for item in compare([row]) if item.counter == "reserved")
     assert comparison.error is not None
     assert comparison.is_inside
@@ -191,8 +199,9 @@ REPLAYS = [row for row in read_evidence("derived") if "lengths-" in row["id"]]
 
 @pytest.mark.parametrize("row", REPLAYS, ids=lambda row: row["id"])
 def test_lengths_of_a_replay(row: dict[str, Any]) -> None:
-    """120 lengths, drawn as `tests/oracles/reserve_rows.py` draws them: the peak and the loss of 12 bytes per token and
-    word, as often as lengths that were the longest so far sum up to.
+    """Draw 120 lengths as `tests/oracles/reserve_rows.py` does.
+
+    The result is the peak plus a loss of 12 bytes per token and word for each length that was the longest so far.
     """
     reserved, allocated = (int(re.search(rf"{name} (\d+)", row["what"])[1]) for name in ("reserved", "allocated"))
     draw = random.Random(int(row["id"].rsplit("-", 1)[1]))
@@ -205,7 +214,7 @@ VOCABULARIES = {"qwen-1.8b": 151_936, "llama2-7b": 32_000, "llama3.2-1b": 128_25
 
 
 def test_lengths_of_an_unknown_order_change_no_verdict() -> None:
-    """What earlier lengths leave is in the reserved counter: torch gives it back before an allocation fails."""
+    """Count remains of earlier lengths as reserved: torch gives them back before an allocation fails."""
 
     def find_budget(**changes: Any) -> Budget:
         phase = estimate(make_plan(batch__micro=8, activations__attention="flash", **changes), LLAMA_8B).find_phase(

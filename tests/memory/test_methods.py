@@ -1,4 +1,4 @@
-"""Stages and adapters beside supervised training with LoRA."""
+"""Stages and adapters other than supervised training with LoRA."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOKENS, WORDS = 2 * 2 * 2048, LLAMA_8B.vocab
 
 
 def test_a_reference_model_makes_logits_beside_those_of_the_policy() -> None:
-    """LLaMA-Factory's DPO: fp32 logits and their log-softmax of both models, 16 bytes per token and word."""
+    """Count the fp32 logits and log-softmax of both models in LLaMA-Factory's DPO: 16 bytes per token and word."""
     job = make_plan(method__stage="dpo", batch__pairs=True, batch__micro=2, activations__passing_logits=16)
     budget = get_gpu(estimate(job, LLAMA_8B), "forward")
     assert sum_parts(budget, "logits and loss") == TOKENS * WORDS * 16
@@ -48,7 +48,7 @@ def test_a_reward_model_may_make_logits_for_nothing(made: int) -> None:
 
 
 def make_row_plan(row: dict[str, Any]) -> Any:
-    """A row as a plan."""
+    """Build the plan of a row."""
     options = row["options"]
     kind = {"dora": "lora"}.get(row["method"], row["method"])
     oft = kind == "oft"
@@ -126,8 +126,9 @@ def test_a_part_of_the_layers_leaves_a_part_of_the_gradients() -> None:
 
 @pytest.mark.parametrize("frozen", ["bf16", "fp32"])
 def test_autocast_keeps_copies_of_trained_weights_alone(frozen: str) -> None:
-    """torch, autocast_mode.cpp, `cached_cast`: of fp32 leaves that require gradients. A frozen fp32 output matrix is
-    cast where it is read, one in 16 bits is not.
+    """Cache copies only of fp32 leaves that require gradients (torch, autocast_mode.cpp, `cached_cast`).
+
+    A frozen fp32 output matrix is cast when it is read; one in 16 bits is not.
     """
     fields = make_plan(
         method__tuning="freeze", method__trainable_layers=3, precision__params="fp32", precision__frozen=frozen,
@@ -183,7 +184,7 @@ QUANTIZED = [json.loads(line) for line in Path(__file__).with_name("quantized.js
 
 @pytest.mark.parametrize("row", QUANTIZED, ids=lambda row: f"{row['kind']}-{row['double']}")
 def test_quantised_weights_are_those_of_bitsandbytes(row: dict[str, Any]) -> None:
-    """Its tables of code words and the numbers per row of int8 are not counted: 0.15 % of so small a model."""
+    """Leave out the tables of code words and the numbers per row of int8: 0.15 % of this small model."""
     vectors = (2 * 2 + 1) * 1024
     shape = make_llama(2 * (2 * 1024 * 1024 + 2 * 1024 * 512 + 3 * 1024 * 2816) + 2 * 8000 * 1024 + vectors, 2, 1024, 16, 8,
                   2816, 8000)  # fmt: skip
@@ -205,9 +206,11 @@ def _measure_adapter(**changes: Any) -> Cost:
 
 
 def test_adapters_of_quantised_matrices_have_their_input_as_it_is() -> None:
-    """Under autocast PEFT's 4-bit layer hands on x in 16 bits, whatever the adapters' format: a run of its code on the
-    CPU has the same peaks with fp32 and with bf16 adapters (3,860, 2,324 and 3,876 bytes per token of a 256 x 384
-    matrix), and 1,545 bytes less in the forward pass than the layer of a plain matrix.
+    """Pass the input unchanged to adapters of quantised matrices.
+
+    Under autocast PEFT's 4-bit layer passes x in 16 bits for adapters of any format: its code on the CPU has the same
+    peaks with fp32 and with bf16 adapters (3,860, 2,324 and 3,876 bytes per token of a 256 x 384 matrix), and 1,545
+    bytes less in the forward pass than the layer of a plain matrix.
     """
     options = {"autocast": True, "as_given": True, "clones": True}
     wide, narrow = _measure_adapter(adapter=4, **options), _measure_adapter(adapter=2, **options)
@@ -225,8 +228,9 @@ DORA = [json.loads(line) for line in Path(__file__).with_name("dora.jsonl").read
 def test_dora_keeps_both_products_and_with_dropout_a_copy_of_the_weight(
     dropout: bool, adapter: int, autocast: bool
 ) -> None:
-    """What it keeps more than LoRA, as PEFT's own layer does on the CPU; three vectors of the outputs, at most 12 bytes
-    an output, are not counted.
+    """Keep more than LoRA does, as PEFT's own layer does on the CPU.
+
+    Three vectors of the outputs, at most 12 bytes per output, are not counted.
     """
     plain, dora_row = (
         next(row for row in DORA if row == {**row, "dora": dora, "dropout": dropout, "adapter": adapter,
@@ -280,8 +284,9 @@ COMPILED = [json.loads(line) for line in Path(__file__).with_name("compiled.json
 
 @pytest.mark.parametrize("row", COMPILED, ids=lambda row: row["family"])
 def test_compiled_layers_keep_what_torchs_partitioner_keeps(row: dict[str, Any]) -> None:
-    """Bytes per token of one layer on a CPU, `tests/oracles/compiled_saves.py`; eager code beside it. Of Phi-3's joined
-    queries and keys the partitioner keeps one tensor more.
+    """Compare bytes per token of one layer on a CPU, compiled and eager (`tests/oracles/compiled_saves.py`).
+
+    The partitioner keeps one more tensor of Phi-3's joined queries and keys.
     """
     shape = Architecture("", row["family"], 2, 512, 64, 8, 8, 64, 1376, False, 10**7, 20, 10**6, 10**6)
     for liger, expected in ((False, row["eager"]), (True, row["compiled"])):
@@ -306,7 +311,7 @@ MIXTURE = {
     ],
 )
 def test_adapters_of_experts_are_those_of_peft(modules: Any, parameters: Any, told: int) -> None:
-    """What peft 0.21.2 trains of this mixture on the meta device, with rank 8."""
+    """Match the elements that peft 0.21.2 trains in this mixture on the meta device, with rank 8."""
     shape = parse_config(MIXTURE)
     assert shape is not None
     job = make_plan(

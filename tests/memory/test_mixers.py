@@ -1,4 +1,4 @@
-"""Hybrid decoders: layers that can be traced against traces, the others against what their kernels' code says."""
+"""Hybrid decoders: layers that can be traced compared with traces, the others with the code of their kernels."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ LINES = [
 
 
 def is_covered(line: dict[str, Any], mode: str) -> bool:
-    """Whether the formula covers it. A model without attention has no mask, which is what eager attention adds; of
-    Llama 4's checkpointed layers under AMP the formula says 5.5 % too little. Falcon's loop holds the scores of the
-    layer before in the forward pass, which is up to 18 % where layers are recomputed with eager attention.
+    """Return whether the formula covers this case.
+
+    A model without attention has no mask, which eager attention would add. For Llama 4's checkpointed layers under AMP
+    the formula is 5.5 % too low. Falcon's loop holds the scores of the previous layer in the forward pass, up to 18 %
+    if layers are recomputed with eager attention.
     """
     if line["name"] == "falcon" and mode.startswith("full-eager"):
         return False
@@ -59,11 +61,11 @@ def test_the_mean() -> None:
 
 
 def compute_error(line: dict[str, Any], mode: str) -> float:
-    """Of the peak of a step."""
+    """Compute the relative error of the peak of a step."""
     shape = parse_architecture(line["architecture"])
     if line["recurrent"]:
         shape = shape._replace(recurrent=Recurrent(*line["recurrent"]), recurrent_layers=shape.layers)
-    if line["family"] == "nemotron_h":  # a layer is one part; the configuration states experts that not all have
+    if line["family"] == "nemotron_h":  # a layer is one part; the configuration lists experts that some layers lack
         attention = shape.layers if line["name"].endswith("attention") else 0
         experts = shape.experts if line["name"].endswith("mixture") else None
         shape = shape._replace(experts=experts, full_attention_layers=attention)
@@ -120,7 +122,7 @@ def test_every_layer_of_the_catalogue_is_one_of_a_run(name: str) -> None:
 
 
 def test_the_weights_of_a_mixer_are_those_of_the_model() -> None:
-    """The gradients of a layer have its weights' size, but for vectors and the convolution."""
+    """Match the size of a layer's gradients with its weights, except for vectors and the convolution."""
     for name in ("Qwen/Qwen3.5-9B", "LiquidAI/LFM2-1.2B", "ai21labs/Jamba-v0.1", "tiiuae/Falcon-H1-7B-Base"):
         shape = lookup.find_entry(name)
         leaves = {"in_proj", "in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b", "x_proj", "dt_proj"}

@@ -1,4 +1,4 @@
-"""Full names of modules beside those of transformers' own models, made without weights."""
+"""Full names of modules compared with those of transformers' own models, built without weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Need grows with the batch: no setup needs less for longer or more sequences."""
+"""Memory grows with the batch: no setup needs less for longer or more sequences."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ from tests.memory.jobs import LLAMA_8B, get_gpu, make_plan
 LENGTHS = (64, 256, 512, 1000, 1023, 1024, 2047, 2048, 3071, 3072, 3583, 3584, 4095, 4096, 5000, 8192, 16384)
 MICRO = (1, 2, 3, 4, 6, 8, 16)
 
-# Contexts divide tokens, and what is left over is dropped.
+# Context parallelism divides tokens and drops the remainder.
 ROUNDING = 1e-5
 
 
 def estimate_series(
     plan: Plan, shape: Architecture, turn: int, field: Any, values: tuple[int, ...]
 ) -> Iterator[dict[str, Budget]]:
-    """The GPU's budgets for each value of a field."""
+    """Yield the GPU's budgets for each value of a field."""
     for value in values:
         result = estimate(plan.replace({field: value}), shape, HARDWARE[turn % len(HARDWARE)])
         yield {phase.name: phase.gpu for phase in result.phases if phase.gpu is not None}
 
 
 def find_falls(budgets: Iterator[dict[str, Budget]]) -> Iterator[str]:
-    """Phases and bounds that are lower for a larger batch. Where torch takes another kernel of attention (for a mask
-    that a second sequence brings, or a window that a short one does not need), each of both is judged by itself.
+    """Yield phases and bounds that are lower for a larger batch.
+
+    If torch switches to another attention kernel (for a mask that a second sequence brings, or a window that a short
+    one does not need), each kernel is compared only with itself.
     """
     before: dict[str, Budget] = {}
     for current in budgets:
@@ -53,8 +55,10 @@ def find_falls(budgets: Iterator[dict[str, Budget]]) -> Iterator[str]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_need_never_falls(seed: int) -> None:
-    """Expected value and both bounds, over setups of every kind, but for Liger's distillation: it divides a batch into
-    one chunk for each full 1,024 tokens, so that 2,047 make a larger one than 2,048 (`logits.chunk_tokens`).
+    """Check the expected value and both bounds over setups of every kind, except for Liger's distillation.
+
+    It divides a batch into one chunk for each full 1,024 tokens, so that 2,047 tokens make a larger chunk than 2,048
+    (`logits.chunk_tokens`).
     """
     draw = random.Random(seed)
     wrong = []
@@ -64,7 +68,7 @@ def test_need_never_falls(seed: int) -> None:
         if base_plan.activations.fused_loss == "liger_distilled":
             continue
         start = base_plan.replace({"batch.micro": draw.choice(MICRO), "sequence.length": draw.choice(LENGTHS)})
-        # With a budget of tokens a length only divides it.
+        # With a budget of tokens the length only divides it.
         free = start.replace({"batch.tokens_per_gpu": None})
         for plan_, field, values in ((free, "sequence.length", LENGTHS), (start, "batch.micro", MICRO)):
             wrong += [
@@ -74,8 +78,9 @@ def test_need_never_falls(seed: int) -> None:
 
 
 def test_one_token_more_than_the_model_is_wide() -> None:
-    """Full training of 8B with 8-bit states: from 4,096 tokens on gradients fit in blocks of activations. The counter
-    is lower there, and no verdict: torch gives the blocks back.
+    """Fit the gradients of a full 8B training with 8-bit states into blocks of activations from 4,096 tokens on.
+
+    The counter is lower there, but no verdict is: torch gives the blocks back.
     """
     short, wide = (
         get_gpu(
@@ -96,8 +101,9 @@ UNSHARED = [row for row in read_evidence("derived") if re.fullmatch(r"replay-lla
 
 
 def test_blocks_that_no_gradient_fits_are_given_back() -> None:
-    """A card of what the allocator needs is smaller than its reserve where a batch has fewer tokens than the model is
-    wide, rounded up to whole segments.
+    """Need less than the reserve if a batch has fewer tokens than the model is wide.
+
+    Both are rounded up to whole segments.
     """
     for row in UNSHARED:
         match = re.search(r"reserved (\d+), allocated (\d+).* a card of (\d+) bytes is enough", row["what"])

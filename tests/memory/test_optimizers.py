@@ -1,6 +1,7 @@
-"""What optimizers keep and make, against their own packages' code on a small Llama (`optimizers.jsonl`, run on a CPU).
+"""States and temporary buffers of optimizers, compared with their packages' code on a small Llama (`optimizers.jsonl`).
 
-Slow: the rows again, with those packages that this Python, or the one that CFGLINT_ORACLE_PYTHON names, has.
+The rows were measured on a CPU. A slow test measures them again with the packages that are installed in this Python, or
+in the one that CFGLINT_ORACLE_PYTHON names.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def test_states_are_what_the_package_keeps(row: dict[str, Any]) -> None:
 
 @for_each("row", [row for row in ROWS if row["name"] not in BITS], ids=format_id)
 def test_one_call_makes_what_the_package_makes(row: dict[str, Any]) -> None:
-    """What the loop over tensors leaves of the one before is not counted: the largest matrix of a layer at most."""
+    """Leave out the remainder of the previous tensor in the loop: the largest matrix of a layer at most."""
     setup = make_setup(row)
     per_element, largest, _ = setup.optimizer.scratch
     estimated = per_element * setup.weights.trained + largest * SMALL.largest_tensor
@@ -99,7 +100,7 @@ def test_one_call_makes_what_the_package_makes(row: dict[str, Any]) -> None:
 
 
 def test_adapters_of_experts_have_states_of_their_own_format() -> None:
-    """Eight bits and a maximum per block of 256, as for every matrix of 4,096 elements or more (bitsandbytes)."""
+    """Store eight bits and a maximum per block of 256, as for every matrix of 4,096 elements or more (bitsandbytes)."""
     experts = (
         Linear("gate_up_proj", 2 * WIDTH, HIDDEN, LAYERS, experts=8),
         Linear("down_proj", HIDDEN, WIDTH, LAYERS, experts=8),
@@ -165,7 +166,7 @@ def test_a_projection_without_a_rank_is_missing() -> None:
 
 
 def test_badam_trains_one_layer_at_a_time() -> None:
-    """An fp32 copy, two states and the gradients in both formats of one layer; 16-bit weights of all."""
+    """Hold an fp32 copy, two states and gradients in both formats for one layer, and 16-bit weights of all layers."""
     setup, _ = read_setup(make_plan(optimizer__name="badam", optimizer__implementation="foreach"), SMALL)
     assert setup is not None
     assert setup.weights.trained == SMALL.layer_parameters

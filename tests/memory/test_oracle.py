@@ -1,6 +1,7 @@
-"""The traced rows against the model code itself: a sample is traced anew, all of them with CFGLINT_TRACE_ALL=1.
+"""Traced rows compared with the model code itself: a sample is traced again, all rows with CFGLINT_TRACE_ALL=1.
 
-Needs what `tests/oracles/step_trace.py` needs (torch 2.13.0 CPU, transformers, peft, a C++ compiler); skipped without.
+Needs what `tests/oracles/step_trace.py` needs (torch 2.13.0 CPU, transformers, peft, a C++ compiler); skipped
+otherwise.
 """
 
 from __future__ import annotations

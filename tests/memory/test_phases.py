@@ -1,4 +1,4 @@
-"""What one phase holds and another does not: loading under DeepSpeed, evaluation, models that sleep, cast experts."""
+"""Differences between phases: loading under DeepSpeed, evaluation, models that sleep, cast experts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EMBEDDING = LLAMA_8B.vocab * LLAMA_8B.hidden
 
 
 def test_deepspeed_casts_before_it_flattens() -> None:
-    """A maximum of fp32 weights with the first cast tensor, and of 16-bit weights with their flat copy."""
+    """Take the maximum of fp32 weights plus the first cast tensor, and of 16-bit weights plus their flat copy."""
     fp32 = get_gpu(estimate(make_zero(2, 8, precision__loaded="fp32"), LLAMA_8B), "load")
     assert sum_parts(fp32, "parameters", "backward transients") == 4 * LLAMA_8B.parameters + 2 * EMBEDDING
     flat = estimate(make_zero(2, 8, precision__loaded="bf16"), LLAMA_8B)
@@ -65,8 +65,10 @@ def sum_on_host(job: Plan, name: str) -> int:
 
 
 def test_sleeping_training_states_are_pinned_blocks() -> None:
-    """stage3.py offload_states: of each sub-group three fp32 tensors, and the gradients as one block. 8.03 B elements
-    on 8 ranks are 1.004 B of each, in two sub-groups whose blocks have 2 GiB; the gradients' block has 2 GiB.
+    """Pin three fp32 tensors of each sub-group, and the gradients as one block (stage3.py offload_states).
+
+    8.03 B elements on 8 ranks are 1.004 B of each, in two sub-groups whose blocks have 2 GiB; the gradients' block has
+    2 GiB.
     """
     job = make_zero(3, 8, rollout__train_sleep=True, parallel__sub_group=510_000_000)
     assert sum_on_host(job, "sleeping training states") == 8 * (2 * 3 * 2 * GIB + 2 * GIB)
@@ -77,7 +79,7 @@ def test_sleeping_training_states_are_pinned_blocks() -> None:
 
 
 def test_generation_begins_with_what_training_left() -> None:
-    """ZeRO-3 keeps the flat gradients and a bucket from step to step, unless the training states sleep."""
+    """Keep the flat gradients and a bucket from step to step under ZeRO-3, unless the training states sleep."""
     card, engine = Hardware(gpu_bytes=80 * GIB), {"rollout__engine": "vllm", "rollout__mode": "colocate"}
     job = make_zero(3, 8, **engine, rollout__utilization=0.5, parallel__reduce_bucket=10**8)
     awake = get_gpu(estimate(job, LLAMA_8B, card), "rollout")
@@ -101,7 +103,7 @@ def test_an_engine_that_sleeps_is_awake_at_a_checkpoint_only_where_the_framework
 
 @pytest.mark.parametrize(("stage", "offloaded"), [(2, False), (3, True)])
 def test_a_reference_model_waits_on_the_host_under_zero_3(stage: int, offloaded: bool) -> None:
-    """Of a second model, and of one among several; below stage 3 DeepSpeed puts it on every GPU."""
+    """Cover a second model, and one among several; below stage 3 DeepSpeed keeps it on every GPU."""
     roles = (Role("actor", None, True, pool="all"), Role("reference", None, False, pool="all"))
     for job in (make_zero(stage, 8, method__reference_model="full"), make_zero(stage, 8, model__roles=roles)):
         waiting = job.replace({"method.reference_offload": True})
@@ -110,7 +112,7 @@ def test_a_reference_model_waits_on_the_host_under_zero_3(stage: int, offloaded:
         assert sum_parts(before, "reference model", "other models") == whole
         assert sum_parts(after, "reference model", "other models") == (0 if offloaded else whole)
         assert sum_on_host(job, "offloaded models") == 0
-        # A matrix of 14,336 x 4,096 takes a block of 16 MiB for its shard of 14; others have powers of two.
+        # A matrix of 14,336 x 4,096 needs a block of 16 MiB for its shard of 14; others have powers of two.
         share = sum_on_host(waiting, "offloaded models") / (2 * LLAMA_8B.parameters)
         assert 1.05 < share < 1.15 if offloaded else share == 0
 
@@ -151,7 +153,7 @@ def test_peft_casts_fused_experts() -> None:
 
 
 def measure_kept(**changes: object) -> float:
-    """Bytes per token that a layer of Llama 8B keeps under LoRA with autocast."""
+    """Measure the bytes per token that a layer of Llama 8B keeps under LoRA with autocast."""
     lora = {"method.tuning": "lora", "method.lora_rank": 16, "method.lora_targets": ("all-linear",)}
     precision = {"precision.adapter": "fp32", "precision.autocast": True, "activations.checkpointing": "none"}
     setup, reader = read_setup(make_plan().replace({**lora, **precision, **changes}), LLAMA_8B)
@@ -176,8 +178,8 @@ def test_fused_lora_kernels_keep_inputs_gate_and_up() -> None:
 
 def test_old_bitsandbytes_keeps_the_inputs_of_frozen_matrices() -> None:
     four = {"method.quantization": "nf4", "method.lora_targets": ("q_proj",)}
-    # What the second norm and the gated product hand on; the adapter keeps the first norm's output, and attention the
-    # output matrix's input.
+    # Inputs of the second norm's successors and of the gated product; the adapter keeps the first norm's output, and
+    # attention keeps the output matrix's input.
     assert measure_kept(**four, **{"method.keeps_inputs": True}) - measure_kept(**four) == 2 * (4096 + 14336)
 
 
@@ -187,8 +189,9 @@ _NAMES = {"orpo": "liger_pairs", "dpo": "liger_pairs", "kto": "liger_unpaired", 
 
 @pytest.mark.parametrize("row", LOSSES, ids=lambda row: row["id"])
 def test_chunked_losses_as_a_cpu_runs_them(row: dict[str, Any]) -> None:
-    """Logits and gradients of a chunk, of the inputs and of the output matrix. How much a kernel fuses depends on the
-    sizes; the estimate is what the kernels need that fuse least.
+    """Count logits and gradients of a chunk, of the inputs and of the output matrix.
+
+    How much a kernel fuses depends on the sizes; the estimate is for the kernels that fuse least.
     """
     shape = LLAMA_8B._replace(vocab=row["vocab"], hidden=row["hidden"])
     job = make_plan(
@@ -241,7 +244,7 @@ def test_preferences_go_pair_by_pair() -> None:
 
 @pytest.mark.parametrize(("double", "scale"), [(False, 4 / 64), (True, 1 / 64 + 4 / (64 * 256))])
 def test_no_rank_shards_the_scales_of_4_bits(double: bool, scale: float) -> None:
-    """They are no parameter (bitsandbytes' Params4bit.quant_state), and stay on the GPU where weights are offloaded."""
+    """Leave the scales unsharded and on the GPU: they are no parameter (bitsandbytes' Params4bit.quant_state)."""
     fields = {
         "method__tuning": "lora", "method__lora_rank": 8, "method__lora_targets": ("q_proj",),
         "method__quantization": "nf4", "method__double_quantization": double, "precision__adapter": "bf16",
@@ -256,7 +259,7 @@ def test_no_rank_shards_the_scales_of_4_bits(double: bool, scale: float) -> None
 
 
 def test_shards_come_back_on_a_stream_of_their_own() -> None:
-    """FSDP1 with offload: the root's shard and a layer's, beside what they are gathered into."""
+    """Hold the root's shard and a layer's beside the gathered copies (FSDP1 with offload)."""
     fields = {"parallel__strategy": "fsdp1", "launch__nodes": 1, "launch__gpus_per_node": 8}
     offloaded, _ = read_setup(make_plan(**fields, parallel__offload_params="cpu"), LLAMA_8B)
     resident, _ = read_setup(make_plan(**fields), LLAMA_8B)
@@ -282,7 +285,7 @@ def test_a_quantised_model_may_wait_whole_on_every_gpu() -> None:
         return sum_parts(get_gpu(estimate(make_plan(**{**fields, **changes}), LLAMA_8B), "load"), "frozen parameters")
 
     assert sum_frozen() == weights // 8
-    # FSDP2's shards are made beside the state dict of the whole model, FSDP1's one unit after the other.
+    # FSDP2 makes its shards beside the state dict of the whole model, FSDP1 one unit after the other.
     assert sum_frozen(model__init_device="cuda") == weights + weights // 8
     assert sum_frozen(model__init_device="cuda", parallel__strategy="fsdp1") == weights
 
@@ -301,7 +304,7 @@ def test_the_whole_model_stays_in_the_cache_where_fsdp2_sharded_it() -> None:
 
 
 def test_weights_that_are_read_ahead_of_their_quantisation() -> None:
-    """All of them may wait in 16 bits; how many do depends on the disk."""
+    """Allow all of them to wait in 16 bits; how many do depends on the disk."""
     job = make_plan(
         method__tuning="lora", method__lora_rank=8, method__lora_targets=("q_proj",), method__quantization="nf4",
         precision__adapter="fp32", precision__frozen="bf16",
@@ -345,7 +348,7 @@ def test_training_code_that_generates_gathers_what_zero_3_sharded(changes: dict[
     ],
 )
 def test_grouped_keys_in_fp32_get_no_kernel(changes: dict[str, Any], whole: bool) -> None:
-    """Llama-3.2-1B in fp32 without autocast ran out of memory on an H100 (`precision-1b-fp32`, measured)."""
+    """Reproduce Llama-3.2-1B in fp32 without autocast, which ran out of memory on an H100 (`precision-1b-fp32`)."""
     job = make_plan(
         precision__params="fp32", precision__grads="fp32", precision__compute="fp32", precision__autocast=False,
         precision__master="none", activations__attention="sdpa", sequence__length=2048, batch__micro=4,

@@ -1,4 +1,4 @@
-"""Plans stated as JSON, and grids of what-ifs."""
+"""Plans stated as JSON, and what-if grids."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_grid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(cells) == 12
     sizes = {tuple(cell["changes"].values()): cell["expected"] for cell in cells}
     assert sizes[1, 2048, "full"] < sizes[2, 2048, "full"] < sizes[2, 4096, "full"] < sizes[2, 4096, "none"]
-    # The same tokens in another shape need the same.
+    # The same tokens in another shape need the same memory.
     assert sizes[2, 4096, "full"] == pytest.approx(sizes[1, 8192, "full"], rel=1e-6)
     assert main(["estimate", "--plan", path, *axes]) == 0
     assert "micro_batch 2, sequence.length 8192" in capsys.readouterr().out

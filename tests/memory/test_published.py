@@ -1,4 +1,4 @@
-"""Published measurements: the errors that the estimates may have, and that no verdict contradicts an outcome."""
+"""Published measurements: bounds for the errors of the estimates, and no verdict that contradicts an outcome."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ def select_rows(counter: str, grade: str, single: bool) -> list[Comparison]:
     [("allocated", True, 30, 0.01, 0.035), ("reserved", True, 25, 0.06, 0.20), ("reserved", False, 40, 0.06, 0.26)],
 )
 def test_exact_rows(counter: str, single: bool, rows: int, median: float, p90: float) -> None:
-    """The project's bars are 3 % allocated and 6 % reserved in the median of groups; 12 % for nine rows of ten, which
-    the reserved counter does not meet (docs/memory/accuracy.md says which rows).
+    """Keep the project's limits: median over groups of 3 % allocated and 6 % reserved, 12 % for nine rows of ten.
+
+    The reserved counter misses the last one (docs/memory/accuracy.md lists the rows).
     """
     totals = summarise_rows(select_rows(counter, "exact", single))
     assert totals is not None
@@ -72,7 +73,7 @@ def test_exact_rows(counter: str, single: bool, rows: int, median: float, p90: f
 
 
 def test_intervals_are_the_residuals_of_comparable_rows() -> None:
-    """`coefficients.json` states what the packaged rows show, and names the rows."""
+    """Match `coefficients.json` with the residuals of the packaged rows and the rows that it names."""
     coefficients = {
         name: residual_ for name, residual_ in load_table().residuals.items() if name.startswith("published-")
     }
@@ -84,8 +85,9 @@ def test_intervals_are_the_residuals_of_comparable_rows() -> None:
 
 
 def test_intervals_hold_what_they_promise() -> None:
-    """Nine allocated figures of ten that are graded exact or good are in the interval that is fitted without their
-    group, which is a quarter of the estimate wide at most.
+    """Hold nine of ten allocated figures graded exact or good in the interval fitted without their group.
+
+    The interval is at most a quarter of the estimate wide.
     """
     rows = [row for row in ROWS if is_fit_evidence(row)]
     assert len(rows) >= 50
@@ -95,7 +97,7 @@ def test_intervals_hold_what_they_promise() -> None:
 
 
 def test_a_row_names_what_its_interval_rests_on() -> None:
-    """Each coefficient of a step on a GPU, and each residual of what follows the tokens, is named by a row."""
+    """Name each coefficient of a step on a GPU, and each residual that depends on tokens, in at least one row."""
     used = {name for row in (*ROWS, *report.compare_measured()) for name in row.rests_on}
     required = {
         name for name, coefficient in load_table().coefficients.items() if name in VARYING or coefficient.verified
@@ -132,8 +134,9 @@ def test_a_kind_has_three_groups_or_the_wider_one() -> None:
 
 
 def test_device_map() -> None:
-    """Accelerate puts 18 of Qwen-14B's layers on the first of two GPUs, and the head on the other; ms-swift published
-    both: 60.4 and 72.3 GiB, 132 GiB or 10 B per parameter together.
+    """Place 18 of Qwen-14B's layers on the first of two GPUs, and the head on the other, as accelerate does.
+
+    ms-swift published both: 60.4 and 72.3 GiB, 132 GiB or 10 B per parameter together.
     """
     shape = find_entry("Qwen/Qwen-14B-Chat")
     assert shape is not None
@@ -147,7 +150,7 @@ def test_device_map() -> None:
 
 
 def test_an_unpacked_weight_stays_for_the_backward_pass() -> None:
-    """auto_gptq multiplies by a 16-bit tensor that it makes: each matrix of a layer keeps 2 B per weight."""
+    """Keep 2 B per weight of each matrix: auto_gptq multiplies by a 16-bit tensor that it creates."""
     shape = find_entry("Qwen/Qwen-14B-Chat")
     assert shape is not None
     mode = Mode(trained=False, rank=64, targets=frozenset(("c_attn",)), quantized=True)
@@ -160,8 +163,10 @@ def test_an_unpacked_weight_stays_for_the_backward_pass() -> None:
 
 
 def test_what_fsdp_leaves_behind() -> None:
-    """fsdp_qlora published the same reserved figure at 512 as at 2,048 tokens: what making the units left in the cache
-    decides. Its log says 3.72 GiB after wrapping, where the weights are less than 2.
+    """Let the cache that is left from building the units decide.
+
+    fsdp_qlora published the same reserved figure at 512 as at 2,048 tokens. Its log says 3.72 GiB after wrapping,
+    although the weights are less than 2.
     """
     rows = {row.id: row for row in ROWS}
     assert abs(rows["fsdpq-7b-lora-512"].error or 1) < 0.05
@@ -171,7 +176,7 @@ def test_what_fsdp_leaves_behind() -> None:
 
 
 def test_layers_of_two_sizes_leave_the_root_as_it_is() -> None:
-    """DeepSeek-V2-Lite's first layer is dense: embedding, head and norm are what FSDP gathers beside the layers."""
+    """Gather embedding, head and norm beside the layers: DeepSeek-V2-Lite's first layer is dense."""
     mapped = build_subject(STATED["titan-1513-dsv3-cp2-fullac"])
     setup, _ = read_setup(build_plan(mapped.fields), mapped.architecture)
     assert setup is not None
@@ -180,7 +185,7 @@ def test_layers_of_two_sizes_leave_the_root_as_it_is() -> None:
 
 
 def test_groups_without_a_system() -> None:
-    """Sweeps whose source says all that matters: no error of the same sign and size over a whole group."""
+    """Show no systematic error in a whole group of sweeps whose source states all that matters."""
     for group, limit in (("litgpt|rt-fsdp", 0.02), ("litgpt|rt-adapter", 0.01), ("qwen1|qwen-7b-loraemb", 0.07)):
         errors = [abs(row.error) for row in ROWS if row.group == group and row.error is not None]
         assert len(errors) >= 6
@@ -188,14 +193,14 @@ def test_groups_without_a_system() -> None:
 
 
 def test_buffers_for_the_worst_case() -> None:
-    """HybridEP has room for every token of four ranks, of which a quarter is filled."""
+    """Reserve HybridEP buffers for every token of four ranks, although a quarter is filled."""
     (row,) = [row for row in ROWS if row.id == "titan-3659-dsv3-hybridep"]
     assert row.is_inside
     assert abs(row.error or 1) < 0.13  # the buffer is one block, from which nothing is cut
 
 
 def test_components() -> None:
-    """Loss heads alone: what their benchmarks printed."""
+    """Match the figures that benchmarks of loss heads printed."""
     rows = [row for row in ROWS if row.scope == "component" and row.error is not None]
     assert len(rows) >= 16
     assert all(row.smaller is None for row in rows)
@@ -205,8 +210,9 @@ def test_components() -> None:
 
 
 def test_a_unit_that_is_open_is_read_in_both_ways() -> None:
-    """No reading is chosen: an error by each, and a row is inside where both are. Where a figure of the same source
-    would be above its card in GiB, none of that source is.
+    """Compute an error for each reading of an ambiguous unit, and count a row as inside only if both readings are.
+
+    If a figure of the same source would exceed its card in GiB, no figure of that source is in GiB.
     """
     content = {**STATED["qwen1-qwen-7b-lora-256"].content, "source": "a table", "flags": ["unit_ambiguous"]}
     row = Row("row", {**content, "measured_gib": 20.0, "measured_gib_lo": 20.0e9 / 2**30})
@@ -228,7 +234,7 @@ def test_a_unit_that_is_open_is_read_in_both_ways() -> None:
 
 
 def test_a_length_that_is_a_limit_is_a_bound() -> None:
-    """Figures of batches that may have been shorter, or of another size, count in no error and no interval."""
+    """Exclude figures of batches that may have been shorter, or of another size, from errors and intervals."""
     for row in ROWS:
         flags = set(STATED[row.id].get_words("flags"))
         assert row.bound or not flags & {"seq_upper_bound_only", "mbs_unknown"}
@@ -255,7 +261,7 @@ def test_false_alarms_are_rare() -> None:
 
 
 def test_more_is_not_allocated_than_was_reserved() -> None:
-    """The low bound of the estimate of an exact reserved row is below the measurement."""
+    """Keep the low bound of an exact reserved row below the measurement."""
     rows = [row for row in ROWS if row.counter == "reserved" and row.grade == "exact" and row.low is not None]
     above = [row.id for row in rows if row.low > row.measured]
     assert len(rows) >= 70
@@ -263,7 +269,7 @@ def test_more_is_not_allocated_than_was_reserved() -> None:
 
 
 def test_allocated_beside_reserved() -> None:
-    """fsdp_qlora on two RTX 3090 states both counters for two rows: 8.28 and 9.16 GiB allocated."""
+    """Match both counters of two rows of fsdp_qlora on two RTX 3090: 8.28 and 9.16 GiB allocated."""
     sizes = [(row, row.get_number("allocated_gib")) for row in STATED.values()]
     rows = [Row(row.id, {**row.content, "counter": "allocated", "measured_gib": size}) for row, size in sizes if size]
     comparisons = list(compare(rows))
@@ -323,7 +329,7 @@ _ANY = st.recursive(_VALUES, lambda inner: st.lists(inner, max_size=3) | st.dict
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, len(ROWS) - 1), st.dictionaries(st.sampled_from(sorted(SCHEMA["properties"])), _ANY, max_size=4))
 def test_no_row_stops_a_report(index: int, changes: dict[str, Any]) -> None:
-    """A row with anything in any field is evaluated or left out with a reason."""
+    """Evaluate a row with any value in any field, or skip it with a reason."""
     row = list(STATED.values())[index]
     comparison = next(iter(compare([Row(row.id, {**row.content, **changes})])))
     assert bool(comparison.skipped) != (comparison.predicted is not None)
@@ -340,7 +346,7 @@ def test_no_line_stops_a_report(line: str) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(MAPPED), st.sampled_from(["plan", "shape", "mode", "setup"]), st.data())
 def test_no_value_stops_a_report(name: str, field: str, data: st.DataObject) -> None:
-    """Any value of any field that the memory model reads."""
+    """Survive any value of any field that the memory model reads."""
     content = STATED[name].content
     stated = content.get(field) or {"layers": 1}
     key = data.draw(st.sampled_from(sorted(stated)))
@@ -350,21 +356,21 @@ def test_no_value_stops_a_report(name: str, field: str, data: st.DataObject) -> 
 
 
 def test_rows_have_the_schema() -> None:
-    """Each row states its plan, its component, or why it has neither."""
+    """State a plan, a component, or the reason for neither in each row."""
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     validator = jsonschema.Draft202012Validator(SCHEMA)
     assert [(row.id, error.message) for row in STATED.values() for error in validator.iter_errors(row.content)] == []
     assert len(STATED) == len(read_rows()) == 498
     keys = list(SCHEMA["properties"])
     source_keys, data = set(keys[: keys.index("plan")]), set(keys[keys.index("plan") :])
-    for row in STATED.values():  # the source's words stand first
+    for row in STATED.values():  # the source's words come first
         order = [key in data for key in row.content]
         assert set(row.content) <= source_keys | data
         assert order == sorted(order), row.id
 
 
 def test_a_row_of_other_code_has_its_layers() -> None:
-    """Falcon-40B's layers are a variant in transformers, and litgpt's own here."""
+    """Use litgpt's own layers for Falcon-40B, which is a variant in transformers."""
     assert read_architecture(STATED["litgpt-rt-oom-falcon-40b-nf4-b1"]).formula == "litgpt:phi"
 
 
@@ -378,7 +384,7 @@ def test_the_schema_names_fields_of_the_memory_model() -> None:
 
 
 def test_plans_have_values_of_their_fields() -> None:
-    """As `cfglint estimate --plan` reads them; losses of other code aside."""
+    """Read them as `cfglint estimate --plan` does, except for losses of other code."""
     foreign.install()
     losses = {*(list_choices("activations.fused_loss") or ()), *OTHER_LOSSES}
     for name in MAPPED:
@@ -397,7 +403,7 @@ def test_mapped_rows_are_mapped() -> None:
 
 
 def test_no_code_depends_on_which_row_it_is() -> None:
-    """What holds for one row is a field of that row."""
+    """Put facts about one row into a field of that row."""
     for path in sorted(Path(report.__file__).parent.glob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert re.search(r"\.id\.\w+\(|\bin \w+\.id\b|\.id (==|!=|in)|\(.*r\".*\.id\)", text) is None, path.name
@@ -407,7 +413,7 @@ def test_no_code_depends_on_which_row_it_is() -> None:
 
 
 def make_measured(**config: Any) -> Row:
-    """A row as the harness writes it."""
+    """Build a row as the harness writes it."""
     case = {"model": "Qwen/Qwen2.5-0.5B", "sequence": 1024, "micro": 2, "strategy": "none", **config}
     content = {
         "schema": 1, "id": "case", "world": 2, "rank": 1, "config": case, "outcome": "ok",
@@ -508,7 +514,7 @@ def test_filing_rows_says_which_are_new(capsys: pytest.CaptureFixture[str], tmp_
 
 
 def test_measured_rows_of_the_first_layers() -> None:
-    """A case may build the first layers of a model: its estimate is theirs."""
+    """Estimate only the first layers of a model if the case builds only these."""
     whole, part = (
         build_subject(measurements.convert_to_published(make_measured(layers=layers))[0]).architecture
         for layers in (0, 6)
@@ -522,7 +528,7 @@ def test_measured_rows_of_the_first_layers() -> None:
 
 @pytest.mark.slow
 def test_documentation_states_the_report() -> None:
-    """The memory model's page has the table that the command prints, the README figures of it."""
+    """Show the table that the command prints on the memory model's page, and its figures in the README."""
     root = Path(__file__).parents[2]
     page = (root / "docs" / "memory" / "accuracy.md").read_text(encoding="utf-8")
     report_lines = list(report.render_markdown([*ROWS, *report.compare_measured()]))
@@ -530,7 +536,7 @@ def test_documentation_states_the_report() -> None:
     tables = page[start : page.index("<!-- end -->")].splitlines()[2:]
     assert tables[: len(report_lines)] == report_lines
     others = peers.compare_peers(STATED.values(), ROWS)
-    peer_lines = list(peers.render_peers_markdown(others))  # of the peers that are installed here
+    peer_lines = list(peers.render_peers_markdown(others))  # lists only the peers that are installed here
     assert set(peer_lines) <= set(tables[len(report_lines) :])
     fits, oom = count_outcomes(ROWS, "fits"), count_outcomes(ROWS, "oom")
     assert fits.does_not_fit == 0
@@ -548,7 +554,7 @@ def test_documentation_states_the_report() -> None:
 
 @pytest.mark.parametrize(("keys", "selected"), [(2, 6944), (8, 7712)])
 def test_compiled_code_keeps_what_its_recomputation_needs(keys: int, selected: int) -> None:
-    """Bytes per token of torchtitan's compiled block, as a run on a CPU counted them (`derived-compile-selective`)."""
+    """Match bytes per token of torchtitan's compiled block, counted in a run on a CPU (`derived-compile-selective`)."""
     foreign.install()
     llama = find_entry("meta-llama/Meta-Llama-3-8B")
     assert llama is not None

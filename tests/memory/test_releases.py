@@ -1,4 +1,4 @@
-"""What releases of frameworks decide where a published row's source is silent (`calibration/data/README.md`)."""
+"""Facts that a framework's release decides if a published row's source is silent (`calibration/data/README.md`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def find_shape(name: str) -> Architecture:
 
 
 def test_galore_beside_its_readme() -> None:
-    """22.8 GB for a 7B with 8-bit states, layer by layer: nothing was fitted to it."""
+    """Predict 22.8 GB for a 7B with 8-bit states, layer by layer, although nothing was fitted to it."""
     plan = get_fields("galore-llama7b-4090")
     assert (plan["optimizer.name"], plan["optimizer.rank"]) == ("galore_adamw_layerwise", 1024)
     assert plan["optimizer.state_bits"] == 8
@@ -59,7 +59,7 @@ def test_lisa_has_states_of_what_is_trained_first() -> None:
 
 
 def test_experts_as_transformers_4_has_them() -> None:
-    """The same weights, in modules that adapters of all linear layers reach."""
+    """Place the same weights in modules that adapters of all linear layers reach."""
     row = ROWS["swift-bench-30b-z2-oom"]
     modules, shape = build_subject(row).architecture, find_shape(row.get_text("model"))
     assert sum(item.elements for item in modules.linears) == sum(item.elements for item in shape.linears)
@@ -70,14 +70,14 @@ def test_experts_as_transformers_4_has_them() -> None:
 
 
 def test_axolotl_quantises_experts() -> None:
-    """Its files say quantize_moe_experts: without it gemma-4-26B's experts alone are more than the published figure."""
+    """Quantise experts with quantize_moe_experts: otherwise those of gemma-4-26B alone exceed the published figure."""
     row = compare_row(ROWS["axo-gemma4-26b-moe-bnb"])
     assert row.measured == 21.0
     assert row.error == pytest.approx(0.0, abs=0.12)
 
 
 def test_axolotls_experts_are_unpacked_layer_by_layer() -> None:
-    """One layer's gate, up and down of all experts in 16 bits, but where a kernel unpacks what it needs."""
+    """Hold gate, up and down of one layer's experts in 16 bits, unless a kernel unpacks only what it needs."""
     row = ROWS["axo-glm4.5-air"]
     plan = {name: value for name, value in row.content["plan"].items() if name != "method.unpacks_experts"}
     kernels = compare_row(Row("kernels", {**row.content, "plan": plan}))
@@ -91,7 +91,7 @@ def test_axolotls_experts_are_unpacked_layer_by_layer() -> None:
 
 
 def test_scattermoe_makes_no_whole_weights_for_adapters() -> None:
-    """The example of axolotl 0.21.0 is said to take 21 GiB; PEFT's W + BA of a layer's experts is 1.6 GiB."""
+    """Fit 21 GiB as published for axolotl 0.21.0's example; PEFT's W + BA of a layer's experts is 1.6 GiB."""
     row = ROWS["axo-gemma4-26b-moe-bnb"]
     plan = {name: value for name, value in row.content["plan"].items() if name != "method.fuses_experts"}
     unfused, fused = compare_row(Row("made", {**row.content, "plan": plan})), compare_row(row)
@@ -100,13 +100,13 @@ def test_scattermoe_makes_no_whole_weights_for_adapters() -> None:
 
 
 def test_a_kernel_that_is_said_to_be_off() -> None:
-    """Trinity's row says "w/o CCE": its logits are whole."""
+    """Keep whole logits for Trinity, whose row says "w/o CCE"."""
     assert get_fields("axo-trinity-nano")["activations.fused_loss"] == "none"
     assert get_fields("axo-olmo3-7b")["activations.fused_loss"] == "cce"
 
 
 def test_evaluation_makes_logits_that_training_does_not() -> None:
-    """ms-swift evaluates while it trains, and Liger's fused loss is one of training only."""
+    """Evaluate during training with ms-swift, where Liger's fused loss applies only to training."""
     for name in ("swiftx-full-3b-8k-liger", "swiftx-full-7b-z3-8k-liger"):
         row = compare_row(ROWS[name])
         assert row.phase.startswith("eval")
@@ -114,18 +114,18 @@ def test_evaluation_makes_logits_that_training_does_not() -> None:
     content = ROWS["swiftx-full-3b-8k-liger"].content
     plan = {name: value for name, value in content["plan"].items() if name not in ("eval.enabled", "batch.eval_micro")}
     assert not compare_row(Row("without", {**content, "plan": plan})).phase.startswith("eval")
-    # loss_scale: Liger's loss takes no effect
+    # with loss_scale Liger's loss has no effect
     assert get_fields("swiftx-lora-3b-emb")["activations.fused_loss"] == "none"
 
 
 def test_the_trainers_default_optimizer() -> None:
-    """adamw_torch goes over lists of tensors; the row's column has the name of a later default."""
+    """Iterate over lists of tensors with adamw_torch; the row's column has the name of a later default."""
     assert get_fields("swiftx-full-7b")["optimizer.implementation"] == "foreach"
     assert abs(compare_row(ROWS["swiftx-full-7b"]).error or 1) < 0.1
 
 
 def test_dropout_by_framework() -> None:
-    """Files of axolotl have it, those of mixtures aside; PEFT's comparison has none."""
+    """Use dropout for files of axolotl, except for mixtures, and none for PEFT's comparison."""
     names = ("axo-olmo3-7b", "axo-gemma4-26b-moe-bnb", "peft-mm-lora-rank32")
     assert [get_fields(name)["method.lora_dropout"] for name in names] == [0.05, 0.0, 0.0]
 
@@ -136,14 +136,14 @@ def test_torchtitans_own_configuration() -> None:
     assert plan["activations.fused_loss"] == "chunked_logits"
     for name in ("titan-3429-dsv3-full", "titan-822-reshard-never"):
         assert get_fields(name)["activations.fused_loss"] != "chunked_logits"
-    # NVFP4's products are operations of their own, which its list of kept ones does not name.
+    # NVFP4's products are separate operations, which its list of kept ones does not name.
     assert get_fields("titan-nvfp4-qwen3-8b-nvfp4-tail")["activations.checkpointing"] == "selective"
     assert get_fields("titan-3429-dsv3-default")["activations.checkpointing"] == "selective_ops"
     assert get_fields("titan-3659-dsv3-hybridep")["activations.checkpointing"] == "full"  # its commit's command line
 
 
 def test_adapters_beside_fused_experts() -> None:
-    """Experts are named as parameters, with the rank itself, or left alone: no file of axolotl's adapts all."""
+    """Name experts as parameters with the rank itself, or leave them alone: no file of axolotl adapts all."""
     row = ROWS["axo-qwen3next-nvfp4"]
     plan = get_fields(row.id)
     assert "gate_proj" not in plan["method.lora_targets"]
@@ -160,8 +160,9 @@ def test_scales_are_quantised_again() -> None:
 
 
 def test_pefts_comparison_sorts_its_batches() -> None:
-    """From long to short, without autocast, the cache given back now and then: nothing of other lengths piles up. Their
-    length is a limit: what was reserved may be a little less than the estimate allows.
+    """Sort batches from long to short, without autocast, and empty the cache now and then: no other lengths pile up.
+
+    Their length is a limit: the reserved memory may be a little less than the estimate allows.
     """
     rows = [compare_row(row) for name, row in ROWS.items() if name.startswith("peft-mm-")]
     errors = [abs(row.error) for row in rows if row.error is not None]
@@ -175,8 +176,10 @@ def test_pefts_comparison_sorts_its_batches() -> None:
 
 
 def test_peers_are_asked_about_what_they_say() -> None:
-    """Accelerate's rule is Adam's, over all weights in fp32, as its command has it: not GaLore's, LISA's few layers, or
-    8-bit states. The rule of 16 bytes divides as ZeRO does.
+    """Ask each peer only about runs that its rule covers.
+
+    Accelerate's rule is Adam's, over all weights in fp32, as its command computes it: not GaLore's, LISA's few layers,
+    or 8-bit states. The rule of 16 bytes divides as ZeRO does.
     """
 
     class Accelerate:
@@ -202,7 +205,7 @@ def test_peers_are_asked_about_what_they_say() -> None:
 
 
 def test_the_cookbook_is_asked_as_its_command_is() -> None:
-    """Its own parser reads the dimensions, and its own words are the answer."""
+    """Pass the dimensions through its own parser, and read the answer from its own output."""
     parsed_words: list[list[str]] = []
 
     class Cookbook:

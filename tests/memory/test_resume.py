@@ -1,4 +1,4 @@
-"""The phase that loads a checkpoint again (`test_host_save.py` holds it to real runs)."""
+"""The phase that loads a checkpoint again (`test_host_save.py` compares it with real runs)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_one_gpu(changes: dict[str, Any], expected: float | None) -> None:
 
 @pytest.mark.parametrize(("stage", "ranks", "expected"), [(2, 2, 12.0), (2, 8, 16.0), (3, 8, 12.0)])
 def test_deepspeed(stage: int, ranks: int, expected: float) -> None:
-    """12 bytes of states over the ranks, or the whole 16-bit module on each of them."""
+    """Load 12 bytes of states over the ranks, or the whole 16-bit module on each of them."""
     size = estimate_host(make_zero(stage, ranks, checkpoint__resume_latest=True))
     assert size == pytest.approx(expected * SIZE, rel=0.001)
 

@@ -1,6 +1,6 @@
-"""What a rank has of a model, and how many micro batches it holds, against torch's and OLMo-core's own code.
+"""A rank's share of a model, and the micro batches that it holds, compared with torch's and OLMo-core's own code.
 
-`pipelines.jsonl` is what `tests/oracles/pipeline_order.py` prints (torch 2.13.0); the slow tests run both programs in
+`pipelines.jsonl` is the output of `tests/oracles/pipeline_order.py` (torch 2.13.0); the slow tests run both programs in
 this Python, or in the one that CFGLINT_ORACLE_PYTHON names.
 """
 
@@ -93,7 +93,7 @@ def test_a_tensor_parallel_rank_has_its_share_and_all_norms() -> None:
 
 
 def test_a_split_output_matrix_leaves_a_share_of_its_gradient() -> None:
-    """Whether the logits are split with it, or gathered on every rank."""
+    """Leave a share of the gradient, whether the logits are split with the matrix or gathered on every rank."""
     vocabulary = LLAMA_8B.vocab * LLAMA_8B.hidden
     for split, share in (("none", 1), ("head", 8), ("ends", 8), ("all", 8)):
         rank_setup = build_setup(make_parallel(tensor=8, split_vocabulary=split))
@@ -147,7 +147,7 @@ MIXTURE = LLAMA_8B._replace(
 
 
 def test_expert_parallelism_gathers_a_share_of_the_experts() -> None:
-    """FSDP shards the rest of them over the other ranks: what a rank holds stays the same."""
+    """Shard the other experts over the other ranks with FSDP, so that a rank holds as much as before."""
     whole, split = build_setup(make_parallel(), MIXTURE), build_setup(make_parallel(expert=8), MIXTURE)
     assert split.weights.trained == whole.weights.trained
     assert whole.architecture.layer_parameters - split.architecture.layer_parameters == 7 * 3 * 14336 * 4096
@@ -158,9 +158,11 @@ def test_expert_parallelism_gathers_a_share_of_the_experts() -> None:
 
 
 def test_adapters_of_experts_go_with_their_experts() -> None:
-    """Axolotl 0.21.0 (integrations/expert_parallel/shard.py) cuts the adapters as the experts, before FSDP wraps them.
+    """Shard the adapters with the experts before FSDP wraps them.
 
-    A rank computes with an eighth, and what PEFT makes of one layer's experts is an eighth, too.
+    Source: axolotl 0.21.0, integrations/expert_parallel/shard.py.
+
+    A rank computes with an eighth, and PEFT's product for one layer's experts is an eighth, too.
     """
     adapters = {
         "method.tuning": "lora", "method.lora_rank": 8, "precision.adapter": "fp32",
@@ -213,7 +215,7 @@ def test_checkpoints_are_those_of_all_ranks() -> None:
 
 @pytest.mark.parametrize("strategy", ["fsdp1", "fsdp2"])
 def test_reduced_gradients_join_those_of_earlier_micro_batches(strategy: str) -> None:
-    """Both releases of FSDP add a reduced gradient in place (torch 2.13: foreach_reduce, _accumulate_sharded_grad)."""
+    """Add a reduced gradient in place in both FSDP versions (torch 2.13: foreach_reduce, _accumulate_sharded_grad)."""
     job = {"parallel__strategy": strategy, "launch__nodes": 1, "launch__gpus_per_node": 4, "batch__accumulation": 2}
     gradients = sum_parts(get_gpu(estimate(make_plan(**job), LLAMA_8B), "backward"), "gradients")
     shard = 2 * LLAMA_8B.parameters / 4
@@ -224,7 +226,7 @@ def test_reduced_gradients_join_those_of_earlier_micro_batches(strategy: str) ->
 @pytest.mark.oracle
 @pytest.mark.parametrize(("vocab", "tied"), [(128256, False), (128256, True), (32000, False), (8192, False)])
 def test_buckets_of_the_root_are_those_of_torch(vocab: int, tied: bool) -> None:
-    """A bucket of several tensors is a copy of them; the largest one is what stays in the cache."""
+    """Copy the tensors of a bucket that has several; the largest bucket stays in the cache."""
     shape = make_llama(8 * 10**9, 32, 4096, 32, 8, 14336, vocab, tied=tied)
     vocabulary_bytes, norm = 2 * vocab * 4096, 2 * 4096
     output = json.loads(
@@ -233,7 +235,7 @@ def test_buckets_of_the_root_are_those_of_torch(vocab: int, tied: bool) -> None:
     assert output["view"]
     copies = [sum(bucket) for bucket in output["buckets"] if len(bucket) > 1]
     setup = build_sharded(shape, "none")
-    # What the published number of parameters has beside layers, embedding and head counts as the root's, too.
+    # The published parameters outside layers, embedding and head count as the root's, too.
     assert compute_broadcast_buckets(setup)[0] == pytest.approx(max(copies, default=0), abs=2**20)
 
 

@@ -1,4 +1,4 @@
-"""Sizes compute as numbers do, and show how."""
+"""Sizes compute as numbers do, and show their computation."""
 
 from __future__ import annotations
 

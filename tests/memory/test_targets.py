@@ -1,4 +1,4 @@
-"""Which matrices get an adapter, against PEFT on models that transformers builds."""
+"""Matrices that get an adapter, compared with PEFT on models that transformers builds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_config(model_type: str) -> Any:
 
 
 def count_by_peft(model_type: str, targets: Any) -> int | None:
-    """Trained elements; None where PEFT stops."""
+    """Count the trained elements, or return None if PEFT raises an error."""
     torch, transformers, peft = (pytest.importorskip(name) for name in ("torch", "transformers", "peft"))
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(make_config(model_type))
@@ -53,7 +53,7 @@ def count_by_peft(model_type: str, targets: Any) -> int | None:
 
 
 def count_trained(architecture: Architecture, targets: Any) -> int | None:
-    """Trained elements; None where the run is not estimated, which names the field."""
+    """Count the trained elements, or return None if the run is not estimated, which names the field."""
     is_pattern = isinstance(targets, str)
     job = make_plan(
         method__tuning="lora", method__lora_rank=4, method__lora_targets=() if is_pattern else tuple(targets),
@@ -91,7 +91,7 @@ TARGETS = [
     "self_attn.q_proj",
 ]
 SOME_LAYERS = (r".*\.layers\.1\.self_attn\.q_proj", ["model.layers.0.self_attn.q_proj"])
-"""Known to PEFT, and of only some layers."""
+"""Valid for PEFT, and for only some layers."""
 
 
 @pytest.mark.oracle
@@ -129,7 +129,7 @@ def test_a_pattern_finds_the_decoder_beside_a_tower_in_any_release(root: str) ->
 
 
 def test_nearly_every_catalogued_model_has_its_paths() -> None:
-    """Families with code of their own have none; nothing is determined for a model that has others."""
+    """Find no paths for families with their own code; a model with other paths is not determined."""
     without = set()
     for name in lookup.list_ids():
         model = lookup.find_entry(name)

@@ -1,6 +1,6 @@
-"""Vision towers: their blocks against traces of transformers' own, and what they add to an estimate.
+"""Vision towers: their blocks compared with traces of transformers' own, and their share of an estimate.
 
-The traces are in `towers.jsonl` (`tests/oracles/trace_towers.py` writes it); a slow test traces two kinds anew.
+The traces are in `towers.jsonl` (written by `tests/oracles/trace_towers.py`); a slow test traces two kinds again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def test_every_kind_is_traced() -> None:
 
 
 def estimate_blocks(kind: str, mode: str) -> tuple[EncoderMemory, float]:
-    """The formula's answer, and the bytes of one width of the residual stream."""
+    """Return the formula's result, and the bytes of one width of the residual stream."""
     checkpointing, precision = mode.split("-")
     weight = 4 if precision == "amp" else 2
     tower = Tower(1, 0, SIZES["layers"], SIZES["hidden"], None, kind, SIZES["heads"], SIZES["intermediate"], 4.0, 14)
@@ -50,7 +50,7 @@ def estimate_blocks(kind: str, mode: str) -> tuple[EncoderMemory, float]:
 
 @for_each(("kind", "mode", "traced"), CASES, ids=lambda value: str(value)[:20])
 def test_blocks(kind: str, mode: str, traced: list[int]) -> None:
-    """What is kept within 0.1 %, but for the output, which the traced program's own variable holds."""
+    """Keep within 0.1 % of the trace, except for the output, which the traced program's own variable holds."""
     memory, width = estimate_blocks(kind, mode)
     after, forward, backward = traced
     if "frozen" in mode:
@@ -64,7 +64,7 @@ def test_blocks(kind: str, mode: str, traced: list[int]) -> None:
 
 
 def estimate_run(model: str, **fields: Any) -> Any:
-    """An estimate of a full fine-tune in bf16."""
+    """Estimate a full fine-tune in bf16."""
     settings = {
         "method.tuning": "full",
         "precision.params": "bf16",
@@ -84,7 +84,7 @@ def estimate_run(model: str, **fields: Any) -> Any:
 
 
 def get_backward_peak(result: Any) -> int:
-    """The expected peak of the backward pass."""
+    """Return the expected peak of the backward pass."""
     return next(phase.gpu.expected for phase in result.phases if phase.name == "backward")
 
 

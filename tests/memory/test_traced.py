@@ -1,4 +1,4 @@
-"""The estimate against steps of the real model code on fake tensors (`calibration/data/traced.jsonl`)."""
+"""The estimate compared with steps of the real model code on fake tensors (`calibration/data/traced.jsonl`)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_rows_are_there() -> None:
 
 @pytest.mark.parametrize("kind", ["one GPU", "FSDP2"])
 def test_peak_of_published_shapes(kind: str) -> None:
-    """Mean within 0.1 %, worst within 1 %."""
+    """Agree within 0.1 % in the mean and 1 % at worst."""
     rows = [row for row in PUBLISHED_SHAPES if row["id"].startswith("fsdp2-") == (kind == "FSDP2")]
     deviations = compute_errors(rows, "step", "peak")
     assert sum(map(abs, deviations)) / len(deviations) <= 0.001
@@ -72,7 +72,7 @@ def test_phases_of_published_shapes(phase: str, counter: str, worst: float) -> N
 
 
 def test_peak_of_small_shapes() -> None:
-    """A tiny vocabulary lets a layer decide the peak, and what is neglected elsewhere show."""
+    """Let a layer decide the peak with a tiny vocabulary, which shows what is neglected elsewhere."""
     deviations = compute_errors(SMALL, "step", "peak")
     assert sum(map(abs, deviations)) / len(deviations) <= 0.005
     assert max(map(abs, deviations)) <= 0.03
@@ -80,7 +80,7 @@ def test_peak_of_small_shapes() -> None:
 
 @for_each("row", [row for row in SMALL if row["id"].endswith("-plain")], ids=lambda row: row["id"])
 def test_saved_bytes_of_every_family(row: dict[str, Any]) -> None:
-    """What the layers keep, as the difference between the end of the forward pass and the start, loss taken out."""
+    """Compare the bytes that the layers keep: the end of the forward pass minus the start, without the loss."""
     setup = build_setup(row)
     flow, end = compute_activations(setup), build_head(setup)
     assert flow is not None
@@ -89,10 +89,10 @@ def test_saved_bytes_of_every_family(row: dict[str, Any]) -> None:
 
 
 def test_every_traced_family_has_rows() -> None:
-    """A family that claims rows, or traces beside them, has them; one that does not, has no rows."""
+    """Require rows for each family that claims them or is traced separately, and none for others."""
     families = {row["architecture"]["model_type"] for row in ROWS}
     separately_traced = {parse_architecture(line["architecture"]).formula for line in BESIDE}
-    # The text parts of vision models, and names under which the same code runs.
+    # Text parts of vision models, and names that run the same code.
     same_code = {
         "qwen2_vl_text",
         "qwen2_5_vl_text",

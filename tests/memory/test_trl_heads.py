@@ -1,9 +1,9 @@
-"""The heads of TRL's trainers: whole logits, and tiles and chunks of the output matrix.
+"""Heads of TRL's trainers: whole logits, and tiles and chunks of the output matrix.
 
-The expected bytes are those of a run on the CPU with the code of the wheels: the tiles of 1.16.0 (8,192 tokens, 65,536
+The expected bytes come from a run on the CPU with the code of the wheels: the tiles of 1.16.0 (8,192 tokens, 65,536
 words, width 512), and the chunks of 1.9.0 (512 to 1,024 tokens, 2,048 to 8,192 words, widths 128 to 3,072: the two
-moments of each format within 6 %). Whole logits are held to the rows of `trl_losses.jsonl` by
-`tests/frameworks/test_trl_losses.py`.
+moments of each format within 6 %). `tests/frameworks/test_trl_losses.py` compares whole logits with the rows of
+`trl_losses.jsonl`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_tiles_hold_no_logits() -> None:
 def test_chunks_that_are_recomputed(
     formats: dict[str, Any], forward: tuple[int, int], backward: tuple[int, int]
 ) -> None:
-    """Of a wide model, the copies of the output matrix and its gradients count more than a chunk's logits."""
+    """Count more for the copies of a wide model's output matrix and its gradients than for a chunk's logits."""
     setup, loss_head = build_head(
         activations__fused_loss="checkpointed", batch__micro=4, sequence__length=4096, **formats
     )

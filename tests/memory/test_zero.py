@@ -1,6 +1,6 @@
 """DeepSpeed: bytes per parameter as counted in a real engine, and public out-of-memory messages.
 
-Table: DeepSpeed 0.19.8 on a CPU with a fake process group, B per parameter of an all-trained model in bf16.
+Table: DeepSpeed 0.19.8 on a CPU with a fake process group, B per parameter of a model in bf16 with all weights trained.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cfglint_train.models.architecture import Architecture
 from tests.memory.jobs import GIB, get_gpu, make_llama, make_states_only, make_zero
 from tests.memory.moments import list_moments
 
-# As large as the engine's: below DeepSpeed's flattening piece of 5e8 elements.
+# The engine's size: below DeepSpeed's flattening piece of 5e8 elements.
 PARAMETERS = 400_000_000
 
 
@@ -88,7 +88,7 @@ def test_bytes_per_parameter(name: str, stage: int, changes: dict[str, Any], exp
 
 
 def test_published_h100_figures() -> None:
-    """DeepSpeedExamples/training/bf16_master_weight: 6.858e9 parameters, 4 H100, 25.74 GiB held, 31.38 at the peak."""
+    """Reproduce DeepSpeedExamples/training/bf16_master_weight: 6.858e9 parameters, 4 H100, 25.74 GiB, peak 31.38."""
     shape = make_llama(6_858_000_000, 32, 4096, 32, 32, 16384, 50257)._replace(model_type="gpt2")
     changes = {
         "parallel__reduce_bucket": 50_000_000, "parallel__prefetch_bucket": 50_000_000,
@@ -115,7 +115,7 @@ def test_published_h100_figures() -> None:
 
 
 def test_buckets() -> None:
-    """0.5e9 elements in bf16: 1 GB, as much for the copy that reduce_scatter sends, a second buffer with overlap."""
+    """Count 1 GB for 0.5e9 bf16 elements, a copy for reduce_scatter to send, and a second buffer with overlap."""
     architecture = make_states_only(6_000_000_000)
     size = {"parallel__reduce_bucket": 500_000_000}
 
@@ -128,7 +128,7 @@ def test_buckets() -> None:
 
 
 class Vector(NamedTuple):
-    """A public out-of-memory message: what was allocated, and what the failing allocation asked for."""
+    """A public out-of-memory message: the allocated GiB, and the GiB that the failing allocation requested."""
 
     source: str
     parameters: float
@@ -147,8 +147,9 @@ VECTORS = [
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.source)
 def test_failed_optimizer_steps(vector: Vector) -> None:
-    """The fp32 copy of the gradients (of the last sub-group at stage 3) or one of Adam's two temporaries of that size
-    fails; what is there by then is states, gradients and the flat copy.
+    """Fail at the fp32 copy of the gradients or at one of Adam's two temporaries of that size.
+
+    At stage 3 the gradients are those of the last sub-group. States, gradients and the flat copy exist by then.
     """
     total = int(vector.parameters)
     local = total / vector.ranks
@@ -157,11 +158,11 @@ def test_failed_optimizer_steps(vector: Vector) -> None:
     else:
         requested = 4 * local
         allocated = 2 * total + 16 * local
-        if vector.source.endswith("1221"):  # in the second temporary: the first one lives
+        if vector.source.endswith("1221"):  # in the second temporary: the first one is alive
             allocated += 4 * local
     assert requested / GIB == pytest.approx(vector.requested, rel=0.002)
     assert allocated / GIB == pytest.approx(vector.allocated, rel=0.003)
-    # The estimate of the step covers both, and says that it does not fit the card (79.3 and 31.7 GiB).
+    # The estimate of the step covers both, and does not fit the card (79.3 and 31.7 GiB).
     plan = make_zero(
         vector.stage, vector.ranks, optimizer__implementation="single", parallel__sub_group=10**9,
         parallel__reduce_bucket=0, launch__gpus_per_node=vector.ranks,
@@ -173,13 +174,15 @@ def test_failed_optimizer_steps(vector: Vector) -> None:
 
 
 def test_openrlhf_reports() -> None:
-    """OpenRLHF 698: Llama-3-8B, one A100-80, ZeRO-2: about 46 GB after preparing the model, 61 after the backward pass,
-    out of memory in the step; 392: 16B on 4 GPUs under ZeRO-3 holds 65.8 GiB of states with fp32 gradients.
+    """Reproduce OpenRLHF 698 and 392.
+
+    698: Llama-3-8B, one A100-80, ZeRO-2: about 46 GB after preparing the model, 61 after the backward pass, out of
+    memory in the step. 392: 16B on 4 GPUs under ZeRO-3 holds 65.8 GiB of states with fp32 gradients.
     """
     eight = make_states_only(8_030_261_248)
     setup = build_setup(2, 1, {}, eight)
     state_sizes = compute_states(setup)
-    # Adam's two states are made in the first step: before it, weights and master copy.
+    # Adam's two states are created in the first step: before it, weights and master copy exist.
     assert (state_sizes.parameters + state_sizes.master) / GIB == pytest.approx(44.9, rel=0.01)
     assert (state_sizes.parameters + state_sizes.master + compute_final_gradients(setup)) / GIB == pytest.approx(
         59.8, rel=0.01
@@ -195,7 +198,7 @@ def test_openrlhf_reports() -> None:
 
 
 def test_offloaded_states_on_the_host() -> None:
-    """18 B per parameter over the ranks with one micro batch, 20 with accumulation; OpenRLHF 171: 212 GB for 13.9e9."""
+    """Hold 18 B per parameter over the ranks, 20 with accumulation (OpenRLHF 171: 212 GB for 13.9e9)."""
     from cfglint_train.memory import host
 
     total = 13_896_668_160
@@ -226,7 +229,7 @@ def test_pinned_blocks_are_powers_of_two() -> None:
 
 
 def test_saving() -> None:
-    """Stages 0 to 2: every rank of a node clones the 16-bit model; stage 3 with a gather: rank 0 holds it once."""
+    """Clone the 16-bit model on every rank at stages 0 to 2; hold it once on rank 0 at stage 3 with a gather."""
     from cfglint_train.memory.save import estimate_save
 
     total = 32_512_000_000
@@ -259,7 +262,7 @@ def test_saving() -> None:
 
 
 def test_activations_do_not_enter_the_table() -> None:
-    """The table is about states: the model of these tests keeps almost no activations."""
+    """Keep almost no activations in the model of these tests, because the table is about states."""
     flow = compute_activations(build_setup(2, 8, {}, make_states_only(PARAMETERS)))
     assert flow is not None
     assert flow.kept < PARAMETERS * 0.002

@@ -1,4 +1,4 @@
-"""axolotl's own validation as the judge of migrated files; OpenRLHF's is in tests/schemas/test_openrlhf_parsers.py."""
+"""Migrated files judged by axolotl's own validation; OpenRLHF's is in tests/schemas/test_openrlhf_parsers.py."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ EXAMPLES = CORPUS / "axolotl" / "examples"
 
 _STAGED = "CPU-staged NF4 currently requires LoRA without DoRA or modules_to_save"
 
-# Files that 0.21.0 refuses although no human is asked, and why.
+# Files that 0.21.0 rejects although no item is left for a human, with the reason.
 UNEXPECTED_REJECTIONS = {
-    # A check of values that no rule of cfglint makes.
+    # A check of values that no cfglint rule covers.
     "llama-4/do-no-use-fa2/scout-qlora-fsdp1.yaml": _STAGED,
     "llama-4/do-no-use-fa2/scout-vision-qlora-fsdp.yaml": _STAGED,
     "llama-4/scout-vision-qlora-fsdp2-flex.yaml": _STAGED,
-    # Its own check looks for libraries that the judge does not have.
+    # Its own check looks for libraries that are not installed with the validation.
     "llama-3/3b-fp8-fsdp2.yaml": "missing one of ms-amp, transformers-engine or torchao",
 }
 

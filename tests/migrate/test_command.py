@@ -1,4 +1,4 @@
-"""`cfglint migrate`: arguments, exit codes, what is printed and what is written."""
+"""`cfglint migrate`: arguments, exit codes, output and written files."""
 
 from __future__ import annotations
 

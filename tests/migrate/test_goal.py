@@ -1,4 +1,4 @@
-"""What `--to` and `--from` may say."""
+"""Values of `--to` and `--from`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Migrations of each framework: what is written, what is to be reviewed, what is left, and the laws of editing."""
+"""Migrations of each framework: changes, items to review, items left for a human, and the laws of editing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def migrate_text(
 
 
 def list_items(file: MigratedFile, kind: str) -> list[tuple[int | None, str]]:
-    """Lines in the file as it was, and messages."""
+    """Return the lines in the original file and the messages of the items of `kind`."""
     return [
         (None if item.before is None else file.original.locate(item.before).line, item.message)
         for item in file.items
@@ -185,7 +185,7 @@ def list_flat_releases() -> list[str]:
 
 @st.composite
 def draw_script(draw: st.DrawFn) -> tuple[str, str, str]:
-    """An invocation that its release accepts."""
+    """Draw an invocation that its release accepts."""
     release = draw(st.sampled_from(list_flat_releases()))
     entry = draw(st.sampled_from(["train_sft", "train_rm", "train_dpo", "train_ppo_ray"]))
     facts = [
@@ -379,7 +379,7 @@ def test_only_files_of_the_goals_frameworks_are_looked_at(here: Path) -> None:
     assert migrate_file(here, "config.yaml", "openrlhf=0.11.2").files == ()
 
 
-# --- around the file -------------------------------------------------------------------------------------------------
+# --- other files and settings ----------------------------------------------------------------------------------------
 
 
 def test_pins_and_settings_that_state_another_release_are_named(here: Path) -> None:
@@ -444,7 +444,7 @@ def test_migrating_twice_is_migrating_once(tmp_path: Path) -> None:
     assert not any(file.has_changes for file in twice.files)
 
 
-# --- places ----------------------------------------------------------------------------------------------------------
+# --- positions -------------------------------------------------------------------------------------------------------
 
 
 @given(

@@ -1,4 +1,4 @@
-"""The classes of layers against models that transformers itself builds."""
+"""Layer classes compared with models that transformers itself builds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue: its index, its bounds, what it covers, and every count against transformers' own classes."""
+"""The catalogue: its index, its limits, its coverage, and every count compared with transformers' own classes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INDEX = json.loads((FOLDER / "index.json").read_text(encoding="utf-8"))
 RECORDS: dict[str, Architecture] = {model: lookup.match_name(model).architecture for model in ENTRIES}
 UNRESOLVED: dict[str, str] = json.loads((BUILD / "unresolved.json").read_text(encoding="utf-8"))
 
-# Plan words for how published weights are held.
+# Plan values for the quantisation of published weights.
 QUANTIZATIONS = {None, "nf4", "fp4", "int8", "gptq", "awq", "fp8", "mxfp4", "nvfp4", "bitnet"}
 
 
@@ -112,7 +112,7 @@ def test_every_image_of_some_models_has_as_many_tokens(name, tokens):
 
 
 def test_an_encoder_with_a_decoder_is_one_part():
-    """Flan-T5 has a head of its own, T5 has not; both stacks count, and the table that they share counts once."""
+    """Count both stacks, and the shared table once; Flan-T5 has its own head, T5 does not."""
     flan, plain = lookup.find_entry("google/flan-t5-xl"), lookup.find_entry("t5-small")
     assert (flan.tied, plain.tied) == (False, True)
     assert (flan.layers, plain.layers) == (48, 12)
@@ -182,7 +182,8 @@ def test_a_record_is_consistent(model):
     listed = sum(linear.elements for linear in record.linears if not (record.tied and linear.part == "head"))
     towers = record.tower.parameters + record.tower.projector_parameters if record.tower else 0
     assert listed <= record.parameters
-    # norms, biases, convolutions, state-space parameters and patch embeddings are all that is no linear layer
+    # norms, biases, convolutions, state-space parameters and patch embeddings are the only parameters outside linear
+    # layers
     assert listed + towers >= 0.97 * record.parameters
     if not record.list_linear_modules("project_in"):  # OPT-350M's embedding is narrower than its layers
         assert record.embedding_parameters >= record.vocab * record.hidden
@@ -231,7 +232,7 @@ def test_active_parameters_are_those_that_are_published(name, active):
 
 
 def test_lora_shapes():
-    """The adapter of rank 16 on every linear layer of Llama-3-8B: 41,943,040 parameters (as PEFT prints them)."""
+    """Count 41,943,040 parameters for rank 16 on every linear layer of Llama-3-8B, as PEFT prints them."""
     llama = lookup.find_entry("meta-llama/Meta-Llama-3-8B")
     adapter = sum(linear.count * 16 * (linear.inputs + linear.outputs) for linear in llama.list_linear_modules())
     assert adapter == 41_943_040
@@ -267,7 +268,7 @@ def test_data_name_no_place_of_a_machine(path):
 
 # --- what is covered -------------------------------------------------------------------------------------------------
 
-# OpenRLHF's own scripts, and those that people publish.
+# OpenRLHF's own scripts, and published ones.
 OPENRLHF = """
 OpenRLHF/Llama-3-8b-sft-mixture OpenRLHF/Llama-3-8b-rm-700k OpenRLHF/Llama-3-8b-rm-mixture
 Qwen/Qwen3-4B-Thinking-2507 Qwen/Qwen3.5-2B deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B meta-llama/Meta-Llama-3-8B
@@ -324,7 +325,7 @@ def test_openrlhf_models_are_covered(name):
 
 # A wrong architecture is worse than none: a model whose name states a size has about that size.
 SIZE = re.compile(r"(?<![\d._exvt])(\d+(?:[._]\d+)?)b\b", re.IGNORECASE)
-# Names that state the size of an expert, or of the active or text parameters.
+# Names that state the size of an expert, or the active or text parameters.
 OTHER_SIZE = re.compile(r"\dx\d|\de\b|-[AE]\d|OLMoE|Voxtral", re.IGNORECASE)
 
 
@@ -340,7 +341,7 @@ def list_sized_names() -> list[tuple[str, float]]:
 
 @for_each(("name", "size"), list_sized_names())
 def test_a_name_with_a_size_has_about_that_size(name, size):
-    # names leave out the embeddings now and then (OLMo-2-1B has 1.48 billion)
+    # some names leave out the embeddings (OLMo-2-1B has 1.48 billion)
     assert 0.62 * size < lookup.find_entry(name).parameters < 1.35 * size + 0.7e9
 
 
@@ -386,7 +387,7 @@ def test_the_shapes_are_what_the_sources_give():
 
 
 def test_the_counts_are_complete():
-    """A record that a change of the generator left without counts would pass every other test of a single field."""
+    """Find counts in every record, also after changes of the generator that no other test of a field would notice."""
     for model, record in RECORDS.items():
         assert all((record.parameters, record.tensors, record.largest_tensor, record.layer_parameters)), model
         assert record.linears, model

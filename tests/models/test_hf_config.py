@@ -1,4 +1,4 @@
-"""`config.json` to architecture: closed forms against transformers' own classes, and against the catalogue."""
+"""`config.json` to architecture: closed forms compared with transformers' own classes, and with the catalogue."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OWN_CLASS = [name for name, family in FAMILIES.items() if not family.remote]
 
 # --- against the classes of transformers, on random configurations ---------------------------------------------------
 
-# What a family's class insists on beside the common keys. `w` is drawn for each configuration.
+# Keys that a family's class requires in addition to the common ones. `w` is the random generator of a configuration.
 EXPERTS = {"num_experts_per_tok": 2}
 SPECIAL: dict[str, Any] = {
     "qwen2_moe": lambda w: {
@@ -74,18 +74,18 @@ SPECIAL["qwen3_moe"] = SPECIAL["qwen2_moe"]
 SPECIAL["deepseek_v3"] = SPECIAL["deepseek_v2"]
 SPECIAL["glm4_moe_lite"] = lambda w: {**SPECIAL["deepseek_v2"](w), "q_lora_rank": 24, "first_k_dense_replace": 1}
 
-# Families whose heads divide the width; the others take any `head_dim`.
+# Families whose heads divide the width; the others accept any `head_dim`.
 DIVIDED = """
 olmo olmo2 olmo3 olmoe cohere granite granitemoe stablelm starcoder2 phi gpt_neox phi3 apertus smollm3 phimoe qwen2_moe
 exaone4 qwen2 ernie4_5_moe gpt2 gpt_bigcode gptj bloom opt falcon mpt deepseek_v2 deepseek_v3 glm4_moe_lite
 """.split()
-# Families that take `"sliding_window": null` for full attention everywhere.
+# Families that accept `"sliding_window": null` for full attention everywhere.
 NO_WINDOW = frozenset({"mistral", "ministral", "ministral3", "mixtral", "starcoder2", "phi3", "qwen2", "qwen3"})
 OPTIONAL = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_bias", "use_qk_norm")
 
 
 def draw_config(model_type: str, kind: str, generator: random.Random) -> dict[str, Any]:
-    """A small configuration of a family."""
+    """Draw a small configuration of a family."""
     head_dim, kv_heads = generator.choice([8, 16, 32]), generator.choice([1, 2, 4])
     heads = kv_heads * generator.choice([1, 2, 3])
     config: dict[str, Any] = {
@@ -119,7 +119,7 @@ def draw_config(model_type: str, kind: str, generator: random.Random) -> dict[st
 
 
 def rename_keys(config: dict[str, Any], generator: random.Random) -> dict[str, Any]:
-    """The same under the names of the older families."""
+    """Rename the keys as the older families do."""
     model_type, take = config["model_type"], config.pop
     if model_type in ("gpt2", "gptj", "bloom", "gpt_bigcode"):
         take("num_key_value_heads"), take("max_position_embeddings")
@@ -183,10 +183,10 @@ def test_closed_forms_count_what_the_class_holds(model_type, scores):
 
 # --- against the catalogue -------------------------------------------------------------------------------------------
 
-# Copies whose layers differ from the class (`split_experts`, `split_linears`) and counts completed from elsewhere.
+# Copies whose layers differ from the class (`split_experts`, `split_linears`), and counts completed from elsewhere.
 PLAIN = [m for m, entry in ENTRIES.items() if not {"split_experts", "split_linears", "rest"} & entry.keys()]
-# OPT-350M has projections around its layers, StableLM 2 12B norms of query and key for every head: the closed form
-# leaves both to their classes.
+# OPT-350M has projections around its layers, StableLM 2 12B norms of query and key for every head: the closed form does
+# not cover them.
 OUTSIDE = ("facebook/opt-350m", "stabilityai/stablelm-2-12b")
 CLOSED = [m for m in PLAIN if ENTRIES[m]["config"]["model_type"] in FAMILIES and m not in OUTSIDE]
 

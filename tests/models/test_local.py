@@ -1,4 +1,4 @@
-"""Models on this machine: folders, adapters, the Hugging Face cache; presets and overrides."""
+"""Models on this machine: folders, adapters, the Hugging Face cache, presets and overrides."""
 
 from __future__ import annotations
 

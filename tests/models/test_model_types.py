@@ -1,4 +1,4 @@
-"""Which releases of transformers have a class for a model, against the releases themselves."""
+"""Releases of transformers that have a class for a model, compared with the releases themselves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_first_release_of_each_type() -> None:
     [("llama", "4.37.0"), ("deepseek_v2", "4.54.0"), ("qwen3", "4.51.0"), ("gemma3", "4.50.0"), ("chatglm", None)],
 )
 def test_the_table(model_type: str, release: str | None) -> None:
-    """gemma3: release notes of 4.50.0; qwen3: of 4.51.0; deepseek_v2: 4.54.0 has models/deepseek_v2, 4.53.3 has not."""
+    """Match release notes: gemma3 in 4.50.0, qwen3 in 4.51.0; models/deepseek_v2 is in 4.54.0, not in 4.53.3."""
     assert get_first_release(model_type) == release
 
 

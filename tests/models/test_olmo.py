@@ -1,4 +1,4 @@
-"""OLMo v1 settings: the published models, and OLMo's own class where it is installed."""
+"""OLMo v1 settings: the published models, and OLMo's own class if it is installed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_published_models(model, parameters, tensors, family):
 
 
 def test_agrees_with_the_converted_model():
-    """The same model in transformers' layout: as many parameters, in more tensors (separate projections)."""
+    """Count as many parameters as for the model in transformers' layout, in fewer tensors (fused projections)."""
     model = build_olmo({**OLMO2, "d_model": 4096, "n_heads": 32, "n_layers": 32, "mlp_hidden_size": 22016})
     converted = lookup.find_entry("allenai/OLMo-2-1124-7B")
     for name in ("parameters", "layers", "hidden", "vocab", "heads", "kv_heads", "head_dim", "intermediate", "tied"):

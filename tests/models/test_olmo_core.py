@@ -1,4 +1,4 @@
-"""OLMo-core presets: the recorded counts, and OLMo-core's own classes where they are installed."""
+"""OLMo-core presets: the recorded counts, and OLMo-core's own classes if they are installed."""
 
 from __future__ import annotations
 
@@ -119,5 +119,5 @@ def test_layers_without_a_norm_of_queries_and_keys_keep_no_outputs_of_one(preset
     assert usual is not None
     assert plain is not None
     assert shapes[0] is not None
-    # Queries and keys before their norms in 16 bits, and one number per token of each norm.
+    # Queries and keys before their norms in 16 bits, and one number per token for each norm.
     assert usual.saved - plain.saved == 2 * (2 * shapes[0].hidden + 4)

@@ -1,6 +1,6 @@
-"""`--online` against a Hub of our own: a server on this machine that answers what huggingface_hub asks.
+"""`--online` with a local Hub: a server on this machine that answers the requests of huggingface_hub.
 
-huggingface_hub reads `HF_ENDPOINT` and the like when it is imported, so every case is a process of its own.
+huggingface_hub reads `HF_ENDPOINT` and similar variables when it is imported, so every case runs in its own process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ needs_hub = pytest.mark.skipif(
 
 
 class Hub:
-    """The repositories of a server, and what it was asked."""
+    """The repositories of a server, and the requests that it received."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -43,12 +43,12 @@ class Hub:
         self.tokens: set[str] = set()
 
     def add(self, name: str, content: Any, file: str = "config.json") -> None:
-        """A file of a repository."""
+        """Add a file to a repository."""
         text = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.files[f"{name}/{file}"] = text
 
     def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body for a path of the form /organisation/name/resolve/revision/file."""
+        """Return status, headers and body for a path of the form /organisation/name/resolve/revision/file."""
         repository, _, revision_and_file = path.strip("/").partition("/resolve/")
         revision, _, file = revision_and_file.partition("/")
         revision = revision.replace("%2F", "/")
@@ -115,7 +115,7 @@ bf16: true
 
 
 class CommandOutput:
-    """What a command said."""
+    """Exit code, output and errors of a command."""
 
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
@@ -135,12 +135,12 @@ def run_cfglint(hub: Hub | None, work: Path, *arguments: str, **variables: str) 
 
 
 def run_models(hub: Hub | None, work: Path, name: str, **variables: str) -> CommandOutput:
-    """`cfglint models NAME --online`."""
+    """Run `cfglint models NAME --online`."""
     return run_cfglint(hub, work, "models", name, "--online", **variables)
 
 
 def read_parameters(output: CommandOutput) -> int:
-    """The count that `cfglint models` prints."""
+    """Read the count that `cfglint models` prints."""
     line = next(line for line in output.out.splitlines() if line.startswith("parameters"))
     return int(line.split()[1].replace(",", ""))
 
@@ -158,7 +158,7 @@ def test_a_model_is_fetched_once_and_then_known(hub: Hub, tmp_path: Path) -> Non
     assert read_parameters(output) == TINY_PARAMETERS
     assert {path for _, path in hub.requests} == {"/us/tiny/resolve/main/config.json"}  # nothing else
     assert (tmp_path / "hf/hub/models--us--tiny/snapshots" / COMMIT / "config.json").is_file()
-    # From now on the cache has it: no network, and no --online.
+    # From now on the model is in the cache: no network, and no --online.
     hub.requests.clear()
     assert read_parameters(run_cfglint(hub, tmp_path, "models", "us/tiny")) == TINY_PARAMETERS
     assert read_parameters(run_models(hub, tmp_path, "us/tiny", HF_HUB_OFFLINE="1")) == TINY_PARAMETERS
@@ -358,7 +358,7 @@ def test_what_is_no_hub_id(name: str) -> None:
 
 
 def run_estimate(work: Path, *arguments: str) -> CommandOutput:
-    """`cfglint estimate a.yaml` with further arguments."""
+    """Run `cfglint estimate a.yaml` with further arguments."""
     (work / "a.yaml").write_text(CONFIG.format(model="us/tiny"))
     return run_cfglint(None, work, "estimate", "--isolated", "--format", "json", "a.yaml", *arguments)
 

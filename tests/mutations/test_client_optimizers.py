@@ -1,4 +1,4 @@
-"""Programs that hand DeepSpeed an optimizer or a scheduler of their own."""
+"""Programs that pass their own optimizer or scheduler to DeepSpeed."""
 
 from __future__ import annotations
 

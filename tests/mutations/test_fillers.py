@@ -1,4 +1,4 @@
-"""Templates: what scripts do with the settings of a file before the framework sees it."""
+"""Templates: changes that scripts make to the settings of a file before the framework reads it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ launcher: {nodes: 2}
 learning_rate: "fast"
 """
 
-# How a Python file handles the setting `KEY` of `configs/base.yaml`.
+# Ways in which a Python file handles the setting `KEY` of `configs/base.yaml`.
 PYTHON = {
     "pop": 'config = yaml.safe_load(open("configs/base.yaml"))\nconfig.pop("KEY")\n',
     "del": 'with open("configs/base.yaml") as file:\n    c = yaml.load(file, Loader=yaml.Loader)\ndel c["KEY"]\n',
@@ -66,7 +66,7 @@ SHELL = {
 
 
 def lint_with_script(folder: Path, script: tuple[str, str]) -> set[str]:
-    """The keys that KEY rules report, with their codes."""
+    """Return the keys that KEY rules report, with their codes."""
     (folder / "configs").mkdir(parents=True)
     (folder / ".git").mkdir()
     (folder / "configs" / "base.yaml").write_text(CONFIG)
@@ -115,7 +115,7 @@ def test_what_a_script_handles_is_not_held_against_the_framework(
     assert lint_with_script(tmp_path / "z", (name, text.replace("KEY", key).replace("base.yaml", "case.yaml"))) == ALL
 
 
-# What may have any key, laid over the file.
+# Mappings that may have any key, laid over the file.
 ANY = {
     "update": "c.update(more)\n",
     "update and spread": 'c.update({"KEY": 1, **more})\n',
@@ -139,7 +139,7 @@ ANY = {
     "file that is given above": "c = OmegaConf.merge(c, OmegaConf.load(sys.argv[1]))\n",
     "filled mapping": "more = {}\nmore[name] = 1\nc.update(more)\n",
 }
-# What is laid below the file, or has these keys alone.
+# Mappings laid below the file, or with only these keys.
 OTHER = {
     "update": 'c.update({"x": 1}, y=2)\n',
     "union": 'd = {"learning_rate": 1} | c\n',

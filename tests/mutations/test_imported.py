@@ -1,4 +1,4 @@
-"""The Python files that a program of a repository imports."""
+"""Python files of a repository that a program imports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs axolotl's own validation over configurations: one JSON object a line in, one verdict a line out.
+"""Run axolotl's own validation over configurations: one JSON object per line in, one verdict per line out.
 
-Needs axolotl itself (without its dependencies), torch, transformers, datasets, accelerate, addict and pillow. What
-axolotl imports beyond that is replaced by empty modules: nothing of it is called while a configuration is validated.
+Needs axolotl itself (without its dependencies), torch, transformers, datasets, accelerate, addict and pillow. All other
+imports of axolotl are replaced by empty modules: validation calls none of them.
 
     python tests/oracles/axolotl_validation.py < configurations.jsonl
     {"accepted": true, "kept": ["base_model", ...], "values": {"base_model": "gpt2", ...}, "why": null, "errors": []}
@@ -32,7 +32,7 @@ class _Anything(type):
         return _Anything(name, (), {})
 
     def __call__(cls, *values: Any, **named: Any) -> Any:
-        """A decorator leaves what it is given; anything else makes an object."""
+        """Return the argument, as a decorator does, or a new object if there is none."""
         return values[0] if values else object()
 
 
@@ -46,7 +46,7 @@ class _EmptyModule(ModuleType):
 
 
 class _EmptyModuleFinder:
-    """Finds an empty module for every dependency that is left out."""
+    """An import hook that finds an empty module for every missing dependency."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name.split(".")[0] in ABSENT:
@@ -75,14 +75,14 @@ def validate(config: dict[str, Any]) -> dict[str, Any]:
             capabilities={"bf16": True, "fp8": True, "tf32": True, "n_gpu": 8, "compute_capability": "sm_90"},
             env_capabilities={"torch_version": "2.13.0"},
         )
-    except Exception as error:  # whatever its validators raise, a DeprecationWarning among them
+    except Exception as error:  # its validators raise anything, DeprecationWarning included
         why = f"{type(error).__name__}: {error}"
         return {"accepted": False, "kept": [], "values": {}, "why": why, "errors": _list_errors(error)}
     return {"accepted": True, "kept": sorted(validated), "values": dict(validated), "why": None, "errors": []}
 
 
 def _list_errors(error: Exception) -> list[dict[str, Any]]:
-    """Where pydantic found what: the route of the key and the kind of the error."""
+    """List pydantic's errors: the route of the key and the kind of the error."""
     if not hasattr(error, "errors"):
         return []
     return [{"at": list(detail["loc"]), "type": detail["type"]} for detail in error.errors()]

@@ -1,9 +1,9 @@
-"""What axolotl's chunked cross entropy holds of its logits, as a CPU runs it, compiled by inductor.
+"""Logits memory of axolotl's chunked cross entropy, compiled by inductor and run on a CPU.
 
-The function is the one of an unpacked release (`src/axolotl/monkeypatch/loss/chunked.py`); `trainer` is the model's
-forward pass as accelerate prepares it: under autocast, with outputs that become fp32. Bytes per token and word:
-`forward` at the peak until the loss is known, `kept` when the caller has let the outputs go, `backward` at the peak of
-the loss's backward pass, `evaluation` at the peak without gradients.
+The function comes from an unpacked release (`src/axolotl/monkeypatch/loss/chunked.py`); `trainer` is the model's
+forward pass as accelerate prepares it: under autocast, with outputs converted to fp32. Bytes per token and word:
+`forward` at the peak until the loss is known, `kept` after the caller has released the outputs, `backward` at the peak
+of the loss's backward pass, `evaluation` at the peak without gradients.
 
 Needs torch, accelerate and a C++ compiler; six minutes:
     python chunked_losses.py AXOLOTL/src/axolotl/monkeypatch/loss/chunked.py > tests/memory/chunked_losses.jsonl
@@ -25,7 +25,7 @@ CASES = {"bf16": (torch.bfloat16, False), "fp32": (torch.float32, False), "train
 
 
 def load_loss(path: str) -> Any:
-    """`for_causal_lm_chunked_loss` of a release."""
+    """Load `for_causal_lm_chunked_loss` of a release."""
     spec = importlib.util.spec_from_file_location("chunked", path)
     assert spec is not None
     assert spec.loader is not None
@@ -35,7 +35,7 @@ def load_loss(path: str) -> Any:
 
 
 def measure(loss: Any, case: str, sequences: int) -> dict[str, Any]:
-    """One row."""
+    """Measure one row."""
     dtype, trainer = CASES[case]
     torch.manual_seed(0)
     matrix = torch.nn.Parameter(torch.randn(WORDS, WIDTH, dtype=dtype))
@@ -52,7 +52,7 @@ def measure(loss: Any, case: str, sequences: int) -> dict[str, Any]:
     row: dict[str, Any] = {"case": case, "sequences": sequences}
     for train in (True, False):
         with torch.set_grad_enabled(train):
-            for _ in range(2):  # compiled first
+            for _ in range(2):  # the first pass compiles
                 outputs = forward()["loss"]
                 if train:
                     outputs.backward()
@@ -69,7 +69,7 @@ def measure(loss: Any, case: str, sequences: int) -> dict[str, Any]:
 
 
 def _sum_memory_events(run: Any) -> tuple[float, float]:
-    """The peak and the end of what is allocated, per token and word."""
+    """Return the peak and the final amount of allocated memory, in bytes per token and word."""
     events = [item for item in run.profiler.kineto_results.events() if item.name() == "[memory]"]
     now = peak = 0
     for event in sorted(events, key=lambda item: item.start_ns()):

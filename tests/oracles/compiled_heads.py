@@ -1,9 +1,8 @@
-"""What a compiled output layer keeps of its logits where it computes the loss itself, as OLMo-core's does: AOTAutograd
-with inductor's decompositions and partitioner, without its kernels.
+"""Logits memory of a compiled output layer that computes the loss itself, as OLMo-core's does.
 
-The graphs' inputs and outputs of the logits' size are counted in bytes per token and word: what the forward graph
-makes, what it keeps for the backward graph, and the element of the gradient that the backward graph multiplies with
-the output matrix.
+Runs AOTAutograd with inductor's decompositions and partitioner, without its kernels. The graphs' inputs and outputs
+that have the size of the logits are counted in bytes per token and word: outputs of the forward graph, tensors kept for
+the backward graph, and the element size of the gradient that the backward graph multiplies by the output matrix.
 
 Needs torch; a minute:
     python compiled_heads.py > tests/memory/compiled_heads.jsonl
@@ -24,7 +23,7 @@ TOKENS, WORDS, HIDDEN = 512, 4096, 128
 
 
 class Head(torch.nn.Module):
-    """Norm, output matrix, cross-entropy in fp32 and, where `squared`, the squared log of the softmax's sum."""
+    """Norm, output matrix, cross-entropy in fp32 and, if `squared`, the squared log of the softmax's sum."""
 
     def __init__(self, dtype: torch.dtype, squared: bool) -> None:
         super().__init__()
@@ -48,7 +47,7 @@ def _list_element_sizes(nodes: Any) -> list[int]:
 
 
 def measure_graphs(dtype: torch.dtype, squared: bool) -> dict[str, Any]:
-    """One row."""
+    """Compile the head and return one row."""
     torch.manual_seed(0)
     torch._dynamo.reset()
     row: dict[str, Any] = {"dtype": str(dtype).removeprefix("torch."), "squared": squared}

@@ -1,11 +1,11 @@
-"""What a compiled model's own loss keeps of its logits, as the graphs of AOTAutograd show it: inductor's decompositions
-and partitioner, without its kernels.
+"""Logits memory of a compiled model's own loss, read from the graphs of AOTAutograd.
 
-The graphs' inputs and outputs of the logits' size are counted in bytes per token and word: what the forward graph
-makes, what it keeps for the backward graph, and what that is given, the gradient of zeros for the logits among it.
-`product` is the element of the gradient that the backward graph multiplies with the output matrix. `mask`: bytes per
-token and key of the attention mask that is kept. `trainer`: as accelerate's autocast prepares a model, whose outputs
-become fp32.
+Inductor's decompositions and partitioner run without its kernels. The graphs' inputs and outputs that have the size of
+the logits are counted in bytes per token and word: `made` are outputs of the forward graph, `kept` are tensors kept for
+the backward graph, `given` are all inputs of the backward graph, including the gradient of zeros for the logits.
+`product` is the element size of the gradient that the backward graph multiplies by the output matrix. `mask`: bytes per
+token and key of the attention mask that is kept. `trainer`: the model as accelerate's autocast prepares it, with
+outputs converted to fp32.
 
 Needs torch, transformers and accelerate; a minute:
     python compiled_losses.py > tests/memory/compiled_losses.jsonl
@@ -36,7 +36,7 @@ CASES = {"bf16": (torch.bfloat16, False), "fp32": (torch.float32, False), "train
 
 
 def _find_logits(nodes: Any) -> dict[str, int]:
-    """Bytes of the element of each tensor of the logits' size, by its name."""
+    """Find the tensors that have the size of the logits: name -> bytes per element."""
     return _find_element_sizes(nodes, BATCH * TOKENS * WORDS)
 
 
@@ -46,7 +46,7 @@ def _find_element_sizes(nodes: Any, size: int) -> dict[str, int]:
 
 
 def measure_graphs(case: str, tied: bool) -> dict[str, Any]:
-    """One row."""
+    """Compile the model and return one row."""
     torch.manual_seed(0)
     torch._dynamo.reset()
     dtype, autocast = CASES[case]

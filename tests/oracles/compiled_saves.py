@@ -1,8 +1,9 @@
-"""What a compiled decoder layer keeps for its backward pass, as torch's partitioner decides (min-cut, AOTAutograd).
+"""Activations that a compiled decoder layer keeps for its backward pass.
 
-The model runs on a CPU, compiled by `aot_eager_decomp_partition`: inductor's decompositions and partitioner, without
-its kernels. A layer is the difference between models of three and of two layers. Heads of keys are as many as of
-queries, because a CPU's attention repeats fewer ones. Prints one JSON object per family: bytes per token.
+torch's partitioner (min-cut, AOTAutograd) chooses them. The model runs on a CPU, compiled by
+`aot_eager_decomp_partition`: inductor's decompositions and partitioner, without its kernels. A layer is the difference
+between models of three and of two layers. There are as many key heads as query heads, because attention on a CPU
+repeats missing ones. Prints one JSON object per family: bytes per token.
 
 Needs torch and transformers; a minute:  python compiled_saves.py > tests/memory/compiled.jsonl
 """
@@ -28,7 +29,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3", "granite")
 
 
 def measure_kept(family: str, layers: int, compiled: bool) -> int:
-    """Bytes that autograd keeps beside the parameters and buffers."""
+    """Measure the bytes that autograd keeps in addition to the parameters and buffers."""
     torch.manual_seed(0)
     torch._dynamo.reset()
     config = transformers.AutoConfig.for_model(family, **SHAPE, num_hidden_layers=layers)
@@ -53,7 +54,7 @@ def measure_kept(family: str, layers: int, compiled: bool) -> int:
 
 
 def measure_layer(family: str, compiled: bool) -> float:
-    """Bytes per token of one layer."""
+    """Return the bytes per token that one layer keeps."""
     return (measure_kept(family, 3, compiled) - measure_kept(family, 2, compiled)) / TOKENS
 
 

@@ -1,9 +1,9 @@
-"""Whether DeepSpeed's own reader takes a configuration: one JSON object a line in, a verdict a line out.
+"""Run DeepSpeed's own configuration reader: one JSON object per line in, a verdict per line out.
 
     python tests/oracles/deepspeed_config.py < configurations.jsonl
     {"accepted": true, "dropped": ["zero_optimisation"], "why": null}
 
-`DeepSpeedConfig` in one process without a GPU. `dropped` are keys at the top that it never looked at.
+`DeepSpeedConfig` runs in one process without a GPU. `dropped` are top-level keys that it never read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 
 class _WatchedKeys:
-    """`keys()` of a mapping that remembers."""
+    """A view of a mapping's keys that records membership tests."""
 
     def __init__(self, mapping: _WatchedDict) -> None:
         self._mapping = mapping
@@ -31,7 +31,7 @@ class _WatchedKeys:
 
 
 class _WatchedDict(dict[str, Any]):
-    """A mapping that remembers which of its keys were asked for."""
+    """A mapping that records which of its keys are read."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         super().__init__(values)
@@ -60,7 +60,7 @@ def validate(config: dict[str, Any]) -> dict[str, Any]:
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             DeepSpeedConfig(watched)
-    except Exception as error:  # whatever its readers raise: pydantic's errors, assertions, its own
+    except Exception as error:  # its readers raise pydantic's errors, assertions and exceptions of their own
         return {"accepted": False, "dropped": [], "why": f"{type(error).__name__}: {error}"}
     return {"accepted": True, "dropped": sorted(set(config) - watched.read_keys), "why": None}
 

@@ -1,8 +1,9 @@
-"""What a matrix with PEFT's DoRA leaves for the backward pass, on the CPU: one JSON row per setting.
+"""Memory that a matrix with PEFT's DoRA keeps for the backward pass, on the CPU: one JSON row per setting.
 
     python dora.py
 
-`saved`: bytes per token, the input apart; `fixed`: bytes whatever the tokens. A matrix of 256 x 384 in 16 bits, rank 8.
+`saved`: bytes per token, without the input; `fixed`: bytes that do not depend on the tokens. A matrix of 256 x 384 in
+16 bits, rank 8.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class HeldTensor:
 
 
 def measure_saved(tokens: int, dora: bool, dropout: float, adapter: torch.dtype, autocast: bool) -> int:
-    """Bytes of the storages that the graph holds, the parameters and the input apart."""
+    """Measure the bytes of the storages that the graph holds, without the parameters and the input."""
     torch.manual_seed(0)
     model: Any = get_peft_model(
         Layer().to(torch.bfloat16),

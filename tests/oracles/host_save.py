@@ -1,9 +1,9 @@
-"""What saving and loading take of a host's memory: real runs of two ranks on a CPU, with gloo.
+"""Host memory of saving and loading: real runs of two ranks on a CPU, with gloo.
 
-Each rank trains one step, and then measures how much its resident memory grows at most while it makes the state dict
-that a checkpoint writes (the kernel's high-water mark, reset before). On a CPU the model itself is in the same
-memory; what a GPU would hand over to the host is what grows. As a program it takes a kind and prints one JSON line per
-rank:  python host_save.py KIND  (of `KINDS`)
+Each rank trains one step and then measures how much its resident memory grows at most while it builds the state dict
+that a checkpoint writes (the kernel's high-water mark, reset before). On a CPU the model itself is in the same memory;
+the growth is what a GPU would hand over to the host. As a program it takes a kind and prints one JSON line per rank:
+python host_save.py KIND  (one of `KINDS`)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _read_status(field: str) -> int:
 
 
 def measure_growth(action: Callable[[], Any]) -> int:
-    """Bytes by which the resident memory grows at most while `action` runs and its result is alive."""
+    """Measure by how many bytes resident memory grows at most while `action` runs and its result is alive."""
     gc.collect()
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
         file.write("5")
@@ -45,9 +45,9 @@ def _build_model(torch: Any, dtype: Any) -> Any:
 
 
 def measure_zero(stage: int, resumes: bool = False) -> int:
-    """DeepSpeed: accelerate's `get_state_dict` clones below stage 3, and gathers module by module at stage 3.
+    """Measure DeepSpeed: `get_state_dict` of accelerate clones below stage 3, and gathers module by module at stage 3.
 
-    `resumes`: loading DeepSpeed's own checkpoint instead.
+    `resumes`: load DeepSpeed's own checkpoint instead.
     """
     os.environ["DS_ACCELERATOR"] = "cpu"
     import deepspeed
@@ -87,7 +87,7 @@ def measure_zero(stage: int, resumes: bool = False) -> int:
 
 
 def measure_fsdp2() -> int:
-    """Full state dict of torch's FSDP2: fp32 weights on rank 0, as accelerate asks for it."""
+    """Measure the full state dict of torch's FSDP2: fp32 weights on rank 0, as accelerate requests it."""
     import torch
     import torch.distributed as dist
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
@@ -105,8 +105,9 @@ def measure_fsdp2() -> int:
 
 
 def measure_deferred(version: int, reduced: str = "bfloat16") -> int:
-    """Gradients of a micro batch whose reduction FSDP puts off, as accelerate's `no_sync` asks for it: fp32 shards,
-    computed in bf16. A CPU holds them where a GPU would.
+    """Measure the gradients of a micro batch whose reduction FSDP defers, as accelerate's `no_sync` requests it.
+
+    The shards are fp32, computed in bf16. A CPU holds them where a GPU would.
     """
     import torch
     import torch.distributed as dist
@@ -130,7 +131,7 @@ def measure_deferred(version: int, reduced: str = "bfloat16") -> int:
 
 
 def measure_file() -> int:
-    """safetensors: what a file of tensors on the host needs while it is written."""
+    """Measure the memory that safetensors needs to write a file of tensors on the host."""
     import torch
     from safetensors.torch import save_file
 
@@ -140,7 +141,7 @@ def measure_file() -> int:
 
 
 def measure_states() -> int:
-    """The optimizer's states as the HF Trainer loads them for one GPU: onto the host first."""
+    """Measure the optimizer's states as the HF Trainer loads them for one GPU: onto the host first."""
     import torch
 
     model = _build_model(torch, torch.float32)
@@ -178,7 +179,7 @@ def main(kind: str, ranks: int) -> None:
         placed = {
             "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_SIZE": str(ranks),
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1",
-            "MALLOC_MMAP_THRESHOLD_": "65536",  # what is freed goes back to the system at once
+            "MALLOC_MMAP_THRESHOLD_": "65536",  # freed memory goes back to the system at once
         }  # fmt: skip
         command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), kind, "--rank"]
         started.append(subprocess.Popen(command, env={**os.environ, **placed}, stdout=subprocess.PIPE, text=True))

@@ -1,8 +1,8 @@
-"""The memory of Liger's chunked losses, forward and backward, as a CPU runs their compiled code.
+"""Memory of Liger's chunked losses, forward and backward, measured on their compiled code on a CPU.
 
-Each loss computes logits, log-probabilities and gradients of a chunk at once, compiled by torch's inductor, whose
-buffers a CPU allocates as a GPU does but for fusions that only one of them has. The profiler's memory events give the
-peak beyond what exists before.
+Each loss computes the logits, log-probabilities and gradients of a chunk at once, compiled by torch's inductor. A CPU
+allocates the same buffers as a GPU, except for fusions that only one of them has. The profiler's memory events give the
+peak above what exists before.
 
 Needs torch 2.13.0 (CPU build), liger-kernel 0.8.5 (importable without triton) and a C++ compiler; minutes. Writes the
 rows of `tests/memory/losses.jsonl`:  python liger_losses.py OUT.jsonl
@@ -27,11 +27,11 @@ from liger_kernel.chunked_loss.jsd_loss import LigerFusedLinearJSDLoss
 from torch.profiler import ProfilerActivity, profile
 
 SIZES = ((4, 256, 8192, 512), (8, 256, 8192, 512), (4, 256, 8192, 1024))
-"""Sequences, their length, vocabulary, width: as in real models the output matrix is larger than a chunk's logits."""
+"""Sequences, length, vocabulary, width: the output matrix is larger than a chunk's logits, as in real models."""
 
 
 def measure_peak(step: Callable[[], None]) -> int:
-    """Bytes that one step has at most beyond what exists before it."""
+    """Measure the bytes that a step allocates at most, in addition to what exists before it."""
     step()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as run:
         step()
@@ -67,7 +67,7 @@ def _call_loss(kind: str, weight: Any, hidden: Any, labels: Any, reference_hidde
 
 
 def measure_row(kind: str, sequences: int, length: int, vocab: int, width: int) -> dict[str, Any]:
-    """One loss of one size."""
+    """Measure one loss at one size."""
     weight = torch.randn(vocab, width, dtype=torch.bfloat16, requires_grad=True)
     hidden = torch.randn(sequences, length, width, dtype=torch.bfloat16, requires_grad=True)
     reference_hidden, reference_weight = hidden.detach().clone(), weight.detach().clone()

@@ -1,10 +1,10 @@
-"""Which keys LLaMA-Factory's own parser takes: one JSON object a line in, a verdict a line out.
+"""Keys that LLaMA-Factory's own parser accepts: one JSON object per line in, a verdict per line out.
 
     python tests/oracles/llamafactory_arguments.py < configurations.jsonl
     {"accepted": false, "unused": ["save_safetensors"], "values": {}, "why": null}
 
-`HfArgumentParser.parse_dict` over the dataclasses of `llamafactory-cli train`, with whatever transformers is installed.
-What the dataclasses check of values once they are filled asks for devices and libraries, and is left out.
+Runs `HfArgumentParser.parse_dict` over the dataclasses of `llamafactory-cli train`, with the installed transformers.
+The dataclasses' checks of values after parsing need devices and libraries, and are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def parse_config(parser: Any, config: dict[str, Any]) -> dict[str, Any]:
             return {"accepted": False, "unused": [], "values": {}, "why": message}
         unused = sorted(ast.literal_eval(message.partition(": ")[2]))
         return {"accepted": False, "unused": unused, "values": {}, "why": None}
-    except TypeError as refusal:  # a key that must be given
+    except TypeError as refusal:  # a required key is missing
         return {"accepted": False, "unused": [], "values": {}, "why": str(refusal)}
     values = {name: value for arguments in filled for name, value in vars(arguments).items()}
     return {"accepted": True, "unused": [], "values": values, "why": None}

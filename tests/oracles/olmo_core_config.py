@@ -1,8 +1,8 @@
-"""Runs training scripts with the real OLMo-core and prints the configurations that they build, one JSON a line.
+"""Run training scripts with the real OLMo-core and print the configurations that they build, one JSON per line.
 
 Needs ai2-olmo-core (with its `beaker` extra for scripts in the internal style) and a CPU build of torch. Nothing
-trains: the library's `main` is replaced by one that only calls the script's builder, and what that returns is printed
-as OLMo-core saves it in `config.json`. A script that the library refuses yields {"error": ...}.
+trains: the library's `main` is replaced by a function that only calls the script's builder, and the result is printed
+as OLMo-core saves it in `config.json`. A script that the library rejects yields {"error": ...}.
 
     python tests/oracles/olmo_core_config.py fixtures/olmo_core/internal_style.py
 """
@@ -49,7 +49,7 @@ def build_config(path: str) -> dict[str, Any]:
         experiment.main = main
     with open(path, encoding="utf-8") as file:
         source = file.read()
-    # Classes of the script are looked up in its module.
+    # OLMo-core looks up classes of the script in its module.
     module = sys.modules["__main__"] = ModuleType("__main__")
     names = module.__dict__
     names["__file__"] = path

@@ -1,4 +1,4 @@
-"""Parameters that one rank has under OLMo-core's tensor and pipeline parallelism: its own code on the meta device.
+"""Parameters of one rank under OLMo-core's tensor and pipeline parallelism: its own code on the meta device.
 
 Prints JSON: {"whole": n, "tensor": {degree: n}, "stages": {"degree stages-per-rank": [n of each stage]}}. Needs
 ai2-olmo-core 3.0.0.
@@ -18,16 +18,16 @@ from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 SHAPE = {"d_model": 1024, "n_layers": 16, "n_heads": 16, "n_kv_heads": 8, "vocab_size": 32000}
-"""Grouped queries; OLMo-core's rule makes the MLP's width of it."""
+"""Grouped queries; OLMo-core's rule derives the MLP's width from the hidden size."""
 
 
 def build_model() -> Any:
-    """The model on the meta device."""
+    """Build the model on the meta device."""
     return TransformerConfig.llama_like(**SHAPE).build(init_device="meta")
 
 
 def count_elements(model: Any) -> int:
-    """Elements of this rank's parameters."""
+    """Count the elements of this rank's parameters."""
     return sum(
         (parameter.to_local() if isinstance(parameter, DTensor) else parameter).numel()
         for parameter in model.parameters()
@@ -35,14 +35,14 @@ def count_elements(model: Any) -> int:
 
 
 def count_tensor_parallel(degree: int) -> int:
-    """Under tensor parallelism of `degree` ranks."""
+    """Count a rank's elements under tensor parallelism of `degree` ranks."""
     model = build_model()
     model.apply_tp(init_device_mesh("cpu", (degree,), mesh_dim_names=("tp",)))
     return count_elements(model)
 
 
 def count_stage_layers(degree: int, schedule: str) -> list[int]:
-    """Layers between the split points of a pipeline."""
+    """Count the layers between the split points of a pipeline."""
     config = TransformerPipelineParallelConfig(degree=degree, schedule=PipelineScheduleType(schedule))
     points = [0, *config.get_split_points(SHAPE["n_layers"]), SHAPE["n_layers"]]
     return [after - before for before, after in zip(points, points[1:])]

@@ -1,10 +1,10 @@
-"""Whether OLMo's own loader takes a configuration: one JSON object a line in, a verdict a line out.
+"""Run OLMo's own configuration loader: one JSON object per line in, a verdict per line out.
 
     python tests/oracles/olmo_structured.py < configurations.jsonl
     {"accepted": false, "values": {}, "why": "ConfigKeyError: Key 'max_len' not in 'TrainConfig'"}
 
-As `TrainConfig.load` does it: legacy settings updated, then merged into the structured configuration by OmegaConf, then
-made into objects.
+Follows `TrainConfig.load`: update legacy settings, merge them into the structured configuration with OmegaConf, then
+build objects.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Runs the argument parsers of one OpenRLHF release: a command line a line in, a verdict a line out.
+"""Run the argument parsers of one OpenRLHF release: one command line per line in, a verdict per line out.
 
     python tests/oracles/openrlhf_parser.py FOLDER < command_lines.jsonl
     {"entry": "train_sft", "words": ["--pretrain", "gpt2"]}
     {"accepted": true, "values": {"pretrain": "gpt2", ...}, "why": null}
 
-FOLDER holds the release's `openrlhf` package. Of an entry point only the statements that build its parser are executed,
-those of its main block up to `parse_args`; names that they borrow from elsewhere are empty objects. Neither OpenRLHF's
-modules nor what they import are loaded.
+FOLDER holds the release's `openrlhf` package. Only those statements of an entry point run that build its parser: its
+main block up to `parse_args`. Names that they borrow from elsewhere are empty objects. Neither OpenRLHF's modules nor
+their imports are loaded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Names(dict[str, Any]):
 
 
 def build_parser(text: str) -> argparse.ArgumentParser | None:
-    """The parser that a script builds in its main block; None where it has none, or fails to build it."""
+    """Return the parser that a script builds in its main block, or None if it has none or cannot build it."""
     for statement in ast.parse(text).body:
         if isinstance(statement, ast.If) and "__main__" in ast.dump(statement.test):
             return _run_statements(statement.body)
@@ -58,7 +58,7 @@ def _run_statements(statements: list[ast.stmt]) -> argparse.ArgumentParser | Non
     try:
         exec(compile(ast.Module(builders, []), "parser", "exec"), names)
     except argparse.ArgumentError:
-        return None  # the program fails at its start, whatever it is given
+        return None  # the program fails at its start with any arguments
     parser = names.get("parser")
     return parser if isinstance(parser, argparse.ArgumentParser) else None
 

@@ -1,14 +1,14 @@
-"""What optimizers hold and make: their own packages' code on a small Llama, on a CPU.
+"""States and temporary buffers of optimizers: their own packages' code on a small Llama, on a CPU.
 
 Prints one JSON object per name and format: `{"name": ..., "state": bytes, "scratch": bytes}`. `state` is the size of
-all tensors that the optimizer keeps after two steps; `scratch` how far live storages rise above that during the second
-step, on which no projection is made anew. torchao's compiles its step, unless TORCHDYNAMO_DISABLE=1.
+all tensors that the optimizer keeps after two steps; `scratch` is how far live storages rise above that during the
+second step, which recomputes no projection. torchao compiles its step, unless TORCHDYNAMO_DISABLE=1.
 
     python optimizer_states.py NAME...        # all of OPTIMIZERS without names
 
-Needs torch and transformers, and of galore_torch, apollo_torch, adam_mini, schedulefree, came_pytorch, prodigyopt,
-lomo_optim, torch_optimi, bitsandbytes, torchao and llamafactory those that the names ask for; what is not installed is
-printed with `"skipped"`.
+Needs torch and transformers, and the packages of the named optimizers among galore_torch, apollo_torch, adam_mini,
+schedulefree, came_pytorch, prodigyopt, lomo_optim, torch_optimi, bitsandbytes, torchao and llamafactory; an optimizer
+that is not installed is printed with `"skipped"`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_
 
 
 class LiveStorages(TorchDispatchMode):
-    """Bytes of the storages that operations make, and the highest total."""
+    """Bytes of the storages that operations create, and the highest total."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class LiveStorages(TorchDispatchMode):
 
 
 def group_parameters(model: torch.nn.Module, **options: Any) -> list[dict[str, Any]]:
-    """Parameter groups as the HF Trainer makes them for GaLore and APOLLO on all linear layers."""
+    """Build parameter groups as the HF Trainer does for GaLore and APOLLO on all linear layers."""
     projected = [p for name, p in model.named_parameters() if any(target in name for target in LINEAR)]
     others = [p for name, p in model.named_parameters() if not any(target in name for target in LINEAR)]
     return [
@@ -119,7 +119,7 @@ def make_optimizer(module: str, kind: str, **options: Any) -> Callable[[Any], An
 
 
 def make_bitsandbytes(kind: str, **options: Any) -> Callable[[Any], Any]:
-    """The HF Trainer's way with bitsandbytes: an embedding's states have 32 bits."""
+    """Return a constructor that uses bitsandbytes as the HF Trainer does: an embedding's states have 32 bits."""
 
     def make(model: Any) -> Any:
         import bitsandbytes
@@ -165,7 +165,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 
 
 def list_tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a state, those of a projector's attributes and of tensor subclasses included."""
+    """Yield the tensors of a state, including those in a projector's attributes and in tensor subclasses."""
     if isinstance(value, torch.Tensor):
         inner = getattr(value, "__tensor_flatten__", None)
         if inner is not None:
@@ -184,7 +184,7 @@ def list_tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def measure_state(optimizer: Any) -> int:
-    """Bytes of what the optimizer keeps, each storage once, its lists of parameters left out."""
+    """Sum the bytes that the optimizer keeps, counting each storage once and without its lists of parameters."""
     sizes = {id(p.untyped_storage()): 0 for group in optimizer.param_groups for p in group["params"]}
     for state in optimizer.state.values():
         for tensor in list_tensors(state):
@@ -193,7 +193,7 @@ def measure_state(optimizer: Any) -> int:
 
 
 def measure(name: str, dtype: torch.dtype) -> dict[str, Any]:
-    """One row."""
+    """Measure one optimizer in one format and return its row."""
     torch.manual_seed(0)
     model = LlamaForCausalLM(LlamaConfig(**CONFIG)).to(dtype)
     try:
@@ -217,6 +217,6 @@ if __name__ == "__main__":
         for dtype in (torch.float32, torch.bfloat16):
             try:
                 row = measure(requested, dtype)
-            except Exception as error:  # what a package cannot do on a CPU
+            except Exception as error:  # a package may not run on a CPU
                 row = {"name": requested, "skipped": f"{type(error).__name__}: {error}"[:200]}
             print(json.dumps({"dtype": str(dtype).removeprefix("torch."), **row}), flush=True)

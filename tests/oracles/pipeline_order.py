@@ -1,6 +1,6 @@
-"""How many stages' activations a rank of a pipeline holds at once, in the order that torch's own schedules run.
+"""Stages whose activations a pipeline rank holds at once, in the order that torch's own schedules run.
 
-Prints JSON: [schedule, ranks, stages per rank, micro batches, [most at once, of each rank]]. Needs torch alone.
+Prints JSON: [schedule, ranks, stages per rank, micro batches, [most at once, for each rank]]. Needs only torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CASES = [
 
 
 class Stage:
-    """What a schedule asks of a stage before it runs."""
+    """A stage with the attributes that a schedule reads before it runs."""
 
     def __init__(self, index: int, ranks: int, total: int) -> None:
         self.stage_index, self.num_stages = index, total
@@ -36,7 +36,7 @@ class Stage:
 
 
 def count_in_flight(name: str, ranks: int, stages_per_rank: int, count: int) -> list[int]:
-    """The most forward passes of stages without their backward pass, for each rank."""
+    """Count, for each rank, the most forward passes of stages that wait for their backward pass."""
     kind = schedules.get_schedule_class(name)
     if stages_per_rank == 1:
         peaks = []
@@ -47,7 +47,7 @@ def count_in_flight(name: str, ranks: int, stages_per_rank: int, count: int) -> 
     total = ranks * stages_per_rank
     indices = (0, total - 1) if name == "ZBVZeroBubble" else range(0, total, ranks)
     stages = [Stage(index, ranks, total) for index in indices]
-    if name == "ZBVZeroBubble":  # in the shape of a V: the first rank has the first stage and the last
+    if name == "ZBVZeroBubble":  # in the shape of a V: the first rank has the first and the last stage
         for stage in stages:
             stage.stage_index_to_group_rank = {index: min(index, total - 1 - index) for index in range(total)}
             stage.group_rank = 0
@@ -62,7 +62,7 @@ def _find_peak(actions: list[Any]) -> int:
         if word == "F":
             running += 1
             peak = max(peak, running)
-        elif word in ("B", "W"):  # both parts of the backward pass, or the second one
+        elif word in ("B", "W"):  # both parts of the backward pass, or only the second
             running -= 1
     return peak
 

@@ -1,6 +1,6 @@
-"""Bytes of a small Llama whose decoder's matrices bitsandbytes has quantised, on a CPU.
+"""Bytes of a small Llama whose decoder matrices bitsandbytes has quantised, on a CPU.
 
-Prints one JSON object per kind: {"kind": ..., "double": ..., "bytes": all storages, scales and tables included}. Needs
+Prints one JSON object per kind: {"kind": ..., "double": ..., "bytes": all storages, including scales and tables}. Needs
 torch, transformers and bitsandbytes (0.50.2 has CPU kernels).
 """
 
@@ -24,7 +24,7 @@ SHAPE = {
 
 
 def list_tensors(value: Any) -> Iterator[torch.Tensor]:
-    """A tensor, or those of a quantisation state."""
+    """Yield a tensor, or the tensors of a quantisation state."""
     if isinstance(value, torch.Tensor):
         yield value
     elif hasattr(value, "__dict__"):
@@ -33,7 +33,7 @@ def list_tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def make_4bit(kind: str, double: bool) -> Callable[[Any], Any]:
-    """Linear4bit, as transformers makes it."""
+    """Return a function that converts a layer to Linear4bit as transformers does."""
 
     def convert(layer: Any) -> Any:
         converted = bnb.nn.Linear4bit(layer.in_features, layer.out_features, bias=False, compute_dtype=torch.bfloat16)
@@ -46,14 +46,14 @@ def make_4bit(kind: str, double: bool) -> Callable[[Any], Any]:
 
 
 def convert_to_8bit(layer: Any) -> Any:
-    """Linear8bitLt with frozen int8 weights."""
+    """Convert a layer to Linear8bitLt with frozen int8 weights."""
     converted = bnb.nn.Linear8bitLt(layer.in_features, layer.out_features, bias=False, has_fp16_weights=False)
     converted.weight = bnb.nn.Int8Params(layer.weight.data, requires_grad=False, has_fp16_weights=False)
     return converted.to("cpu")
 
 
 def measure_bytes(make: Callable[[Any], Any]) -> int:
-    """Bytes of the model, each storage once."""
+    """Sum the bytes of the model, counting each storage once."""
     model = LlamaForCausalLM(LlamaConfig(**SHAPE)).to(torch.bfloat16)
     for module in list(model.model.modules()):
         for name, child in list(module.named_children()):

@@ -1,10 +1,10 @@
-"""What torch reserves beyond what it allocates: real steps replayed through the allocator (`allocator.py`).
+"""Memory that torch reserves beyond what it allocates: real steps replayed through the allocator (`allocator.py`).
 
-A step of transformers' own code runs on fake tensors (`step_trace.py`); the order in which its storages appear and die
-goes through a model of the caching allocator, three steps in a row, the optimizer's states made in the first, as on a
-GPU. With `lengths` every step has another length, drawn evenly from 128 to the given one; sizes in between are
-interpolated, since every storage grows with the tokens. As a program it prints the rows of `ROWS` as JSON lines:
-python reserve_rows.py [ID ...]
+A step of transformers' own code runs on fake tensors (`step_trace.py`). The order in which its storages are allocated
+and freed is replayed through a model of the caching allocator, three steps in a row; the first creates the optimizer's
+states, as on a GPU. With `lengths` every step has another length, drawn uniformly from 128 to the row's sequence
+length; sizes in between are interpolated, because every storage grows with the tokens. As a program it prints the rows
+of `ROWS` as JSON lines: python reserve_rows.py [ID ...]
 """
 
 from __future__ import annotations
@@ -51,12 +51,11 @@ class Row(NamedTuple):
     sequence: int
     micro: int = 1
     lengths: int = 0
-    """Steps of different lengths; 0 is three steps of one."""
+    """Number of steps of different lengths; 0 means three steps of one length."""
     seed: int = 0
 
     @property
     def id(self) -> str:
-        """The row's name."""
         varying = f"-{self.lengths}lengths-{self.seed}" if self.lengths else ""
         return f"replay-{self.shape}-{self.mode}-{self.sequence}x{self.micro}{varying}"
 
@@ -79,7 +78,7 @@ ROWS = [
 
 
 class StepRecorder:
-    """A model whose steps can be recorded."""
+    """A model whose steps are recorded."""
 
     def __init__(self, row: Row) -> None:
         import step_trace
@@ -115,7 +114,7 @@ class StepRecorder:
                 self.tracker.add(tensor, "held")
 
     def run_step(self, length: int) -> None:
-        """One step of `length` tokens per sequence, onto the tracker's events."""
+        """Run one step of `length` tokens per sequence and record it in the tracker's events."""
         import torch
 
         amp = self.case.precision.startswith("amp")
@@ -133,7 +132,7 @@ class StepRecorder:
 
 
 def replay(allocator: CachingAllocator, events: Events, prefix: object) -> None:
-    """Run recorded events; what is left alive stays."""
+    """Replay recorded events; storages that no event frees stay allocated."""
     for serial, size in events:
         name = (prefix, serial)
         if size:
@@ -143,7 +142,7 @@ def replay(allocator: CachingAllocator, events: Events, prefix: object) -> None:
 
 
 def replay_fixed(row: Row) -> dict[str, Any]:
-    """Three steps of one length."""
+    """Replay three steps of one length."""
     recorder = StepRecorder(row)
     for _ in range(3):
         recorder.run_step(row.sequence)
@@ -157,8 +156,9 @@ def replay_fixed(row: Row) -> dict[str, Any]:
 
 
 def compute_figures(run: Callable[[int | None], CachingAllocator]) -> dict[str, Any]:
-    """What `run` allocates and reserves on a card of any size, and the smallest card on which it runs; shares are of
-    what comes and goes, which is the peak less what lasts between steps.
+    """Measure what `run` allocates and reserves on an unlimited card, and the smallest card on which it runs.
+
+    Shares are relative to the transient memory: the peak minus what lasts between steps.
     """
     free = run(None)
     low, high = free.peak_allocated, free.peak_reserved
@@ -178,11 +178,11 @@ def compute_figures(run: Callable[[int | None], CachingAllocator]) -> dict[str, 
 
 
 def replay_varying(row: Row, cache: dict[tuple[str, str], Any]) -> dict[str, Any]:
-    """Steps of many lengths: what torch reserves, and the smallest card on which all of them run."""
+    """Replay steps of many lengths and return the reserved bytes and the smallest card on which all of them run."""
     key = row.shape, row.mode
     if key not in cache:
         recorder = StepRecorder(row)
-        recorder.run_step(1024)  # makes the optimizer's states
+        recorder.run_step(1024)  # creates the optimizer's states
         start = len(recorder.tracker.events)
         marks = []
         for length in (1024, 2048):
@@ -222,7 +222,7 @@ def replay_varying(row: Row, cache: dict[tuple[str, str], Any]) -> dict[str, Any
 
 
 def main(requested: list[str]) -> None:
-    """Print the wanted rows (all by default)."""
+    """Print the requested rows (all by default)."""
     cache: dict[tuple[str, str], Any] = {}
     for row in ROWS:
         if not requested or any(name in row.id for name in requested):

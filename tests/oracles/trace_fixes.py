@@ -1,5 +1,6 @@
-"""Traces steps of published models: one JSON object a line in, one with the peak a line out. Needs what `step_trace.py`
-needs.
+"""Trace steps of published models: one JSON object per line in, the same with its peak out.
+
+Needs what `step_trace.py` needs.
 
     {"model": "qwen2.5-0.5b", "step": {"sequence": 1024, "micro": 4}}
     {"model": "qwen2.5-0.5b", "step": {"sequence": 1024, "micro": 4}, "peak": 11548475904}

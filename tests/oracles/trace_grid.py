@@ -1,7 +1,7 @@
-"""Every family with a traced formula x checkpointing x attention x precision: the grid that holds the closed form.
+"""Traces of every family with a formula x checkpointing x attention x precision, for the test of the closed form.
 
 python tests/oracles/trace_grid.py tests/memory/grid.jsonl [FAMILY ...]  (needs what `step_trace.py` needs; ten minutes
-for all). In these shapes a layer's terms decide as often as the loss: a hidden width of 1,024, 8,192 words.
+for all). In these shapes a layer's terms weigh as much as the loss: a hidden width of 1,024 and 8,192 words.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WIDTHS: Final = (
 )  # fmt: skip
 VOCABULARY: Final = 8192
 
-# What PEFT's `all-linear` would not name alike in all releases: mixtures have their targets written out.
+# PEFT's `all-linear` differs between releases for mixtures, so their targets are written out.
 ATTENTION_MATRICES: Final = ("q_proj", "k_proj", "v_proj", "o_proj", "q_a_proj", "q_b_proj", "kv_b_proj")
 _GATED: Final = ("gate_proj", "up_proj", "down_proj")
 EXPERTS: Final[dict[str, tuple[str, ...]]] = {
@@ -53,7 +53,7 @@ PRECISION: Final = {"bf16": {}, "amp": {"precision": "amp"}, "lora": {"lora": 16
 
 
 def build_shape(family: str) -> dict[str, Any]:
-    """The family's small shape, twice as wide, with a larger vocabulary."""
+    """Return the family's small shape with doubled widths and a larger vocabulary."""
     small = SMALL.get(family) or SMALL_EAGER[family]
     wide = {key: _double(value) if key in WIDTHS and value else value for key, value in small.items()}
     wide["vocab_size"] = VOCABULARY
@@ -67,7 +67,7 @@ def _double(value: Any) -> Any:
 
 
 def list_rows() -> Iterator[Row]:
-    """The whole grid. Families without an sdpa path have eager rows only."""
+    """Yield the whole grid; families without an sdpa path have eager rows only."""
     for family in (*SMALL, *SMALL_EAGER):
         for checkpointing, attention, precision in product(CHECKPOINTING, ATTENTION, PRECISION):
             if attention == "flash" and family in SMALL_EAGER:
@@ -81,17 +81,17 @@ def list_rows() -> Iterator[Row]:
 
 
 def families() -> list[str]:
-    """The families of the grid."""
+    """List the families of the grid."""
     return [*SMALL, *SMALL_EAGER]
 
 
 def get_mode(row: Row) -> str:
-    """A row's place in the grid beside its family."""
+    """Return a row's checkpointing, attention and precision as one word."""
     return row.id.removeprefix(f"{row.model}-")
 
 
 def trace_peaks(row: Row) -> list[int]:
-    """The peaks of one step of the real code: of its three phases."""
+    """Trace one step of the real code and return the peaks of its three phases."""
     from step_trace import Case, trace
 
     result = trace(Case(row.model, build_shape(row.model), **row.step))
@@ -99,7 +99,7 @@ def trace_peaks(row: Row) -> list[int]:
 
 
 def describe_architecture(family: str) -> dict[str, Any]:
-    """The family's architecture as the estimate takes it, its linear layers included."""
+    """Return the family's architecture, including its linear layers, in the estimate's terms."""
     import trace_rows
 
     trace_rows.MODELS[family] = (family, build_shape(family))
@@ -107,7 +107,10 @@ def describe_architecture(family: str) -> dict[str, Any]:
 
 
 def line(family: str) -> dict[str, Any]:
-    """Everything about a family. What cannot run is left out: grouped products take 16-bit numbers only."""
+    """Return all data of a family.
+
+    Modes that cannot run are left out: grouped products support only 16-bit numbers.
+    """
     peaks: dict[str, list[int]] = {}
     for row in list_rows():
         if row.model == family:
@@ -120,12 +123,12 @@ def line(family: str) -> dict[str, Any]:
 
 
 def list_plans() -> dict[str, dict[str, Any]]:
-    """Plan fields of every mode; the targets of adapters are the family's."""
+    """List the plan fields of every mode; the targets of adapters are the family's."""
     return {get_mode(row): plan(row.step) for row in list_rows() if row.model == "llama"}
 
 
 def main(out: Path, requested: list[str]) -> None:
-    """Trace the wanted families (all by default); the others' lines stay as they are."""
+    """Trace the requested families (all by default); the lines of others stay as they are."""
     lines: dict[str, str] = {}
     if out.exists():
         for text in out.read_text(encoding="utf-8").splitlines()[1:]:
@@ -137,7 +140,7 @@ def main(out: Path, requested: list[str]) -> None:
 
 
 def tool() -> str:
-    """What traced."""
+    """Return the releases that produced the traces."""
     import peft
     import torch
     import transformers

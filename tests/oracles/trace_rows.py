@@ -1,7 +1,7 @@
-"""The steps that are traced for `lint/cfglint_train/calibration/data/traced.jsonl`, and the program that traces them.
+"""Steps that are traced for `lint/cfglint_train/calibration/data/traced.jsonl`, and the program that traces them.
 
 python tests/oracles/trace_rows.py [ID ...]  (all rows by default; needs what `step_trace.py` needs). Rows that are not
-traced anew stay as they are, so that a run over some ids leaves the others alone.
+traced again stay as they are, so a run over some ids leaves the others alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TRACED = Path(__file__).parents[2] / "lint" / "cfglint_train" / "calibration" / 
 
 
 class Row(NamedTuple):
-    """One step to trace: the published model or small shape it runs on, and the case."""
+    """A step to trace: the published model or small shape that it runs on, and the case."""
 
     id: str
     model: str
@@ -89,7 +89,7 @@ _ROUTED = {**_SMALL, "n_routed_experts": 32, "num_experts_per_tok": 4, "moe_inte
 _LATENT = {**_ROUTED, "num_key_value_heads": 16, "kv_lora_rank": 128, "q_lora_rank": 192, "qk_nope_head_dim": 32,
            "qk_rope_head_dim": 16, "v_head_dim": 32}  # fmt: skip
 
-# Small shapes, one per family: the vocabulary is tiny, so that a layer and not the loss decides the peak.
+# Small shapes, one per family: the vocabulary is tiny, so that a layer, not the loss, determines the peak.
 SMALL: dict[str, dict[str, Any]] = {
     "llama": _SMALL,
     "mistral": {**_SMALL, "sliding_window": None},
@@ -177,7 +177,7 @@ _MIXTURES = ("mixtral", "qwen3_moe", "deepseek_v3")
 
 
 def list_small_rows() -> Iterator[Row]:
-    """One small shape per family, plain and checkpointed; the other modes for families that differ in kind."""
+    """Yield each family's small shape, plain and checkpointed, and other modes for families that differ in kind."""
     for family in SMALL:
         modes = [*_EVERYWHERE]
         if family in _DENSE:
@@ -192,7 +192,7 @@ def list_small_rows() -> Iterator[Row]:
 
 
 def list_model_rows() -> Iterator[Row]:
-    """Published shapes at lengths and batches as they are trained."""
+    """Yield published shapes with the lengths and batches that people train them with."""
     for model, *steps in (
         ("llama3.2-1b", (2048, 1, {}), (512, 1, {}), (2048, 8, {}), (8192, 2, {"checkpointing": True}),
          (2048, 4, {"attention": "eager"}), (4096, 1, {"attention": "eager", "checkpointing": True}),
@@ -237,19 +237,19 @@ def list_model_rows() -> Iterator[Row]:
 
 
 def rows() -> list[Row]:
-    """Every row."""
+    """List every row."""
     return [*list_model_rows(), *list_small_rows()]
 
 
 def get_configuration(row: Row) -> tuple[str, dict[str, Any]]:
-    """Family and configuration arguments of a row's model."""
+    """Return the family and configuration arguments of a row's model."""
     if row.model in MODELS:
         return MODELS[row.model]
     return row.model, SMALL.get(row.model) or SMALL_EAGER[row.model]
 
 
 def architecture(row: Row) -> dict[str, Any]:
-    """The row's model in the words of `lint.models.architecture`, parameter counts from the model class itself."""
+    """Describe the row's model as `lint.models.architecture` does, with parameter counts of the model class."""
     import step_trace
     import torch
 
@@ -259,7 +259,7 @@ def architecture(row: Row) -> dict[str, Any]:
         model = step_trace.built(whole, torch.bfloat16)
     config = whole.get_text_config()
 
-    fields = config.to_dict()  # attributes that differ from layer to layer cannot be asked for
+    fields = config.to_dict()  # attributes that differ from layer to layer cannot be read
 
     def get_first(*names: str, default: Any = None) -> Any:
         values = (fields[name] if name in fields else getattr(config, name, None) for name in names)
@@ -334,12 +334,12 @@ def architecture(row: Row) -> dict[str, Any]:
 
 
 def _find_width(widths: Any) -> int:
-    """The width of all layers, or the largest where each has its own."""
+    """Return the width of all layers, or the largest if each layer has its own."""
     return int(max(widths) if isinstance(widths, list) else widths)
 
 
 def list_linears(model: Any) -> list[list[Any]]:
-    """(leaf name, inputs, outputs, count) of the decoder's linear layers."""
+    """List (leaf name, inputs, outputs, count) of the decoder's linear layers."""
     import torch
     from transformers.pytorch_utils import Conv1D
 
@@ -353,7 +353,7 @@ def list_linears(model: Any) -> list[list[Any]]:
     modules: list[list[Any]] = [[*key, count] for key, count in counts.items()]
     fused: dict[tuple[str, int, int, int], int] = {}
     for name, parameter in model.named_parameters():
-        if parameter.dim() == 3:  # experts
+        if parameter.dim() == 3:
             wide = (name.rsplit(".", 1)[-1], *parameter.shape[1:], parameter.shape[0])
             fused[wide] = fused.get(wide, 0) + 1
     return modules + [[*wide, count, "decoder", experts] for (*wide, experts), count in fused.items()]
@@ -363,7 +363,7 @@ _DTYPES = {"bf16": "bf16", "amp_bf16w": "bf16", "fp32": "fp32", "amp": "fp32"}
 
 
 def plan(step: dict[str, Any]) -> dict[str, Any]:
-    """A row's step as plan fields."""
+    """Return a row's step as plan fields."""
     lora, precision, padding = step.get("lora"), step.get("precision", "bf16"), step.get("padding", False)
     weight_format = _DTYPES[precision]
     attention = {"flash": "sdpa", "efficient": "sdpa", "fa2": "flash", "eager": "eager"}
@@ -418,7 +418,7 @@ def traced(row: Row) -> dict[str, Any]:
 
 
 def main(requested: list[str]) -> None:
-    """Trace the wanted rows (all by default) and write the file anew."""
+    """Trace the requested rows (all by default) and rewrite the file."""
     lines: dict[str, str] = {}
     if TRACED.exists():
         for line in TRACED.read_text(encoding="utf-8").splitlines():

@@ -1,7 +1,7 @@
-"""Blocks of vision towers on fake tensors: what they keep, and their peaks (`tests/memory/towers.jsonl`).
+"""Blocks of vision towers on fake tensors: bytes that they keep, and their peaks (`tests/memory/towers.jsonl`).
 
 python tests/oracles/trace_towers.py tests/memory/towers.jsonl  (needs what `step_trace.py` needs). A tower's blocks run
-alone, so that neither grids of images nor the decoder behind them matter: input, blocks, backward pass.
+alone, so that neither grids of images nor the decoder matter: input, blocks, backward pass.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MODES: Final = {
 
 
 class _SingleImageLengths:
-    """Replaces the cumulative lengths of one image: their differences are the whole."""
+    """A stand-in for the cumulative lengths of one image: every difference is the whole length."""
 
     def __getitem__(self, _: Any) -> _SingleImageLengths:
         return self
@@ -65,7 +65,7 @@ def _find_block(kind: str) -> tuple[Any, Any]:
 
 
 def traced(kind: str, checkpointing: bool, precision: str) -> list[int]:
-    """Bytes on top of weights and input: after the forward pass, its peak, and the peak of the backward pass."""
+    """Trace the bytes on top of weights and input: after the forward pass, its peak, and the backward peak."""
     import torch
     from step_trace import FakeTensorMode, LiveStorages, attention_op, install_fake_cuda
 

@@ -1,10 +1,10 @@
-"""What the losses of TRL's trainers hold of logits, as a CPU runs the functions of its wheels.
+"""Logits memory of the losses of TRL's trainers, measured on the functions of its wheels on a CPU.
 
-The loss functions of a release are taken from its source (`trainer/*_trainer.py`, `experimental/*/`,
-`trainer/utils.py`) and called for a model of one matrix, whose vocabulary is so much wider than its states that all
-bytes are those of logits. The profiler's memory events give bytes per token and word: at the peak of the forward pass,
-at its end, and at the peak of the backward pass. Kernels of triton are replaced by functions that compute nothing; what
-they allocate is the wheel's own code around them.
+The loss functions of a release are read from its source (`trainer/*_trainer.py`, `experimental/*/`, `trainer/utils.py`)
+and called for a model of one matrix, whose vocabulary is so much wider than its states that all bytes are those of
+logits. The profiler's memory events give bytes per token and word: at the peak of the forward pass, at its end, and at
+the peak of the backward pass. Triton kernels are replaced by functions that compute nothing; what they allocate is the
+wheel's own code around them.
 
 Needs torch 2.13.0 (CPU build), transformers, accelerate, and unpacked wheels (WHEELS/0.24.0/trl/...); half an hour.
 Writes the rows of `tests/memory/trl_losses.jsonl`:  python trl_losses.py WHEELS OUT.jsonl [TRAINER [RELEASE...]]
@@ -45,11 +45,11 @@ RELEASES = {
     "orpo": "0.9.6 0.14.0 0.16.1 0.28.0 1.16.0",
     "cpo": "0.9.6 0.14.0 0.16.1 0.24.0 1.16.0",
 }
-"""The first and the last of a stretch of releases whose functions hold the same, where both were at hand."""
+"""First and last of a range of releases with the same functions, if both were available."""
 
 
 class Model(nn.Module):
-    """An output matrix, wrapped as accelerate does where the run is in mixed precision."""
+    """An output matrix, wrapped as accelerate does if the run is in mixed precision."""
 
     def __init__(self, mixed: bool) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class _KernelStub:
 
 
 def _list_names() -> dict[str, Any]:
-    """What the functions look up in their modules."""
+    """Return the names that the functions look up in their modules."""
     names: dict[str, Any] = {**vars(typing), "torch": torch, "nn": nn, "F": functional, "transformers": transformers}
     names.update(amp=torch.amp, defaultdict=defaultdict, nullcontext=nullcontext, contextmanager=contextmanager)
     names.update(Version=Version, PreTrainedModel=nn.Module, PeftModel=type("PeftModel", (), {}))
@@ -94,7 +94,7 @@ def _list_names() -> dict[str, Any]:
 
 
 def _define_function(node: ast.FunctionDef, names: dict[str, Any]) -> None:
-    """Define a function without what it says of types."""
+    """Define a function without its annotations and decorators."""
     node.decorator_list, node.returns = [], None
     for argument in (*node.args.args, *node.args.kwonlyargs):
         argument.annotation = None
@@ -110,7 +110,7 @@ def _read_source(folder: Path, trainer: str) -> str:
 
 
 def read_functions(folder: Path, trainer: str) -> dict[str, tuple[Any, bool]]:
-    """The methods of a trainer, and whether each is static."""
+    """Return the methods of a trainer, and whether each is static."""
     names, text = _list_names(), _read_source(folder, trainer)
     helpers = ("trainer/utils.py", "core.py", "experimental/utils.py")
     texts = [(folder / name).read_text() for name in helpers if (folder / name).exists()]
@@ -147,7 +147,7 @@ def read_functions(folder: Path, trainer: str) -> dict[str, tuple[Any, bool]]:
 
 
 def _build_trainer(methods: dict[str, tuple[Any, bool]], model: Model, reference: Model | None, **options: Any) -> Any:
-    """A trainer's attributes, as its functions look them up."""
+    """Build a trainer with the attributes that its functions look up."""
     self = SimpleNamespace(**options)
     for name, (method, static) in methods.items():
         setattr(self, name, method if static else MethodType(method, self))
@@ -214,12 +214,12 @@ def _make_unpaired() -> dict[str, Any]:
 
 
 def _make_loss(trainer: str, release: Version, self: Any) -> Callable[[], Any]:
-    """One call of a trainer's loss."""
+    """Return a function that calls the trainer's loss once."""
     model, zeros = self.model, torch.zeros(SEQUENCES // 2)
     if trainer == "sft":
         ids = _make_ids()
         whole = {"input_ids": ids, "attention_mask": ids * 0 + 1, "labels": ids}
-        if not hasattr(self, "compute_loss"):  # the Trainer's own
+        if not hasattr(self, "compute_loss"):  # the Trainer's own loss
             return lambda: model(**whole).loss
         return lambda: self.compute_loss(model, dict(whole))
     if trainer in ("grpo", "rloo"):
@@ -258,7 +258,7 @@ def _make_loss(trainer: str, release: Version, self: Any) -> Callable[[], Any]:
 
 
 def measure(model: Model, loss: Callable[[], Any], divisor: int) -> tuple[float, float, float]:
-    """Bytes per token and word: at the peak of the forward pass, at its end, at the peak of the backward pass."""
+    """Measure the bytes per token and word: at the forward peak, at the end of it, and at the backward peak."""
     loss().backward()
     model.zero_grad(set_to_none=True)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as run:
@@ -280,7 +280,7 @@ def measure(model: Model, loss: Callable[[], Any], divisor: int) -> tuple[float,
 
 
 def measure_rows(folder: Path, trainer: str, release: str) -> Iterator[dict[str, Any]]:
-    """The rows of one trainer of one release."""
+    """Yield the rows of one trainer in one release."""
     methods = read_functions(folder / release / "trl", trainer)
     for mixed in (True, False):
         for reference in (True, False) if trainer in ("dpo", "kto") else (False,):

@@ -1,12 +1,12 @@
-"""What TRL's own parser makes of recipes: one JSON object a line in, a verdict a line out.
+"""Run TRL's own parser over recipes: one JSON object per line in, a verdict per line out.
 
     python tests/oracles/trl_parser.py SOURCE < recipes.jsonl
     in:  {"trainer": "sft", "ranks": 1, "config": {"packing": "yes"}, "plain": false}
     out: {"accepted": true, "unused": [], "values": {"packing": true, ...}, "why": null}
 
-`plain`: as a script calls it that does not ask for what is left over. SOURCE is a folder that holds the package `trl`
-of a release. Its dataclasses and `TrlParser` run as they are; packages that do no more than import trainers are stood
-in for, and what the Trainer's own class checks of devices is left out.
+`plain`: call it as a script does that ignores unused arguments. SOURCE is a folder that holds the package `trl` of a
+release. Its dataclasses and `TrlParser` run unchanged; packages that only import trainers are replaced by empty ones,
+and the Trainer's own checks of devices are left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RANKS = [1]
 
 
 def stand_in(folder: Path) -> None:
-    """Every package of TRL without what its `__init__` imports."""
+    """Replace every package of TRL by an empty one that runs none of its `__init__`."""
     for path in sorted((folder / "trl").rglob("__init__.py")):
         name = ".".join(path.parent.relative_to(folder).parts)
         module = types.ModuleType(name)
@@ -46,7 +46,7 @@ def stand_in(folder: Path) -> None:
 
 
 def trainer_class(trainer: str) -> Any:
-    """The class of a trainer's arguments."""
+    """Import the class of a trainer's arguments."""
     name = CLASSES[trainer]
     try:
         inner = importlib.import_module(f"trl.experimental.{trainer}.{trainer}_config")
@@ -57,7 +57,7 @@ def trainer_class(trainer: str) -> Any:
 
 
 def list_script_classes(folder: Path, trainer: str) -> list[Any]:
-    """The other classes that the script parses, by the names in its text; its own ones are run from there."""
+    """Return the other classes that the script parses, by the names in its text; its own classes run from there."""
     homes = [importlib.import_module("trl.trainer.model_config")]
     for name in ("trl.scripts.utils", "trl.utils", "trl.commands.cli_utils"):
         with contextlib.suppress(ImportError):
@@ -95,7 +95,7 @@ def import_parser_class() -> Any:
 
 
 def parse_recipe(classes: list[Any], path: str, recipe: dict[str, Any]) -> dict[str, Any]:
-    Path(path).write_text(json.dumps(recipe["config"]), encoding="utf-8")  # JSON is YAML, but for 1e-5
+    Path(path).write_text(json.dumps(recipe["config"]), encoding="utf-8")  # JSON is YAML, except for 1e-5
     RANKS[0] = recipe["ranks"]
     parser = import_parser_class()(classes)
     sys.argv = ["script.py", "--config", path]

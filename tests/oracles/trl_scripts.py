@@ -1,11 +1,11 @@
-"""What TRL's own classes hold after a script has made them: one script and its words a line in, the values a line out.
+"""Values that TRL's own classes hold after a script has made them: one script with its words in, the values out.
 
     python tests/oracles/trl_scripts.py SOURCE < scripts.jsonl
     in:  {"text": "from trl import ...", "words": ["--lr", "1e-5"]}
     out: [{"trainer": "SFTTrainer", "values": {"packing": true, ...}, "adapter": {"r": 8, ...}, "model": {...}}]
 
-SOURCE is a folder that holds the package `trl` of a release. Its classes of arguments and PEFT's `LoraConfig` run as
-they are, on 8 ranks; trainers, models and bitsandbytes' class are stand-ins that keep what they are given.
+SOURCE is a folder that holds the package `trl` of a release. Its argument classes and PEFT's `LoraConfig` run
+unchanged, on 8 ranks; trainers, models and bitsandbytes' class are stand-ins that keep their arguments.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def make_trainer(name: str) -> type:
 
 
 def install_modules(folder: Path) -> None:
-    """The packages that the scripts import, with what they take from them."""
+    """Install the packages that the scripts import, with the names that they use."""
     sys.path.insert(0, str(folder))
     stand_in(folder)
     transformers = importlib.import_module("transformers")

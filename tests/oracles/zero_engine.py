@@ -1,9 +1,9 @@
-"""DeepSpeed's own engine on a CPU, for any number of ranks in one process: what one rank holds, in bytes.
+"""DeepSpeed's own engine on a CPU, for any number of ranks in one process: bytes that one rank holds.
 
-torch's "fake" process group replaces the other ranks: its collectives move nothing, so sizes are right and values
-are not; clipping and overflow checks are off. Sizes are those of live storages, which on a GPU would be the allocated
-bytes; with offload the engine's host buffers are distinguished by what it pins. As a program it takes one JSON object
-and prints one:  python zero_engine.py '{"world": 8, "stage": 2, "settings": {...}}'
+torch's "fake" process group replaces the other ranks: its collectives move nothing, so sizes are right and values are
+not; clipping and overflow checks are off. Sizes are those of live storages, which would be the allocated bytes on a
+GPU; with offload the engine's host buffers are recognised because they are pinned. As a program it takes one JSON
+object and prints one:  python zero_engine.py '{"world": 8, "stage": 2, "settings": {...}}'
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PARAMETERS = LAYERS * WIDTH * WIDTH
 
 
 def build_settings(job: dict[str, Any]) -> dict[str, Any]:
-    """DeepSpeed's settings: small buckets, nothing prefetched, and what the job adds."""
+    """Build DeepSpeed's settings: small buckets, no prefetch, and the job's own settings."""
     settings: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": job.get("accumulation", 1),
@@ -45,7 +45,7 @@ def build_settings(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(job: dict[str, Any]) -> dict[str, float]:
-    """Bytes per parameter of one rank: held between steps, after the backward pass, and the peaks."""
+    """Measure the bytes per parameter of one rank: between steps, after the backward pass, and at the peaks."""
     world = job["world"]
     os.environ.update(
         DS_ACCELERATOR="cpu", RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(world), LOCAL_SIZE=str(world),
@@ -62,7 +62,7 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
     import deepspeed
 
-    # The shared-memory communicator waits for ranks that are not there.
+    # The shared-memory communicator waits for ranks that do not exist.
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
     deepspeed.init_distributed(dist_backend="fake", dist_init_required=False, verbose=False)
 
@@ -75,7 +75,7 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
             self.peak = 0
 
         def see(self, tensor: Any) -> None:
-            if tensor.device.type != "cpu":  # shapes that the engine remembers as meta tensors
+            if tensor.device.type != "cpu":  # the engine keeps shapes as meta tensors
                 return
             storage = tensor.untyped_storage()
             if storage.nbytes() and (storage._cdata not in self.known or self.known[storage._cdata][0].expired()):

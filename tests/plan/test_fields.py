@@ -1,4 +1,4 @@
-"""The names of plan fields and of their values: written once, and held to what the frameworks' lenses really read."""
+"""Names of plan fields and of their values: written once, and compared with what the frameworks' lenses read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Releases from where people install them: scripts, jobs, read-me files, notebooks and images of Modal."""
+"""Releases from install commands: scripts, jobs, read-me files, notebooks and Modal images."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_what_a_command_installs_is_the_release(tmp_path: Path, name: str) -> No
 
 
 def test_an_image_counts_as_a_whole_and_alone(tmp_path: Path) -> None:
-    """What the image for serving pins is no evidence for the one that trains."""
+    """Ignore the pins of the serving image, which are no evidence for the training image."""
     folder = write_repository(tmp_path / "x", **{"run.py": MODAL})
     assert get_release(folder, "transformers")[0] == "4.51.3"
     assert get_release(folder, "peft")[0] == "0.15.2"

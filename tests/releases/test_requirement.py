@@ -1,4 +1,4 @@
-"""One requirement in every notation."""
+"""Requirements in every notation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requirement files of every kind, and what those of one folder say together."""
+"""Requirement files of every kind, and the pins that the files of one folder give together."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ ENVIRONMENTS = {
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_environments_of_other_tools(tmp_path: Path, name: str) -> None:
-    """What other systems install does not count, nor does a section about something else."""
+    """Ignore requirements for other systems and sections about something else."""
     write_files(tmp_path, **{name: ENVIRONMENTS[name]})
     pins = Requirements(Roots()).collect_pins(str(tmp_path / "train.yaml"))
     assert {package: str(pin.constraint) for package, pin in pins.items()} == {

@@ -1,4 +1,4 @@
-"""Requirements of a `setup.py`, however they are written."""
+"""Requirements in a `setup.py`, however they are written."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_table_gives_each_requirement_once() -> None:
 
 
 def test_lists_of_a_table_are_followed_once() -> None:
-    """As open-r1's file has it: with hundreds of packages, each by the table, this would never end otherwise."""
+    """Expand each list once, because lists of hundreds of packages by table (as in open-r1) would never end."""
     names = [f"package-{number}" for number in range(300)]
     text = "\n".join((
         f"_deps = {[f'{name}=={number}.0' for number, name in enumerate(names)]!r}",

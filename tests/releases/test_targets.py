@@ -1,4 +1,4 @@
-"""Target releases: what is stated, what is pinned, what the keys allow, and in which order they count."""
+"""Target releases: stated, pinned or inferred from keys, and the order in which the sources count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.configs import AXOLOTL
 from tests.support.linting import build_options, change_directory
 
 FSDP1 = AXOLOTL + "fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n  fsdp_offload_params: false\n"
-"""axolotl refuses `fsdp` from 0.20.0 on."""
+"""Config with `fsdp`, which axolotl rejects since 0.20.0."""
 
 LLAMAFACTORY = """\
 model_name_or_path: Qwen/Qwen2.5-0.5B
@@ -168,7 +168,7 @@ def test_what_a_framework_installs_stays_within_what_is_allowed(here: Path) -> N
         "the newest that requirements.txt:2 (>=4.55,<5.10) allows",
     )
     assert describe_release(resolved.by_package["deepspeed"]) == ("0.19.8", "inferred", "allowed by axolotl 0.21.0")
-    # cfglint has no list of torch's releases: the range itself answers.
+    # cfglint has no list of torch's releases, so the range itself is the answer.
     assert resolved.get("torch") is None
     assert (
         resolved.is_at_least("torch", "2.3"),
@@ -282,7 +282,7 @@ def test_a_companion_has_the_release_of_its_own_framework(here: Path) -> None:
     assert get_companion_release() == ("0.16.4", "user", "requirements.txt:1")
     (here / "requirements.txt").unlink()
     assert get_companion_release() == ("0.19.8", "inferred", "allowed by axolotl 0.21.0")
-    # What axolotl installs is known better than what the file was once written for.
+    # The release that axolotl installs is better evidence than the one that the file was written for.
     write_file(here, "ds.json", json.dumps({"zero_optimization": {"stage": 2}, "sparse_attention": {"mode": "fixed"}}))
     assert get_companion_release() == ("0.19.8", "inferred", "allowed by axolotl 0.21.0")
     write_file(here, "config.yaml", "# cfglint: axolotl=0.12.2\n" + AXOLOTL + "deepspeed: ds.json\n")

@@ -1,4 +1,4 @@
-"""The answer first: whether a run fits, in the words and with the figures of the details below it."""
+"""First line of the output: whether a run fits, with the same words and figures as the details below it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_fits_says_how_much_more_would(here):
     expected, capacity, batch, verdict, tokens = match.groups()
     assert get_first_line("fit", "config.yaml", *CLUSTER, cwd=here) == answer
     assert get_first_line("config.yaml", *CLUSTER, cwd=here) == f"fits: {expected} of {capacity} GiB"
-    # The same figures and words as below it, and as the commands for each of them give.
+    # The details below have the same figures and words, and so do the commands for each figure.
     report = json.loads(
         run_cfglint("fit", "config.yaml", *CLUSTER, "--max", "micro_batch", "--format", "json", cwd=here).out
     )
@@ -86,7 +86,7 @@ def test_what_does_not_fit_says_the_smallest_change(here):
     outcome = run_cfglint("config.yaml", *CLUSTER, cwd=here)
     assert outcome.lines[:2] == [answer, ""]
     assert outcome.lines[2].startswith("config.yaml:")
-    # Rules that do not estimate do not pay for an answer.
+    # Rules that do not estimate do not compute an answer.
     assert "fit" not in run_cfglint("config.yaml", *CLUSTER, "--select", "SYN", cwd=here).out
 
 
@@ -152,7 +152,7 @@ def test_reports_for_programs_have_no_answer(here):
     assert "fits:" not in run_cfglint("config.yaml", "other.yaml", *CLUSTER, cwd=here).out
 
 
-# --- the tables below ------------------------------------------------------------------------------------------------
+# --- tables below the answer -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 200])

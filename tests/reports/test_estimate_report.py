@@ -1,4 +1,4 @@
-"""`cfglint estimate` for people: assumed facts are marked, misspelt keys named, bars and lines fit the terminal."""
+"""`cfglint estimate` in a terminal: assumptions are marked, misspelt keys named, bars and lines fit the width."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_lines_are_broken_at_the_edge_of_the_terminal(here):
     runs = api.estimate(here / "config.yaml").raw.runs
     wide = list(estimate.render_table(runs))
     narrow = list(estimate.render_table(runs, Style(width=80)))
-    # The path has a line of its own, whatever its length.
+    # The path has its own line, whatever its length.
     longest, short = (max(len(line) for line in lines if "config.yaml" not in line) for lines in (wide, narrow))
     assert longest > 80 >= short
     assert "".join(" ".join(narrow).split()) == "".join(" ".join(wide).split())
@@ -106,7 +106,7 @@ def test_axes_without_effect_are_named(here):
     assert outcome.err.startswith("cfglint: --what-if sequence=3,4: sequence.length is given twice")
 
 
-# --- names that are nearly right -------------------------------------------------------------------------------------
+# --- misspelt names --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_rules_are_found_by_words(here, words, first):
     assert run_cfglint("rule", "zzzz", cwd=here).code == 2
 
 
-# --- what writes, and what only shows --------------------------------------------------------------------------------
+# --- options that write, and options that only show ------------------------------------------------------------------
 
 WRITING = ("--fix", "--fix-only", "--diff", "--add-ignore", "--write-baseline")
 SHOWING = ("--statistics", "--show-files", "--show-settings", "--explain-origins", "--explain=SYN003:5")
@@ -178,7 +178,7 @@ def test_diff_wins_over_fix(here, writing):
 
 @pytest.mark.parametrize("word", VERDICTS)
 def test_every_report_has_the_same_word(here, word):
-    """The verdict of a run, on a card of a size between its bounds."""
+    """Report the same verdict for a card whose size is between two bounds of the run."""
     text = TEXT.replace(
         "micro_batch_size: 2",
         "micro_batch_size: 8\nsequence_len: 2048\nsample_packing: true\npad_to_sequence_len: true",

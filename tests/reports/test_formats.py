@@ -1,4 +1,4 @@
-"""Every format as those read it who it is for: their schemas, their columns, and edits that do what they say."""
+"""Report formats as their consumers read them: schemas, columns, and edits that do what they claim."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ JUNIT = xmlschema.XMLSchema(str(OFFICIAL / "junit-10.xsd"))
 _LINE = {"type": "integer", "minimum": 1}
 _POSITION = {"type": "object", "required": ["line"], "properties": {"line": _LINE, "column": _LINE}}
 
-# docs.gitlab.com, "Code Quality": what an imported report must have. GitLab ignores other keys.
+# docs.gitlab.com, "Code Quality": required keys of an imported report. GitLab ignores other keys.
 GITLAB = Draft202012Validator(
     {
         "type": "array",
@@ -81,7 +81,7 @@ GITLAB = Draft202012Validator(
     }
 )
 
-# reviewdog `proto/rdf/reviewdog.proto`: reviewdog refuses keys that its release does not know.
+# reviewdog `proto/rdf/reviewdog.proto`: reviewdog rejects keys that its release does not know.
 _RANGE = {
     "type": "object",
     "required": ["start"],
@@ -206,7 +206,7 @@ def encode_units(text: str) -> bytes:
 
 
 def extract_region(source: str, region: dict[str, int]) -> str:
-    """What a SARIF region covers, counted as GitHub does: lines, then UTF-16 code units."""
+    """Return the text of a SARIF region, counted as GitHub does: lines, then UTF-16 code units."""
     lines = source.removeprefix("\ufeff").split("\n")
     if region["startLine"] == region["endLine"]:
         line = encode_units(lines[region["startLine"] - 1])
@@ -242,7 +242,7 @@ def test_the_documents_columns():
 
 
 def apply_replacements(source: str, replacements: list[dict[str, Any]]) -> str:
-    """A text with the replacements of a SARIF fix."""
+    """Apply the replacements of a SARIF fix to the text."""
     lines = source.split("\n")
 
     def get_offset(line: int, column: int) -> int:
@@ -325,7 +325,7 @@ def test_paths_are_given_from_the_root_of_the_checkout(tmp_path):
     assert uri.startswith("file:///")
 
 
-# Computed by github/codeql-action's own `src/fingerprints.ts` (its unit tests).
+# Expected values of the unit tests of `src/fingerprints.ts` in github/codeql-action.
 _GREETINGS = [
     "e9496ae3ebfced30:1", "fb7c023a8b9ccb3f:1", "ce8ba1a563dcdaca:1", "e20e36e16fcb0cc8:1", "b3edc88f2938467e:1",
     "c8e28b0b4002a3a0:1", "c129715d7a2bc9a3:1",
@@ -376,7 +376,7 @@ def test_gitlab_of_real_files(tmp_path):
     assert {("SYN003", "a.yaml"), ("XFL001", "c/ds.json"), ("SYN002", "d.yaml")} <= places
     within = json.loads(lint(folder / "c", "gitlab", CI_PROJECT_DIR=str(folder)))
     assert {issue["location"]["path"] for issue in within} <= {"c/ds.json", "c/main.yaml"}
-    # Where cfglint was started does not matter to the fingerprints.
+    # Fingerprints do not depend on the directory that cfglint runs in.
     assert {issue["fingerprint"] for issue in within} <= {issue["fingerprint"] for issue in issues}
 
 
@@ -418,7 +418,7 @@ def test_rdjson_is_valid_whatever_the_text(result):
 
 
 def apply_suggestion(source: str, suggestion: dict[str, Any]) -> str:
-    """A text with a suggestion applied: whole lines, the last one included, without their ending."""
+    """Apply a suggestion to the text: whole lines, including the last, without their line ending."""
     assert set(suggestion["range"]["start"]) == set(suggestion["range"]["end"]) == {"line"}
     lines = source.split("\n")
     first, last = suggestion["range"]["start"]["line"], suggestion["range"]["end"]["line"]
@@ -528,9 +528,9 @@ def test_grouped_findings(tmp_path):
 
 
 def render_markdown(text: str) -> ElementTree.Element:
-    """As GitHub renders it; HTML in it is kept, so that whatever was smuggled in shows."""
+    """Render the text as GitHub does; HTML in it is kept, so that smuggled tags show."""
     page = cmarkgfm.github_flavored_markdown_to_html(text, options=CommonMark.CMARK_OPT_UNSAFE)
-    page = page.replace("<br>", "<br/>").translate({0xFFFE: "?", 0xFFFF: "?"})  # XML has no place for those
+    page = page.replace("<br>", "<br/>").translate({0xFFFE: "?", 0xFFFF: "?"})  # XML does not allow these
     return ElementTree.fromstring(f"<div>{page}</div>")
 
 
@@ -590,7 +590,7 @@ def test_a_summary_stays_below_what_github_takes():
     output = render_report(Result((), tuple(short), (), (), (), frozenset()), "markdown")
     assert output.count("| 1 |") == markdown.MAX_FINDINGS
     assert "700 more findings are not listed." in output
-    # The gravest are.
+    # The most severe are listed.
     assert output.count("❌ error") == markdown.MAX_FINDINGS
 
 
@@ -621,7 +621,7 @@ def test_rules_are_linked_where_somebody_says_where_they_are():
     assert address not in render_report(result, "text", PAGES)
 
 
-# --- all of them -----------------------------------------------------------------------------------------------------
+# --- all formats -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -649,7 +649,7 @@ def test_what_could_not_be_read_is_in_every_format():
 
 
 LINE_PER_FINDING = ("concise", "grouped")
-"""Formats that show a headline and no more."""
+"""Formats that show only a headline."""
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form not in LINE_PER_FINDING])
@@ -716,7 +716,7 @@ def test_the_copies_of_official_schemas_are_what_their_list_says():
 
 @pytest.mark.slow
 def test_a_report_is_the_same_in_every_process():
-    """Sets have another order wherever Python's hashes have another seed."""
+    """Compare processes with different hash seeds, in which sets have a different order."""
     command = [sys.executable, "-m", "cfglint_train", "--isolated", "--output-format", "json", "fixtures"]
     reports = {
         subprocess.run(

@@ -1,4 +1,4 @@
-"""Reports over hostile text: nothing that a file says may steer a terminal, forge a workflow command, or leak."""
+"""Reports over hostile text: no file may steer a terminal, forge a workflow command, or leak secrets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_nothing_is_forged(form, result):
         assert command.name in ("error", "warning", "notice")
     if form == "github":
         assert len(commands) <= len(result.troubles) + len(result.findings)
-        # The commands come first, one line each, and nothing behind them is one.
+        # The commands come first, one line each, and no later line is a command.
         heads = runner.split_lines(output)[: len(commands)]
         assert all(runner.parse_command(line) is not None for line in heads)
 
@@ -76,7 +76,7 @@ def test_the_width_breaks_lines_and_forges_nothing(form, result, width):
     output = render_report(result, form, Style(width=width))
     assert find_control_characters(output) == []
     assert [line for line in runner.split_lines(output) if runner.parse_command(line) is not None] == []
-    # What is said is the same, broken or not; frames of long lines show as much as there is room for.
+    # The text is the same with and without wrapping; frames of long lines show as much as fits.
     if form == "grouped":
         assert re.sub(r"\n +\| ", " ", output) == re.sub(r"\n +\| ", " ", render_report(result, form))
 
@@ -168,9 +168,9 @@ def test_nine_of_each_kind_and_one_notice_says_how_many_are_left(count):
         assert messages == [f"{severity} {number}" for number in range(shown)]
     if left:
         assert parsed[-1].data == f"{left} more: see the log of this step"
-    # The runner keeps all of them.
+    # The runner keeps them all.
     assert all(sum(command.name == name for command in parsed) <= runner.MAX_ANNOTATIONS for name in kinds.values())
-    # The log has them all.
+    # The log lists them all.
     log = [line for line in github.report(build_result(*findings)) if runner.parse_command(line) is None]
     assert sum(": error MEM001 " in line for line in log) == count
 
@@ -245,7 +245,7 @@ def test_json_is_one_valid_object(result):
     report = json.loads(output)
     SCHEMA.validate(report)
     assert output.isascii()
-    json.dumps(report, ensure_ascii=False).encode("utf-8")  # no lone surrogates for strict readers
+    json.dumps(report, ensure_ascii=False).encode("utf-8")  # rejects lone surrogates, as strict readers do
     for reported, shown in zip(result.findings, report["findings"]):
         if not find_control_characters(reported.message, "") and "\ufffd" not in reported.message:
             assert shown["message"] == reported.message
@@ -278,7 +278,7 @@ def test_json_of_real_files(tmp_path):
     places = [(entry["path"], entry["line"], entry["column"], entry["code"]) for entry in report["findings"]]
     assert places == sorted(places)
     assert [error["path"] for error in report["errors"]] == ["d.yaml"]
-    # The edits do what they say: applied by hand they are what --fix writes.
+    # Edits applied by hand give the same file as --fix.
     [contradiction] = [entry for entry in report["findings"] if entry["code"] == "XFL001"]
     [edit] = contradiction["fix"]["edits"]
     lines = CONTRADICTED.splitlines()
@@ -442,7 +442,7 @@ OPAQUE = "f00dfacecafebeef5eedbead1234567890abcdef"
 
 @pytest.fixture
 def leaky(tmp_path) -> Path:
-    """Secrets beside everything that reports show: marked lines, related lines, context of diffs, messages."""
+    """Write secrets next to everything that reports show: marked and related lines, diff context, messages."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "config.yaml").write_text(
         f"base_model: Qwen/Qwen2.5-0.5B  # {TOKEN}\n"
@@ -475,7 +475,7 @@ def test_secrets_are_shown_nowhere(leaky, form, more):
     if form in ("text", "diff"):
         assert "*" * len(TOKEN) in outcome.out
     if form == "fix":
-        # Hidden, not harmed.
+        # The secret is masked in the output but left in the file.
         assert (leaky / "config.yaml").read_text().count(TOKEN) == 4
         assert "trust_remote_code: false" in (leaky / "config.yaml").read_text()
     if form == "diff":

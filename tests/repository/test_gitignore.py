@@ -1,4 +1,4 @@
-"""What git ignores is left out of a walk: checked against git itself."""
+"""Files that git ignores and a walk leaves out, checked against git itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run_git(here: Path, *arguments: str) -> bytes:
 
 
 def create_checkout(here: Path, seed: int, version: str) -> Path:
-    """A repository with patterns at three levels, and some files that are tracked although they are ignored."""
+    """Initialise a repository with patterns at three levels and some tracked files that are ignored."""
     dice = random.Random(seed)
     run_git(here, "init", "-q")
     run_git(here, "config", "index.version", version)

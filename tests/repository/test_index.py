@@ -1,4 +1,4 @@
-"""The index of a repository: names, ends of paths, and who mentions a file."""
+"""Index of a repository: names, ends of paths, and the scripts that mention a file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run_git(root: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with a tracked script and a tracked configuration."""
+    """Return a checkout with a tracked script and a tracked config."""
     root = tmp_path / "checkout"
     put(root, "a/b/run.yaml", "deep/er/go.sh", text="train run.yaml")
     put(root, ".gitignore", text="out/\n*.log.sh\n")
@@ -81,7 +81,7 @@ def test_what_is_excluded_does_not_count(here):
         ("/elsewhere/only.json", ["deep/in/only.json"]),
         ("only.json", []),  # one part of a relative path is no evidence
         ("/elsewhere/z3.json", []),  # two files have the name
-        ("/elsewhere/es/z3.json", []),  # the folder is another
+        ("/elsewhere/es/z3.json", []),  # the folder differs
         ("other/ds/z3.yaml", []),
         ("", []),
         ("/", []),
@@ -286,7 +286,7 @@ def test_files_of_submodules_count(checkout, tmp_path):
 
 @pytest.mark.parametrize(("path", "crafted"), [("aa/run.sh", b"../run.sh"), ("aaaa/run.sh", b".git/run.sh")])
 def test_an_index_that_leads_out_is_none(checkout, path, crafted):
-    """An archive may hold an index that git did not write: git refuses such a path."""
+    """Reject the index: an archive may hold one that git did not write, and git refuses such paths."""
     put(checkout, path)
     run_git(checkout, "add", "-A")
     assert os.fsencode(path) in read_index(str(checkout)).paths
@@ -343,7 +343,7 @@ def test_facts_of_earlier_runs_count_only_for_files_that_are_as_they_were(here, 
     assert list_loops() == (all_paths, [*all_paths, "a/without.sh"])
     assert list_loops() == (all_paths, [])
     state = os.stat(here / "a/3.sh")
-    (here / "a/3.sh").write_text("echo x in")  # as long as before
+    (here / "a/3.sh").write_text("echo x in")  # same length as before
     os.utime(here / "a/3.sh", ns=(state.st_atime_ns, state.st_mtime_ns))
     remaining = [path for path in all_paths if path != "a/3.sh"]
     assert list_loops() == (remaining, ["a/3.sh"])

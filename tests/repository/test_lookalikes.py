@@ -1,4 +1,4 @@
-"""Files that no framework recognises: which tool they look like, and where that is reported."""
+"""Files that no framework recognises: the tool that they look like, and where that is reported."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_each_tool_is_known_by_its_words(name, text, tool):
 
 
 def test_no_clue_begins_in_two_ways():
-    """A text without the word that a clue begins with is not searched for the clue."""
+    """Require a plain first word, because a text without it is not searched for the clue."""
     content = json.loads((REPOSITORY / "lint/cfglint_train/repository/lookalikes.json").read_text())
     clues = [clue for tool in content.values() for groups in tool.values() for group in groups for clue in group]
     assert len(clues) > 50
@@ -78,7 +78,7 @@ def test_no_clue_begins_in_two_ways():
         while (stripped := re.sub(r"\([^()]*\)", "", outer_pattern)) != outer_pattern:
             outer_pattern = stripped
         assert "|" not in outer_pattern, clue
-        assert re.search(r"\(\?[a-zA-Z-]", clue) is None, clue  # its flags would let it begin with other letters
+        assert re.search(r"\(\?[a-zA-Z-]", clue) is None, clue  # flags would let the clue begin with other letters
 
 
 def test_no_file_of_another_kind_looks_like_a_tool():

@@ -1,4 +1,4 @@
-"""The files of clauses against their schema, and the words and operators that they are written in."""
+"""Clause files against their schema, and the words and operators that clauses use."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def load_clause_file(path: Path) -> dict[str, Any]:
 
 
 def list_tests(row: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The settings of a clause, each with its test."""
+    """List the settings of a clause, each with its test."""
     return [entry for tests in (row["when"], *row.get("either", ())) for entry in tests.items()]
 
 
 def list_conditions(path: Path) -> set[str]:
-    """The public functions of a module of conditions."""
+    """Return the names of the public functions of a module of conditions."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"}
 
@@ -110,7 +110,7 @@ def test_the_schema_has_the_words_and_operators_that_are_computed():
 
 @pytest.mark.parametrize(("framework", "kind"), TABLES)
 def test_clauses_hold_only_where_their_first_setting_is_given(framework, kind):
-    """The table is searched by it."""
+    """Require it, because the table is searched by the first setting."""
     for row in load_table(framework, kind).rows:
         name, test = next(iter(row["when"].items()))
         assert name[0] != "@", row["name"]
@@ -129,7 +129,7 @@ def test_clauses_name_what_exists(framework, kind):
 
 @pytest.mark.parametrize(("framework", "kind"), TABLES)
 def test_brackets_in_texts_hold_the_name_of_one_setting(framework, kind):
-    """`[a, b]` would lose its brackets."""
+    """Allow one name per pair, because `[a, b]` would lose its brackets."""
     for row in load_table(framework, kind).rows:
         for text in (row["message"], row.get("help", ""), row.get("cure", {}).get("message", "")):
             assert [
@@ -153,7 +153,7 @@ def test_conditions_that_are_code_are_there_and_used(framework):
 
 @pytest.mark.parametrize("framework", list_frameworks())
 def test_no_effect_is_no_refusal(framework):
-    """A clause is an error unless it states another level, which a setting without effect seldom is."""
+    """Require another level of idle clauses, because a clause is an error unless it states one."""
     assert [row["name"] for row in load_table(framework, "idle").rows if "severity" not in row] == []
 
 

@@ -1,4 +1,4 @@
-"""The rows of `docs/build/failure_modes.json`: each is reported on the frameworks that it names, or has its reason."""
+"""Rows of `docs/build/failure_modes.json`: each is reported on the frameworks that it names, or has its reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMED = [
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
-    """The codes that the configurations of a folder get, each with the framework of its run."""
+    """Return a function that lists the codes of a folder's findings, each with the framework of its run."""
 
     @cache
     def list_codes(folder: str) -> frozenset[tuple[str, str]]:
@@ -62,7 +62,7 @@ def test_a_failure_has_rules_or_its_reason_stands_on_the_page(mode):
 
 @pytest.mark.parametrize(("mode", "framework", "name"), NAMED)
 def test_a_named_rule_reports_it_on_the_framework(mode, framework, name, reported):
-    """A rule on one of its fixtures; a clause on its example, which the tests of the vocabulary hold."""
+    """Lint a fixture of the rule; for a clause, find its example, which the tests of the vocabulary check."""
     if name in registry.RULES:
         folders = [f"rules/{name}/fires", *([mode["fixtures"]] if "fixtures" in mode else [])]
         assert any((name, framework) in reported(folder) for folder in folders)

@@ -1,4 +1,4 @@
-"""`docs/failures.md`: each rule and clause that it names for a framework is there."""
+"""Rules and clauses that `docs/failures.md` names for a framework."""
 
 from __future__ import annotations
 

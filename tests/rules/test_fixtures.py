@@ -1,11 +1,12 @@
-"""Every rule against its fixtures: configurations where it must fire, where it must stay silent, and the fixed files.
+"""Every rule against its fixtures: configs where it must fire, where it must stay silent, and the fixed files.
 
-fixtures/rules/<CODE>/fires/     each recognised file has a finding of the rule; `expected.txt` beside the folders lists
-                                 path, line, message, fix, help and notes
-fixtures/rules/<CODE>/silent/    none has
-fixtures/rules/<CODE>/fixed/     `fires/` after `--fix --unsafe-fixes --select CODE`, byte for byte, where it fixes
+    fixtures/rules/<CODE>/fires/     each recognised file has a finding of the rule; `expected.txt` beside the
+                                     folders lists path, line, message, fix, help and notes
+    fixtures/rules/<CODE>/silent/    no file has a finding of the rule
+    fixtures/rules/<CODE>/fixed/     `fires/` after `--fix --unsafe-fixes --select CODE`, byte for byte, if the rule
+                                     has a fix
 
-`CFGLINT_UPDATE=1 pytest tests/rules` writes `expected.txt` and `fixed/` anew; read the difference before committing.
+`CFGLINT_UPDATE=1 pytest tests/rules` rewrites `expected.txt` and `fixed/`; review the diff before committing.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def test_every_rule_has_fixtures(code):
 
 @pytest.fixture
 def repository(tmp_path):
-    """The root of a checkout, so that nothing else in this one is read for a fixture."""
+    """Return the root of a checkout, so that no other file of this repository is read for a fixture."""
     (tmp_path / ".git").mkdir()
     return tmp_path
 
@@ -110,7 +111,7 @@ def test_fix_writes_exactly_the_fixed_files_and_nothing_twice(code, repository):
     again = fix(folder, selection, unsafe=True)
     assert again.applied == ()
     assert read_contents(folder) == read_contents(FOLDER / code / "fixed")
-    # What the fix claimed to settle is settled, and nothing new is as grave.
+    # The fixed findings are gone, and no new finding is as severe.
     after = lint(folder)
     claimed = [finding for finding in before.findings if finding.code == code and finding.fix and finding.fix.edits]
     unfixed = [finding for finding in after.findings if finding.code == code and finding.fix and finding.fix.edits]

@@ -1,4 +1,4 @@
-"""The help of HST001 names what lowers the run's own need."""
+"""Help of HST001, which names only changes that lower this run's host memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.linting import build_options, lint
 
 FIRES = REPOSITORY / "fixtures" / "rules" / "HST001" / "fires"
 
-# Every rank builds the model on its host (init_device: cpu), so that fewer of them need less.
+# Every rank builds the model on its host (init_device: cpu), so fewer ranks need less memory.
 COPIES = """\
 run_name: seven
 model:
@@ -37,7 +37,7 @@ fsdp:
 
 
 def write_offloading_run(folder: Path) -> Path:
-    """The run of the fixtures that offloads."""
+    """Copy the offloading run of the fixtures."""
     folder.mkdir()
     for source in sorted(FIRES.glob("offload.*")):
         (folder / source.name).write_bytes(source.read_bytes())

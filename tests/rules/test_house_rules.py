@@ -1,4 +1,4 @@
-"""House rules: what they may say, what they ask of keys, flags and fields, and how certain they are."""
+"""House rules: valid definitions, checks of keys, flags and fields, and certainty of their findings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def here(tmp_path) -> Path:
 
 
 def lint_with_rule(here: Path, rule: str, *arguments: str) -> list[dict]:
-    """The findings of one house rule."""
+    """Return the findings of one house rule."""
     (here / "cfglint.toml").write_text(f"[[require]]\n{rule}\n")
     outcome = run_cfglint("--select", "HSE", "--output-format", "json", *arguments, cwd=here)
     assert outcome.code in (0, 1), outcome
@@ -117,7 +117,7 @@ def test_a_derived_value_on_an_assumed_cluster_is_a_warning_that_names_it(here):
     (pinned,) = lint_with_rule(here, rule.format("equals = 128"))
     assert (pinned["severity"], pinned["certainty"]) == ("warning", "assumed")
     assert "assumes 8 GPUs per node; set `gpus-per-node` to be sure" in pinned["notes"]
-    # 64 with 8 GPUs, and between 8 and 128 with others.
+    # The batch size is 64 with 8 GPUs, and between 8 and 128 with other numbers.
     (capped,) = lint_with_rule(here, rule.format("at-most = 32"))
     assert (capped["severity"], capped["certainty"]) == ("warning", "assumed")
     (beyond,) = lint_with_rule(here, rule.format("at-most = 4"))

@@ -1,4 +1,4 @@
-"""A file that a launcher does not read (XFL003): what accelerate finds in the user's home is unknown."""
+"""Files that a launcher does not read (XFL003); a configuration in the user's home is unknown."""
 
 from __future__ import annotations
 

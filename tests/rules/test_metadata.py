@@ -1,4 +1,4 @@
-"""What a rule states of itself holds, and what it reads of a plan is recorded while it reads it."""
+"""Metadata of rules against their behaviour: stated fields, and fields recorded while a rule reads the plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHECKED = [
     for rule in registry.RULES.values()
     if rule.scope == "run" and not rule.rests_on_vocabulary and rule.code != "HSE001"
 ]
-"""The fields that KEY rules read are in their tables, those of house rules in the settings."""
+"""Rules that read plan fields; those of KEY rules are in their tables, those of house rules in the settings."""
 
 
 def test_the_metadata_is_what_the_modules_state():
@@ -49,7 +49,7 @@ def test_metadata_in_another_form_is_refused_and_not_left_out(text, tmp_path):
 
 
 def test_no_rule_of_performance_is_an_error():
-    """What is merely slow is neither refused nor lost."""
+    """Report slowness as a warning or info, because the run is neither rejected nor lost."""
     rules = [rule for rule in registry.RULES.values() if rule.code.startswith("PRF")]
     assert rules
     for rule in rules:
@@ -72,7 +72,7 @@ def test_a_rule_writes_the_fields_that_it_names(rule):
         if (fix := report.resolve_remedy().fix) is not None
     )  # fmt: skip
     written = {field for fix in fixes for field in fix.changes}
-    if rule.fix is not None and not rule.writes and written:  # whatever makes a run fit
+    if rule.fix is not None and not rule.writes and written:  # changes that make a run fit
         assert written <= moves.list_fields()
     else:
         assert written == set(rule.writes)

@@ -1,6 +1,6 @@
-"""A changed plan, or a changed document, flips what each rule says of its fixtures.
+"""Rules against changed plans and documents, which must change the findings of their fixtures.
 
-A rule that says the same whatever the run does fails here.
+A rule whose findings do not depend on the run fails here.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from tests.support.plans import change_plan, list_legal_values
 
 KINDS = ("fires", "silent")
 OF_A_PLAN = [rule for rule in CHECKED if rule.code not in ("CHK001", "REL003", "SYN004", "XFL003")]
-"""The others ask for files."""
+"""Rules that report on a plan; the others ask for files."""
 
 
 def check_run(rule: Rule, run: Run) -> list[Report]:
-    """What a rule says of a run, whatever certainty makes of it."""
+    """Return the reports of a rule on a run, before grading by certainty."""
     return [report.resolve_remedy() for report in registry.get_checker(rule)(run)]
 
 
 def record_fields(rule: Rule, run: Run) -> tuple[Field, ...]:
-    """The fields that a rule reads of a run, itself or through the estimate."""
+    """Return the fields of a run that a rule reads, directly or through the estimate."""
     seen: dict[Field, None] = dict.fromkeys(rule.needs)
     check_run(rule, RecordedRun(run, seen))
     return (*seen, *sorted(run.estimate.fields - seen.keys())) if rule.estimates else tuple(seen)
 
 
 def yield_mutated_reports(rule: Rule, run: Run) -> Iterator[list[Report]]:
-    """What the rule says where one of the fields that it reads has another legal value."""
+    """Yield the rule's reports for each other legal value of each field that it reads."""
     for field in record_fields(rule, run):
         for value in list_legal_values(field):
             if value != run.plan.get(field):
@@ -61,7 +61,7 @@ def test_a_changed_field_flips_what_a_rule_says_and_an_unchanged_plan_does_not(r
 
 
 def lint_with(folder: Path, code: str) -> list[Finding]:
-    """The findings of a rule; whether a suppression is used depends on all rules."""
+    """Return the findings of a rule; SYN005 needs all rules to know whether a suppression is used."""
     selected = None if code == "SYN005" else [code]
     return [finding for finding in lint(folder, build_options(select=selected)).findings if finding.code == code]
 
@@ -71,7 +71,10 @@ def count_findings(folder: Path, code: str) -> Counter[tuple[str, str]]:
 
 
 def is_removable(folder: Path, finding: Finding, before: Counter[tuple[str, str]]) -> bool:
-    """Whether a finding goes with some line of its file, or of one beside it; the one that it points at comes first."""
+    """Return whether removing one line removes the finding.
+
+    Lines of its own file are tried first, nearest first; then those of the files beside it.
+    """
     reported_file = folder / finding.path
     message_key = finding.path, finding.message
     for path in (

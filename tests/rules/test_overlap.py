@@ -1,4 +1,4 @@
-"""The defect of DeepSpeed's overlapped reduction (KEY006): the settings, releases and programs that it is of."""
+"""Defect of DeepSpeed's overlapped reduction (KEY006): affected settings, releases and programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.linting import lint
 
-# What is beside `overlap_comm: true`, the release, and whether it is reported.
+# Settings beside `overlap_comm: true`, the release, and whether the defect is reported.
 SECTIONS = {
     "stage 2": ({"stage": 2}, "0.14.0", True),
     "stage 1": ({"stage": 1}, "0.14.0", True),

@@ -1,4 +1,4 @@
-"""Values that a command line gives over a file: findings show the command line."""
+"""Values that a command line sets over those of a file: findings point at the command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.support.linting import build_options, lint
 
 
 def test_the_command_line_is_shown_where_its_value_counts() -> None:
-    """XFL001 beside `trl sft --config recipe.yaml --per_device_train_batch_size 2`."""
+    """Report XFL001 for `trl sft --config recipe.yaml --per_device_train_batch_size 2`."""
     folder = REPOSITORY / "fixtures" / "rules" / "XFL001" / "fires" / "overridden"
     findings = lint(folder, build_options(select=["XFL001"])).findings
     [finding] = [finding for finding in findings if "per_device_train_batch_size" in finding.message]

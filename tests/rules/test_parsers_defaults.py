@@ -1,4 +1,4 @@
-"""The default of an option that a script declares itself is no stated setting (KEY003, KEY005)."""
+"""Defaults of options that a script declares itself, which are not stated settings (KEY003, KEY005)."""
 
 from __future__ import annotations
 

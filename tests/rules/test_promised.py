@@ -1,4 +1,4 @@
-"""The size that a fix of memory promises is that of the fixed files."""
+"""Memory that a fix promises, which is the estimate of the fixed files."""
 
 from __future__ import annotations
 

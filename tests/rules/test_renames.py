@@ -1,4 +1,4 @@
-"""No fix gives a key a name that means something else: neither near by its letters, nor taken, nor on its way out."""
+"""Renames by fixes, which never give a key the name of another setting, a used name or a removed name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
 from tests.support.linting import build_options, fix, lint
 
-# Names of one framework that mean the same, beside each other in one release.
+# Names of one framework that mean the same and exist in one release.
 TWINS = {frozenset(("eval_strategy", "evaluation_strategy"))}
 
 
@@ -28,7 +28,7 @@ TWINS = {frozenset(("eval_strategy", "evaluation_strategy"))}
     ],
 )
 def test_no_setting_is_a_slip_of_another(framework: str, entry: str | None) -> None:
-    """A framework's own settings are the oracle: each means something else than every other."""
+    """Use a framework's own settings as the oracle: each differs in meaning from every other."""
     vocabulary = load(framework)
     names = vocabulary.list_names((), vocabulary.newest, Context(entry=entry))
     assert len(names) > 10
@@ -38,7 +38,7 @@ def test_no_setting_is_a_slip_of_another(framework: str, entry: str | None) -> N
 
 @pytest.mark.parametrize("framework", ["axolotl", "llamafactory", "olmo"])
 def test_a_letter_more_or_less_is_a_slip(framework: str) -> None:
-    """Drop, double or swap a letter behind the first one of a longer word: the words stay the same."""
+    """Drop, double or swap a letter in the middle of a long word: the words stay the same."""
     vocabulary = load(framework)
     for name in vocabulary.list_names((), vocabulary.newest, Context()):
         words = name.split("_")

@@ -1,4 +1,4 @@
-"""What takes resuming away is a decision: safe only where it is made, or where no other checkpoint can be written."""
+"""Fixes that end resuming: safe only if the settings allow it, or if no other checkpoint can be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MEM001's help names only what the run does not do yet."""
+"""Help of MEM001, which names only changes that the run has not made yet."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Public threads: for each one of `threads.json` a fixture in which the finding comes before the run, or a reason.
+"""Public threads in `threads.json`: each has a fixture that is reported before the run, or a reason.
 
-A row names a thread, and either a fixture below `fixtures/` with the code that it gets (of one `file`, where the folder
-has several, and with words that the message `says`) or the section of `docs/not-rules.md` with the reason why no
-configuration proves the failure. Fixtures in `fixtures/threads/` have the settings that their thread names; the rest of
-them is ours.
+A row names a thread and one of two: a fixture below `fixtures/` with the code that it gets (in one `file` if the folder
+has several, with words that the message `says`), or the section of `docs/not-rules.md` that explains why no config
+proves the failure. Fixtures in `fixtures/threads/` have the settings that their thread names; the rest of each file is
+ours.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ COVERED = "Threads that a rule covers"
 LISTED = SHARED / "reference" / "threads.md"
 READ = ("OpenRLHF/OpenRLHF", "hiyouga/LlamaFactory", "axolotl-ai-cloud/axolotl", "deepspeedai/DeepSpeed",
         "allenai/OLMo", "huggingface/accelerate", "huggingface/trl")  # fmt: skip
-"""The repositories of frameworks that cfglint reads, as the list of threads spells them."""
+"""Repositories of supported frameworks, spelled as in the list of threads."""
 
 
 def yield_threads(text: str) -> Iterator[str]:
-    """The threads that a text names; `#2` alone is of the repository before it."""
+    """Yield the threads that a text names; `#2` alone belongs to the repository named before it."""
     repository = ""
     for named, number in re.findall(r"([\w.-]+/[\w.-]+)?#(\d+)", text):
         repository = named or repository
@@ -38,7 +38,7 @@ def yield_threads(text: str) -> Iterator[str]:
 
 
 def get_section(name: str) -> str:
-    """The text of a section of the page."""
+    """Return the text of a section of the page."""
     return re.split(r"^## ", PAGE.partition(f"## {name}\n")[2], maxsplit=1, flags=re.M)[0]
 
 

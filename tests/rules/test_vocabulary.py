@@ -1,4 +1,4 @@
-"""The KEY rules against what the frameworks themselves say, and every entry of their tables against its own example."""
+"""KEY rules against the frameworks' own verdicts, and every table entry against its own example."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tests.support.axolotl import judge_configs as judged_by_axolotl
 from tests.support.corpus import CORPUS, SHARED, needs_corpus
 from tests.support.linting import build_options, copy_folder, fix, lint, read_contents
 
-# --- the tables ------------------------------------------------------------------------------------------------------
+# --- tables ----------------------------------------------------------------------------------------------------------
 
-# The smallest file of each framework that is recognised and has no KEY finding; entries are laid over it.
+# The smallest recognised file of each framework without a KEY finding; entries are merged into it.
 BASES = {
     "axolotl": {
         "base_model": "Qwen/Qwen2.5-0.5B",
@@ -88,7 +88,10 @@ REFUSALS, IDLE = _list_entries("refusals"), _list_entries("idle")
 
 
 def merge_settings(base: dict, over: dict) -> dict:
-    """A file with settings laid over it: dotted names reach inside, mappings are merged, None takes away."""
+    """Merge settings into those of a file.
+
+    Dotted names reach inside, mappings are merged, None removes a setting.
+    """
     merged = {**base}
     for name, value in over.items():
         head, _, rest = name.partition(".") if isinstance(name, str) else (name, "", "")
@@ -104,7 +107,7 @@ def merge_settings(base: dict, over: dict) -> dict:
 
 
 def remove_setting(over: dict, name: str) -> dict:
-    """Settings without one of them, named by dots, whatever the base has."""
+    """Return the settings without one, named by dots, whatever the base has."""
     head, _, rest = name.partition(".")
     if rest and name not in over and isinstance(over.get(head), dict):
         return {**over, head: remove_setting(over[head], rest)}
@@ -112,13 +115,13 @@ def remove_setting(over: dict, name: str) -> dict:
 
 
 def has_setting(over: dict, name: str) -> bool:
-    """Whether settings state one of them."""
+    """Return whether the settings state this name."""
     head, _, rest = name.partition(".")
     return name in over or (bool(rest) and isinstance(over.get(head), dict) and has_setting(over[head], rest))
 
 
 def write_invocation(over: dict) -> str:
-    """A command line of OpenRLHF with some flags."""
+    """Return a command line of OpenRLHF with the flags."""
     entry = "train_ppo_ray" if "--actor.model_name_or_path" in over else "train_sft"
     flags = [
         f"   {name}" if value is True else f"   {name} {value}" for name, value in over.items() if value is not None
@@ -127,7 +130,7 @@ def write_invocation(over: dict) -> str:
 
 
 def write_script(over: dict) -> str:
-    """A script of the Trainer with some settings, those of the model at the call that takes them."""
+    """Return a Trainer script with the settings, those of the model at the call that takes them."""
     arguments = {name: value for name, value in over.items() if value is not None}
     quantized = {name: arguments.pop(name) for name in ("load_in_4bit", "load_in_8bit") if name in arguments}
     adapted = {name.removeprefix("lora_"): arguments.pop(name) for name in tuple(arguments) if name.startswith("lora_")}
@@ -147,7 +150,10 @@ def _format_keywords(arguments: dict) -> str:
 
 
 def write_repository(framework: str, over: dict, folder, beside: Sequence[str] = ()) -> None:
-    """A repository with one file of a framework. `beside`: what the main configuration of a companion names, too."""
+    """Write a repository with one file of a framework.
+
+    `beside` lists companions that the main config names as well.
+    """
     if framework == "hf_scripts":
         (folder / "train.py").write_text(write_script(over))
     elif framework == "openrlhf":
@@ -169,13 +175,13 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
 
 
 GPUS = {"A100-80GB": 8.0, "L40S": 8.9}
-# Of packages without a vocabulary here: the last release before the one that ends a clause.
+# Packages without a vocabulary here: the last release before the one that ends a clause.
 LAST_BEFORE = {("transformers", "5.0.0"): "4.57.1", ("transformers", "5.23.0"): "4.57.1", ("torch", "2.7.0"): "2.6.0",
                ("torch", "2.11.0"): "2.10.0"}  # fmt: skip
 
 
 def choose_release(framework: str, clause: Clause) -> dict[str, str]:
-    """A release for which an entry holds: the newest, or the last before it ends."""
+    """Return a release for which an entry holds: the newest, or the last before the entry ends."""
     if clause.package is not None:
         release_by_package = {clause.package: clause.since or LAST_BEFORE[clause.package, clause.before]}
         if clause.package == registry.list_frameworks()[framework].package:
@@ -195,7 +201,7 @@ def choose_release(framework: str, clause: Clause) -> dict[str, str]:
 
 
 def choose_gpu(clause: Clause) -> str:
-    """A GPU that an entry holds for."""
+    """Return a GPU for which an entry holds."""
     if clause.when.get("@cuda") == "false":
         return "MI300X"
     return next(
@@ -204,7 +210,7 @@ def choose_gpu(clause: Clause) -> str:
 
 
 def list_messages(framework: str, clause: Clause, over: dict, folder, code: str) -> list[str]:
-    """The messages of a code that an entry's own wording makes, on a file of its own."""
+    """Return the messages of a code that match an entry's own wording, for a file with the settings."""
     folder.mkdir()
     write_repository(framework, over, folder, clause.when.get("@names", {}).get("listing", ()))
     facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": choose_gpu(clause)}
@@ -229,12 +235,12 @@ def test_idle_setting_holds_for_its_example_and_no_longer_without_a_part_of_it(f
 
 
 def is_required(test: Any) -> bool:
-    """Whether a setting fails its test where it is not given."""
+    """Return whether a missing setting fails its test."""
     return not evaluate_test(test, MISSING) or any(list_relations(test))
 
 
 ELSEWHERE = {"trl": ("finetuning_type",)}
-"""Settings of shared examples that a framework does not have, and by which a file is not its own."""
+"""Settings of shared examples that a framework lacks and that would identify the file as another framework's."""
 
 
 def check_example(framework: str, clause: Clause, folder, code: str) -> None:
@@ -273,13 +279,13 @@ def test_one_cause_is_one_finding(framework, over, key, code, tmp_path):
 
 EXAMPLES = CORPUS / "axolotl" / "examples"
 
-# What axolotl refused only because of the machine that it ran on.
+# Examples that axolotl rejected only because of the machine that it ran on.
 OF_THE_MACHINE = {
     "llama-3/3b-fp8-fsdp2.yaml": "fp8 without torchao or another package that computes it",
 }
-# What axolotl takes, and the Trainer refuses once the model is loaded.
+# Part of the messages about examples that axolotl accepts and the Trainer rejects after loading the model.
 REFUSED_LATER = "the Trainer refuses"
-# Keys that the recorded validation did not give back under their own names, although it obeyed them.
+# Keys that axolotl obeyed although the recorded validation returned them under other names.
 OBEYED = {
     "model_type": "given back as type_of_model",
     "model_config": "given back as overrides_of_model_config",
@@ -288,13 +294,13 @@ OBEYED = {
 
 
 def load_verdicts(release: str) -> dict[str, dict]:
-    """Axolotl's own verdict on each of its examples: ok, errors, dropped."""
+    """Return axolotl's own verdict on each of its examples: ok, errors, dropped."""
     return json.loads((SHARED / "data" / f"axolotl_validation_{release}.json").read_text())
 
 
 @pytest.fixture(scope="module", params=["0.18", "0.21"])
 def judged(request):
-    """The verdicts of one release, and what the KEY rules say for it."""
+    """Return the verdicts of one release and the findings of the KEY rules for it."""
     if not (SHARED / "data").is_dir():
         pytest.skip(f"no shared data: no recorded verdicts at {SHARED}")
     result = lint(EXAMPLES, build_options(select=["KEY"], axolotl=f"{request.param}.0"))
@@ -333,7 +339,7 @@ def test_what_axolotl_drops_is_told_where_it_stands_and_what_it_keeps_is_not(jud
     }
     assert dropped
     assert dropped <= reported
-    # Other findings are for keys that are obeyed under another name, or taken and never read.
+    # Other findings are for keys that are obeyed under another name, or accepted and never read.
     assert {key for _, key in reported - dropped} <= {"eta_min", "fsdp", "flash_attention", "evaluation_strategy"}
 
 
@@ -348,7 +354,7 @@ WRITTEN_FOR = {
 
 
 def load_listed() -> set[tuple[str, str]]:
-    """What corpus_findings.md allows the KEY rules to say above information at these releases."""
+    """Return the KEY findings above info that corpus_findings.md allows at these releases."""
     text = (Path(__file__).parents[1] / "corpus_findings.md").read_text()
     return set(re.findall(r"^- `([^`]+)` (KEY\d{3}): .+", text, re.M))
 
@@ -365,7 +371,7 @@ def test_nothing_is_said_of_upstream_examples_at_their_release_but_what_is_liste
 
 # --- axolotl itself ---------------------------------------------------------------------------------------------------
 
-# What pydantic says of a value that is not of a kind that the key takes.
+# Pydantic's error types for a value of a kind that the key does not accept.
 TYPE_ERRORS = frozenset((
     "bool_parsing", "bool_type", "dict_type", "enum", "float_parsing", "float_type", "greater_than",
     "greater_than_equal", "int_from_float", "int_parsing", "int_type", "less_than", "less_than_equal", "list_type",
@@ -374,7 +380,7 @@ TYPE_ERRORS = frozenset((
 
 INSTALLED = oracle.read_releases()["axolotl"]
 
-# Entries about what axolotl's validation lets through, and others stop at later.
+# Entries about values that pass axolotl's validation and fail later.
 TAKEN = {"nothing-saved", "new-tokens-frozen", "paged-on-fsdp2", *(f"tensor-parallel-{name}" for name in (
     "paged-adamw-8bit", "adamw-8bit", "adamw-bnb-8bit",
 ))}  # fmt: skip
@@ -382,7 +388,7 @@ TAKEN = {"nothing-saved", "new-tokens-frozen", "paged-on-fsdp2", *(f"tensor-para
 
 @pytest.mark.recorded
 def test_axolotl_itself_refuses_the_examples_of_its_entries():
-    """Every entry that holds at the installed release against its validation."""
+    """Compare every entry that holds at the installed release with axolotl's validation."""
     clauses = [
         clause
         for framework, clause in REFUSALS
@@ -402,14 +408,14 @@ def test_axolotl_itself_refuses_the_examples_of_its_entries():
     assert len(clauses) > 100
 
 
-# Values of every kind that YAML has; each is given to every key.
+# Values of every kind that YAML has; every key is tried with each.
 KINDS = (
     True, 0, 1, 3, -1, 0.5, 2.0, "abc", "8", "0.25", "2e-5", "true", "no", "", None, [], ["a"], [1, 2], [0.5], {},
     {"a": 1},
 )  # fmt: skip
 
 
-# Keys whose types are not written down as they are checked: the values that are missed here are never refused wrongly.
+# Keys whose declared types are looser than axolotl's checks: bad values are missed, good ones never rejected.
 LOOSE = frozenset((
     "added_tokens_overrides", "chat_template", "image_resize_algorithm", "max_memory", "peft_trainable_token_indices",
 ))  # fmt: skip
@@ -429,7 +435,7 @@ def test_the_words_of_the_trainer_are_those_of_transformers():
 
 @pytest.mark.recorded
 def test_a_value_fits_where_axolotl_itself_takes_it():
-    """Values of every kind for every key of the top level: what does not fit is refused, and what fits has no error."""
+    """Try values of every kind for every top-level key: report those that axolotl rejects, and only those."""
     vocabulary, context = load("axolotl"), Context(plugins=())
     facts = (
         vocabulary.find_fact((name,), INSTALLED, context) for name in vocabulary.list_names((), INSTALLED, context)
@@ -459,7 +465,7 @@ def test_a_value_fits_where_axolotl_itself_takes_it():
 @pytest.mark.recorded
 @needs_corpus
 def test_axolotl_still_takes_what_the_vocabulary_fixes_rewrite(tmp_path):
-    """Law 5 for the KEY rules, with their unsafe fixes: what it takes before the fixes it takes afterwards."""
+    """Keep law 5 for the KEY rules with unsafe fixes: what axolotl accepts before the fixes, it accepts after."""
     folder = copy_folder(EXAMPLES, tmp_path / "examples")
     chosen = build_options(select=["KEY"], axolotl=INSTALLED)
     before = read_contents(folder)
@@ -482,7 +488,7 @@ def test_axolotl_still_takes_what_the_vocabulary_fixes_rewrite(tmp_path):
 
 
 def test_the_key_that_was_dropped_comes_back_and_what_it_asks_for_is_made_to_fit(tmp_path):
-    """axolotl-ai-cloud/axolotl#2143: the rename first, and then checkpointing, as the real length does not fit."""
+    """Fix axolotl-ai-cloud/axolotl#2143: the rename first, then checkpointing, as the real length does not fit."""
     folder = copy_folder(Path(__file__).parents[2] / "fixtures" / "cases" / "5-axolotl-3b", tmp_path / "case")
     (finding,) = [finding for finding in lint(folder).findings if finding.code == "KEY001"]
     assert finding.message.startswith("axolotl has no `sequence_length`: it is silently ignored")

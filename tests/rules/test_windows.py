@@ -1,4 +1,4 @@
-"""Findings under a window of releases, checked against what is found at each of its releases alone."""
+"""Findings under several candidate releases, checked against the findings at each release alone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BASE: dict[str, dict[str, object]] = {
 
 
 def build_config(framework: str, keys: dict[str, object], window: tuple[str, ...], folder: Path) -> Config:
-    """The configuration with these keys, whose framework may be at any release of the window."""
+    """Return the config with these keys, whose framework may be at any release of the window."""
     base = BASE[framework]
     path = folder / ("c.yaml" if framework == "axolotl" else "c.json")
     path.write_text(json.dumps({**base, **keys}, indent=1), encoding="utf-8")
@@ -58,7 +58,7 @@ def build_config(framework: str, keys: dict[str, object], window: tuple[str, ...
 
 
 def list_severities(config: Config) -> dict[tuple[str, int], str]:
-    """The gravest finding of each rule at each place."""
+    """Return the highest severity of each rule at each place."""
     severity_by_place: dict[tuple[str, int], str] = {}
     for rule in RULES:
         for report in registry.get_checker(rule)(config):
@@ -70,7 +70,7 @@ def list_severities(config: Config) -> dict[tuple[str, int], str]:
 
 
 def get_rank(severity: str | None) -> int:
-    """0 for nothing and information, 1 for a warning, 2 for an error."""
+    """Return the rank of a severity: 0 for none and info, 1 for a warning, 2 for an error."""
     return 0 if severity is None else 2 - SEVERITIES.index(severity)
 
 
@@ -96,7 +96,7 @@ def test_a_window_is_as_grave_as_its_newest_release_and_an_error_only_where_all_
         assert get_rank(combined.get(key)) <= newest
         assert get_rank(combined.get(key)) >= min(newest, 1)
         assert lowest == 2 or get_rank(combined.get(key)) < 2
-    # Older releases that come on top never make a finding graver.
+    # Adding older releases never raises the severity of a finding.
     narrower = list_severities(build_config(framework, keys, narrow, tmp_path))
     assert all(get_rank(severity) <= get_rank(narrower.get(key)) for key, severity in combined.items())
 

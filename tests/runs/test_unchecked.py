@@ -1,4 +1,4 @@
-"""What a run that was not checked says: the reason, the place and the one remedy."""
+"""Message of a run whose memory was not checked: the reason, the place and the remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLAIN = "with a plain value, or pass `--model-config FILE` with the model's `con
 
 
 def explain_unchecked(folder: Path) -> tuple[str, str | None]:
-    """The message of the one finding, and its help."""
+    """Return the message of the only finding and its help."""
     (folder / ".git").mkdir(exist_ok=True)
     [finding] = lint(folder, build_options(("CHK001",))).findings
     return finding.message.removeprefix("memory not checked: "), finding.help
@@ -185,7 +185,7 @@ def test_a_file_that_the_launcher_is_given_is_missed_there(tmp_path):
 SEVEN = (
     "base_model: Qwen/Qwen2.5-7B\nsequence_len: 2048\nmicro_batch_size: 2\nbf16: true\ndatasets: [{path: d, type: a}]\n"
 )
-"""On 8 GPUs of 80 GB it needs ZeRO-3."""
+"""Config that needs ZeRO-3 on 8 GPUs of 80 GB."""
 
 
 @pytest.mark.parametrize("by_file", [True, False])
@@ -247,7 +247,7 @@ def test_a_variable_behind_an_option_that_takes_a_value_is_that_value(tmp_path, 
     ],
 )
 def test_switches_that_accelerate_refuses_together_are_no_plain_data_parallelism(tmp_path, switches, refused):
-    """Accelerate 0.20.3 to 1.15.0, commands/launch.py: _validate_launch_command raises ValueError."""
+    """Follow Accelerate 0.20.3 to 1.15.0, where `_validate_launch_command` in commands/launch.py raises ValueError."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "run.yaml").write_text(SEVEN)
     (tmp_path / "run.sh").write_text(f"accelerate launch {switches} --num_processes 8 -m axolotl.cli.train run.yaml\n")
@@ -275,7 +275,7 @@ def test_a_file_of_fsdp_settings_is_not_an_unknown_value_of_fsdp(tmp_path):
 
 
 def test_scripts_that_differ_are_named_with_each_fact_and_line(tmp_path):
-    """The default of `accelerate launch` is that of the line that starts it."""
+    """Read the default of `accelerate launch` at the line that starts it."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "run.yaml").write_text(SEVEN)
     (tmp_path / "a.sh").write_text("\naccelerate launch --num_processes 8 -m axolotl.cli.train run.yaml\n")
@@ -367,7 +367,7 @@ def test_an_expression_is_no_value_that_cfglint_does_not_know(tmp_path):
     ],
 )
 def test_a_file_that_only_the_start_names(tmp_path: Path, command: str, named: str) -> None:
-    """It is named at the command, unless the repository has files of the framework, which are checked."""
+    """Report it at the command, unless the repository has files of the framework, which are checked."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{command}\n")
     (tmp_path / "serve.yaml").write_text("base_model: x\nmodel_name_or_path: y\nserver: {port: 1}\n")

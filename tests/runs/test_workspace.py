@@ -1,4 +1,4 @@
-"""Which files make one run: companions, launch scripts, what is laid over a file, and which files belong to no run."""
+"""Files of one run: companions, launch scripts and overrides; and the files that belong to no run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def lint_runs(
     overrides: Mapping[Route, Any] | None = None,
     **facts: str,
 ) -> list[Run]:
-    """The runs of some files, isolated from every settings file."""
+    """Return the runs of some files, isolated from every settings file."""
     with change_directory(folder):
         command_line = CommandLine(facts, overrides or {}, settings)
         options = LintOptions(select=(), command_line=command_line, settings=Settings(str(folder)))
@@ -79,7 +79,6 @@ def get_value(run: Run, field: str) -> FieldValue:
 
 @pytest.fixture
 def here(tmp_path) -> Path:
-    """A repository."""
     root = tmp_path / "repository"
     (root / ".git").mkdir(parents=True)
     return root
@@ -125,7 +124,7 @@ def test_the_nearest_of_several_counts(here):
         },
     )
     assert run_cfglint(*CONCISE, "../runs/config.yaml", cwd=here / "runs").code == 0
-    # What the launch sees first is the working directory's.
+    # The launch looks in the working directory first.
     assert run_cfglint(*CONCISE, "../runs/config.yaml", cwd=here / "elsewhere").code == 1
 
 
@@ -212,7 +211,7 @@ def test_a_companion_that_cannot_be_read_is_told_of(here):
 
 
 def test_companions_of_companions(here):
-    """An accelerate file may name a DeepSpeed file of its own."""
+    """Follow an accelerate file to the DeepSpeed file that it names."""
     accelerate = "distributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 4\n"
     accelerate += "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
     put(
@@ -320,13 +319,13 @@ def test_a_script_starts_the_file_of_the_folder_that_it_changes_to(here, script,
 def test_what_a_script_starts_does_not_depend_on_where_cfglint_runs(here, cwd):
     command = "torchrun --nnodes 4 train.py configs/run.yaml\n"
     put(here, {"a/configs/run.yaml": AXOLOTL, "b/configs/run.yaml": AXOLOTL, "jobs/go.sh": command})
-    put(here, {"../configs/run.yaml": AXOLOTL})  # above the repository: not read
+    put(here, {"../configs/run.yaml": AXOLOTL})  # above the repository, so not read
     nodes = [get_value(item, "launch.nodes") for item in lint_runs(here / cwd, str(here / "a"), str(here / "b"))]
     assert [(item.value, item.origin.kind) for item in nodes] == [(1, "assumed")] * 2
 
 
 def test_scripts_of_strangers_do_not_count(here):
-    """Neither what is above the repository, nor what is excluded, nor what is no script."""
+    """Skip what is above the repository, what is excluded and what is not a script."""
     command = "torchrun --nnodes 4 train.py jobs/sft/config.yaml\n"
     put(here, {"jobs/sft/config.yaml": AXOLOTL, "../run.sh": command, "build/run.sh": command, "README.md": command})
     assert get_value(lint_run(here, "jobs/sft/config.yaml"), "launch.nodes").origin.kind == "assumed"
@@ -348,10 +347,10 @@ def test_scripts_that_disagree_leave_it_unknown(here):
     assert undecided.inputs.conflicts == {"launch.nodes": (2, 64)}
     assert get_value(undecided, "launch.gpus_per_node").value == 4
     assert not get_value(undecided, "launch.gpus_per_node").origin.assumption
-    # What a person states settles it.
+    # The command line settles it.
     stated = lint_run(here, "config.yaml", nodes="2")
     assert (get_value(stated, "launch.nodes").value, stated.inputs.conflicts) == (2, {})
-    # So do two launches in one script.
+    # Two launches in one script differ as well.
     put(
         here,
         {"small.sh": "torchrun --nproc-per-node 2 x.py config.yaml\ntorchrun --nproc-per-node 4 x.py config.yaml\n"},
@@ -468,7 +467,7 @@ def test_a_second_launch_only_takes_knowledge_away(tmp_path_factory, first, seco
         ("torchrun --nproc_per_node 8 src/train.py config.yaml", True),
         ("torchrun $MORE src/train.py config.yaml", False),
         ("ACCELERATE_USE_FSDP=true torchrun src/train.py config.yaml", False),
-        ("accelerate launch src/train.py config.yaml", False),  # takes a file from the home directory
+        ("accelerate launch src/train.py config.yaml", False),  # reads a file in the home directory
         ("bash train.sh config.yaml", False),
         ("python submit.py config.yaml", False),
         ("echo config.yaml", False),
@@ -661,7 +660,7 @@ def test_switches_of_axolotl(here):
 
 
 def test_axolotl_reads_a_text_by_what_the_file_has_there(here):
-    """`--gradient-checkpointing offload` over `true` is false: whatever is not true, 1 or yes."""
+    """Read `--gradient-checkpointing offload` over `true` as false, like any text but true, 1 and yes."""
     put(here, {"config.yaml": AXOLOTL + "gradient_checkpointing: true\n"})
     put(here, {"run.sh": "axolotl train config.yaml --gradient-checkpointing offload\n"})
     assert get_value(lint_run(here, "config.yaml"), "activations.checkpointing").value == "none"
@@ -690,7 +689,7 @@ def test_what_all_scripts_lay_over_a_file_but_differently_is_unknown(here):
     merged = lint_run(here, "config.yaml")
     assert get_value(merged, "batch.micro").value is None
     assert get_value(merged, "batch.accumulation").value == 4
-    # One of the runs takes the file as it is, and it is this one that the file can be held to.
+    # One run uses the file as it is, and the findings are about that run.
     put(here, {"b.sh": "axolotl train config.yaml\n"})
     merged = lint_run(here, "config.yaml")
     assert get_value(merged, "batch.micro").value == 1
@@ -732,7 +731,7 @@ def test_settings_of_the_command_line_stand_above_the_script(here):
 
 
 def _yield_examples() -> Iterator[str]:
-    """Up to three configurations per framework, of those that are shipped."""
+    """Yield up to three of the shipped configs per framework."""
     remaining: dict[str, int] = {}
     for path in sorted(FIXTURES.rglob("*")):
         if path.suffix in (".yaml", ".yml", ".json", ".py", ".sh") and "rules" not in path.parts:
@@ -745,7 +744,7 @@ def _yield_examples() -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", list(_yield_examples()))
 def test_no_lens_stumbles_over_an_unknown_override(path, here):
-    """Whatever setting a launch leaves unknown: no rule crashes, and no plan field takes it for a value."""
+    """Let no rule crash and no plan field take a value, whatever setting a launch leaves unknown."""
     folder = shutil.copytree((REPOSITORY / path).parent, here / "x")
     path = os.path.basename(path)
     originals = lint_runs(folder, path)
@@ -769,7 +768,7 @@ def test_no_lens_stumbles_over_an_unknown_override(path, here):
     ("flags", "release"),
     [
         ("--zero_stage 3", "0.10.1.post2"),
-        ("--ds.zero_stage 3", "0.10.1.post2"),  # no release takes it beside --pretrain
+        ("--ds.zero_stage 3", "0.10.1.post2"),  # no release accepts it with --pretrain
         ("--flash_attn", None),
     ],
 )
@@ -783,7 +782,7 @@ def test_an_openrlhf_script_is_read_at_the_release_that_its_flags_show(here, fla
         has_conflict = "no release takes all of its keys" in openrlhf.origin.note
         assert has_conflict or "accepts" in openrlhf.origin.note
         assert openrlhf.origin.kind == ("assumed" if has_conflict else "inferred")
-    # What the release brings along is that of the release.
+    # Companion packages have the releases that this release installs.
     assert (
         script_run.releases.get("deepspeed")
         == frameworks.load("openrlhf").list_installed(openrlhf.version)["deepspeed"]
@@ -805,7 +804,7 @@ def test_each_invocation_of_a_script_has_its_own_release(here):
 
 # --- files of other tools --------------------------------------------------------------------------------------------
 
-# One file of each kind that is beside configurations of training runs and may hold some of their words.
+# One file of each kind that is found next to training configs and may share some of their keys.
 OTHERS = FIXTURES / "others"
 EMPTY = "warning: no training config found: looked at {}, and cfglint recognises none (--verbose says why)"
 NAMES = sorted(str(path.relative_to(OTHERS)) for path in OTHERS.rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""The ranks that wrote a checkpoint are counted if it is in the repository, and nowhere else."""
+"""Ranks that wrote a checkpoint, counted only if the checkpoint is in the repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of the pull request that brings new releases: keys that came, went and changed, and who reads them."""
+"""Pull request text for new releases: keys added, removed or changed, and the code that reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.corpus import REPOSITORY
 
 
 def edit_vocabulary(name: str, *substitutions: tuple[str, str]) -> Vocabulary:
-    """A vocabulary as it may have been."""
+    """Return a vocabulary whose file has been edited by regular expressions, as an earlier one."""
     text = Path(find_schema_file(name)).read_text(encoding="utf-8")
     for pattern, replacement in substitutions:
         text, count = re.subn(pattern, replacement, text, count=1, flags=re.M)

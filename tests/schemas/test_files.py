@@ -1,4 +1,4 @@
-"""The schema files as they are: valid, laid out as the reader expects, and what the generator would write again."""
+"""Committed schema files: valid, laid out as the reader expects, and identical to what the generator writes."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _list_keys(framework: str) -> set[str]:
 
 
 def yield_contexts(framework_vocabulary: Vocabulary) -> Iterator[tuple[str, Context]]:
-    """Releases and contexts that see every entry point, and both sides of each later package's history."""
+    """Yield releases and contexts that cover every entry point and both ends of each other package's history."""
     packages = [package for package in framework_vocabulary.packages if package != framework_vocabulary.package]
     for entry in framework_vocabulary.entries:
         for release in (*framework_vocabulary.releases[::7], framework_vocabulary.releases[-1]):
@@ -158,7 +158,7 @@ def test_every_setting_has_a_status_and_every_new_name_exists(framework: str) ->
 
 
 def yield_facts(framework_vocabulary: Vocabulary, release: str, context: Context) -> Iterator[KeyFact]:
-    """Every setting, whatever its status, at every place of the tree that exists at the release."""
+    """Yield every setting, whatever its status, at every place of the tree that exists at the release."""
     for parent in framework_vocabulary.list_mappings(release, context):
         for definition in framework_vocabulary.list_definitions(parent, release, context):
             for fact in framework_vocabulary.list_facts(definition, release, context):
@@ -176,7 +176,7 @@ def test_reading_imports_nothing_heavy() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     heavy = {"dataclasses", "inspect", "pathlib", "jsonschema", "ruamel", "libcst", "difflib", "importlib.metadata"}
-    # What the interpreter itself has loaded before the first line runs does not count.
+    # Modules that the interpreter itself loads at startup do not count.
     baseline = subprocess.run(
         [sys.executable, "-c", "import sys; print(' '.join(sys.modules))"], capture_output=True, text=True, check=True
     ).stdout.split()

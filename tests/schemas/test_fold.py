@@ -1,4 +1,4 @@
-"""Folding releases into one schema loses nothing, whatever the releases say."""
+"""Folding of releases into one schema, which loses nothing whatever the releases contain."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def draw_tables(draw: st.DrawFn) -> Tables:
 
 
 def serialize_tables(tables: Tables) -> Any:
-    """Tables as JSON, where 1, 1.0 and true differ."""
+    """Return the tables as JSON text, in which 1, 1.0 and true differ."""
     return json.dumps(
         {
             package: {

@@ -1,4 +1,4 @@
-"""The generator on small packages written for these tests; it reads text and never imports it."""
+"""Generator on small packages written for these tests; it reads text and never imports it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ BOOM = "raise SystemExit('imported')\n"
 
 
 def build_source(package: str, files: dict[str, str]) -> Source:
-    """A package from its modules, by dotted name. Every one of them would end the test if anything imported it."""
+    """Build a package from its modules, given by dotted name.
+
+    Every module raises SystemExit when imported.
+    """
     texts = {name.replace(".", "/") + ".py": BOOM + textwrap.dedent(text) for name, text in files.items()}
     for path in list(texts):
         folder = Path(path).parent
@@ -512,7 +515,7 @@ def test_deepspeed_settings_are_what_the_reader_looks_up() -> None:
         "zero_optimization": {"$ref": "#/$defs/ZeroConfig"},
     }
     assert root.unknown == "dropped"
-    # What is popped from is handed on with whatever else it holds.
+    # A mapping that keys are popped from is passed on with the remaining ones.
     assert table.definitions["amp"].unknown == "kept"
     assert set(table.definitions["sub"].keys) == {"depth"}
     assert set(table.definitions["optimizer"].keys) == {"type"}

@@ -1,4 +1,4 @@
-"""The frameworks' own readers as judges of generated configurations: which keys they take, drop and refuse.
+"""The frameworks' own parsers as judges of generated configs: which keys they accept, drop and reject.
 
 Their answers are recorded (`tests/support/oracle.py`).
 """
@@ -35,7 +35,7 @@ def list_reports(config: Config, *codes: str) -> list[Report]:
 
 
 def list_reported_keys(reports: Iterable[Report]) -> set[str]:
-    """The keys that reports point at."""
+    """Return the keys that the reports point at."""
     return {report.place.document.get_text(report.place.span).strip("\"'") for report in reports}
 
 
@@ -46,7 +46,7 @@ STRANGERS = ("stranger", "per_device_batch", "zero_optimisation", "learning-rate
 
 
 def list_arguments(vocabulary: Vocabulary) -> list[str]:
-    """Every name that any release of LLaMA-Factory or transformers takes in a training file."""
+    """Return every name that any release of LLaMA-Factory or transformers accepts in a training file."""
     definitions = vocabulary.list_definitions((), vocabulary.newest)
     return sorted(
         {fact.name for definition in definitions for fact in vocabulary.list_facts(definition, vocabulary.newest)}
@@ -77,7 +77,7 @@ def test_llama_factory_takes_its_own_examples() -> None:
     examples = []
     for path in list_corpus_files(".yaml", under="llamafactory/examples"):
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        # Megatron's backend has arguments of its own.
+        # Megatron's backend has its own arguments.
         is_training = isinstance(document, dict) and {"do_train", "model_name_or_path"} <= document.keys()
         if is_training and not path.parent.name.startswith("megatron"):
             examples.append((path, document))
@@ -104,9 +104,9 @@ ODD: list[Any] = ["odd", 1.5, [1], {"stranger": 1}, [], "1.5"]
 
 
 def draw_value(dice: random.Random, kinds: tuple[ValueKind, ...]) -> Any:
-    """A value of one of the kinds, or seldom something else."""
+    """Draw a value of one of the kinds, or rarely something else."""
     if len({kind.name for kind in kinds} & {"int", "float", "str"}) > 1:
-        return dice.choice([1, 8])  # a union, whose members OmegaConf does not convert to each other
+        return dice.choice([1, 8])  # Members of a union, which OmegaConf does not convert to each other.
     if dice.random() < 0.04:
         return dice.choice(ODD)
     kind = dice.choice(kinds)
@@ -119,15 +119,15 @@ def draw_value(dice: random.Random, kinds: tuple[ValueKind, ...]) -> Any:
 
 # Settings about which a generated value shows nothing.
 _LEFT_OUT: frozenset[Route] = frozenset((
-    # Looked up only beside a device mesh that the script gives.
+    # Looked up only beside a device mesh that the script passes.
     ("sequence_parallel_size",),
-    # An object of torch; no JSON can give one.
+    # A torch object, which JSON cannot express.
     ("tensor_parallel", "dtype"),
 ))  # fmt: skip
 
 
 def draw_document(dice: random.Random, vocabulary: Vocabulary, release: str, context: Context) -> dict[str, Any]:
-    """Settings at the root and in a few sections, with a stranger now and then."""
+    """Draw settings at the root and in a few sections, with an unknown key now and then."""
     places = [route for route in vocabulary.list_mappings(release, context) if ITEM not in route]
     document: dict[str, Any] = {}
     for route in [(), *dice.sample(places, dice.randint(0, 2))]:
@@ -147,7 +147,7 @@ def _list_facts(vocabulary: Vocabulary, route: Route, release: str, context: Con
 
 
 def _is_drawable(fact: KeyFact) -> bool:
-    """Whether the setting is one that is drawn: a section is where its own settings are."""
+    """Return whether values are drawn for the setting; sections are drawn setting by setting."""
     nested = (kind.name == "dict" or any(item.name == "dict" for item in kind.items) for kind in fact.list_kinds())
     return not fact.is_open and not any(nested) and fact.route not in _LEFT_OUT
 
@@ -193,7 +193,7 @@ def test_deepspeed_drops_and_refuses_the_same_keys() -> None:
     compared = 0
     for config, answer in zip(configs, answers, strict=True):
         if not answer["accepted"] and not any(reason in answer["why"] for reason in KEY_REASONS):
-            continue  # what it says of settings together is KEY006's
+            continue  # Combinations of settings belong to KEY006.
         compared += 1
         checked = build_config("deepspeed", json.dumps(config, indent=1), "json", deepspeed=release)
         all_reports = list_reports(checked, "KEY001", "KEY002", "KEY004")
@@ -216,7 +216,7 @@ def _is_reported_at(report: Report, config: Config, name: str) -> bool:
 
 
 def drop_auto(value: Any) -> Any:
-    """A section without what the launcher fills in."""
+    """Return a section without the values that the launcher fills in."""
     if not isinstance(value, dict):
         return value
     return {key: drop_auto(item) for key, item in value.items() if item != "auto"}

@@ -1,4 +1,4 @@
-"""What is proposed for unknown settings: real slips from issue trackers and example files."""
+"""Proposals for unknown settings: real slips from issue trackers and example files."""
 
 from __future__ import annotations
 

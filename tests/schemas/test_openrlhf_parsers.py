@@ -1,4 +1,4 @@
-"""OpenRLHF's own parsers as judges: of random command lines at every release, and of migrated scripts."""
+"""OpenRLHF's own parsers as judges of random command lines at every release, and of migrated scripts."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ ORACLE = REPOSITORY / "tests" / "oracles" / "openrlhf_parser.py"
 SETS = 1000
 NEWEST = load("openrlhf").newest
 
-# Programs whose parser some releases cannot even build: one option is added twice.
+# Programs whose parser cannot be built at some releases, because one option is added twice.
 UNBUILT = {"interactive_chat"}
 
-# On PyPI are all but these, which were read from the project's tags.
+# PyPI has all but these, which were read from the project's tags.
 UNPUBLISHED = ("0.3.0", "0.3.1", "0.3.2", "0.3.3", "0.3.4", "0.3.5", "0.3.6", "0.4.0")
 RELEASES = [release for release in load("openrlhf").releases if release not in UNPUBLISHED]
 
@@ -53,13 +53,16 @@ def run_parser(release: str, command_lines: Iterable[tuple[str, list[str]]]) -> 
 
 @cache
 def list_flags(entry: str, release: str) -> tuple[KeyFact, ...]:
-    """The flags that an entry point has at a release."""
+    """Return the flags that an entry point has at a release."""
     facts = load("openrlhf").list_facts(entry, release, Context(entry=entry))
     return tuple(fact for fact in facts if fact.resolve_status().kind == "present")
 
 
 def draw_command_line(dice: random.Random, release: str) -> tuple[str, list[str]]:
-    """An entry point of a release with a handful of flags: most are its own, some are not, some values are odd."""
+    """Draw an entry point of a release with up to 8 flags.
+
+    Most flags are its own; some are unknown, and some values are invalid.
+    """
     vocabulary = load("openrlhf")
     entry = dice.choice([entry for entry in vocabulary.entries if vocabulary.has_entry(entry, release)])
     words: list[str] = []
@@ -76,8 +79,8 @@ def draw_command_line(dice: random.Random, release: str) -> tuple[str, list[str]
         name = fact.name
         if dice.random() < 0.1:
             name = name[: dice.randint(3, len(name))]
-        # argparse looks at every value of a flag that is given twice, cfglint at the one that counts: the first flag
-        # alone may have an odd value, and is given once.
+        # argparse looks at every value of a repeated flag, cfglint at the one that counts. So only the first flag may
+        # have an invalid value, and it is not repeated.
         if fact.name == spoiled:
             continue
         values = draw_value(dice, fact, release, odd=spoiled is None)
@@ -115,14 +118,14 @@ VALUES = {
 
 
 def is_accepted(entry: str, words: list[str], release: str) -> bool:
-    """Whether cfglint says that the release takes the command line."""
+    """Return whether cfglint reports no error, so that the release accepts the command line."""
     script = f"python3 -m openrlhf.cli.{entry} {shlex.join(words)}\n"
     document = ShellDocument("run.sh", script.encode())
     (recognised,) = frameworks.recognise("openrlhf", document)
     config = build_config("openrlhf", script, "shell", recognised.root, openrlhf=release)
     for code in ("KEY001", "KEY002", "KEY004"):
         for report in registry.get_checker(registry.RULES[code])(config):
-            # What the parser takes and transformers refuses later is a warning.
+            # Flags that the parser accepts and transformers rejects later are warnings.
             if report.severity == "error":
                 return False
     if flags.find_leftovers(config):
@@ -153,7 +156,7 @@ def get_dest(flag: str) -> str:
 
 
 def migrate_words(entry: str, words: list[str], release: str) -> tuple[list[str], MigratedFile]:
-    """The words of a command line at the newest release, in the working directory."""
+    """Migrate a command line to the newest release, in the working directory."""
     Path("run.sh").write_text(f"python3 -m openrlhf.cli.{entry} {shlex.join(words)}\n", encoding="utf-8")
     target = parse_goal([f"openrlhf={NEWEST}"], [f"openrlhf={release}"])
     (file,) = migrate(["run.sh"], target, lambda _: Settings(os.getcwd())).files
@@ -167,7 +170,7 @@ def migrate_words(entry: str, words: list[str], release: str) -> tuple[list[str]
 @pytest.mark.oracle
 @pytest.mark.parametrize("release", ["0.5.4", "0.7.5", "0.8.11", "0.9.5", "0.10.1.post2", "0.11.0"])
 def test_migrated_scripts_are_taken_with_the_same_values(release: str, tmp_path: Path) -> None:
-    """What the old parser accepts, the newest one accepts once it is migrated, unless a human is asked for."""
+    """Accept with the newest parser what the old one accepts, once migrated, unless a human is asked for."""
     dice = random.Random(f"migrate {release}")
     command_lines = [
         line

@@ -1,4 +1,4 @@
-"""The vocabulary against what the frameworks themselves said: recorded verdicts, parsers and field lists."""
+"""Vocabularies against the frameworks' own recorded verdicts, parsers and field lists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load_record(name: str) -> Any:
 
 
 def is_rejected(context: Context, key: str, release: str) -> bool:
-    """Whether the vocabulary says that axolotl will not take the key as it is."""
+    """Return whether the vocabulary says that axolotl does not accept the key as it is."""
     fact = load("axolotl").find_fact((key,), release, context)
     if fact is None or fact.name != key:
         # An alias does not survive validation under its own name, and is no loss.
@@ -46,7 +46,7 @@ def test_axolotl_drops_what_the_vocabulary_does_not_know_and_keeps_what_it_does(
         unloadable = "plugin_err" in verdict or any("Could not load plugin" in warning for warning in verdict["warn"])
         for key, value in config.items():
             if value is None or value == []:
-                # The dump leaves out what is null, known or not.
+                # The dump omits null values, whether the key exists or not.
                 continue
             fact = vocabulary.find_fact((key,), release, context)
             status = None if fact is None else fact.resolve_status()
@@ -79,7 +79,7 @@ def test_axolotl_keys_exist_when_the_recorded_history_says_so() -> None:
         facts = {fact.name: fact for fact in vocabulary.list_facts(definition, releases[-1])}
         assert name in facts, name
         spans = [(release, facts[name]._find_span(release)) for release in releases]
-        # A setting that began in a plugin counts as the root's own from when it needs the plugin no more.
+        # A setting that began in a plugin belongs to the root from the release that no longer needs the plugin.
         present = [release for release, span in spans if span and not (record["scope"] == "top" and "gate" in span)]
         assert present, name
         assert (present[0], present[-1]) == (record["first"], record["last"]), name
@@ -100,7 +100,7 @@ def test_axolotl_defaults_and_deprecations_agree_with_the_recorded_schema() -> N
     assert checked > 300
 
 
-# Recorded from the `add_argument` calls; this one is behind `parse_args` until 0.7.0, and the parser refuses it.
+# Recorded from the `add_argument` calls. Until 0.7.0 this call follows `parse_args`, so the parser rejects the flag.
 TOO_LATE = ("train_kto", "--use_ms", "0.7.0")
 
 
@@ -174,7 +174,7 @@ def split_words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# The keys that DeepSpeedConfig 0.19.8 looked up when it ran on a mapping that records its accesses.
+# Keys that DeepSpeedConfig 0.19.8 looked up when it ran on a mapping that records its accesses.
 DEEPSPEED_0_19_8 = split_words("""
 activation_checkpointing aio autotuning bf16 bfloat16 checkpoint comet comms_logger communication_data_type compile
 csv_monitor data_efficiency data_types dataloader_drop_last datastates_ckpt disable_allgather disable_python_gc
@@ -201,7 +201,7 @@ def test_deepspeed_keys_are_those_that_its_reader_looks_up() -> None:
             refused.add(fact.name)
         elif fact._find_span("0.19.8") is not None:
             accepted.add(fact.name)
-    # allgather_size is looked up only where zero_optimization is a boolean.
+    # allgather_size is looked up only if zero_optimization is a boolean.
     assert accepted - {"allgather_size"} == DEEPSPEED_0_19_8
     assert refused == DEEPSPEED_REFUSED
 
@@ -227,8 +227,8 @@ def test_deepspeed_defaults_by_release(route: tuple[str, ...], release: str, def
     assert type(fact.get_default()) is type(default)
 
 
-# LLaMA-Factory's dataclasses and transformers' training arguments counted at the pairs that each release allows:
-# release, transformers, keys of its own, keys in all.
+# LLaMA-Factory's dataclasses and transformers' training arguments, counted at the pairs that each release allows:
+# release, transformers, number of keys.
 COUNTS = [("0.8.0", "4.41.0", 257), ("0.9.0", "4.45.0", 276), ("0.9.2", "4.49.0", 311), ("0.9.5", "5.6.0", 346)]
 
 

@@ -31,7 +31,7 @@ def get_validator(vocabulary: Vocabulary, release: str, context: Context) -> jso
 
 
 def list_refused_by_jsonschema(vocabulary: Vocabulary, release: str, context: Context, document: Any) -> set[Route]:
-    """The names that the plain schema does not let in."""
+    """Return the routes that the plain schema rejects."""
     return set(_yield_refused(get_validator(vocabulary, release, context).iter_errors(document)))
 
 
@@ -43,7 +43,7 @@ def _yield_refused(errors: Any) -> Iterator[Route]:
         branches: dict[int, list[Any]] = {}
         for inner in error.context:
             branches.setdefault(inner.relative_schema_path[0], []).append(inner)
-        # Of several alternatives, those of another type do not count, and one that has a name is enough.
+        # Alternatives of another type do not count, and one alternative that has the name is enough.
         fitting = [
             set(_yield_refused(branch))
             for branch in branches.values()
@@ -56,7 +56,7 @@ def _yield_refused(errors: Any) -> Iterator[Route]:
 def yield_refused_by_walk(
     vocabulary: Vocabulary, release: str, context: Context, document: Any, route: Route = ()
 ) -> Iterator[Route]:
-    """The names that the vocabulary does not know, or that the framework would not take."""
+    """Yield the routes that the vocabulary does not know, or that the framework would reject."""
     for part, value in document.items() if isinstance(document, dict) else enumerate(document):
         child_route = (*route, part)
         if isinstance(part, str):
@@ -151,7 +151,7 @@ LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=
 
 @st.composite
 def draw_document(draw: st.DrawFn) -> tuple[Vocabulary, str, Context, dict[str, Any]]:
-    """A document made of known settings in known places, with strangers among them."""
+    """Draw a document of known settings in known places, with unknown keys among them."""
     vocabulary = load(draw(st.sampled_from(list_vocabularies())))
     release = draw(
         st.sampled_from(
@@ -176,7 +176,7 @@ def draw_document(draw: st.DrawFn) -> tuple[Vocabulary, str, Context, dict[str, 
 
 
 def _make_mapping(document: dict[str, Any], route: Route) -> dict[str, Any] | None:
-    """The mapping at a route, made where it is missing; None where something else is in the way."""
+    """Return the mapping at a route, creating it if missing, or None if another value is in the way."""
     node: Any = document
     for part, following in zip(route, (*route[1:], "")):
         fresh: Any = [{}] if following == "*" else {}
@@ -201,7 +201,7 @@ def test_both_refuse_the_same_names_in_generated_documents(
 
 
 def is_of_kind(kind: ValueKind, value: Any) -> bool:
-    """Whether a value is of a kind, as JSON Schema counts (1.0 is an integer, true is no number)."""
+    """Return whether a value is of a kind, by JSON Schema's rules (1.0 is an integer, true is no number)."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind.name == "enum":
         return any(value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in kind.values)
@@ -221,7 +221,7 @@ def is_of_kind(kind: ValueKind, value: Any) -> bool:
 
 
 def reduce_to_types(schema: Any) -> Any:
-    """A schema without references and bounds: what `kinds` allows."""
+    """Return a schema without references and bounds, which is all that `kinds` allows."""
     if isinstance(schema, list):
         return [reduce_to_types(part) for part in schema]
     if not isinstance(schema, dict):

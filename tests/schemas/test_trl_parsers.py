@@ -1,4 +1,4 @@
-"""TRL's own dataclasses and parser as judges of random recipes: what is refused, and what every setting comes to."""
+"""TRL's own dataclasses and parser as judges of random recipes: rejected keys and the value of every setting."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEWEST = load("trl").newest
 RECIPES = {NEWEST: 1000, "1.0.0": 100, "0.24.0": 100, "0.19.1": 100, "0.16.1": 100, "0.12.2": 100}
 TRAINERS = ("sft", "dpo", "grpo", "kto", "rloo", "reward")
 STRANGERS = ("stranger", "per_device_batch", "max_len", "lora_rank_r", "micro_batch")
-# What the filled dataclasses hold, by the plan field that is read from it.
+# Fields of the filled dataclasses, by the plan field that is read from each.
 VALUES = {
     "model.id": "model_name_or_path",
     "model.revision": "model_revision",
@@ -54,9 +54,9 @@ WORDS = {
     "float": (0.5, 1, "0.5", "1e-5", "nan", "half"),
     "bool": (True, False, "true", "No", "1", "on", "maybe"),
 }
-# Keys that need these are typed all the same where they have no effect, which no rule reports.
+# Switches of keys that are typed even when they have no effect, which no rule reports.
 SWITCHES = ("use_peft", "load_in_4bit", "use_vllm")
-# Fields whose values the Trainer's own class and PyTorch look at, which the oracle leaves out, or that hold no scalar.
+# Fields that the Trainer's own class and PyTorch check (the oracle omits them), or that hold no scalar.
 LEFT_OUT = (
     *SWITCHES, "load_in_8bit", "bf16", "fp16", "fsdp", "fsdp_config", "deepspeed", "output_dir", "datasets",
     "accelerator_config", "config", "auto_find_batch_size", "num_processes", "env", "batch_size", "total_episodes",
@@ -64,7 +64,10 @@ LEFT_OUT = (
 
 
 def draw_recipes(release: str, count: int) -> list[dict[str, Any]]:
-    """Random recipes: keys of the trainer at the release, of other releases and of none, with values of all kinds."""
+    """Draw recipes with keys of the trainer at the release, of other releases and of no release.
+
+    Values are of all kinds.
+    """
     vocabulary, dice, recipes = load("trl"), random.Random(release), []
     trainers = [candidate for candidate in TRAINERS if has_script(release, candidate)]
     for _ in range(count):
@@ -95,7 +98,7 @@ def draw_recipes(release: str, count: int) -> list[dict[str, Any]]:
 
 
 def has_script(release: str, trainer: str) -> bool:
-    """Whether the release has the trainer and a script that hands its arguments to TrlParser."""
+    """Return whether the release has the trainer and a script that passes its arguments to TrlParser."""
     first = {"sft": "0.9", "dpo": "0.9", "kto": "0.13", "grpo": "0.14", "rloo": "0.22", "reward": "0.24"}[trainer]
     return tuple(map(int, release.split(".")[:2])) >= tuple(map(int, first.split(".")))
 
@@ -111,7 +114,7 @@ def run_parser(release: str, recipes: list[dict[str, Any]]) -> list[dict[str, An
 
 
 def read_runs(folder: Path, release: str, recipes: list[dict[str, Any]]) -> list[Run]:
-    """The runs of the recipes, each started by its command."""
+    """Return the runs of the recipes, each started by its own command."""
     (folder / ".git").mkdir()
     pragma = f"# cfglint: trl={release} transformers={version('transformers')} nodes=1"
     commands = []
@@ -128,7 +131,7 @@ def read_runs(folder: Path, release: str, recipes: list[dict[str, Any]]) -> list
 
 
 def list_errors(run: Run, *codes: str) -> list[str]:
-    """The errors of some rules."""
+    """Return the messages of some rules' errors."""
     errors = []
     for code in codes:
         rule = registry.RULES[code]
@@ -140,7 +143,7 @@ def list_errors(run: Run, *codes: str) -> list[str]:
 
 
 def is_unknown(occurrence: KeyOccurrence) -> bool:
-    """Whether the release lacks a key."""
+    """Return whether the release lacks a key."""
     status = occurrence.status
     return status is None or (status.kind not in (PRESENT, "gated") and status.effect == "error")
 
@@ -161,7 +164,7 @@ def test_trl_takes_refuses_and_fills_in_the_same(release: str, tmp_path: Path) -
         filled = answer["values"]
         if filled:
             for field, name in VALUES.items():
-                # An older spelling that the release refuses is read as what its author meant.
+                # An older spelling that the release rejects is read as its author intended.
                 value = run.resolved_plan.get(field)
                 if value is not None and name in filled and OLDER_BATCH_KEYS.get(name) not in unknown:
                     assert value == filled[name], (field, recipe)

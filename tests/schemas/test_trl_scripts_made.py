@@ -1,4 +1,4 @@
-"""TRL's own classes as judges of the static reader: random scripts are run, and hold what is read of them."""
+"""TRL's own classes as judges of the static reader: random scripts are run and compared with the values read."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ OWN: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 class ScriptWriter:
-    """Makes one script: each value in one of the ways in which people state them."""
+    """Writer of one script, which states each value in one of the common ways."""
 
     def __init__(self, dice: random.Random) -> None:
+        """Start with an empty script."""
         self.dice = dice
         self.constants: list[str] = []
         self.options: list[str] = []

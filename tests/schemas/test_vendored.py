@@ -1,4 +1,4 @@
-"""The vocabulary of a copy: for an exact copy of a release that release's, for another what the copy declares."""
+"""Vocabulary of a vendored copy: the release's own if the copy is exact, otherwise what the copy declares."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_copy_of_a_release_takes_what_the_release_takes(framework: str, packag
                 or fact.list_spellings()
                 or "enum" in fact.get_schema()
             ), fact
-        # What the code behind the definitions refuses, a fork may take.
+        # A fork may accept keys that upstream's code rejects behind its definitions.
         for route in facts.keys() - {fact.route for fact in upstream.iterate_keys(release, context)}:
             upstream_fact = upstream.find_fact(route, release, context)
             assert upstream_fact is not None
@@ -61,7 +61,7 @@ def test_a_copy_without_a_version_is_next_to_the_release_that_it_is_most_like(tm
 
 @pytest.fixture
 def copy(tmp_path):
-    """The vocabulary of a small copy of OLMo."""
+    """Return a function that builds the vocabulary of a small copy of OLMo."""
 
     def build_copy_vocabulary(text: str) -> VendoredVocabulary:
         (tmp_path / "olmo").mkdir()
@@ -163,7 +163,7 @@ def test_a_copy_of_trl_has_what_its_scripts_add_to_their_parsers(tmp_path) -> No
 
 
 def write_chain(levels: int, line: str) -> str:
-    """Names each of which stands for the one before twice: of a length that grows, with a value that doubles."""
+    """Return names that each refer to the previous one twice: the text grows and the value doubles."""
     return "x0 = 1\n" + "".join(line.format(own=f"x{level}", one=f"x{level - 1}") for level in range(1, levels))
 
 
@@ -209,7 +209,7 @@ def test_many_settings_are_read_in_time_that_grows_with_them(tmp_path, size: int
 
 
 def measure_seconds(root, text: str) -> float:
-    """The processor time that a copy of OLMo with a text takes, read or not."""
+    """Return the CPU seconds of reading a copy of OLMo with the text, whether it succeeds or not."""
     (root / "olmo").mkdir(exist_ok=True)
     (root / "olmo" / "config.py").write_text(text)
     layout = list_frameworks()["olmo"]

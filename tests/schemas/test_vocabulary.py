@@ -1,4 +1,4 @@
-"""What the reader says of settings: statuses, renames and their chains, gates, free mappings, kinds."""
+"""Reader of vocabularies: statuses, renames and their chains, gates, free mappings, kinds."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_gated_by_a_plugin() -> None:
         "gated", "0.5.2", effect="dropped", plugins=(LIGER,)
     )
     assert get_status("axolotl", "liger_rope", "0.21.0", Context(plugins=(LIGER,))).kind == "present"
-    # The loaded plugins are unknown: the setting may well exist.
+    # Unknown plugins: the setting may well exist.
     assert get_status("axolotl", "liger_rope", "0.21.0") == Status("present", "0.5.2", plugins=(LIGER,))
     assert "liger_rope" not in load("axolotl").list_names((), "0.21.0", NO_PLUGINS)
     assert "liger_rope" in load("axolotl").list_names((), "0.21.0", Context(plugins=(LIGER,)))
@@ -172,7 +172,7 @@ def test_gated_by_another_setting() -> None:
     assert get_galore_status({"use_galore": False}).kind == "gated"
     assert get_galore_status(None).kind == "present"
     lora = Context(settings={})
-    # finetuning_type is lora unless the configuration says otherwise.
+    # finetuning_type defaults to lora.
     assert get_status("llamafactory", "lora_rank", "0.9.5", lora).kind == "present"
     assert get_status("llamafactory", "freeze_trainable_modules", "0.9.5", lora).kind == "gated"
 
@@ -258,12 +258,12 @@ def test_settings_of_another_package_follow_its_release() -> None:
     assert get_status_with("4.57.6", "save_safetensors").kind == "present"
     assert get_status_with("5.0.0", "save_safetensors") == Status("removed", "5.0.0", effect="error")
     assert get_status_with("4.55.0", "train_sampling_strategy") == Status("not yet", "5.2.0", effect="error")
-    # The release of transformers is unknown.
+    # Unknown release of transformers.
     assert get_status_with(None, "save_safetensors").kind == "present"
     assert get_status_with(None, "train_sampling_strategy").kind == "present"
     assert get_fact("llamafactory", "save_safetensors", "0.9.5").package == "transformers"
     assert get_fact("llamafactory", "cutoff_len", "0.9.5").package == "llamafactory"
-    # LLaMA-Factory keeps this one alive where transformers dropped it.
+    # LLaMA-Factory still supports this key, although transformers dropped it.
     assert get_status_with("5.0.0", "overwrite_output_dir").kind == "present"
     newer = Context(releases={"transformers": "5.0.0"})
     assert get_status("llamafactory", "overwrite_output_dir", "0.9.2", newer).kind == "removed"
@@ -316,7 +316,7 @@ def test_kinds(schema: dict[str, Any], kinds: tuple[ValueKind, ...]) -> None:
 
 
 def test_releases_between_and_beyond_the_known_ones() -> None:
-    # 0.13.0 never came out; 0.12.2 is the newest before it.
+    # 0.13.0 was never released; 0.12.2 is the newest before it.
     assert get_fact("axolotl", "fsdp_config.x", "0.13.0").is_open
     assert get_status("axolotl", "fp8_config", "99.0").kind == "present"
     assert get_status("axolotl", "micro_batch_size", "0.0.1").kind == "present"
@@ -336,7 +336,7 @@ def test_entry_points_by_release() -> None:
     assert not vocabulary.has_entry("train_ppo", "0.6.2")
     assert not vocabulary.has_entry("train_grpo", "0.11.2")
     assert not load("llamafactory").has_entry("v1", "0.9.3")
-    # A dead entry point still lists what its flags were, and that they are gone.
+    # A dead entry point still lists its former flags as removed.
     assert get_status("openrlhf", "--bf16", "0.9.6", Context(entry="train_ppo")).kind == "removed"
 
 
@@ -346,10 +346,10 @@ def test_list_items_and_unions_of_models() -> None:
         assert path_fact is not None
         assert path_fact.resolve_status().kind == "present"
     assert load("axolotl").find_fact(("datasets", "path"), "0.21.0") is None
-    # A mapping of supervised data sets, a string of preference data sets.
+    # A mapping for supervised data sets, a string for preference data sets.
     assert {ValueKind("dict"), ValueKind("str")} <= set(get_fact("axolotl", "datasets.0.type", "0.21.0").list_kinds())
     names = load("axolotl").list_names(("datasets", 0), "0.21.0")
-    # Of supervised, of preference and of stepwise data sets.
+    # Keys of supervised, preference and stepwise data sets.
     assert {"message_property_mappings", "data_files", "step_separator"} <= set(names)
 
 
@@ -380,7 +380,7 @@ def test_walk_gives_each_setting_once() -> None:
 
 
 def build_vocabulary(patches: dict[str, Any], **keys: list[str]) -> Vocabulary:
-    """A vocabulary of flat string settings, each with the releases that have it."""
+    """Build a vocabulary of flat string settings, each with the releases that have it."""
     releases = sorted({release for having in keys.values() for release in having})
     tables = {
         release: ReleaseTable(

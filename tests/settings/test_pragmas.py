@@ -1,4 +1,4 @@
-"""Comments for cfglint: their syntax, their places, and what they suppress."""
+"""Comments for cfglint: their syntax, their places, and the findings that they suppress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def here(tmp_path) -> Path:
 
 
 def lint_text(here: Path, text: str | bytes, *arguments: str, name: str = "config.yaml") -> list[str]:
-    """code:line of every finding of one file."""
+    """Return the findings of one file as code:line."""
     (here / name).write_bytes(text.encode() if isinstance(text, str) else text)
     outcome = run_cfglint("--output-format", "json", "--select", "SYN,SEC,BAT", *arguments, name, cwd=here)
     assert outcome.code in (0, 1), outcome
@@ -161,13 +161,13 @@ def test_on_the_line_above_it_and_for_the_file(here, code):
 @pytest.mark.parametrize(
     "text",
     [
-        # Not the line below a comment that is behind a value,
+        # Not the line below a comment that follows a value.
         AXOLOTL + "num_epochs: 1  # cfglint: ignore[SYN003]\nmicro_batch_size: 1\n",
-        # not two lines down,
+        # Not two lines down.
         AXOLOTL + "# cfglint: ignore[SYN003]\n\nmicro_batch_size: 1\n",
-        # not the line above,
+        # Not the line above.
         AXOLOTL + "micro_batch_size: 1\n# cfglint: ignore[SYN003]\n",
-        # not another rule, and nothing that is no code.
+        # Not another rule, and not an invalid code.
         AXOLOTL + "micro_batch_size: 1  # cfglint: ignore[SEC]\n",
         AXOLOTL + "micro_batch_size: 1  # cfglint: ignore[SYN0031]\n",
     ],
@@ -208,7 +208,7 @@ def test_line_endings_and_byte_order_marks(here, ending, mark):
     assert lint_text(here, alone.replace("\n", ending).encode()) == []
 
 
-# --- suppressions that silence nothing -------------------------------------------------------------------------------
+# --- unused suppressions ---------------------------------------------------------------------------------------------
 
 
 def test_each_code_that_silences_nothing_is_told(here):
@@ -223,7 +223,7 @@ def test_rules_that_did_not_look_are_not_held_against_a_suppression(here):
     text = "# cfglint: file-ignore[SEC001]\n" + AXOLOTL
     assert lint_text(here, text) == ["SYN005:1"]
     assert lint_text(here, text, "--ignore", "SEC001") == []
-    # Half of a family is off: whether the other half would have fired is unknown.
+    # Half of the family is off, so it is unknown whether the other half would have fired.
     assert lint_text(here, "# cfglint: file-ignore[SEC]\n" + AXOLOTL, "--ignore", "SEC001") == []
     assert lint_text(here, "# cfglint: file-ignore[SEC]\n" + AXOLOTL) == ["SYN005:1"]
 
@@ -245,7 +245,7 @@ def test_the_complaint_itself_can_be_silenced(here):
     assert lint_text(here, "# cfglint: file-ignore[SYN006]\n# cfglint: nonsense\n" + AXOLOTL) == []
 
 
-# --- the reader itself -----------------------------------------------------------------------------------------------
+# --- the parser of comments ------------------------------------------------------------------------------------------
 
 
 BODIES = st.text(
@@ -257,7 +257,7 @@ BODIES = st.text(
 def test_every_comment_is_understood_or_told(body):
     try:
         document = parse_document(f"a: 1\n# cfglint:{body}\n", "yaml")
-    except DocumentError:  # what YAML itself forbids in a comment
+    except DocumentError:  # characters that YAML forbids in a comment
         return
     parsed = pragmas.read_pragmas(document)
     count = len(parsed.facts) + len(parsed.suppressions) + len(parsed.malformed)
@@ -282,7 +282,7 @@ def test_silencing_is_about_overlapping_lines(first, start, height):
     assert bool(suppressing) == (start <= first <= start + height)
 
 
-# --- the fix of a comment that silences nothing -----------------------------------------------------------------------
+# --- the fix of unused suppressions -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])

@@ -1,4 +1,4 @@
-"""Settings: where they are found, what they may say, what is wrong with them, and what wins over what."""
+"""Settings: where they are found, what is valid, how errors are reported, and which source overrides another."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write_file(path: Path, text: str) -> Path:
 
 
 def list_findings(here: Path, *arguments: str, form: str = "json") -> list[str]:
-    """path:code of every finding."""
+    """Return the findings as path:code."""
     outcome = run_cfglint("--output-format", form, *arguments, cwd=here)
     assert outcome.code in (0, 1), outcome
     return [f"{finding['path']}:{finding['code']}" for finding in json.loads(outcome.out)["findings"]]
@@ -117,7 +117,7 @@ def test_config_and_isolated(here):
     write_file(here / "legacy" / "config.yaml", TWICE)
     assert list_findings(here, "config.yaml") == ["config.yaml:SEC001"]
     assert list_findings(here, "--config", "other/mine.toml", "config.yaml") == ["config.yaml:SYN003"]
-    # Its patterns are about its own folder.
+    # Patterns are relative to the folder of the settings file.
     assert "legacy/config.yaml:SYN003" in list_findings(here, "--config", "other/mine.toml")
     assert {"config.yaml:SYN003", "config.yaml:SEC001"} <= set(list_findings(here, "--isolated", "config.yaml"))
 
@@ -214,7 +214,7 @@ def test_extend_that_leads_nowhere_is_2(here, files, message):
     assert outcome.err.startswith(f"cfglint: {message}")
 
 
-# --- what is wrong ---------------------------------------------------------------------------------------------------
+# --- errors in settings ----------------------------------------------------------------------------------------------
 
 LISTS = (
     "select",
@@ -345,7 +345,7 @@ def test_text_that_is_no_toml_is_2_with_the_line(here, source, message):
     ],
 )
 def test_the_place_of_a_setting(text, key, place):
-    """A file whose lines cannot be read one by one is not read for long."""
+    """Give up early if the lines of a file cannot be parsed one by one."""
     position = find_key(text, key)
     assert (None if position is None else (position.line, position.column)) == place
 
@@ -375,7 +375,7 @@ def test_a_file_outside_the_working_folder_is_named_in_full(here):
     assert run_cfglint(cwd=here / "sub").err.startswith(f"cfglint: {here}/cfglint.toml:1:1: unknown setting x")
 
 
-# --- every key does something ----------------------------------------------------------------------------------------
+# --- every key has an effect -----------------------------------------------------------------------------------------
 
 
 def test_every_key_is_read(here):
@@ -543,7 +543,7 @@ def test_patterns_upwards_and_absolute():
     folder = "/work/repo/sub"
     assert is_covered(split_path("/work/repo/a/x.yaml", folder), Glob("../a/*.yaml", folder))
     assert is_covered(split_path("/data/x.yaml", folder), Glob("/data/**", folder))
-    # Folders outside are not named.
+    # A bare folder name does not match folders outside the root.
     assert not is_covered(split_path("/build/x.yaml", folder), Glob("build", folder))
     assert is_covered(split_path("/build/x.yaml", folder), Glob("x.yaml", folder))
 
@@ -580,7 +580,7 @@ def test_per_file_ignores(here):
     text = TWICE + "trust_remote_code: true\n"
     for name in ("legacy/config.yaml", "config.yaml", "kept.yaml"):
         write_file(here / name, text)
-    # What a file is exempt from is off, however precisely it is selected elsewhere.
+    # Exempt rules are off, even if they are selected more precisely elsewhere.
     assert list_findings(here) == ["config.yaml:SYN003", "kept.yaml:SYN003", "kept.yaml:SEC001"]
     assert list_findings(here, "--select", "SYN003", "legacy") == []
 
@@ -605,7 +605,7 @@ def test_overrides_follow_one_another(here):
     settings = discover(str(here), {})
     assert settings is not None
     assert settings.collect_facts(str(here / "a.yaml")) == {"gpu": "A100-80GB", "gpu-memory": "40GB", "nodes": "1"}
-    # Another GPU does not come with the memory of the first.
+    # Another GPU does not inherit the memory of the first.
     assert settings.collect_facts(str(here / "big" / "a.yaml")) == {"gpu": "H100", "nodes": "4"}
     assert settings.collect_facts(str(here / "big" / "biggest.yaml")) == {"gpu": "H100", "nodes": "64"}
     assert settings.list_ignored(str(here / "big" / "a.yaml")) == ("SYN",)
@@ -615,7 +615,7 @@ def test_overrides_follow_one_another(here):
 
 
 def list_enabled(flags: LintOptions, **settings) -> set[str]:
-    """The codes that are on for a file."""
+    """Return the codes that are on for a file."""
     chosen = flags._replace(settings=Settings("/r", **settings))
     return set(Selection(build_settings_resolver(chosen.settings), chosen).list_enabled("/r/x.yaml"))
 
@@ -671,7 +671,7 @@ def test_ignoring_more_never_selects_more(select, ignore):
 def test_selectors():
     assert measure_precision((), "MEM001", "step-exceeds-gpu") == -1
     assert measure_precision(("ALL",), "MEM001", "step-exceeds-gpu") == 0
-    assert measure_precision(("M", "mem0"), "MEM001", "step-exceeds-gpu") == -1  # no codes, families or names
+    assert measure_precision(("M", "mem0"), "MEM001", "step-exceeds-gpu") == -1  # not codes, families or names
     assert measure_precision(("all", "mem"), "MEM001", "step-exceeds-gpu") == 3
     assert measure_precision(("step-exceeds-gpu",), "MEM001", "step-exceeds-gpu") == 6
     assert measure_precision(("step-exceeds", "EM001", ""), "MEM001", "step-exceeds-gpu") == -1
@@ -712,9 +712,9 @@ def test_which_fixes_are_offered_and_how(here, settings, expected):
     assert ((here / "ds.json").read_text() != DEEPSPEED) == (expected["BAT001"] == "safe")
 
 
-# --- what wins over what ---------------------------------------------------------------------------------------------
+# --- precedence ------------------------------------------------------------------------------------------------------
 #
-# flags > pragma > settings > launch script > configuration > assumption, one test per neighbouring pair.
+# flags > pragma > settings > launch script > config > assumption, one test per neighbouring pair.
 
 SCRIPT = "torchrun --nnodes 3 --nproc_per_node 4 -m axolotl.cli.train config.yaml\n"
 
@@ -785,7 +785,7 @@ def test_another_gpu_does_not_come_with_the_memory_of_a_weaker_source(here):
 
     assert get_capacity() < 24
     assert get_capacity("--gpu", "A100-80GB") > 79
-    # The same source may say both.
+    # The same source may state both.
     assert get_capacity("--gpu", "A100", "--gpu-memory", "40GB") < 40
 
 

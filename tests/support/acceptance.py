@@ -1,21 +1,21 @@
-"""The findings that a small repository must and must not get: `expect.json` in each folder of fixtures/acceptance.
+"""Expected findings of small repositories: `expect.json` in each folder of fixtures/acceptance.
 
 why       why this is expected, with the evidence
 args      flags for cfglint (lint, `--fix` and estimate alike)
-paths     what is linted; the whole repository by default
-must      each needs a finding: path; key (text of a line that the finding marks, or that its message names); code (how
-          it begins); level (one or a list); says (a regular expression over message, help, notes and the fix's text);
-          at_most (how many)
-must_not  none may be there: the same fields, and at_least (the mildest severity that counts)
-fix       after `--fix`: safe_must_not_change (lines that are still there), safe_must_give (lines that are there),
-          safe_must_not_give (texts that are nowhere); the same with unsafe_ after `--fix --unsafe-fixes`; path limits
-          them to one file
-estimate  path; gpu_max_gib and gpu_min_gib (bounds of the highest expected GPU memory); must_estimate; run (which run
-          of the file); nodes, gpus_per_node; says (a regular expression over all that is printed)
-exit, output, prints_not   of a plain lint: its exit code, regular expressions over what it prints, texts that no
-          report prints
-commands  other commands, each in a fresh copy: args; exit (a code, or several); says and says_not (regular expressions
-          over what it prints); lines and lines_not (path: lines that are, or are not, in that file afterwards)
+paths     the paths to lint; the whole repository by default
+must      findings that must be reported: path; key (text of a line that the finding marks, or that its message names);
+          code (a prefix); level (one or a list); says (a regular expression over message, help, notes and the fix's
+          text); at_most (the largest number of findings)
+must_not  findings that must not be reported: the same fields, and at_least (the mildest severity that counts)
+fix       after `--fix`: safe_must_not_change (lines that must remain), safe_must_give (lines that must appear),
+          safe_must_not_give (texts that must not appear anywhere); the same with unsafe_ after `--fix --unsafe-fixes`;
+          path limits them to one file
+estimate  path; gpu_max_gib and gpu_min_gib (bounds of the highest expected GPU memory); must_estimate; run (index of
+          the run in the file); nodes, gpus_per_node; says (a regular expression over the whole output)
+exit, output, prints_not   of a plain lint: its exit code, regular expressions over its output, texts that no report
+          prints
+commands  other commands, each in a fresh copy: args; exit (a code, or several); says and says_not (regular
+          expressions over the output); lines and lines_not (path: lines that are, or are not, in that file afterwards)
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ISOLATED = {"check", "fit", "estimate", "migrate"}
 
 
 def read_expectation(case: Path) -> Expectation:
-    """The case's `expect.json`; AssertionError where it asserts nothing or has an unknown field."""
+    """Return the case's `expect.json`; raise AssertionError if it asserts nothing or has an unknown field."""
     expect = json.loads((case / "expect.json").read_text())
     assert expect.get("why"), "no why"
     assert expect.keys() - {"why", "args", "paths"}, "asserts nothing"
@@ -65,7 +65,7 @@ def read_expectation(case: Path) -> Expectation:
 
 
 def list_failures(case: Path, folder: Path) -> list[str]:
-    """The repository's findings against its expectation; copies of it are made in a folder."""
+    """Return a message for every expectation that the repository does not meet; copies are made in `folder`."""
     expect = read_expectation(case)
     repository = _copy_repository(case, folder / "linted")
     return [
@@ -123,13 +123,16 @@ def _check_findings(expect: Expectation, folder: Path) -> Iterator[str]:
 
 
 def _has_plan_field(finding: Mapping[str, Any]) -> bool:
-    """Whether a finding names a field of the plan, which no user states, instead of a setting (OLMo has some alike)."""
+    """Return whether a finding names a field of the plan instead of a setting.
+
+    Users never write plan fields. OLMo has some settings of the same names.
+    """
     names = re.findall(r"[a-z_]+\.[a-z_]+", f"{finding['message']} {finding.get('help') or ''}")
     return any(word in FIELDS and load("olmo").find_fact(tuple(word.split(".")), "0.6.0") is None for word in names)
 
 
 def _is_expected(finding: Mapping[str, Any], wish: Expectation, folder: Path) -> bool:
-    """Whether a finding of the JSON report is the one that is meant."""
+    """Return whether a finding of the JSON report meets an entry of `must` or `must_not`."""
     if wish.get("path") and finding["path"].removeprefix("./") != wish["path"]:
         return False
     if wish.get("key"):
@@ -185,12 +188,12 @@ def _check_fixes(expect: Expectation, case: Path, folder: Path) -> Iterator[str]
         run_cfglint(*flags, "--exit-zero", *_build_arguments(expect), cwd=fixed)
         paths = [fixed / wishes["path"]] if "path" in wishes else sorted(fixed.rglob("*"))
         lines = [line.lstrip() for path in paths if path.is_file() for line in _read_lines(path)]
-        fixed_lines = [*lines, *map(str.rstrip, lines)]  # some fixtures are about the white space at the end
+        fixed_lines = [*lines, *map(str.rstrip, lines)]  # some fixtures are about trailing white space
         yield from _check_written_lines(wishes, how, fixed_lines)
 
 
 def _check_commands(expect: Expectation, case: Path, folder: Path) -> Iterator[str]:
-    """Yield what other commands do not do, each in a copy of its own."""
+    """Yield the unmet expectations of other commands, each run in its own copy."""
     for number, wish in enumerate(expect.get("commands", [])):
         copy, args = _copy_repository(case, folder / f"command_{number}"), wish["args"]
         isolated = ["--isolated"] if args[0] in _ISOLATED or args[0].startswith("-") else []

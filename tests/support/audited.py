@@ -1,4 +1,4 @@
-"""Runs the command under an audit hook: what it opens, changes, executes, starts and connects to, as JSON lines.
+"""Run cfglint under an audit hook that records file access, code, processes and connections as JSON lines.
 
 python audited.py REPORT ARGUMENTS...
 """

@@ -1,4 +1,4 @@
-"""Bash itself as the judge: scripts run with stub launchers that write down what they are given."""
+"""Scripts run by bash itself, with stub launchers that record their arguments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LAUNCHERS = (
     "pip",
 )
 
-# Writes its name and arguments, then runs the shell that srun would run on the node.
+# Records its name and arguments, then runs the shell that srun would run on the node.
 _STUB = """#!{bash}
 {{ printf '%s\\0' "${{0##*/}}" "$@"; printf '\\1\\0'; }} >> "$RECORD"
 case "${{0##*/}}" in
@@ -43,7 +43,7 @@ exit 0
 
 
 def write_stubs(folder: Path) -> Path:
-    """A folder of stub launchers."""
+    """Write the stub launchers into `folder` and return it."""
     folder.mkdir(exist_ok=True)
     for name in LAUNCHERS:
         path = folder / name
@@ -53,7 +53,10 @@ def write_stubs(folder: Path) -> Path:
 
 
 def run_script(source: bytes, folder: Path, variables: Mapping[str, str] | None = None) -> list[list[str]]:
-    """What the launchers of a script were given, in order: name and arguments. `given`: variables around it."""
+    """Return the name and arguments of each launcher call of a script, in order.
+
+    `variables` are set in the environment of the script.
+    """
     programs = write_stubs(folder / "stubs")
     record = folder / "record"
     record.write_bytes(b"")
@@ -83,7 +86,7 @@ def run_script(source: bytes, folder: Path, variables: Mapping[str, str] | None 
 
 
 def list_commands(document: ShellDocument) -> list[tuple[Word, ...]]:
-    """The words of every command of a script, nested ones included."""
+    """Return the words of every command of a script, including nested commands."""
     commands: dict[int, tuple[Word, ...]] = {}
     for invocation in document.invocations:
         if invocation.scope is not None:
@@ -92,9 +95,10 @@ def list_commands(document: ShellDocument) -> list[tuple[Word, ...]]:
 
 
 def is_same_call(words: tuple[Word, ...], call: list[str], defaults: bool = True) -> bool:
-    """Whether a command as it was read is the call that bash made: known words are equal, others may be anything.
+    """Return whether a parsed command matches the call that bash made.
 
-    `defaults`: the environment sets nothing, so that assumed words hold, too.
+    Known words must be equal; others may be anything. With `defaults`, the environment sets nothing, so that assumed
+    words must be equal too.
     """
     if not words or (words[0].is_known and os.path.basename(words[0].text) != call[0]):
         return False

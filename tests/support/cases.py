@@ -1,4 +1,4 @@
-"""Many cases in one test: an item of pytest costs more than most cases, and each of its processes collects it."""
+"""Many cases in one test: a pytest item costs more than most cases, and every worker process collects it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def for_each(
 ) -> Callable[[Test], Test]:
     """Run a test once per case and fail with every case that fails: `pytest.mark.parametrize` in one item.
 
-    A callable is asked for the cases when the test runs. Each case has a `tmp_path` of its own; it shares the other
-    fixtures with the rest.
+    If `cases` is callable, it is called when the test runs. Each case has its own `tmp_path` and shares the other
+    fixtures.
     """
     arguments = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else names
 
@@ -66,7 +66,7 @@ def for_each(
             assert passed_count, "there are no cases"
 
         run_cases.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
-        del run_cases.__wrapped__  # type: ignore[attr-defined]  # pytest would ask it for its fixtures
+        del run_cases.__wrapped__  # pytest would request its fixtures
         return run_cases
 
     return decorate_test

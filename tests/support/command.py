@@ -1,4 +1,4 @@
-"""The command line in tests: in this process, with streams of its own."""
+"""The command line in tests: run in this process, with its own streams."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from unittest import mock
 from cfglint_train.front.cli import main
 from tests.support.linting import change_directory
 
-# Whatever the machine that runs the tests says about colours and CI.
+# Removed from the environment, so that the machine's colours and CI do not matter.
 _UNSET_VARIABLES = ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "TERM")
 
 
 class Outcome(NamedTuple):
-    """What a command did."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -42,7 +42,7 @@ def run_cfglint(
     encoding: str = "utf-8",
     terminal: bool = False,
 ) -> Outcome:
-    """Run the command in this process, in a folder."""
+    """Run cfglint in this process with `cwd` as the working directory."""
     kind = _Terminal if terminal else io.TextIOWrapper
     out, err = kind(io.BytesIO(), encoding), kind(io.BytesIO(), encoding, errors="backslashreplace")
     inherited = {name: value for name, value in os.environ.items() if name not in _UNSET_VARIABLES}

@@ -1,4 +1,4 @@
-"""Frameworks from outside, put where cfglint looks for frameworks and vocabularies."""
+"""Third-party frameworks, installed in the folders that cfglint searches for frameworks and vocabularies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CACHED_FUNCTIONS = (
 
 
 def _clear_caches(names: set[str]) -> None:
-    """Drop all that was worked out about frameworks of these names."""
+    """Drop everything cached about frameworks of these names."""
     for function in _CACHED_FUNCTIONS:
         function.cache_clear()
     for cache in (framework._loaded_frameworks, framework._keys_by_framework, vocabulary._cache):
@@ -43,7 +43,7 @@ def _clear_caches(names: set[str]) -> None:
 
 @contextmanager
 def install_frameworks(place: Path, schemas: Path | None) -> Iterator[None]:
-    """The frameworks of the folders in `place`, and the vocabularies in `schemas`, beside those that are shipped."""
+    """Add the frameworks in `place` and the vocabularies in `schemas` to the bundled ones."""
     names = {path.parent.name for path in place.glob("*/framework.json")}
     schema_folders = [str(schemas)] if schemas is not None else []
     _clear_caches(names)

@@ -1,4 +1,4 @@
-"""Names, keys and values that would steer a terminal, a log or a reader, and whole results made of them."""
+"""Hostile names, keys and values that could control a terminal or mislead a log or reader, and results made of them."""
 
 from __future__ import annotations
 
@@ -131,12 +131,12 @@ RESULTS = st.builds(
 
 
 def render_report(result: Result, form: str, style: Style = PLAIN) -> str:
-    """What reaches the stream; UTF-8 must be able to say it."""
+    """Return the report as printed; it must be encodable as UTF-8."""
     return "".join(f"{line}\n" for line in find_reporter(form)(result, style)).encode("utf-8").decode("utf-8")
 
 
 def find_control_characters(output: str, allowed: str = "\n") -> list[str]:
-    """Characters that would steer a terminal or a reader's eye."""
+    """Return the characters that would control a terminal or mislead a reader."""
     directions = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
     return [
         character
@@ -150,7 +150,7 @@ def find_control_characters(output: str, allowed: str = "\n") -> list[str]:
 
 
 def write_folder_with_all_kinds(tmp_path: Path) -> Path:
-    """A folder with findings, fixes, companions and errors of every kind."""
+    """Write files with findings, fixes, companions and errors of every kind and return the folder."""
     (tmp_path / ".git").mkdir()
     for name, content in {
         "a.yaml": TWICE,

@@ -1,4 +1,4 @@
-"""A job assembled from configurations alone: lenses, companions, stated cluster, inference."""
+"""Jobs built from configurations alone: lenses, companions, stated cluster, inference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def build_job(
     gpus: int | None = 8,
     architecture: Architecture | None = None,
 ) -> Job:
-    """The job of a main configuration; `nodes` and `gpus` are what the user states of the cluster."""
+    """Return the job of a main configuration; the user states `nodes` and `gpus` of the cluster."""
     framework = frameworks.load(main.framework)
     job = Job(main, companions or {}, main.releases)
     job.architecture = architecture
@@ -36,7 +36,7 @@ def build_job(
 
 
 def build_job_plan(*args: Any, **kwargs: Any) -> Plan:
-    """The plan of the job that `job_of` assembles."""
+    """Return the plan of the job that `build_job` returns."""
     return build_job(*args, **kwargs).plan.build_plan()
 
 
@@ -44,7 +44,7 @@ _TEXT_FIELDS = frozenset(("id", "model_type"))
 
 
 def build_architecture(model_type: str = "llama", **dimensions: Any) -> Architecture:
-    """An architecture of which a test states only what it is about; every other required dimension is 1."""
+    """Return an architecture with the stated dimensions; every other required dimension is 1."""
     required = [name for name in Architecture._fields if name not in Architecture._field_defaults]
     defaults = {name: "test" if name in _TEXT_FIELDS else 1 for name in required}
     return Architecture(**{**defaults, "model_type": model_type, **dimensions})

@@ -1,6 +1,6 @@
-"""The laws that every framework's lenses obey, as checks over one configuration.
+"""Laws that the lenses of every framework obey, as checks over one configuration.
 
-get-put: writing what is read changes no byte. put-get: after a write, reading gives that change and no other.
+get-put: writing the values just read changes no byte. put-get: reading after a write returns exactly that change.
 minimal: comments, line endings, the byte-order mark and the end of the file stay as they were.
 """
 
@@ -16,7 +16,7 @@ from cfglint_train.plan.origin import Origin
 from cfglint_train.plan.reading import ResolvedPlan, find_changed_fields
 from cfglint_train.plan.releases import Release, Releases
 
-# A spelling changes whenever the setting behind it does.
+# A spelling changes whenever its setting changes.
 SPELLINGS = frozenset(("optimizer.stated_name",))
 
 
@@ -42,7 +42,7 @@ def parse_document(source: bytes | str, syntax: str, path: str = "x") -> Documen
 
 
 def build_releases(framework: str, **stated: str) -> Releases:
-    """Stated releases, else the framework's newest with what it pins."""
+    """Return the stated releases; the framework defaults to its newest release, with the packages it pins."""
     loaded = frameworks.load(framework)
     releases = {name: Release(version, Origin("user", note="test")) for name, version in stated.items()}
     releases.setdefault(framework, Release(loaded.default_release, Origin("assumed")))
@@ -69,17 +69,17 @@ def read_plan(config: Config) -> ResolvedPlan:
 
 
 def find_lens(config: Config, field: str) -> Lens:
-    """The lens that settles a field: the last one that reads it."""
+    """Return the lens that determines a field: the last one that reads it."""
     return next(lens for lens in reversed(frameworks.load(config.framework).lenses) if field in lens.fields)
 
 
 def list_routes(lens: Lens) -> set[Route]:
-    """Every key that a lens looks at."""
+    """Return every key that a lens reads."""
     return {*(route for names in lens.keys.values() for route in names), *getattr(lens, "other_keys", ())}
 
 
 def write_fields(config: Config, changes: Mapping[str, Any]) -> Config:
-    """The configuration after new values of plan fields. Raises CannotEdit."""
+    """Return the configuration after new values of plan fields; raise CannotEdit if they cannot be written."""
     by_lens: dict[int, tuple[Lens, dict[str, Any]]] = {}
     for field, value in changes.items():
         lens = find_lens(config, field)
@@ -102,7 +102,7 @@ def _copy_dialect(before: Document, after: Document) -> None:
 
 
 def check_get_put(config: Config) -> int:
-    """Assert that writing any present value is no change; the number of fields that were tried."""
+    """Assert that writing any present value changes nothing; return the number of fields that were checked."""
     reading = read_plan(config)
     for field, value in reading:
         lens = find_lens(config, field)
@@ -111,7 +111,7 @@ def check_get_put(config: Config) -> int:
 
 
 def check_put_get(config: Config, changes: Mapping[str, Any]) -> Config | None:
-    """Assert that a write says exactly the changes and disturbs nothing else; None where it cannot be written."""
+    """Assert that a write makes exactly the given changes and alters nothing else; None if it cannot be written."""
     before = read_plan(config)
     try:
         after = write_fields(config, changes)
@@ -128,7 +128,7 @@ def check_put_get(config: Config, changes: Mapping[str, Any]) -> Config | None:
 
 
 def check_preserved(before: Document, after: Document) -> None:
-    """Assert that what a fix must not touch is as it was."""
+    """Assert that byte-order mark, comments, line endings and the end of the file are unchanged."""
     assert before.source.startswith(BOM) == after.source.startswith(BOM)
     assert [c.text for c in before.list_comments()] == [c.text for c in after.list_comments()]
     if b"\r\n" in before.source and b"\n" not in before.source.replace(b"\r\n", b""):

@@ -1,4 +1,4 @@
-"""The command in a process of its own, under limits of time and memory, with what it took."""
+"""cfglint in a separate process under time and memory limits, with its measured use."""
 
 from __future__ import annotations
 
@@ -26,24 +26,23 @@ used = resource.getrusage(resource.RUSAGE_CHILDREN)
 with open(report, "w") as file:
     json.dump([code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024], file)
 """
-"""A small process between: what a child is said to have used at most includes the memory of the one that it came from.
-"""
+"""A small intermediate process: the peak memory reported for a child includes the memory of its parent process."""
 
 
 class MeasuredOutcome(NamedTuple):
-    """What a command did, and what it took."""
+    """Exit code, output and resource use of a command."""
 
     code: int
     out: str
     err: str
     seconds: float
-    """Processor time, at the pace of the reference machine."""
+    """Processor seconds, at the pace of the reference machine."""
     memory: int
-    """Bytes at most."""
+    """Peak memory in bytes."""
 
 
 def run_limited(*arguments: str, cwd: Path, environment: dict[str, str] | None = None) -> MeasuredOutcome:
-    """Run the command. It is killed at ten times the limit of time and after five minutes, so that a hang ends."""
+    """Run cfglint; kill it at ten times the time limit and after five minutes, so that a hang ends."""
     paths = os.pathsep.join(str(REPOSITORY / root) for root in ("lint", "rules", "schemas"))
     before = measure_slowness()
     variables = {**os.environ, "PYTHONPATH": paths, "PYTHONUTF8": "1", **(environment or {})}

@@ -1,4 +1,4 @@
-"""Linting folders in tests as the command line does it, without a process."""
+"""Folders linted in tests as the command line does it, without starting a process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cfglint_train.settings.settings import NAMES, Settings, load_settings
 from tests.support.corpus import REPOSITORY
 
 NEEDED_RULES = {"SYN005": ("MEM001", "SEC001")}
-"""Rules that must be on for another to report its fixtures."""
+"""Rules that must be on for another rule to report its fixtures."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def change_directory(folder: Path) -> Iterator[None]:
 
 
 def build_options(select: Iterable[str] | None = None, **facts: str) -> LintOptions:
-    """Isolated from every settings file but the folder's own; facts by their names, with underscores for dashes."""
+    """Return options that read only the folder's own settings file; facts have underscores in place of dashes."""
     flags = {name.replace("_", "-") if name != "olmo_core" else name: value for name, value in facts.items()}
     selected = tuple(select) if select is not None else None
     return LintOptions(select=selected, command_line=CommandLine(flags), settings=Settings(os.getcwd()))
@@ -49,8 +49,9 @@ FIXTURES = REPOSITORY / "fixtures"
 
 @cache
 def isolate_folder(folder: Path) -> Path:
-    """A copy of a folder as a repository of its own, made once. In this one, each lint would first look through all
-    scripts of all fixtures.
+    """Return a copy of a folder as its own repository; the copy is made once.
+
+    Inside this repository, each lint would first read all scripts of all fixtures.
     """
     copy = copy_folder(folder, Path(_COPIES.name) / str(len(list(Path(_COPIES.name).iterdir()))) / folder.name)
     (copy / ".git").mkdir()
@@ -63,24 +64,24 @@ def _isolate_fixture(folder: Path) -> Path:
 
 @cache
 def list_fixture_runs() -> tuple[Run, ...]:
-    """The runs of all fixtures, unjudged."""
+    """Return the runs of all fixtures, without findings."""
     return tuple(list_runs(FIXTURES))
 
 
 def lint(folder: Path, lint_options: LintOptions | None = None) -> Result:
-    """Every finding of a folder, paths relative to it, fixes written out."""
+    """Return every finding of a folder, with relative paths and with edits attached to the fixes."""
     with change_directory(_isolate_fixture(folder)):
         return attach_edits(dispatch.lint(*_build_lint_arguments(lint_options or build_options())))
 
 
 def list_runs(folder: Path, **facts: str) -> list[Run]:
-    """The runs of a folder, unjudged."""
+    """Return the runs of a folder, without findings."""
     with change_directory(_isolate_fixture(folder)):
         return list(dispatch.lint(*_build_lint_arguments(build_options((), **facts))).runs)
 
 
 def _add_folder_settings(lint_options: LintOptions) -> LintOptions:
-    """The options with the settings of the working directory, if it has any."""
+    """Return the options with the settings of the working directory, if it has any."""
     settings_file = NAMES[0]
     return (
         lint_options._replace(settings=load_settings(settings_file)) if Path(settings_file).exists() else lint_options
@@ -94,7 +95,7 @@ def _build_lint_arguments(lint_options: LintOptions) -> tuple[Workspace, list[st
 
 
 def fix(folder: Path, lint_options: LintOptions | None = None, unsafe: bool = False) -> loop.FixOutcome:
-    """Apply the fixes and write them."""
+    """Apply the fixes and write them to the files."""
     with change_directory(folder):
         lint_options = _add_folder_settings(lint_options or build_options())
         workspace = dispatch.open_workspace(lint_options)

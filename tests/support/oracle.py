@@ -1,13 +1,13 @@
-"""What the frameworks' own code answered, recorded under its release: `tests/oracles/answers`.
+"""Answers of the frameworks' own code, recorded with their releases in `tests/oracles/answers`.
 
-A test asks a program of `tests/oracles` questions, one a line. An answer is recorded under the digest of its question,
-and a file of answers holds as long as the program and the releases that it asked are the same. `CFGLINT_ORACLE` says
-what a recorded answer is worth:
+A test sends questions to a program of `tests/oracles`, one per line. An answer is recorded under the digest of its
+question. A file of answers is valid as long as the program and the releases that it uses are the same. `CFGLINT_ORACLE`
+selects how recorded answers are used:
 
-    recorded  it is taken (the default); what is not recorded is asked where the framework is installed
-    sample    it is taken, and some are asked again: the framework must say the same
-    ask       everything is asked again, must be recorded, and the framework must say the same
-    record    everything is asked again and written down
+    recorded  use them (the default); ask only unrecorded questions, if the framework is installed
+    sample    use them, but ask some again: the framework must give the same answers
+    ask       ask everything again; all answers must be recorded and the framework must give the same ones
+    record    ask everything again and record the answers
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ ORACLES = REPOSITORY / "tests" / "oracles"
 ANSWERS = ORACLES / "answers"
 MODES = ("recorded", "sample", "ask", "record")
 SAMPLE_RATE = 0.1
-"""How many of the calls ask again in the mode `sample`, each at most `AGAIN` of its questions."""
+"""Fraction of calls that ask again in the mode `sample`, each at most `MAX_RESAMPLED` of its questions."""
 MAX_RESAMPLED = 20
 RELATIVE_TOLERANCE = 0.001
-"""What two runs of the same code may differ by."""
+"""Largest relative difference between two runs of the same code."""
 
-# What an answer depends on: the module that the program imports first, and the packages that it asks.
+# An answer depends on the module that the program imports first and the packages that it asks.
 PROGRAMS = {
     "axolotl_validation.py": ("axolotl", ("axolotl", "torch", "transformers")),
     "deepspeed_config.py": ("deepspeed", ("deepspeed", "torch")),
@@ -61,13 +61,13 @@ def get_mode() -> str:
 
 
 def get_seed() -> int:
-    """Return what the samples are drawn from: the same in every process of a run."""
+    """Return the seed of the samples, which is the same in every process of a run."""
     return int(os.environ["CFGLINT_ORACLE_SEED"])
 
 
 @cache
 def read_releases() -> dict[str, str]:
-    """The releases that are asked, by package."""
+    """Return the pinned releases that the oracles use, by package."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lines = [*project["optional-dependencies"]["oracle"], *(ORACLES / "requirements.txt").read_text().splitlines()]
     matches = (re.fullmatch(r"([\w-]+)==([\w.]+)", line) for line in lines)
@@ -75,9 +75,10 @@ def read_releases() -> dict[str, str]:
 
 
 class Record:
-    """The recorded answers of one program."""
+    """Recorded answers of one program."""
 
     def __init__(self, program: str) -> None:
+        """Read the recorded answers if they are still valid."""
         self.path = ANSWERS / f"{Path(program).stem}.json.xz"
         self.head = {
             "program": _hash_text((ORACLES / program).read_text(encoding="utf-8")),
@@ -92,6 +93,7 @@ class Record:
         return record["answers"] if {name: record[name] for name in self.head} == self.head else {}
 
     def add(self, answers: dict[str, str]) -> None:
+        """Record new answers next to those that other processes have written."""
         with _lock_file(self.path):
             self.answers = {**self._read(), **answers}
             record = {**self.head, "answers": dict(sorted(self.answers.items()))}
@@ -115,7 +117,7 @@ _open_record = cache(Record)
 
 
 def find_answers(program: str, questions: Iterable[str], ask: Ask) -> list[str]:
-    """Return the answer to each question, recorded or asked; the test is skipped where it can be neither."""
+    """Return the answer to each question, recorded or asked; skip the test if neither is possible."""
     question_list = list(questions)
     record, keys = _open_record(program), [_hash_text(question) for question in question_list]
     recorded = {} if get_mode() == "record" else record.answers
@@ -147,9 +149,9 @@ RECORD = "`CFGLINT_ORACLE=record python -m pytest -m recorded tests` records the
 
 
 def judge_questions(program: str, questions: Iterable[Any], recorded: bool = True) -> list[dict[str, Any]]:
-    """Return the verdicts of a program that reads questions from its standard input, a line each.
+    """Return the verdicts of a program that reads questions from its standard input, one per line.
 
-    `recorded` is False where the questions change with every fix, so that no record of them would last.
+    Pass `recorded=False` if the questions change with every fix, because a record of them would not last.
     """
 
     def ask_program(lines: list[str]) -> list[str]:
@@ -168,7 +170,7 @@ def judge_questions(program: str, questions: Iterable[Any], recorded: bool = Tru
 
 
 def require_module(module: str) -> None:
-    """Skip the test where a framework is not installed."""
+    """Skip the test if a framework is not installed."""
     if find_spec(module) is None:
         pytest.skip(f"{module} is not installed (tests/oracles/requirements.txt)")
 

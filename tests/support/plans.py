@@ -1,4 +1,4 @@
-"""The space of plans: the values that each field may have, for tests that change plans or draw them."""
+"""Space of plans: the values that each field may have, for tests that change plans or draw them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _NAMED: Mapping[str, tuple[Any, ...]] = {
 
 @cache
 def list_legal_values(field: Field) -> tuple[Any, ...]:
-    """Values that a field may have, without the unknown one."""
+    """Return the values that a field may have, without None."""
     group, name = field.split(".")
     kind = type(Plan._field_defaults[group]).__annotations__[name].removesuffix(" | None")
     candidates = (
@@ -82,7 +82,7 @@ def list_legal_values(field: Field) -> tuple[Any, ...]:
 
 
 def change_plan(run: Run, changes: Mapping[Field, Any]) -> Run:
-    """The same job with other values in its plan, what was inferred included; nothing is inferred anew."""
+    """Return the same job with other values in its plan, including inferred ones; nothing is inferred again."""
     reading = ResolvedPlan(run.resolved_plan.values)
     facts = dict(run.inputs.facts)
     for field, value in changes.items():

@@ -1,4 +1,4 @@
-"""What people read in the project's files: comments, docstrings, strings, pages and tables, each with its line."""
+"""Text in the project's files that people read: comments, docstrings, strings, pages and tables, with line numbers."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def read_page(path: str, source: str, _: re.Pattern[str]) -> Iterator[Passage]:
 
 
 def read_python(path: str, source: str, interesting: re.Pattern[str]) -> Iterator[Passage]:
-    """Yield comments (lines that follow each other as one), docstrings and strings; in tests only the first two."""
-    if interesting.search("\n".join(re.findall(r"#.*", source))):  # reading the tokens takes longest
+    """Yield comments (adjacent lines joined), docstrings and strings; in tests only comments and docstrings."""
+    if interesting.search("\n".join(re.findall(r"#.*", source))):  # tokenizing takes longest
         yield from read_comments(path, source)
     nodes = list(ast.walk(ast.parse(source)))
     if path.startswith("tests/"):

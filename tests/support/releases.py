@@ -1,4 +1,4 @@
-"""The sources of frameworks at any release, from PyPI, for the judges in `tests/oracles`."""
+"""Sources of frameworks at any release, from PyPI, for the programs in `tests/oracles`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CACHE = Path(os.environ.get("CFGLINT_RELEASES", Path(tempfile.gettempdir()) / "c
 
 
 def fetch_source(package: str, release: str, module: str) -> Path:
-    """A folder that holds the package of a release, as Python finds it; the test is skipped where PyPI is not there."""
+    """Return an importable folder that holds the package of a release; skip the test if PyPI is unavailable."""
     folder = CACHE / "sources" / f"{package}-{release}"
     if not folder.is_dir():
         CACHE.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What GitHub's runner makes of a step: a small port of its command parser and its limits, as the judge of our output.
+"""Handling of a step's output by GitHub's runner: a small port of its command parser and limits.
 
 Facts from actions/runner `src/Runner.Common/ActionCommand.cs`, `src/Runner.Worker/ActionCommandManager.cs`,
 `ExecutionContext.cs` and `FileCommandManager.cs`.
@@ -18,13 +18,13 @@ COMMANDS = frozenset(
 )  # fmt: skip
 
 MAX_ANNOTATIONS = 10
-"""Annotations of each kind that a step keeps."""
+"""Annotations of each level that a step keeps."""
 MAX_MESSAGE = 4096
 """Characters of an annotation's message; the rest is cut."""
 MAX_SUMMARY = 2**20
-"""Bytes of a step's summary; a longer one is an error, and nothing of it is shown."""
+"""Bytes of a step's summary; a longer summary is an error and is not shown at all."""
 
-# What .NET's TrimStart and Trim take away.
+# Characters that .NET's TrimStart and Trim remove.
 _WHITE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
@@ -35,12 +35,12 @@ class Command(NamedTuple):
 
 
 def split_lines(output: str) -> list[str]:
-    """The lines that the runner sees: .NET ends one at every CR, LF or CRLF."""
+    """Return the lines that the runner sees: .NET ends a line at every CR, LF or CRLF."""
     return re.split("\r\n|\r|\n", output)
 
 
 def parse_command(line: str) -> Command | None:
-    """The command that a line is, in the newer form or the older one."""
+    """Return the workflow command on a line, in the newer or the older form, or None if there is none."""
     return _parse_newer_form(line) or _parse_older_form(line)
 
 
@@ -84,7 +84,7 @@ class Annotation(NamedTuple):
 
 
 def list_annotations(output: str) -> list[Annotation]:
-    """The annotations that a step leaves: the first ten of each level."""
+    """Return the annotations that a step leaves: the first ten of each level."""
     annotations: list[Annotation] = []
     for line in split_lines(output):
         command = parse_command(line)

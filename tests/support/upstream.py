@@ -23,13 +23,13 @@ def run_git(folder: Path, *arguments: str) -> str:
 
 
 def list_tree(*folders: str) -> list[str]:
-    """The files of the working tree that git has or would take."""
+    """Return the files of the working tree that git tracks or would add."""
     listed = run_git(REPOSITORY, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *folders)
     return sorted(name for name in listed.split("\0") if name and (REPOSITORY / name).is_file())
 
 
 def clone_repository(folder: Path) -> Path:
-    """A clone with what is not committed yet: what a release of it would be, by its tag."""
+    """Return a tagged clone that includes uncommitted changes, as a release of the working tree would be."""
     run_git(REPOSITORY, "clone", "--quiet", "--no-hardlinks", str(REPOSITORY), str(folder))
     for name in run_git(folder, "ls-files").splitlines():
         (folder / name).unlink()
@@ -43,7 +43,7 @@ def clone_repository(folder: Path) -> Path:
 
 
 def find_program(name: str) -> str:
-    """A program of the environment that runs the tests, or of the machine."""
+    """Return the path of a program of the test environment or the machine; skip the test if it is not installed."""
     path = shutil.which(name, path=f"{Path(sys.executable).parent}{pathsep}{environ['PATH']}")
     if path is None:
         pytest.skip(f"{name} is not installed")

@@ -1,4 +1,4 @@
-"""The axes of `--what-if`: the GPU among them, and files behind them."""
+"""Axes of `--what-if`: the GPU as an axis, and files after the axes."""
 
 from __future__ import annotations
 

@@ -1,16 +1,18 @@
-"""Measures the GPU memory of real training steps. Needs torch and transformers; peft, deepspeed, bitsandbytes and
-liger_kernel where a case asks for them. The folder imports nothing of cfglint, and its modules name each other
-relatively, so that it can be copied to a cluster and run as `measure`.
+"""Measure the GPU memory of real training steps.
 
-    python -m tools.measure --out rows                             one GPU, the whole grid in order of value
+Needs torch and transformers, and peft, deepspeed, bitsandbytes and liger_kernel for the cases that use them. The folder
+imports nothing from cfglint, and its modules import each other relatively, so it can be copied to a cluster and run as
+`measure`.
+
+    python -m tools.measure --out rows                             one GPU, all cases in order of value
     torchrun --nproc-per-node 8 -m tools.measure --out rows        DDP, FSDP2 and ZeRO on these ranks
     deepspeed --module tools.measure --out rows                    the same, started by DeepSpeed
     python -m tools.measure --list | --dry-run --out rows          the cases | the code paths on a CPU, without figures
 
-Each finished case is one JSON line of `rows/rows.jsonl` (`rows/rows-RANK.jsonl` where there are several ranks); a case
-whose id is there already is left out, so that a run can be continued. After `--minutes` no further case starts.
-`cfglint calibrate add rows/rows.jsonl` files the rows, `cfglint calibrate report --rows rows/rows.jsonl` holds the
-estimates against them.
+Each finished case is one JSON line of `rows/rows.jsonl` (`rows/rows-RANK.jsonl` for several ranks). Cases whose id is
+already there are skipped, so a run can be continued. After `--minutes`, no further case starts. `cfglint calibrate add
+rows/rows.jsonl` stores the rows, and `cfglint calibrate report --rows rows/rows.jsonl` compares the estimates with
+them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from .rows import append_row, build_row, list_finished
 
 
 def run_distributed(options: argparse.Namespace, selected: list[Case], path: str) -> None:
-    """Several ranks: all cases in the launcher's processes. The first rank's clock decides for all."""
+    """Run all cases in the launcher's processes; the clock of the first rank decides for all ranks."""
     import torch
     import torch.distributed as dist
 
@@ -51,7 +53,7 @@ def run_distributed(options: argparse.Namespace, selected: list[Case], path: str
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the grid."""
+    """Run the cases."""
     parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", help="folder of the rows")
     parser.add_argument("--minutes", type=float, default=30.0, help="start no case after this time (default: 30)")
@@ -75,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.dry_run:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     else:
-        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asks the driver without starting CUDA in this process
+        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # queries the driver without starting CUDA in this process
         import torch
 
         if not torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""One GPU: a process for each case, forked from one that has imported the libraries."""
+"""Runs on one GPU: one process per case, forked from a process that has imported the libraries."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from .rows import SCHEMA, append_row, build_row, list_finished
 
 EXPANDABLE = "expandable_segments:True"
 PRELOADED = ["torch", "transformers", "transformers.models.llama.modeling_llama"]
-"""Imported once, before the processes of the cases are forked. None of them touches a GPU."""
+"""Modules that are imported once, before the cases' processes are forked. None of them uses a GPU."""
 
 
 def run_case(case: Case, path: str, dry: bool, shared: bool) -> None:
-    """A case in this process."""
+    """Run a case in this process and append its row."""
     if case.expandable:
         os.environ["PYTORCH_ALLOC_CONF"] = os.environ["PYTORCH_CUDA_ALLOC_CONF"] = EXPANDABLE
         import torch
 
         if not dry:
-            torch.cuda.memory._set_allocator_settings(EXPANDABLE)  # torch reads the variable when it is imported
+            torch.cuda.memory._set_allocator_settings(EXPANDABLE)  # torch reads the variable only when it is imported
     row = build_row(case, dry, shared)
     append_row(path, row)
     print(f"{row['id']}: {row['outcome']}", flush=True)
 
 
 def run_alone(selected: list[Case], path: str, minutes: float, dry: bool, shared: bool) -> None:
-    """Every case in a process of its own, so that none inherits another's cache."""
+    """Run every case in its own process, so that it does not inherit another case's cache."""
     deadline = time.monotonic() + minutes * 60
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(PRELOADED)

@@ -1,4 +1,4 @@
-"""The cases that are measured, most valuable first."""
+"""The measured cases, most valuable first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 def _describe_dense(name: str, vocab: int, hidden: int, width: int, layers: int, heads: int, keys: int, head: int,
            tied: bool = False, **extra: Any) -> tuple[str, dict[str, Any]]:  # fmt: skip
-    """Class of transformers' configuration and its arguments."""
+    """Return transformers' configuration class and its arguments."""
     return name, {
         "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": width, "num_hidden_layers": layers,
         "num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": head, "tie_word_embeddings": tied,
@@ -41,51 +41,51 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Case(NamedTuple):
-    """One measurement."""
+    """A measurement."""
 
     id: str
     model: str = "meta-llama/Llama-3.2-1B"
     sequence: int = 2048
     micro: int = 4
     precision: str = "bf16"
-    """bf16, amp (fp32 weights under autocast), amp_bf16w (16-bit weights under autocast), fp32."""
+    """bf16, amp (fp32 weights under autocast), amp_bf16w (16-bit weights under autocast) or fp32."""
     optimizer: str = "fused"
-    """fused, foreach, 8bit."""
+    """fused, foreach or 8bit."""
     attention: str = "sdpa"
     checkpointing: bool = False
     lora: int = 0
     targets: str = "all-linear"
-    """Matrices with adapters: all-linear, or names with commas."""
+    """Matrices with adapters: all-linear, or names separated by commas."""
     dropout: float = 0.0
-    """Of the adapters' input."""
+    """Dropout of the adapters' input."""
     quantization: str = "none"
-    """none, nf4."""
+    """none or nf4."""
     prepared: bool = False
-    """PEFT's `prepare_model_for_kbit_training` ran: what is not quantised is held in fp32."""
+    """PEFT's `prepare_model_for_kbit_training` was called: parameters that are not quantised are in fp32."""
     accumulation: int = 1
     padding: bool = False
     liger: bool = False
     strategy: str = "none"
-    """none, ddp, fsdp2, zero1, zero2, zero3."""
+    """none, ddp, fsdp2, zero1, zero2 or zero3."""
     offload: bool = False
     lengths: tuple[int, ...] = ()
-    """A length for each step, where they differ."""
+    """Sequence length of each step, if they differ."""
     expandable: bool = False
     save: bool = False
     layers: int = 0
-    """The first so many layers of the model; 0: all."""
+    """Number of layers, the first of the model; 0 for all."""
     trainer: str = ""
-    """The loop: our own, transformers' Trainer (hf), or TRL's (sft, dpo)."""
+    """Training loop: our own (empty), transformers' Trainer (hf), or TRL's (sft, dpo)."""
     compiled: bool = False
     seconds: int = 25
-    """An upper guess of its duration."""
+    """Upper bound of the duration."""
 
 
 B1, B3, B8 = "meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B", "meta-llama/Llama-3.1-8B"
 
 
 def _list_all() -> Iterator[Case]:
-    """The cases, most valuable first."""
+    """Yield the cases, most valuable first."""
     yield from _list_losses()
     yield from _list_activations()
     yield from _list_trainers()
@@ -191,7 +191,7 @@ def _list_updates() -> Iterator[Case]:
 
 
 def _list_families() -> Iterator[Case]:
-    """Each family with and without recomputation; of large models the first layers."""
+    """Yield each family with and without recomputation; for large models, only the first layers."""
     for model in MODELS:
         name = model.rsplit("/", 1)[-1].lower()
         eager = "eager" if "gemma-2" in name else "sdpa"
@@ -221,5 +221,5 @@ def _list_compiled() -> Iterator[Case]:
 
 
 def list_cases(world_size: int) -> list[Case]:
-    """The grid for a number of ranks: with several, only what is spread over them."""
+    """Return the cases for a number of ranks; for several ranks, only those with a distributed strategy."""
     return [case for case in _list_all() if world_size == 1 or case.strategy != "none"]

@@ -1,4 +1,4 @@
-"""A model under a strategy: DDP, FSDP2, ZeRO, or one GPU."""
+"""Engines: a model under DDP, FSDP2 or ZeRO, or on one GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .models import build_optimizer
 
 
 class Engine(NamedTuple):
-    """What a strategy makes of a model."""
+    """The training operations of a model under a strategy."""
 
     forward: Callable[[dict[str, Any]], Any]
     backward: Callable[[Any], None]
@@ -21,7 +21,7 @@ class Engine(NamedTuple):
 
 
 def build_engine(case: Case, model: Any, dry: bool) -> Engine:
-    """The model under the case's strategy."""
+    """Return the engine of a model under the case's strategy."""
     import torch
 
     device = "cpu" if dry else "cuda"
@@ -99,7 +99,7 @@ def _build_deepspeed(case: Case, model: Any, dry: bool) -> Engine:
 
 
 def start_distributed(dry: bool) -> None:
-    """Join the process group that the launcher describes; a group of one where there is no launcher."""
+    """Join the process group that the launcher describes, or a group of one process without a launcher."""
     import torch
     import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""Readings of memory: torch's allocator, the driver, and the process."""
+"""Readings of memory: torch's allocator, the driver and the process."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ class Readings:
     """Counters of torch's allocator and of the driver at named moments."""
 
     def __init__(self, dry: bool, shared: bool = False) -> None:
+        """Reset the allocator's peaks, unless it is a dry run."""
         import torch
 
         self.shared = shared
-        """Other processes use the card, so that the driver's figure is not this one's."""
+        """Other processes use the GPU, so the driver's figure is not only this process's."""
         self.cuda = None if dry else torch.cuda
         self.phases: dict[str, dict[str, int | None]] = {}
         if self.cuda is not None:
             self.cuda.reset_peak_memory_stats()
 
     def record_phase(self, phase: str) -> None:
-        """The peaks since the last mark, kept where they are the highest of their phase."""
+        """Record the peaks since the last call, if they are the highest of their phase."""
         if self.cuda is None:
             self.phases.setdefault(phase, {"allocated": None, "reserved": None, "now": None})
             return
@@ -34,14 +35,14 @@ class Readings:
         self.cuda.reset_peak_memory_stats()
 
     def find_peak(self) -> dict[str, int | None]:
-        """The highest of the training phases."""
+        """Return the highest counters of the training phases."""
         if self.cuda is None:
             return {"allocated": None, "reserved": None}
         steps = [counters for phase, counters in self.phases.items() if phase not in ("init", "save")]
         return {key: max((counters[key] or 0) for counters in steps) for key in ("allocated", "reserved")}
 
     def sum_blocks(self) -> dict[str, int]:
-        """Bytes of live blocks by the size class that the allocator gives them."""
+        """Return the bytes of the allocator's blocks by size class and state."""
         if self.cuda is None:
             return {}
         sizes: dict[str, int] = {}
@@ -52,7 +53,7 @@ class Readings:
         return sizes
 
     def read_driver_usage(self) -> int | None:
-        """What the card gives all processes beyond this one's reserve."""
+        """Return the GPU memory in use beyond this process's reserved memory, or None if it cannot be attributed."""
         if self.cuda is None or self.shared:
             return None
         free, total = self.cuda.mem_get_info()
@@ -60,7 +61,7 @@ class Readings:
 
 
 def read_resident() -> int:
-    """Resident memory of the process, in bytes; 0 where /proc does not say."""
+    """Return the resident memory of the process in bytes, or 0 if /proc does not state it."""
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as file:
         for line in file:
             if line.startswith("VmRSS:"):
@@ -70,7 +71,7 @@ def read_resident() -> int:
 
 @contextlib.contextmanager
 def record_host_peak(record: dict[str, int]) -> Iterator[None]:
-    """The highest resident memory during a block, sampled every 2 ms, beside what it was before."""
+    """Record resident memory before a block and its peak during the block, sampled every 2 ms."""
     gc.collect()
     record["before"] = record["peak"] = read_resident()
     is_done = threading.Event()

@@ -1,4 +1,4 @@
-"""The row of a case: what a run of it read, on which device and with which versions. Sizes are bytes."""
+"""Rows of measurements: the readings of a case, the device and the versions. Sizes are bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .readings import Readings, record_host_peak
 from .trainers import run_training
 
 SCHEMA = 2
-"""2: PEFT knows that a model in 4 bits is one."""
+"""Version of the rows' format. 2: PEFT recognises a 4-bit model."""
 SEED = 1234
 STEPS = 3
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "safetensors", "bitsandbytes", "liger_kernel", "deepspeed",
@@ -29,7 +29,7 @@ PACKAGES = ("torch", "transformers", "peft", "accelerate", "safetensors", "bitsa
 
 
 def measure_case(case: Case, dry: bool, shared: bool) -> dict[str, Any]:
-    """Run a case: the figures of its row. Raises whatever the step raises."""
+    """Run a case and return the readings of its row; any exception of the step propagates."""
     import torch
 
     torch.manual_seed(SEED)
@@ -70,7 +70,7 @@ def measure_case(case: Case, dry: bool, shared: bool) -> dict[str, Any]:
 
 
 def describe_environment(dry: bool) -> dict[str, Any]:
-    """Device, driver and versions."""
+    """Return the device, the driver and the versions of packages."""
     import torch
 
     versions = {"python": sys.version.split()[0], "cuda": str(torch.version.cuda)}
@@ -95,7 +95,7 @@ def describe_environment(dry: bool) -> dict[str, Any]:
 
 
 def find_missing_package(case: Case) -> str:
-    """A package that the case needs and that is not there; empty where nothing is missing."""
+    """Return a package that the case needs and that is not installed, or an empty string."""
     packages = ["torch", "transformers"]
     packages += ["peft"] if case.lora else []
     packages += ["bitsandbytes"] if case.quantization != "none" or case.optimizer == "8bit" else []
@@ -107,7 +107,7 @@ def find_missing_package(case: Case) -> str:
 
 
 def build_row(case: Case, dry: bool, shared: bool = False) -> dict[str, Any]:
-    """A case's row, whatever becomes of it."""
+    """Run a case and return its row, also if it fails."""
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     head = {"schema": SCHEMA, "id": case.id, "rank": rank, "world": world_size, "dry": dry, "config": case._asdict()}
     missing = find_missing_package(case)
@@ -117,7 +117,7 @@ def build_row(case: Case, dry: bool, shared: bool = False) -> dict[str, Any]:
     outcome, error = "ok", ""
     try:
         readings = measure_case(case, dry, shared)
-    except Exception as failure:  # a case that fails is a row, too
+    except Exception as failure:  # a failed case is a row too
         text = f"{type(failure).__name__}: {failure}"
         outcome = "oom" if "out of memory" in text.lower() or "OutOfMemory" in text else "error"
         error = text[:500] if outcome == "oom" else traceback.format_exc()[-2000:]
@@ -125,7 +125,7 @@ def build_row(case: Case, dry: bool, shared: bool = False) -> dict[str, Any]:
 
 
 def list_finished(path: str) -> set[str]:
-    """Ids that need no other run."""
+    """Return the ids of the cases that need no further run."""
     if not os.path.exists(path):
         return set()
     with open(path, encoding="utf-8") as file:
@@ -134,7 +134,7 @@ def list_finished(path: str) -> set[str]:
 
 
 def append_row(path: str, row: dict[str, Any]) -> None:
-    """Write one row at once: what comes later may kill the process."""
+    """Write one row immediately, because the next case may kill the process."""
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
         file.flush()

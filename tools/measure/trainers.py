@@ -1,5 +1,6 @@
-"""A case under transformers' Trainer or TRL's trainers, as their users run them: their collators, autocast, clipping
-and optimizers. Data are random tokens of the case's length.
+"""Cases under transformers' Trainer or TRL's trainers, with their own collators, autocast, clipping and optimizers.
+
+The data are random tokens of the case's length.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ ROWS = 64
 
 
 def run_training(case: Case, model: Any, readings: Readings, dry: bool) -> dict[str, Any]:
-    """Train a few steps: phases and peak of the row."""
+    """Train a few steps and return the phases and the peak of the row."""
     readings.record_phase("init")
     with tempfile.TemporaryDirectory() as folder:
         trainer = {"hf": _build_trainer, "sft": _build_sft, "dpo": _build_dpo}[case.trainer](
@@ -33,7 +34,7 @@ def run_training(case: Case, model: Any, readings: Readings, dry: bool) -> dict[
 
 
 def _build_settings(case: Case, folder: str, dry: bool) -> dict[str, Any]:
-    """The arguments that all trainers share."""
+    """Return the arguments that all trainers share."""
     names = {"fused": "adamw_torch_fused", "foreach": "adamw_torch", "8bit": "adamw_bnb_8bit"}
     return {
         "output_dir": folder, "max_steps": 10 if case.lengths else STEPS, "per_device_train_batch_size": case.micro,
@@ -46,7 +47,7 @@ def _build_settings(case: Case, folder: str, dry: bool) -> dict[str, Any]:
 
 
 def _build_rows(case: Case, dry: bool) -> list[list[int]]:
-    """Sequences of random tokens, of the case's length or lengths."""
+    """Return sequences of random tokens, with the case's length or lengths."""
     import torch
 
     lengths = case.lengths or (case.sequence,) * ROWS
@@ -54,7 +55,7 @@ def _build_rows(case: Case, dry: bool) -> list[list[int]]:
 
 
 def _build_trainer(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
-    """Rows of several lengths are padded to the longest of their batch."""
+    """Return transformers' Trainer, which pads rows to the longest of their batch."""
     import transformers
 
     rows = [{"input_ids": ids} for ids in _build_rows(case, dry)]
@@ -64,7 +65,7 @@ def _build_trainer(case: Case, model: Any, settings: dict[str, Any], dry: bool) 
 
 
 def _build_tokenizer() -> Any:
-    """Words 0 to 499, without a text that must be downloaded."""
+    """Return a tokenizer for words 0 to 499, so that nothing is downloaded."""
     import tokenizers
     import transformers
 
@@ -85,7 +86,7 @@ def _build_sft(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> A
 
 
 def _build_dpo(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
-    """Pairs whose prompts are a quarter of the length."""
+    """Return TRL's DPO trainer, with pairs whose prompts are a quarter of the length."""
     import datasets
     import torch
     import trl

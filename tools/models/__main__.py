@@ -1,7 +1,7 @@
-"""Rebuild the catalogue from `sources/`: builds every model on the meta device and writes what it counts.
+"""Rebuild the catalogue from `sources/`: build every model on the meta device and write the counts.
 
-Deterministic: running it twice changes nothing. Arguments are ids; with them only those are counted, and printed
-instead of written. `--check` writes nothing and ends with status 1 where a file would change.
+Deterministic: a second run changes nothing. With ids as arguments, only these models are counted, and printed instead
+of written. `--check` writes nothing and exits with status 1 if a file would change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOURCES: Final = os.path.join(os.path.dirname(__file__), "sources")
 
 
 def load_sources() -> dict[str, dict[str, Any]]:
-    """Every source entry, by family file and id."""
+    """Return every source entry, by family file and id."""
     entries = {}
     for file in sorted(os.listdir(SOURCES)):
         if file.endswith(".json"):
@@ -36,7 +36,7 @@ def load_sources() -> dict[str, dict[str, Any]]:
 
 
 def build_catalogue() -> dict[str, str]:
-    """The text of every catalogue file, by file name."""
+    """Return the text of every catalogue file, by file name."""
     entries = load_sources()
     files = {}
     for family, models in entries.items():
@@ -48,12 +48,12 @@ def build_catalogue() -> dict[str, str]:
 
 
 def format_shapes(entries: dict[str, dict[str, Any]]) -> str:
-    """The index of shapes."""
+    """Return the text of the index of shapes."""
     return format_rows(index_shapes(sorted(entries), _list_shapes(entries))) + "\n"
 
 
 def _list_shapes(entries: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
-    """The shapes of models whose family has no closed form."""
+    """Yield family, id and shape of the models whose family has no closed form."""
     for family, models in entries.items():
         for model, entry in models.items():
             config = entry["config"]
@@ -65,7 +65,7 @@ def _list_shapes(entries: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str,
 
 
 def main() -> int:
-    """The command. Returns the exit status."""
+    """Rebuild the catalogue, check it, or print some records; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.models", description=__doc__)
     parser.add_argument("ids", nargs="*")
     parser.add_argument("--check", action="store_true")

@@ -1,8 +1,8 @@
-"""Rebuild `models/blocks.json`: the classes of the layers that the models of each family are made of.
+"""Rebuild `models/blocks.json`: the layer classes of the models of each family.
 
-The smallest catalogued model of each `model_type` is built on the meta device, and the classes in its lists of modules
-are noted: those of the decoder, and those of the encoders beside it. Deterministic; `--check` writes nothing and ends
-with status 1 where the file would change.
+The smallest catalogued model of each `model_type` is built on the meta device, and the classes in its module lists are
+recorded: those of the decoder, and those of the encoders next to it. Deterministic; `--check` writes nothing and exits
+with status 1 if the file would change.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tools.models.measure import add_defaults, build_model
 
 PATH: Final = Path(FILE)
 
-# A class of this form is a layer of some model; lists hold other modules, too.
+# The name of a layer's class; module lists hold other modules too.
 _LAYER: Final = re.compile(r"(Layer|Block)$")
-# Where a path has one of these parts, the module belongs to an encoder beside the decoder.
+# If a path has one of these parts, the module belongs to an encoder next to the decoder.
 _ENCODER: Final = re.compile(r"vision|visual|audio|tower")
 
 Classes = dict[str, tuple[set[str], set[str]]]
-"""A family -> the classes of its decoders' layers, and those of the encoders beside them."""
+"""Family -> the layer classes of its decoders, and those of the encoders next to them."""
 
 
 def collect_classes() -> Classes:
-    """The classes of every family that transformers has a class for."""
+    """Return the layer classes of every family that transformers has a class for."""
     classes_by_family: Classes = {}
     for config in _find_smallest():
         dimensions = read_dimensions(add_defaults(config))
@@ -48,10 +48,7 @@ def collect_classes() -> Classes:
 
 
 def _find_smallest() -> Iterator[Mapping[str, Any]]:
-    """The configuration with the fewest layers of each `model_type`.
-
-    Left out: what needs a repository's own code.
-    """
+    """Yield the configuration with the fewest layers of each `model_type`, unless it needs a repository's own code."""
     smallest: dict[str, tuple[int, Mapping[str, Any]]] = {}
     for models in load_sources().values():
         for entry in models.values():
@@ -68,7 +65,7 @@ def _find_smallest() -> Iterator[Mapping[str, Any]]:
 
 
 def _list_layers(model: Any) -> Iterator[tuple[str, str]]:
-    """Path and class of the layers in a model's lists of modules."""
+    """Yield path and class of the layers in a model's module lists."""
     for path, module in model.named_modules():
         if isinstance(module, torch.nn.ModuleList):
             for part in module:
@@ -78,7 +75,7 @@ def _list_layers(model: Any) -> Iterator[tuple[str, str]]:
 
 
 def format_classes(classes_by_family: Classes) -> str:
-    """The file, one family to a line."""
+    """Return the text of the file, one family per line."""
     rows = [
         f"{json.dumps(family)}: {json.dumps([sorted(decoder), sorted(encoders)])}"
         for family, (decoder, encoders) in sorted(classes_by_family.items())
@@ -88,7 +85,7 @@ def format_classes(classes_by_family: Classes) -> str:
 
 
 def main() -> int:
-    """The command. Returns the exit status."""
+    """Run the command and return the exit status."""
     return run_command("tools.models.blocks", __doc__, PATH, lambda: format_classes(collect_classes()))
 
 

@@ -1,4 +1,4 @@
-"""The command of a data file that is derived from built models."""
+"""The command line of data files that are derived from built models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import transformers
 
 
 def run_command(module: str, description: str | None, path: Path, build_text: Callable[[], str]) -> int:
-    """Write the file anew; with `--check` only say whether it would change. Returns the exit status."""
+    """Rewrite the file or, with `--check`, report whether it would change; return the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()

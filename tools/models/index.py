@@ -1,4 +1,4 @@
-"""The catalogue's files as text: family files, the index of names, the index of shapes. Needs no torch."""
+"""Text of the catalogue's files: family files, the index of names, the index of shapes. Needs no torch."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from cfglint_train.foundation.typed import Any
 from cfglint_train.models.names import parse_name
 
 Sources = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Family file to model id to source entry."""
+"""Family file -> model id -> source entry."""
 
 
 class AmbiguousError(Exception):
-    """A name that would mean two models."""
+    """A name that would refer to two models."""
 
 
 def format_family(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """One family file: one line for each model."""
+    """Return the text of a family file, one model per line."""
     lines = (f"{json.dumps(model)}: {json.dumps(fields, separators=(',', ':'))}" for model, fields in records.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def build_index(sources: Sources) -> dict[str, Any]:
-    """The index: the files, the models as (file, id), keys, and the full ids (in lower case) whose key means another.
+    """Return the index: files, models as (file, id), keys, and the full ids in lower case whose key is another model's.
 
-    Keys and full ids lead to the model's place in the list of models. Raises AmbiguousError where two entries claim
-    one id or one key. An entry with `"key": false` is found by its full id only, because another model owns the key.
+    Keys and full ids map to the model's position in the list of models. Raises AmbiguousError if two entries claim one
+    id or one key. An entry with `"key": false` is found only by its full id, because another model owns the key.
     """
     files = sorted(sources)
     models = [(number, model) for number, family in enumerate(files) for model in sources[family]]
@@ -43,13 +43,13 @@ def build_index(sources: Sources) -> dict[str, Any]:
 
 
 def claim_name(table: dict[str, int], name: str, position: int, models: list[tuple[int, str]]) -> None:
-    """Enter a name, which may have only one meaning. Raises AmbiguousError."""
+    """Add a name that may refer to only one model; raise AmbiguousError if another model has it."""
     if table.setdefault(name, position) != position:
         raise AmbiguousError(f"{name!r} would mean {models[table[name]][1]} and {models[position][1]}")
 
 
 def format_index(data: Mapping[str, Any]) -> str:
-    """The index with one line for each model and each name."""
+    """Return the text of the index, one model and one name per line."""
     models = ",\n".join(json.dumps(position) for position in data["models"])
     sections = (f'"{section}": {format_rows(data[section])}' for section in ("ids", "names"))
     head = [f'"files": {json.dumps(data["files"])}', f'"models": [\n{models}\n]']
@@ -57,12 +57,12 @@ def format_index(data: Mapping[str, Any]) -> str:
 
 
 def format_rows(table: Mapping[str, Any]) -> str:
-    """A table with one line for each row."""
+    """Return the text of a table, one row per line."""
     return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in table.items()) + "\n}"
 
 
 def index_shapes(files: list[str], rows: Iterable[tuple[str, str, str]]) -> dict[str, list[Any]]:
-    """Shape to (file, id) from (family, id, shape); a shape that two models share is left out."""
+    """Map each shape to (file, id) from rows of (family, id, shape), without shapes that several models share."""
     table: dict[str, list[Any]] = {}
     ambiguous: set[str] = set()
     for family, model, shape in rows:

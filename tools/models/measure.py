@@ -1,6 +1,6 @@
-"""Counts a model's parameters on transformers' own class, built on the meta device (no weights, no download).
+"""Parameter counts of models, built with transformers' own classes on the meta device (no weights, no download).
 
-Needs torch and transformers; nothing that lints imports this module.
+Needs torch and transformers; linting never imports this module.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models.architecture import Linear, ModelPart
 
-# Where a path has one of these components, its parameters translate between a tower and the decoder.
+# Parameters whose path has one of these components translate between a tower and the decoder.
 PROJECTORS: Final = frozenset(
     {
         "multi_modal_projector",
@@ -34,25 +34,25 @@ PROJECTORS: Final = frozenset(
 
 TIED: Final = "tie_word_embeddings"
 
-# The end of the name of classes that fill gaps in a text: encoders without a decoder.
+# Suffix of classes that fill gaps in a text: encoders without a decoder.
 MASKED_SUFFIX: Final = "ForMaskedLM"
 
-# The head of a model that scores sequences (a reward model).
+# Attribute of the head of a model that scores sequences (a reward model).
 SCORE_HEAD: Final = "score"
 
-# Attributes under which the decoders of transformers hold their blocks, and those that are between.
+# Attributes under which transformers' decoders hold their blocks, and intermediate attributes.
 BLOCKS: Final = ("layers", "h", "blocks", "layer", "block")
 WRAPPERS: Final = ("model", "encoder", "transformer")
 
 
 class Counts(Frozen):
-    """What a built model holds, in elements (`tensors` in pieces)."""
+    """Sizes of a built model, in elements (`tensors` is a number)."""
 
     parameters: int
     tensors: int
     largest_tensor: int
     layer_parameters: int
-    """The largest decoder layer."""
+    """Parameters of the largest decoder layer."""
     embedding: int
     """The token embedding alone."""
     tied: bool
@@ -63,22 +63,22 @@ class Counts(Frozen):
 
 
 def build_config(settings: Mapping[str, Any]) -> Any:
-    """The configuration object of a `config.json`-like dict. Raises KeyError for a `model_type` without a class."""
+    """Return the configuration object of a `config.json`-like dict; raise KeyError if its `model_type` has no class."""
     settings = {key: value for key, value in settings.items() if key != "architectures"}
     return CONFIG_MAPPING[settings["model_type"]].from_dict(settings)
 
 
 def add_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with every default written out; whether the head is the embedding is what the dict says.
+    """Return the settings with every default filled in; the tying of the head is taken from the dict.
 
-    T5's class ties them whatever is said, and T5 1.1 (Flan-T5, T0, mT5) was published with a head of its own.
+    T5's class ties head and embedding regardless of the setting, but T5 1.1 (Flan-T5, T0, mT5) has a separate head.
     """
     complete: dict[str, Any] = build_config(settings).to_dict()
     return {**complete, **{key: settings[key] for key in (TIED,) if key in settings}}
 
 
 def build_model(settings: Mapping[str, Any]) -> Any:
-    """The model of a `config.json`-like dict, on the meta device.
+    """Build the model of a `config.json`-like dict on the meta device.
 
     `architectures` names the class. Raises KeyError for an unknown `model_type`, AttributeError for an unknown class.
     """
@@ -96,7 +96,7 @@ def build_model(settings: Mapping[str, Any]) -> Any:
 def count_model(model: Any) -> Counts:
     """Count a built model. Tied parameters count once.
 
-    An encoder, with or without a decoder, is one part: all of it but the embedding and the head is `decoder`.
+    An encoder, with or without a decoder, is one part: everything except the embedding and the head is `decoder`.
     """
     parameters = dict(model.named_parameters())
     backbone, (decoder, head, embedding) = _get_backbone(model), _find_prefixes(model)
@@ -125,7 +125,7 @@ def count_model(model: Any) -> Counts:
 
 
 def list_matrices(model: Any) -> Iterator[tuple[str, ModelPart]]:
-    """The paths of a built model's modules with a matrix, and the parts that they belong to."""
+    """Yield the path and the part of every module of a built model that has a matrix."""
     prefixes = _find_prefixes(model)
     for path, module in model.named_modules():
         if isinstance(module, (torch.nn.Linear, torch.nn.Embedding)) or type(module).__name__ == "Conv1D":
@@ -137,7 +137,7 @@ def _get_backbone(model: Any) -> Any:
 
 
 def _find_prefixes(model: Any) -> tuple[str, str, str]:
-    """The paths of the decoder (empty where it is the whole model), of the head and of the embedding."""
+    """Return the paths of the decoder (empty if it is the whole model), of the head and of the embedding."""
     is_encoder = model.config.is_encoder_decoder or type(model).__name__.endswith(MASKED_SUFFIX)
     decoder = "" if is_encoder else _find_prefix(model, _get_backbone(model))
     head = _find_prefix(model, model.get_output_embeddings() or getattr(model, SCORE_HEAD, None))
@@ -145,7 +145,7 @@ def _find_prefixes(model: Any) -> tuple[str, str, str]:
 
 
 def classify_part(name: str, decoder: str, head: str, embedding: str) -> ModelPart:
-    """The part of the model that a parameter or module of this path belongs to."""
+    """Return the part of the model that a parameter or module with this path belongs to."""
     if embedding and _is_inside(name, embedding):
         return "embedding"
     if head and _is_inside(name, head):
@@ -156,14 +156,14 @@ def classify_part(name: str, decoder: str, head: str, embedding: str) -> ModelPa
 
 
 def is_expert(name: str, parameter: Any) -> bool:
-    """Whether a parameter is (one of) the routed experts of a mixture."""
+    """Return whether a parameter belongs to the routed experts of a mixture of experts."""
     path = name.split(".")
     return "experts" in path and not {"router", "gate"}.intersection(path[path.index("experts") + 1 : -2])
 
 
 def _count_linears(model: Any, decoder: str, head: str, embedding: str) -> Iterator[Linear]:
     counts: Counter[tuple[str, int, int, ModelPart, int]] = Counter()
-    counted_tables: set[int] = set()  # an encoder and its decoder look up the same one
+    counted_tables: set[int] = set()  # an encoder and its decoder share one table
     for path, module in model.named_modules():
         part = classify_part(path, decoder, head, embedding)
         leaf = path.rsplit(".", 1)[-1]
@@ -190,7 +190,7 @@ def _count_linears(model: Any, decoder: str, head: str, embedding: str) -> Itera
 
 
 def _name_leaf(path: str, leaf: str) -> str:
-    """The leaf, or the last name above it where a Sequential has only given it a number."""
+    """Return the leaf, or the last name above it if a Sequential only numbers its modules."""
     while leaf.isdigit() and "." in path:
         path = path.rsplit(".", 1)[0]
         leaf = path.rsplit(".", 1)[-1]
@@ -198,7 +198,7 @@ def _name_leaf(path: str, leaf: str) -> str:
 
 
 def _find_blocks(decoder: Any) -> Any:
-    """The decoder's blocks. Raises LookupError where none of the usual attributes holds them."""
+    """Return the decoder's blocks; raise LookupError if none of the usual attributes holds them."""
     for owner in (decoder, *(getattr(decoder, name, None) for name in WRAPPERS)):
         for name in BLOCKS:
             blocks = getattr(owner, name, None)

@@ -1,7 +1,7 @@
-"""Rebuild `models/modules.json`: the paths of the modules with a matrix, by which PEFT's patterns choose them.
+"""Rebuild `models/modules.json`: the paths of modules with a matrix, which PEFT's patterns select.
 
-Of each `model_type` the smallest catalogued model of every set of names is built on the meta device. A `*` replaces the
-numbers in a path. Deterministic; `--check` writes nothing and ends with status 1 where the file would change.
+For each `model_type`, the smallest catalogued model with each set of names is built on the meta device. `*` replaces
+the numbers in a path. Deterministic; `--check` writes nothing and exits with status 1 if the file would change.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tools.models.measure import build_model, list_matrices
 PATH: Final = Path(FILE)
 
 Paths = dict[str, set[str]]
-"""A `model_type` -> the paths of the decoder, the embedding and the head."""
+"""`model_type` -> the paths of the decoder, the embedding and the head."""
 
 
 def collect_paths() -> Paths:
-    """The paths of every `model_type` that transformers has a class for."""
+    """Return the paths of every `model_type` that transformers has a class for."""
     paths_by_type: Paths = {}
     for config in _find_smallest():
         paths = paths_by_type.setdefault(config["model_type"], set())
@@ -39,7 +39,10 @@ def collect_paths() -> Paths:
 
 
 def _find_smallest() -> Iterator[Mapping[str, Any]]:
-    """The smallest configuration of each `model_type` and set of names; none that needs a repository's own code."""
+    """Yield the smallest configuration of each `model_type` and set of names.
+
+    Models that need a repository's own code are left out.
+    """
     smallest: dict[Any, tuple[int, Mapping[str, Any]]] = {}
     for file, models in load_sources().items():
         for name, entry in models.items():
@@ -55,14 +58,14 @@ def _find_smallest() -> Iterator[Mapping[str, Any]]:
 
 
 def format_paths(paths_by_type: Paths) -> str:
-    """The file, one `model_type` to a line."""
+    """Return the text of the file, one `model_type` per line."""
     rows = [f"{json.dumps(family)}: {json.dumps(sorted(paths))}" for family, paths in sorted(paths_by_type.items())]
     source = f"transformers {transformers.__version__}, built on the meta device; python -m tools.models.modules"
     return f'{{\n"source": {json.dumps(source)},\n"families": {{\n' + ",\n".join(rows) + "\n}\n}\n"
 
 
 def main() -> int:
-    """The command. Returns the exit status."""
+    """Run the command and return the exit status."""
     return run_command("tools.models.modules", __doc__, PATH, lambda: format_paths(collect_paths()))
 
 

@@ -1,4 +1,4 @@
-"""From a source entry (what is known of a model) to its catalogue record (what is counted)."""
+"""Catalogue records: the counts of a model, computed from its source entry."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from cfglint_train.models.recurrent import read_recurrent
 from cfglint_train.models.towers import read_vision
 from tools.models.measure import Counts, add_defaults, build_model, count_model
 
-# Fields of the record in the order in which the catalogue states them; a field at its default is left out.
+# Fields of the record, in the order of the catalogue. A field with its default value is omitted.
 FIELDS: Final = tuple(field for field in Architecture._fields if field not in ("id", "source"))
 
 
 class MismatchError(Exception):
-    """A count that is not the published one."""
+    """A count that differs from the published one."""
 
 
 def build_record(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The catalogue record of one source entry.
+    """Return the catalogue record of one source entry.
 
-    Raises MismatchError where the count is not the published one, KeyError or AttributeError where transformers has no
-    such class, LookupError for a decoder whose blocks are not found.
+    Raises MismatchError if the count differs from the published one, KeyError or AttributeError if transformers has no
+    class for it, LookupError if the decoder's blocks are not found.
     """
     shape, dimensions = count_architecture(model, entry)
     published = entry.get("published_parameters")
@@ -47,7 +47,7 @@ def build_record(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def count_architecture(model: str, entry: Mapping[str, Any]) -> tuple[Architecture, Dimensions]:
-    """The architecture with its counts: from the built model, or from the closed form where no class exists."""
+    """Return the architecture with its counts, from the built model or, if no class exists, from the closed form."""
     config = entry["config"]
     family = FAMILIES.get(config["model_type"])
     if family is not None and family.remote:
@@ -93,7 +93,6 @@ def count_architecture(model: str, entry: Mapping[str, Any]) -> tuple[Architectu
 
 
 def _get_expert_width(dimensions: Dimensions) -> int:
-    """Of an expert's MLP."""
     assert dimensions.experts is not None
     return dimensions.experts.intermediate
 
@@ -125,11 +124,11 @@ def _build_tower(counts: Counts, dimensions: Dimensions, config: Mapping[str, An
 
 
 def split_experts(linears: Iterable[Linear], tensors: int, width: int) -> dict[str, Any]:
-    """`linears`, `tensors` and `largest_tensor` with every expert as linear layers of its own: a "linearised" copy, or
-    a repository's own code.
+    """Return `linears`, `tensors` and `largest_tensor` with every expert as separate linear layers.
 
-    A fused gate-and-up parameter becomes two layers for each expert, a fused down parameter one. `width` is that of an
-    expert's MLP: it distinguishes (inputs, outputs) from (outputs, inputs).
+    This is the layout of a "linearised" copy or of a repository's own code. A fused gate-and-up parameter becomes two
+    layers per expert, a fused down parameter one. `width` is that of an expert's MLP: it distinguishes (inputs,
+    outputs) from (outputs, inputs).
     """
     merged: dict[tuple[Any, ...], int] = {}
     for linear in linears:
@@ -153,7 +152,7 @@ def split_experts(linears: Iterable[Linear], tensors: int, width: int) -> dict[s
 
 
 def split_linear(counts: Counts, name: str, parts: Mapping[str, int]) -> Counts:
-    """The same model with one fused matrix (without bias) as several, given as leaf name and outputs."""
+    """Split one fused matrix (without bias) into `parts`, a mapping of leaf names to outputs."""
     rows: list[Linear] = []
     tensors = counts.tensors
     for linear in counts.linears:
@@ -167,7 +166,7 @@ def split_linear(counts: Counts, name: str, parts: Mapping[str, int]) -> Counts:
 
 
 def trim_defaults(linear: Linear) -> list[Any]:
-    """A linear as a list, without the defaults at its end."""
+    """Return a linear layer as a list, without the defaults at its end."""
     values = list(linear)
     for default in reversed(list(Linear._field_defaults.values())):
         if values[-1] != default:
@@ -177,7 +176,7 @@ def trim_defaults(linear: Linear) -> list[Any]:
 
 
 def convert_tuple(value: Any) -> Any:
-    """A record as JSON: named tuples become lists."""
+    """Convert a tuple to a list, as JSON has none."""
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -23,16 +23,16 @@ SCHEMAS: Final = Path(__file__).resolve().parents[2] / "schemas" / "cfglint_sche
 
 
 class Package(Frozen):
-    """A package whose releases shape a vocabulary."""
+    """A package whose releases define a vocabulary."""
 
     name: str
     module: str
     oldest: str
-    """Releases before this one are not read."""
+    """First release that is read."""
     wheels: bool = True
-    """Whether the project publishes wheels (a source archive makes pip run its `setup.py`)."""
+    """The project publishes wheels (for a source archive, pip runs its `setup.py`)."""
     minors: bool = False
-    """Only the first release of each minor version is read, and the newest of all."""
+    """Read only the first release of each minor version, and the newest release."""
 
 
 # The first package is the framework itself.
@@ -57,11 +57,11 @@ FRAMEWORKS: Final[dict[str, tuple[Package, ...]]] = {
 
 
 NOT_COPIED: Final = ("accelerate", "deepspeed", "transformers")
-"""Those of which cfglint reads no copy in a repository, so that it is shipped without their readers."""
+"""Frameworks whose vendored copies cfglint does not read, so it is shipped without their readers."""
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the command; 0 when the file is as it should be (changed or not), 1 when a release could not be read."""
+    """Update a schema file; return 0 if it is up to date, changed or not, and 1 if a release cannot be read."""
     options = _build_parser().parse_args(words)
     packages = {package.name: package for package in FRAMEWORKS[options.framework]}
     package = packages[options.package] if options.package else next(iter(packages.values()))
@@ -138,7 +138,7 @@ def _fetch_trees(
 
 
 def choose_releases(package: Package, available_releases: list[str]) -> list[str]:
-    """The releases of a package that its vocabulary is made of, from all that exist, oldest first."""
+    """Return the releases of a package that its vocabulary covers, from all available ones, oldest first."""
     supported = [release for release in available_releases if parse_release(release) >= parse_release(package.oldest)]
     if not package.minors:
         return supported

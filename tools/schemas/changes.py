@@ -20,10 +20,10 @@ from cfglint_train.frameworks.lens import format_route
 from cfglint_train.frameworks.registry import list_frameworks
 
 Keys = Mapping[str, Mapping[str, Any]]
-"""Keys by their names, with the schemas of their values."""
+"""Name -> JSON Schema of the key's values."""
 
 MAX_ROWS: Final = 200
-"""Keys that one list shows; a pull request has room for 65,536 characters."""
+"""Number of keys that one list shows; a pull request has room for 65,536 characters."""
 
 
 def list_keys(vocabulary: Vocabulary) -> Keys:
@@ -49,7 +49,7 @@ def list_readers(name: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def format_changes(name: str, before: Vocabulary, after: Vocabulary) -> Iterator[str]:
-    """Yield the lines of the list, in Markdown."""
+    """Yield the lines of the list in Markdown."""
     old, new, read = list_keys(before), list_keys(after), list_readers(name)
     releases = [release for release in after.releases if release not in before.releases]
     yield f"{name} {before.newest} to {after.newest}; new releases: {', '.join(releases) or 'none'}."

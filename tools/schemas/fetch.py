@@ -1,4 +1,4 @@
-"""Releases as PyPI has them: fetched with pip, opened as trees of source text, never installed or imported."""
+"""Releases on PyPI: downloaded with pip, opened as source trees, never installed or imported."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SDIST: Final = (("--no-binary=:all:",),)
 
 
 class FetchError(Exception):
-    """A release that could not be fetched, or an archive that does not hold what its name says."""
+    """A release that could not be fetched, or an archive without the expected package."""
 
 
 def list_releases(package: str) -> list[str]:
-    """Every release of a package that pip can see, oldest first. Raises FetchError where pip fails."""
+    """Return every release of a package that pip lists, oldest first; raise FetchError if pip fails."""
     answer = _run_pip("index", "versions", package, "--python-version=3.13")
     if answer.returncode:
         answer = _run_pip("index", "versions", package)
@@ -37,10 +37,10 @@ def list_releases(package: str) -> list[str]:
 
 
 def fetch_tree(package: str, release: str, cache: Path, module: str, wheels: bool = True) -> SourceTree:
-    """A release's source, from `cache` or from PyPI. `module` is its import name.
+    """Return a release's source from `cache` or from PyPI; `module` is its import name.
 
-    `wheels` says that the project publishes wheels; where it publishes only source archives, pip runs the archive's
-    own `setup.py` to learn its metadata. Raises FetchError where no archive of that release can be had.
+    Set `wheels` if the project publishes wheels. If it publishes only source archives, pip runs the archive's own
+    `setup.py` to learn its metadata. Raises FetchError if no archive of the release is available.
     """
     folder = cache / f"{package}-{release}"
     if not (folder.is_dir() and any(folder.iterdir())):
@@ -67,9 +67,9 @@ def _run_pip(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def open_tree(path: Path, package: str, release: str, module: str) -> SourceTree:
-    """The Python files of a folder, a wheel or a source archive, named from the import root.
+    """Return the Python files of a folder, a wheel or a source archive, with paths from the import root.
 
-    Raises FetchError where `module` is not in it.
+    Raises FetchError if `module` is missing.
     """
     if path.is_dir():
         texts = {

@@ -1,7 +1,7 @@
-"""Many tables folded into one schema that says since when and until when.
+"""Fold many tables into one schema that states the first and last release of every fact.
 
-Folding loses nothing: `unfold` gives the tables back, so that a release can be read again or added without fetching
-the others.
+Folding loses nothing: `unfold` restores the tables, so that a release can be read again or added without fetching the
+others.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from cfglint_train.foundation.versions import parse_release
 Json = dict[str, Any]
 
 ANNOTATIONS: Final = frozenset(("x-releases", "x-status", "x-also"))
-"""Keywords of a property that are not its schema at the newest release."""
+"""Keywords of a key that do not belong to its schema at the newest release."""
 
 Tables = dict[str, dict[str, ReleaseTable]]
-"""Package to release to table. The first package is the framework itself."""
+"""Package -> release -> table. The first package is the framework itself."""
 
 
 def is_equal(left: Any, right: Any) -> bool:
-    """Whether two facts are the same as JSON, where 1, 1.0 and true are three things."""
+    """Return whether two facts are equal as JSON; 1, 1.0 and true differ."""
     return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 def fold(tables: Tables, title: str) -> Json:
-    """One schema of all releases."""
+    """Return one schema of all releases."""
     main = next(iter(tables))
     releases = {package: sorted(by_release, key=parse_release) for package, by_release in tables.items()}
     names = sorted(
@@ -95,7 +95,7 @@ def _build_facts(key: TableKey) -> Json:
 
 
 def _build_spans(facts: Mapping[str, Json], releases: list[str]) -> list[Json]:
-    """Runs of releases with the same facts; a run that reaches the newest release has no `last`."""
+    """Return the spans of releases with equal facts; a span that includes the newest release has no `last`."""
     spans: list[Json] = []
     previous: str | None = None
     for release in releases:
@@ -112,12 +112,12 @@ def _build_spans(facts: Mapping[str, Json], releases: list[str]) -> list[Json]:
 
 
 def _add_package(spans: list[Json], package: str, tables: Tables) -> list[Json]:
-    """Spans marked with their package, unless it is the framework itself."""
+    """Add the package to spans, unless it is the framework itself."""
     return spans if package == next(iter(tables)) else [{"package": package, **span} for span in spans]
 
 
 def _fold_key(spans: list[Json]) -> Json:
-    """A key: as its newest span has it, with the other spans' differences under `x-releases`."""
+    """Return a key with the schema of its newest span; `x-releases` has the other spans' differences."""
     main_spans = [span for span in spans if "package" not in span]
     newest = (main_spans or spans)[-1]["schema"]
     return {
@@ -130,7 +130,7 @@ def _fold_key(spans: list[Json]) -> Json:
 
 
 def unfold(schema: Json) -> Tables:
-    """The tables that a schema was folded from. What patches added is left out."""
+    """Return the tables that a schema was folded from, without the additions of patches."""
     releases: dict[str, list[str]] = schema["x-packages"]
     main = next(iter(releases))
     definitions: dict[str, dict[str, dict[str, tuple[dict[str, TableKey], str]]]] = {

@@ -1,4 +1,4 @@
-"""Schema files on disk."""
+"""Schema files on disk: load and save."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from cfglint_schemas.form import Json, format_schema
 
 
 def load_schema(path: Path) -> Json:
-    """A schema from its file."""
+    """Return the schema of a file."""
     schema: Json = json.loads(path.read_text(encoding="utf-8"))
     return schema
 
 
 def save_schema(path: Path, schema: Json) -> bool:
-    """Write a schema's file if that changes it; says whether it did."""
+    """Write a schema to its file if that changes it; return whether it did."""
     content = format_schema(schema)
     if path.exists() and path.read_text(encoding="utf-8") == content:
         return False

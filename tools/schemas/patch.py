@@ -1,13 +1,14 @@
-"""What the frameworks' definitions do not state, from `patches/<framework>.json`: renames, effects, keys never read.
+"""Patches for facts that the frameworks' definitions do not state: renames, effects, keys that are never read.
 
-Every item of a patch file names its `source`; sources stay in the patch file. `with` names files whose items hold, too.
+They are in `patches/<framework>.json`. Every item names its `source`, which stays in the patch file. `with` names
+further patch files to apply.
 
-- `broken`: releases on PyPI that hold nothing to read, with the reason.
-- `keys`: settings that no definition declares (code reads them from a plain mapping), with `schema`, `since`, `last`.
-- `also`: schema keywords that the text of a definition does not state, laid over what it does state.
-- `prefixes`: definitions whose keys may carry a prefix, which the framework takes off.
-- `chosen`: definitions that the items of a list are, of several, because of another setting.
-- `status`: what happens to a setting from `since` to `last`; see `docs/schemas.md` for the words.
+- `broken`: releases on PyPI that cannot be read, with the reason.
+- `keys`: keys that no definition declares (code reads them from a plain mapping), with `schema`, `since`, `last`.
+- `also`: schema keywords that a definition does not state, added to those that it states.
+- `prefixes`: definitions whose keys may have a prefix that the framework strips.
+- `chosen`: definitions of a list's items that another key selects.
+- `status`: effect on a key from `since` to `last`; see `docs/schemas.md` for the words.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ _STATUS_WORDS: Final = ("kind", "package", "since", "last", "to", "also", "cases
 
 
 class PatchError(Exception):
-    """A patch that names what the schema does not have, or says what no reader understands."""
+    """A patch that names something the schema lacks, or that no reader understands."""
 
 
 def load_patches(framework: str) -> Json:
-    """A framework's patches; none where it has no file."""
+    """Return a framework's patches, or an empty mapping if it has no patch file."""
     path = FOLDER / f"{framework}.json"
     if not path.exists():
         return {}
@@ -42,7 +43,7 @@ def load_patches(framework: str) -> Json:
 
 
 def apply_patches(schema: Json, patches: Json) -> Json:
-    """The schema with patches on it; it must be freshly folded. Raises PatchError."""
+    """Apply patches to a freshly folded schema and return it; raise PatchError for an invalid patch."""
     for item in patches.get("keys", ()):
         _require_words(item, "source")
         for definition, key in _find_targets(schema, item):
@@ -101,7 +102,7 @@ def _find_key(schema: Json, definition: str, key: str) -> Json:
 
 
 def _find_targets(schema: Json, item: Json) -> Iterator[tuple[str, str]]:
-    """Definition and key of each of an item's `keys`: `"Definition/key"`."""
+    """Yield definition and key of each of an item's `keys`: `"Definition/key"`."""
     for target in item["keys"]:
         definition, _, key = target.partition("/")
         if definition not in schema["$defs"] or not key:

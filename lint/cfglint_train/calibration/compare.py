@@ -1,10 +1,10 @@
-"""The error table: estimates against published rows.
+"""Comparison of estimates with published rows.
 
-A published row is a measurement by others. Its counter (allocated, reserved, the driver's, or not stated) decides
-which figure of the estimate it is compared with. Rows of one group share a set-up and are no independent samples, so an
-error is the median within a group first, then over groups. Where a source leaves its unit open, a row has two readings,
-and both are judged (`_readings`): its measurement is in the interval only if each of them does. Rows at 95 % of their
-card or more, upper bounds of lengths and lower bounds of figures are evaluated and listed separately, not averaged.
+A published row is a measurement by others. Its counter (allocated, reserved, the driver's, or not stated) decides which
+figure of the estimate it is compared with. Rows of one group share a set-up and are not independent samples, so the
+median error is computed within each group first, then over groups. If a source leaves its unit open, a row has two
+readings (`_read_figures`): its measurement is in the interval only if both are. Rows at 95 % or more of their GPU's
+memory, upper bounds of lengths and lower bounds of figures are evaluated and listed separately, not averaged.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.memory.reserve import list_length_coefficients
 from cfglint_train.memory.setup_builder import read_setup as setup_of
 
-# A figure that would be above its card if it were binary: no figure of that table is.
+# A figure that would exceed its GPU's memory if it were binary; then no figure of that table is.
 _NOT_BINARY_FLAG: Final = "over_capacity_if_binary"
-# Flags of rows whose figure, or the batch that their plan states, is a bound rather than a value.
+# Flags of rows whose figure, or the batch in their plan, is a bound instead of a value.
 _BOUND_FLAGS: Final = frozenset(
     ("near_capacity", "seq_upper_bound_only", "mbs_unknown", "lower_bound_only", _NOT_BINARY_FLAG)
 )
 PEAK: Final = "train_peak"
 RUN: Final = "run_peak"
-"""Of a run from its start, where a source reports that: its model is made, too."""
-# The peak while the model is made, not while it trains.
+"""Peak of a run from its start, if a source reports that: it includes building the model."""
+# The peak while the model is built, before training.
 _LOAD_PEAK: Final = "init"
-# A row may hold anything; what it holds is not worth a crash.
+# A row may hold anything; bad content must not crash the report.
 _ROW_ERRORS: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
-# nvidia-smi's MiB, by the thousand.
+# nvidia-smi's MiB in thousands.
 _THOUSAND_MIB: Final = 1000 / 1024
 
 
 class Comparison(Frozen):
-    """One row beside its estimate. Sizes are GiB."""
+    """A row beside its estimate. Sizes are GiB."""
 
     id: str
     group: str
@@ -57,35 +57,35 @@ class Comparison(Frozen):
     parallel: str
     framework: str
     outcome: str
-    """fits, oom, or empty."""
+    """fits, oom, or ""."""
     bound: bool
-    """The figure is a bound (the card's own size, an upper bound of the length)."""
+    """The figure is a bound (the GPU's own size, an upper bound of the length)."""
     measured: float | None
-    """In GiB; where the unit is open, the larger reading."""
+    """In GiB; the larger reading if the unit is open."""
     predicted: float | None
     low: float | None
     high: float | None
     verdict: str | None
-    """fits, tight, probably does not fit, does not fit; None where the card is unknown."""
+    """fits, tight, probably does not fit, does not fit; None if the GPU is unknown."""
     phase: str
-    """The phase and moment of the predicted peak."""
+    """Phase and moment of the predicted peak."""
     skipped: str
-    """Why the row could not be evaluated; empty where it was."""
+    """Reason why the row could not be evaluated, or ""."""
     kind: str = ""
-    """The class of comparable jobs whose residuals its interval has (`coefficients.json` names their rows)."""
+    """Class of comparable jobs whose residuals its interval has (`coefficients.json` names their rows)."""
     rests_on: tuple[str, ...] = ()
-    """What the prediction and its interval rest on: coefficients (`coefficients.json`) and kinds of evidence rows."""
+    """Evidence for the prediction and its interval: coefficients (`coefficients.json`) and kinds of evidence rows."""
     smaller: float | None = None
-    """The smaller reading of a figure whose unit is open."""
+    """Smaller reading of a figure whose unit is open."""
 
     @property
     def error(self) -> float | None:
-        """Prediction over measurement, less one."""
+        """Prediction / measurement - 1."""
         return self._compute_error(self.measured)
 
     @property
     def other_error(self) -> float | None:
-        """The same by the smaller reading; `error` where there is one reading."""
+        """Error by the smaller reading; `error` if there is one reading."""
         return self._compute_error(self.smaller or self.measured)
 
     def _compute_error(self, measured: float | None) -> float | None:
@@ -93,12 +93,12 @@ class Comparison(Frozen):
 
     @property
     def is_inside(self) -> bool | None:
-        """Whether the measurement is in the interval, by each of its readings."""
+        """True if the measurement is in the interval by each of its readings."""
         return self._check_inside(all)
 
     @property
     def is_inside_by_one_unit(self) -> bool:
-        """Whether one reading is in the interval and the other does not."""
+        """True if only one of two readings is in the interval."""
         return self._check_inside(any) is True and self.is_inside is False
 
     def _check_inside(self, combine: Callable[[Iterable[bool]], bool]) -> bool | None:
@@ -109,15 +109,16 @@ class Comparison(Frozen):
 
     @property
     def width(self) -> float | None:
-        """The interval's, as a share of the estimate."""
+        """Width of the interval, as a share of the estimate."""
         if self.predicted is None or self.low is None or self.high is None:
             return None
         return (self.high - self.low) / self.predicted
 
 
 def compare(rows: Iterable[Row | Unreadable], residuals: Mapping[str, Residual] | None = None) -> Iterator[Comparison]:
-    """Every row beside its estimate, or with the reason why it has none. `residuals`: of comparable jobs, where they
-    are not those of the table.
+    """Yield every row beside its estimate, or with the reason why it has none.
+
+    `residuals` of comparable jobs replace those of the coefficient table.
     """
     foreign.install()
     used_residuals = load_table().residuals if residuals is None else residuals
@@ -156,15 +157,17 @@ def _build_failed(row: Row, error: Exception) -> Comparison:
 
 
 def _find_decimal_sources(rows: Iterable[Row | Unreadable]) -> frozenset[str]:
-    """The sources one of whose figures would be above its card if their unit were binary."""
+    """Return the sources with a figure that would exceed its GPU's memory if the unit were binary."""
     return frozenset(
         row.get_text("source") for row in rows if isinstance(row, Row) and _NOT_BINARY_FLAG in row.get_words("flags")
     )
 
 
 def _read_figures(row: Row, decimal: frozenset[str]) -> tuple[float | None, float | None]:
-    """What a row's figure may mean: GiB, or 10^9 bytes where the source leaves it open. Where another figure of the
-    same source rules GiB out, it is thousands of MiB or 10^9 bytes.
+    """Return the larger and the smaller reading of a row's figure, in GiB.
+
+    If the source leaves the unit open, it is GiB or 10^9 bytes. If another figure of the same source rules GiB out, it
+    is thousands of MiB or 10^9 bytes.
     """
     printed, smaller = row.get_size("measured_gib"), row.get_size("measured_gib_lo")
     if printed is None or smaller is None:
@@ -242,7 +245,10 @@ def _compare_subject(row: Row, case: Subject, residuals: Mapping[str, Residual])
 
 
 def _collect_evidence(budget: Budget, interval: str) -> tuple[str, ...]:
-    """The coefficients, residuals and kinds of rows behind a budget whose interval is that of `interval`'s jobs."""
+    """Return the coefficients, residuals and kinds of rows behind a budget.
+
+    `compute_interval` names the residual of its interval.
+    """
     setup = budget.setup
     names = {name for component, _ in budget.sizes for name in component.evidence}
     names.update((interval, find_flow_residual(setup, load_table()).id), list_length_coefficients(setup))
@@ -250,7 +256,7 @@ def _collect_evidence(budget: Budget, interval: str) -> tuple[str, ...]:
 
 
 def _find_worst_verdict(verdicts: list[Verdict]) -> Verdict:
-    """A job fits where all its phases do."""
+    """Return the worst verdict: a job fits if all its phases do."""
     return max(verdicts, key=VERDICTS.index)
 
 
@@ -284,15 +290,16 @@ def _estimate_phases(case: Subject, residuals: Mapping[str, Residual]) -> list[P
 
 
 def _is_over_capacity(phases: list[Phase], capacity: int | None) -> bool:
-    """Whether a phase that needs no formula of the model's layers is too much for the card already."""
+    """Return whether a phase that needs no formula of the model's layers already exceeds the GPU."""
     return capacity is not None and any(
         compute_verdict(_get_budget(phase), capacity) == "does not fit" for phase in phases
     )
 
 
 def compute_figure(budget: Budget, counter: str, capacity: int | None) -> float:
-    """The expected value of a counter, in bytes; what torch holds beyond what is
-    allocated ends at the card: it is given back before an allocation fails.
+    """Return the expected value of a counter, in bytes.
+
+    Memory that torch holds beyond its allocations is limited by the GPU: torch returns it before an allocation fails.
     """
     if counter.startswith("allocated"):
         return budget.allocated
@@ -303,9 +310,10 @@ def compute_figure(budget: Budget, counter: str, capacity: int | None) -> float:
 
 
 def compute_interval(budget: Budget, counter: str, capacity: int | None) -> tuple[float, float]:
-    """The bounds of a counter, in bytes; of one that the source does not name those of the narrowest and the widest.
+    """Return the bounds of a counter, in bytes.
 
-    Where the high one is beyond the card, torch may have given back whatever no tensor was in.
+    If the source does not name the counter, they are the low bound of the narrowest and the high bound of the widest.
+    If the high bound exceeds the GPU, torch may have returned memory that held no tensor.
     """
     low, high = budget.get_bounds(counter)
     if capacity and high > capacity and not counter.startswith("allocated"):

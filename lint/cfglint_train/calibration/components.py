@@ -1,7 +1,7 @@
-"""Rows that measure one part alone: an output matrix with its loss, the loss of given logits, or an MLP.
+"""Component rows: an output matrix with its loss, the loss of given logits, or an MLP.
 
-The row's `component` states which loss ran and its sizes. What a benchmark holds beside the loss (weights, inputs,
-their gradients) is part of its figure.
+The row's `component` states which loss ran and its sizes. Tensors that a benchmark holds beside the loss (weights,
+inputs, their gradients) are part of its figure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cfglint_train.memory.logits import count_liger_chunk_tokens
 
 
 class Sizes(Frozen):
-    """Tokens, words of the vocabulary and width; width 0 where there is no matrix."""
+    """Tokens, vocabulary size and width; the width is 0 if there is no matrix."""
 
     tokens: int
     vocab: int
@@ -33,10 +33,10 @@ def read_sizes(stated: Mapping[str, Any]) -> Sizes:
 
 
 def _compute_loss_bytes(kind: str, size: Sizes) -> float:
-    """What a benchmark of the loss counts, in bytes. Raises UnmappedError for one without a formula."""
+    """Return the bytes that a benchmark of the loss counts. Raises UnmappedError for a loss without a formula."""
     logits, matrix, inputs = size.tokens * size.vocab, size.vocab * size.hidden, size.tokens * size.hidden
     if not size.hidden:
-        # fp32 logits with a gradient of their own; Liger writes the gradient over them.
+        # fp32 logits with a separate gradient; Liger writes the gradient over them.
         bytes_by_kind = {"huggingface": 20.0 * logits, "torch": 20.0 * logits, "liger": 4.0 * logits}
     else:
         shared = 2.0 * matrix + 2.0 * inputs
@@ -46,15 +46,16 @@ def _compute_loss_bytes(kind: str, size: Sizes) -> float:
             "huggingface": 6.0 * logits + 6.0 * matrix + 4.0 * inputs,
             # The same in fp32: log-softmax and two gradients.
             "bf16 gemm reference": 12.0 * logits + 4.0 * matrix + 4.0 * inputs,
-            # The matrix's gradient, a chunk's, and the one that the step before left; the input's, and the one before.
+            # The matrix's gradient, that of a chunk and that of the previous step; the input's gradient and the
+            # previous one.
             "liger": shared + 3 * 2.0 * matrix + 2 * 2.0 * inputs + chunk,
-            # 0.6 and 0.7: a chunk's gradient also in fp32, and its logits in 16 bits only.
+            # 0.6 and 0.7: the gradient of a chunk also in fp32, and its logits only in 16 bits.
             "liger 0.6": shared + (3 * 2.0 + 4.0) * matrix + 2 * 2.0 * inputs + chunk / 4,
-            # xtuner's, compiled: fp32 logits that become their gradient.
+            # xtuner's compiled loss: fp32 logits that become their gradient.
             "eager": 8.0 * logits + shared,
-            # xtuner's of 1,024 tokens a chunk (7855e18b7, loss/chunk_loss.py, torch.func.grad_and_value; traced): the
-            # matrix, its gradient, a chunk's and that of the chunk before; of a chunk the logits of two in fp32,
-            # log-softmax, its gradient, and the gradient in 16 bits.
+            # xtuner's loss with 1,024 tokens per chunk (7855e18b7, loss/chunk_loss.py, torch.func.grad_and_value;
+            # traced): the matrix, its gradient, that of a chunk and that of the chunk before; per chunk the logits of
+            # two in fp32, log-softmax, its gradient, and the gradient in 16 bits.
             "chunk1024": 8.0 * matrix + 18.0 * 1024 * size.vocab + 4.0 * inputs,
             "cce": shared + 2 * 2.0 * matrix + 2 * 2.0 * inputs + 8.0 * size.tokens,
         }
@@ -64,9 +65,10 @@ def _compute_loss_bytes(kind: str, size: Sizes) -> float:
 
 
 def _compute_mlp_bytes(stated: Mapping[str, Any]) -> float:
-    """Bytes of Liger's gated MLP in a benchmark that keeps its graph: weights, their gradients and one more, 16 bits
-    each; per token gate, up and their product, and seven of the width: input, output, their gradients, and while both
-    products go back one from each and the sum. Raises UnmappedError.
+    """Return the bytes of Liger's gated MLP in a benchmark that keeps its graph. Raises UnmappedError.
+
+    Weights, their gradients and one more, 16 bits each. Per token: gate, up and their product, and seven tensors of the
+    width: input, output, their gradients, and while both products run backward, one from each and the sum.
     """
     sizes = [size for name in ("tokens", "hidden", "intermediate") if isinstance(size := stated.get(name), int)]
     if stated.get("mlp") != "liger" or len(sizes) < 3:

@@ -1,11 +1,14 @@
-"""How far published rows were from their estimates, by kind of job: what intervals are made of.
+"""Fit of the intervals: errors of published rows by kind of job.
 
-Rows that state torch's allocated counter at the peak of training, in a unit that is clear, and are graded exact or
-good count; the reserved counter has the allocator's own coefficients. A group is one set-up and weighs as much as any
-other, however many rows it has. A kind with three groups and more, of two frameworks and more, has an interval of its
-own: without the outermost tenths, and wider by one part in the number of groups, because the next set-up is none of
-them. Others have that of the wider kind (`comparable.kinds`): rows of one framework say little of another's jobs. The
-tenths are the most that leave nine rows of ten inside where each group is left out in turn (`left_out`).
+A row counts if it states torch's allocated counter at the peak of training, in an unambiguous unit, and is graded exact
+or good; the reserved counter has the allocator's own coefficients. A group is one set-up. All groups have the same
+weight, however many rows they have.
+
+A kind with at least three groups from at least two frameworks has an interval of its own: the residuals without the
+outer tenth on each side, widened by 1 / number of groups because the next set-up is none of them. Other kinds use the
+interval of the wider kind (`comparable.list_classes`), because rows of one framework are weak evidence for another's
+jobs. A tenth is the largest tail that leaves nine of ten rows inside when each group is left out in turn
+(`compare_leave_one_out`).
 """
 
 from __future__ import annotations
@@ -24,13 +27,16 @@ _TAIL: Final = 0.1
 
 
 def is_fit_evidence(row: Comparison) -> bool:
-    """Whether intervals are fitted to a row."""
+    """Return whether intervals are fitted to a row."""
     allocated = row.counter == "allocated" and row.scope == PEAK and row.grade in ("exact", "good")
     return allocated and row.error is not None and row.smaller is None and not row.bound
 
 
 def group_by_kind(rows: Iterable[Comparison]) -> dict[str, list[Comparison]]:
-    """The rows that count, by kind of job, wider kinds included: of several set-ups, and all of them."""
+    """Return the rows that intervals are fitted to, by kind of job.
+
+    Wider kinds are included. A kind needs several set-ups, except the kind of all rows.
+    """
     rows_by_kind: dict[str, list[Comparison]] = {}
     for row in filter(is_fit_evidence, rows):
         for kind in list_classes(row.kind):
@@ -39,12 +45,12 @@ def group_by_kind(rows: Iterable[Comparison]) -> dict[str, list[Comparison]]:
 
 
 def _is_diverse(rows: Sequence[Comparison]) -> bool:
-    """Whether rows are of enough set-ups, and not of one framework's code alone."""
+    """Return whether rows cover enough set-ups and more than one framework."""
     return len({row.group for row in rows}) >= _MIN_GROUPS and len({row.framework for row in rows}) >= _MIN_FRAMEWORKS
 
 
 def fit_residuals(rows: Iterable[Comparison]) -> dict[str, Residual]:
-    """The residuals of each kind: truth / estimate - 1."""
+    """Return the residual of each kind, truth / estimate - 1."""
     residuals = {}
     for kind, members in sorted(group_by_kind(rows).items()):
         groups: dict[str, int] = {}
@@ -61,7 +67,10 @@ def fit_residuals(rows: Iterable[Comparison]) -> dict[str, Residual]:
 
 
 def _find_edge(weighted_values: Sequence[tuple[float, float]]) -> float:
-    """The first value of which more than the tail lies before or at it. `seen`: values with their weights, in order."""
+    """Return the first value up to which more than the tail's share of the weight lies.
+
+    `weighted_values` are pairs of value and weight, in order.
+    """
     total, cumulated = sum(weight for _, weight in weighted_values), 0.0
     for value, weight in weighted_values:
         cumulated += weight
@@ -71,12 +80,12 @@ def _find_edge(weighted_values: Sequence[tuple[float, float]]) -> float:
 
 
 def compare_leave_one_out(rows: Sequence[Row | Unreadable]) -> Iterator[Comparison]:
-    """Every row with the interval that it has where its own group is left out of the fit."""
+    """Yield every row with the interval that a fit without its own group gives."""
     compared = list(compare(rows))
     groups = dict.fromkeys(row.group for row in compared if is_fit_evidence(row))
     residuals_without = {group: fit_residuals(row for row in compared if row.group != group) for group in groups}
     for row, comparison in zip(rows, compared):
-        if comparison.group in residuals_without:  # what a figure may mean, other rows of its source say
+        if comparison.group in residuals_without:  # the readings of a figure depend on other rows of its source
             refitted = next(compare([row], residuals_without[comparison.group]))
             comparison = refitted._replace(measured=comparison.measured, smaller=comparison.smaller)
         yield comparison

@@ -1,4 +1,4 @@
-"""Rows that the harness wrote on a GPU (`measured/README.md` has their schema): their plan, and filing them."""
+"""Rows that the harness measured on a GPU (`measured/README.md` has their schema): conversion and storage."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _SHUFFLED_ORDER: Final = (
     22, 9, 32, 15, 0, 3, 8, 18, 14, 13, 38, 2, 7, 4, 23, 37, 27, 29, 35, 17, 19, 25, 6, 21, 12, 10, 16, 39, 24, 33,
     11, 34, 28, 20, 26, 31, 30, 36, 1, 5,
 )  # fmt: skip
-"""The order in which a Trainer takes 40 rows: accelerate 1.15's SeedableRandomSampler with the seed 42."""
+"""Order in which a Trainer takes 40 rows: accelerate 1.15's SeedableRandomSampler with the seed 42."""
 
 
 def is_measured(row: Row) -> bool:
-    """Whether a row has the harness's schema rather than that of published rows."""
+    """Return whether a row has the harness's schema instead of that of published rows."""
     return "config" in row.content and "schema" in row.content
 
 
 def find_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """What keeps a row from being evidence."""
+    """Yield the reasons why a row cannot be evidence."""
     if row.get("schema") not in (1, 2):
         yield "schema is not 1 or 2"
     if row.get("dry"):
@@ -65,7 +65,7 @@ def find_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_lengths(value: Any) -> bool:
-    """Whether a case's lengths are absent, or those of batches."""
+    """Return whether a case's lengths are absent or valid lengths of batches."""
     if value is None:
         return True
     return isinstance(value, list) and all(type(length) is int and length > 0 for length in value)
@@ -80,9 +80,7 @@ def _is_release(value: Any) -> bool:
 
 
 def convert_to_published(row: Row) -> tuple[Row, ...]:
-    """Return a measured row with the fields of published ones, one for each counter: its head, and its plan or why
-    there is none.
-    """
+    """Return a measured row as published rows, one for each counter, with a plan or the reason why there is none."""
     published = _convert_allocated(row)
     reserved = row.get_table("peak").get("reserved")
     if not isinstance(reserved, int) or "unmapped" in published.content:
@@ -112,7 +110,7 @@ def _convert_allocated(row: Row) -> Row:
     if config.get("layers"):
         head["shape"] = {"first": config["layers"]}
     if row.content.get("schema") == 1 and config.get("quantization") == "nf4" and not config.get("prepared"):
-        # The harness did not pass on to PEFT that the model has 4 bits, and PEFT took its plain adapter.
+        # The harness did not tell PEFT that the model has 4 bits, so PEFT used its plain adapter.
         head["mode"] = {"as_given": False, "clones": False}
     batches = _list_batch_lengths(config)
     if batches:
@@ -125,7 +123,7 @@ def _convert_allocated(row: Row) -> Row:
 
 
 def compute_records(lengths: Sequence[int]) -> float:
-    """The batches that were the longest so far, as multiples of the longest, itself left out."""
+    """Return the sum of the running maxima of the lengths, as multiples of the longest, without the longest."""
     longest, total = 0, 0
     for length in lengths:
         if length > longest:
@@ -134,7 +132,7 @@ def compute_records(lengths: Sequence[int]) -> float:
 
 
 def _list_batch_lengths(config: Mapping[str, Any]) -> list[int]:
-    """The length of each batch in the order that they ran in; empty where that is not known. Trainers shuffle rows."""
+    """Return the length of each batch in the order in which they ran, empty if unknown. Trainers shuffle rows."""
     lengths, micro = config.get("lengths") or (config.get("sequence") or 1,), config.get("micro") or 1
     if not config.get("trainer") or len(lengths) == 1:
         return list(lengths)
@@ -145,8 +143,9 @@ def _list_batch_lengths(config: Mapping[str, Any]) -> list[int]:
 
 
 def _build_trainer_fields(config: Mapping[str, Any], trl: str) -> dict[str, Any] | None:
-    """What TRL's trainers add to a case: the chunked loss of SFT (1.13 and 1.14), and the reference model of DPO; None
-    for a release whose loss is not known.
+    """Return the plan fields that TRL's trainers add to a case, or None for a release whose loss is unknown.
+
+    They are the chunked loss of SFT (1.13 and 1.14) and the reference model of DPO.
     """
     trainer = config.get("trainer")
     if trainer not in _TRL_TRAINERS:
@@ -174,7 +173,7 @@ def _build_trainer_fields(config: Mapping[str, Any], trl: str) -> dict[str, Any]
 
 
 def _build_plan_fields(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
-    """The plan fields of one case of the harness."""
+    """Return the plan fields of one case of the harness."""
     lora, strategy = config.get("lora") or 0, str(config.get("strategy") or "none")
     precision = str(config.get("precision") or "bf16")
     weight_format = _PRECISIONS.get(precision, "bf16")
@@ -202,7 +201,7 @@ def _build_plan_fields(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
         "activations.compiled_model": bool(config.get("compiled")),
         "activations.compiled_loss": bool(config.get("compiled")),
         "launch.nodes": 1,
-        "launch.gpus_per_node": max(world, 2) if strategy == "ddp" else world,  # DDP copies gradients on one rank, too
+        "launch.gpus_per_node": max(world, 2) if strategy == "ddp" else world,  # DDP also copies gradients on one rank
         "parallel.strategy": "none" if strategy == "none" else "zero" if strategy.startswith("zero") else strategy,
     }
     if config.get("optimizer") == "8bit":
@@ -232,16 +231,16 @@ def _build_plan_fields(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
 
 
 class StoredRows(Frozen):
-    """Rows that were filed in one file."""
+    """Numbers of the rows that were stored in one file."""
 
     path: str
     added: int
     existing: int
-    """Rows that it had already, or that were given twice."""
+    """Rows that the file already had, or that occurred twice."""
 
 
 def store_rows(rows: list[dict[str, Any]], folder: str = MEASURED_FOLDER) -> list[StoredRows]:
-    """Write rows to the folder, a file per device and versions. Rows that are there stay once."""
+    """Write rows to the folder, one file per device and versions. Rows that are already there are not repeated."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         versions = json.dumps(row["versions"], sort_keys=True)

@@ -1,4 +1,4 @@
-"""Other estimators on the same rows, each on those that it has an answer for.
+"""Comparison with other estimators, each on the rows that it can answer.
 
 | name | has an answer for | counts |
 |---|---|---|
@@ -8,8 +8,9 @@
 | llm-analysis | the same | `LLMAnalysis.training`: states and activations |
 | 16 bytes | full training with AdamW | the rule of thumb: 2 + 2 + 12 bytes a parameter, divided as ZeRO and FSDP do |
 
-All but the rule are asked through their own functions, never reimplemented, where Python can import them: accelerate,
-deepspeed and llm_analysis are packages, the cookbook's file is found where its folder is on PYTHONPATH.
+Except for the rule of thumb, estimators are called through their own functions, never reimplemented, if Python can
+import them: accelerate, deepspeed and llm_analysis are packages; the cookbook's file is found if its folder is on
+PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -37,19 +38,22 @@ def _import_module(name: str) -> Any:
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             return importlib.import_module(name)
-    except Exception:  # whatever keeps a peer from loading, it cannot be asked
+    except Exception:  # a peer that fails to load, for whatever reason, cannot be called
         return None
 
 
 def _is_plain_adamw(case: Subject) -> bool:
-    """Whether all weights are trained, with AdamW's states for each."""
+    """Return whether all weights are trained, with AdamW's states for each."""
     fields = case.fields
     is_full_adamw = fields["method.tuning"] == "full" and fields["optimizer.name"] == "adamw"
     return is_full_adamw and fields.get("optimizer.state_bits", 32) == 32 and "method.active_layers" not in fields
 
 
 def _read_parallelism(case: Subject) -> tuple[int, int, int, int] | None:
-    """GPUs, ranks that share a copy, tensor parallelism and ZeRO's stage; None for FSDP and what is not plain."""
+    """Return GPUs, ranks that share a copy, tensor parallelism and ZeRO stage.
+
+    None for FSDP, and for anything but dense models under plain parallelism.
+    """
     fields = case.fields
     strategy = fields["parallel.strategy"]
     degrees = [fields.get("parallel.pipeline", 1), fields.get("parallel.context", 1), fields.get("parallel.expert", 1)]
@@ -64,7 +68,7 @@ def _read_parallelism(case: Subject) -> tuple[int, int, int, int] | None:
 
 
 def _ask_accelerate(module: Any, case: Subject) -> float | None:
-    """As its command does: from the bytes of fp32 weights, for the number format of the computation."""
+    """Return the estimate of `accelerate estimate-memory`, from the bytes of fp32 weights and the compute format."""
     if case.fields["parallel.strategy"] != "none" or not _is_plain_adamw(case):
         return None
     dtype = "float32" if case.fields["precision.compute"] == "fp32" else "float16"
@@ -91,7 +95,7 @@ def _ask_deepspeed(modules: tuple[Any, Any], case: Subject) -> float | None:
 
 
 def _ask_cookbook(module: Any, case: Subject) -> float | None:
-    """What its command prints for the model's dimensions."""
+    """Return the estimate that the cookbook's command prints for the model's dimensions."""
     parallelism = _read_parallelism(case)
     if parallelism is None or not _is_plain_adamw(case):
         return None
@@ -134,7 +138,7 @@ def _ask_llm_analysis(modules: tuple[Any, Any], case: Subject) -> float | None:
     large_gpu = dataclasses.replace(config.get_gpu_config_by_name("a100-sxm-80gb"), mem_per_GPU_in_GB=10**6)
     run = analysis.LLMAnalysis(
         model,
-        large_gpu,  # it answers where the run fits only
+        large_gpu,  # it only answers if the run fits
         config.DtypeConfig("row", bits, bits, bits),
         config.ParallelismConfig(tp_size=tensor, dp_size=data_parallel),
         flops_efficiency=0.5,
@@ -154,7 +158,7 @@ def _ask_llm_analysis(modules: tuple[Any, Any], case: Subject) -> float | None:
 
 
 def _apply_rule_of_thumb(case: Subject) -> float | None:
-    """16-bit weights and gradients, and 12 bytes of fp32 states; nothing else."""
+    """Return 16-bit weights and gradients plus 12 bytes of fp32 states per parameter, and nothing else."""
     if not _is_plain_adamw(case):
         return None
     fields, strategy = case.fields, case.fields["parallel.strategy"]
@@ -176,7 +180,10 @@ PEERS: Final = tuple(_MODULES)
 
 
 def load_peers() -> dict[str, Callable[[Subject], float | None]]:
-    """The peers that can be asked: name -> function of a row's subject, giving bytes or None where it has no answer."""
+    """Return the installed peers: a function of a row's subject by name.
+
+    The functions return bytes, or None if the peer has no answer.
+    """
     adapters: dict[str, Any] = {
         "accelerate": lambda imported, case: _ask_accelerate(imported[0], case),
         "deepspeed": _ask_deepspeed,
@@ -193,8 +200,10 @@ def load_peers() -> dict[str, Callable[[Subject], float | None]]:
 
 
 def compare_peers(rows: Iterable[Row | Unreadable], evaluated: Iterable[Comparison]) -> dict[str, Any]:
-    """Per peer its rows with measurement, prediction and error, the medians of its absolute errors and of ours on the
-    same rows. `evaluated`: the rows beside our estimates; bounds and what is no peak of training are left out.
+    """Return the rows of each peer with measurement, prediction and error.
+
+    The medians are those of the peer's absolute errors and of ours on the same rows. `evaluated` are the rows beside
+    our estimates; bounds and figures that are no peak of training are left out.
     """
     peers = load_peers()
     logging.getLogger("llm_analysis").setLevel(logging.ERROR)
@@ -221,7 +230,7 @@ def compare_peers(rows: Iterable[Row | Unreadable], evaluated: Iterable[Comparis
 
 
 def render_peers(peers: Mapping[str, Any]) -> Iterator[str]:
-    """The medians as text."""
+    """Yield the medians as lines of text."""
     for name, peer in peers.items():
         if not peer["installed"]:
             yield f"{name:<12} not installed"
@@ -232,7 +241,7 @@ def render_peers(peers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def render_peers_markdown(peers: Mapping[str, Any]) -> Iterator[str]:
-    """The medians as they are in the documentation, of peers that have an answer."""
+    """Yield the medians of peers with an answer as the table of the documentation."""
     yield "| estimator | rows | its median error | cfglint's on the same rows |"
     yield "|---|---|---|---|"
     for name, peer in peers.items():

@@ -1,4 +1,4 @@
-"""The error table of compared rows, as text, Markdown and JSON."""
+"""Report of compared rows: the error table as text, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ VERSION: Final = 1
 
 
 class Summary(Frozen):
-    """Errors of some rows."""
+    """Errors of a set of rows."""
 
     rows: int
     groups: int
     median: float
-    """Over groups, of the medians of absolute errors within each."""
+    """Median over groups of the median absolute error in each."""
     p90: float
     """90th percentile of the absolute errors of rows."""
     worst: float
-    """The error that is farthest from zero, signed."""
+    """Error farthest from zero, signed."""
     other_median: float
-    """The median by the smaller reading of figures whose unit is open; `median` where no unit is."""
+    """Median by the smaller reading of figures whose unit is open; equal to `compute_median` if no unit is."""
     other_p90: float
     below: int
     """Rows whose prediction is below the measurement."""
     below_median: float
-    """The median of those errors; 0 without one."""
+    """Median of those errors, 0 if there are none."""
     inside: int
-    """Rows whose measurement is in the interval, by each reading."""
+    """Rows whose measurement is in the interval by each reading."""
     by_one_unit: int
-    """Rows of which one reading does."""
+    """Rows whose measurement is in the interval by one reading only."""
     width: float
-    """The median width of the intervals, as a share of the estimate."""
+    """Median width of the intervals, as a share of the estimate."""
 
 
 def compute_median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two in the middle."""
+    """Return the middle value, or the mean of the two in the middle."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def compute_percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of the values does not exceed."""
+    """Return the smallest value that at least this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1)]
 
 
 def summarise_rows(rows: Iterable[Comparison]) -> Summary | None:
-    """The errors of rows with figures; None without one."""
+    """Return the errors of rows with figures, or None if there are none."""
     compared = [row for row in rows if row.error is not None]
     if not compared:
         return None
@@ -76,7 +76,7 @@ def summarise_rows(rows: Iterable[Comparison]) -> Summary | None:
 
 
 def _compute_median_p90(rows: Sequence[Comparison], errors: Sequence[float]) -> tuple[float, float]:
-    """The median over groups, and the 90th percentile over rows."""
+    """Return the median over groups and the 90th percentile over rows."""
     groups: dict[str, list[float]] = {}
     for row, error in zip(rows, errors):
         groups.setdefault(row.group, []).append(abs(error))
@@ -86,16 +86,16 @@ def _compute_median_p90(rows: Sequence[Comparison], errors: Sequence[float]) -> 
 
 
 MEASURED_GRADE: Final = "measured"
-"""The grade of our harness's own rows, which stand apart from other people's."""
+"""Grade of our harness's rows, which are reported separately from published ones."""
 
 
 def is_single_gpu(row: Comparison) -> bool:
-    """Whether the job has one GPU, or one that does not share anything."""
+    """Return whether the job runs on one GPU, or on several that share nothing."""
     return row.parallel in ("none", "")
 
 
 class Outcomes(Frozen):
-    """Verdicts on rows that say whether they fitted."""
+    """Numbers of verdicts on rows that state whether the run fitted."""
 
     rows: int
     fits: int
@@ -105,7 +105,7 @@ class Outcomes(Frozen):
 
 
 def count_outcomes(rows: Iterable[Comparison], outcome: str) -> Outcomes:
-    """Verdicts on the rows with one outcome (fits, oom)."""
+    """Return the verdicts on the rows with one outcome (fits, oom)."""
     verdicts = [row.verdict for row in rows if row.outcome == outcome and row.verdict is not None]
     return Outcomes(len(verdicts), *[verdicts.count(verdict) for verdict in VERDICTS])
 
@@ -119,8 +119,10 @@ BOUNDS: Final = "bounds (not averaged above)"
 
 
 def summarise_sections(rows: list[Comparison]) -> Iterator[tuple[str, Summary]]:
-    """The lines of the table: by counter, grade and GPUs, then by method, parallelism and framework; and those of
-    measured rows.
+    """Yield the lines of the table.
+
+    Measured rows come first. Published rows follow by counter, grade and GPUs, then by method, parallelism, framework
+    and kind of job.
     """
     measured_rows = [row for row in rows if row.grade == MEASURED_GRADE]
     for counter in _COUNTERS:
@@ -163,7 +165,7 @@ def summarise_sections(rows: list[Comparison]) -> Iterator[tuple[str, Summary]]:
 
 
 def build_report(rows: list[Comparison], peers: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The report as plain values. Sizes are GiB, errors shares."""
+    """Return the report as plain values. Sizes are GiB, errors shares."""
     fits, oom = count_outcomes(rows, "fits"), count_outcomes(rows, "oom")
     skipped: dict[str, int] = {}
     for row in rows:
@@ -220,7 +222,7 @@ def _summarise_groups(rows: list[Comparison]) -> Iterator[tuple[str, dict[str, A
 
 
 def render_text(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
-    """The report as text."""
+    """Yield the report as lines of text."""
     columns = (
         ("rows", 5),
         ("groups", 7),
@@ -279,13 +281,13 @@ def render_text(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
 
 
 def _format_either(error: float, other_error: float) -> str:
-    """An error, by both units where one is open."""
+    """Return an error, by both units if one is open."""
     shown, smaller = f"{error:.1%}", f"{other_error:.1%}"
     return shown if shown == smaller else f"{shown} or {smaller}"
 
 
 def render_markdown(rows: list[Comparison]) -> Iterator[str]:
-    """The first part of the table and the lines of each kind of job, as they are in the documentation."""
+    """Yield the tables of the documentation: overall errors, errors by kind of job, and measured rows."""
     tables = (
         ("counter, grade, place", "", (*_COUNTERS, LOADED, PARTS, ALL, FITTED, BOUNDS)),
         ("kind of job, exact and good rows", f"kind {PREFIX}", ()),
@@ -305,14 +307,17 @@ def render_markdown(rows: list[Comparison]) -> Iterator[str]:
 
 
 def compare_published() -> list[Comparison]:
-    """The packaged rows beside their estimates. The `published-*` residuals are fitted without a row's own group, all
-    other coefficients are those of every estimate.
+    """Return the published rows of the repository beside their estimates.
+
+    The `published-*` residuals are fitted without a row's own group; all other coefficients are those of every
+    estimate.
     """
     return list(compare_leave_one_out(list(read_rows(PUBLISHED_ROWS))))
 
 
 def compare_measured() -> list[Comparison]:
-    """Our harness's rows beside their estimates. No `published-*` residual is fitted to them; the allocator's
-    coefficients (`apart`, `split`) are.
+    """Return our harness's rows beside their estimates.
+
+    No `published-*` residual is fitted to them, but the allocator's coefficients (`apart`, `split`) are.
     """
     return list(compare(read_measured()))

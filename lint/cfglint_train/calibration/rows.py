@@ -1,9 +1,9 @@
-"""Published rows: one JSON object per line, one measurement or outcome each. `data/row.schema.json` has the fields.
+"""Evidence rows: one JSON object per line, each a measurement or an outcome. `data/row.schema.json` has the fields.
 
-A row states whose measurement it is (`id`, `source`, `group`, `quality`), what ran, in the source's words (`framework`,
-`model`, `method`, ...), what was seen (`metric`, `measured_gib`, `outcome`), and the same job as fields that the memory
-model reads (`plan`, `shape`, `setup`, ...; see `subject.py`). What a source does not state is absent or null; a field
-of another type than the schema's counts as absent, so that no row can stop a report.
+A row states whose measurement it is (`id`, `source`, `group`, `quality`), the job in the source's words (`framework`,
+`model`, `method`, ...), the result (`metric`, `measured_gib`, `outcome`), and the same job as fields that the memory
+model reads (`plan`, `shape`, `setup`, ...; see `subject.py`). A fact that the source does not state is absent or null.
+A field whose type differs from the schema counts as absent, so that no row can stop a report.
 """
 
 from __future__ import annotations
@@ -17,52 +17,55 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 DATA_FOLDER: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
-"""Part of the repository, not of the wheel."""
+"""Folder of the rows: part of the repository, not of the wheel."""
 
 PUBLISHED_ROWS: Final = os.path.join(DATA_FOLDER, "published.jsonl")
 
 MEASURED_FOLDER: Final = os.path.join(DATA_FOLDER, "measured")
 
 EVIDENCE_KINDS: Final = ("measured", "published", "traced", "derived")
-"""measured (our harness on a real GPU), published (measurements of others), traced (autograd of the real model code on
-fake tensors), derived (a calculation or a CPU experiment); never mixed."""
+"""Kinds of evidence, never mixed.
+
+measured (our harness on a real GPU), published (measurements of others), traced (autograd of the real model code on
+fake tensors), derived (a calculation or a CPU experiment).
+"""
 
 
 class Row(Frozen):
-    """One row, with values of another type than the schema's taken as absent."""
+    """A row; values of another type than the schema's count as absent."""
 
     id: str
     content: Mapping[str, Any]
 
     def get_text(self, field: str) -> str:
-        """A string; empty where absent."""
+        """Return a string, or "" if absent."""
         value = self.content.get(field)
         return value if isinstance(value, str) else ""
 
     def get_number(self, field: str) -> float | None:
-        """A finite number."""
+        """Return a finite number, or None if there is none."""
         value = self.content.get(field)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
         return float(value) if value == value and abs(value) != float("inf") else None
 
     def get_size(self, field: str) -> float | None:
-        """A number above zero: nothing else is a measurement."""
+        """Return a number above zero, or None: nothing else is a measurement."""
         value = self.get_number(field)
         return value if value is not None and value > 0 else None
 
     def get_count(self, field: str) -> int | None:
-        """A positive whole number."""
+        """Return a positive whole number, or None."""
         value = self.get_number(field)
         return int(value) if value is not None and value > 0 and value == int(value) else None
 
     def get_table(self, field: str) -> Mapping[str, Any]:
-        """An object; empty where absent."""
+        """Return an object, empty if absent."""
         value = self.content.get(field)
         return value if isinstance(value, dict) else {}
 
     def get_words(self, field: str) -> tuple[str, ...]:
-        """A list of strings, or one string."""
+        """Return the strings of a list, or a single string as a tuple."""
         value = self.content.get(field)
         if isinstance(value, str):
             return (value,)
@@ -70,14 +73,14 @@ class Row(Frozen):
 
 
 class Unreadable(Frozen):
-    """A line that is no row."""
+    """A line that cannot be read as a row."""
 
     line: int
     reason: str
 
 
 def parse_rows(lines: Iterable[str]) -> Iterator[Row | Unreadable]:
-    """The rows of JSON lines; blank lines are skipped."""
+    """Yield the rows of JSON lines; blank lines are skipped."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -94,12 +97,12 @@ def parse_rows(lines: Iterable[str]) -> Iterator[Row | Unreadable]:
 
 
 def read_rows(path: str = PUBLISHED_ROWS) -> list[Row | Unreadable]:
-    """The rows of a file, up to a size; what is not UTF-8 becomes a replacement character. Raises OSError."""
+    """Return the rows of a file of limited size; bytes that are not UTF-8 are replaced. Raises OSError."""
     return list(parse_rows(regular_files.read_anywhere(path).decode("utf-8", "replace").splitlines()))
 
 
 def read_measured(folder: str = MEASURED_FOLDER) -> list[Row]:
-    """Every measured row of the package; of a case that was measured twice the later one."""
+    """Return every measured row of the repository; of a case that was measured twice, the later one."""
     if not os.path.isdir(folder):
         return []
     names = sorted(name for name in os.listdir(folder) if name.endswith(".jsonl"))
@@ -112,7 +115,7 @@ def read_measured(folder: str = MEASURED_FOLDER) -> list[Row]:
 
 
 def read_evidence(kind: str) -> list[dict[str, Any]]:
-    """The evidence rows of one kind. Raises ValueError for a name that is no kind."""
+    """Return the evidence rows of one kind. Raises ValueError for an unknown kind."""
     if kind not in EVIDENCE_KINDS:
         raise ValueError(f"{kind!r} is not a kind of evidence; known are {', '.join(EVIDENCE_KINDS)}")
     if kind == "measured":

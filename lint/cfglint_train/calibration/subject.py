@@ -1,9 +1,9 @@
-"""A row as a plan and an architecture.
+"""Conversion of a row into a plan and an architecture.
 
-A published row quotes its source (`method`, `parallel`, `loss`, ...); nothing here interprets those words. Beside them
-a row has fields of its own for the memory model: `plan`, `shape`, `mode`, `setup`, `counter`, `capacity` and `context`.
-A row that cannot be stated as a plan has `unmapped` instead, with the reason. `data/row.schema.json` describes the
-fields, `data/README.md` names the files of the frameworks that decide what a source leaves out.
+A published row quotes its source (`method`, `parallel`, `loss`, ...); those words are not interpreted here. Separate
+fields state the same job for the memory model: `plan`, `shape`, `mode`, `setup`, `counter`, `capacity` and `context`. A
+row that cannot be stated as a plan has `unmapped` instead, with the reason. `data/row.schema.json` describes the
+fields; `data/README.md` names the framework files that decide what a source leaves out.
 """
 
 from __future__ import annotations
@@ -23,30 +23,33 @@ from cfglint_train.plan.fields import validate_fields
 from cfglint_train.plan.names import Field
 
 COUNTERS: Final = ("allocated", "reserved", "allocated?", "reserved?", "driver?", "unsaid?")
-"""What a figure counts: torch's allocated or reserved bytes, or all that the driver reports. A question mark: the
-source does not name the counter, and this is the likeliest."""
+"""Quantity that a figure counts: bytes that torch allocated or reserved, or all that the driver reports.
+
+With a question mark, the source does not name the counter, and this is the likeliest.
+"""
 
 
 class UnmappedError(Exception):
-    """The row cannot be stated as a plan; the message is the reason."""
+    """A row that cannot be stated as a plan; the message is the reason."""
 
 
 class Subject(Frozen):
-    """A row as the memory model sees it."""
+    """The job of a row, as the memory model takes it."""
 
     fields: dict[Field, Any]
-    """Plan field -> value."""
     architecture: Architecture
     counter: str
     """One of `COUNTERS`."""
     capacity: int | None
-    """Bytes of the card, as its driver reports them; None if unstated."""
+    """Bytes of the GPU, as its driver reports them; None if unstated."""
     mode: dict[str, Any]
-    """Fields of `memory.layers.matrices.Mode` that no plan field states (the release of a kernel library)."""
+    """Fields of `memory.layers.matrices.Mode` that no plan field states, such as the release of a kernel library."""
     setup: dict[str, Any]
-    """Fields of `memory.setup.Setup` and its records that no plan field states (what another code's loop holds)."""
+    """Fields of `memory.setup.Setup` and its records that no plan field states, such as tensors of another training
+    loop.
+    """
     context: int = 0
-    """Bytes of the driver's context beyond the usual size."""
+    """Bytes of the driver's context beyond its usual size."""
 
 
 def build_subject(row: Row) -> Subject:
@@ -73,7 +76,7 @@ def build_subject(row: Row) -> Subject:
 
 
 def read_counter(row: Row) -> str:
-    """Return what the row's figure counts. Raises UnmappedError."""
+    """Return the counter of the row's figure. Raises UnmappedError."""
     counter = row.get_text("counter")
     if counter not in COUNTERS:
         raise UnmappedError("unknown counter")
@@ -81,8 +84,10 @@ def read_counter(row: Row) -> str:
 
 
 def read_architecture(row: Row) -> Architecture:
-    """Return the row's model: the catalogue's entry of `model` (or of `like`) with the changes that `shape` states, or
-    a model that `shape` states in full. Raises UnmappedError.
+    """Return the row's model. Raises UnmappedError.
+
+    It is the catalogue's entry of `model` (or of `like`) with the changes that `shape` states, or a model that `shape`
+    states in full.
     """
     changes = dict(row.get_table("shape"))
     catalogued = find_entry(str(changes.pop("like", row.get_text("model"))))
@@ -90,7 +95,7 @@ def read_architecture(row: Row) -> Architecture:
         raise UnmappedError("unknown model")
     names, first_layers = changes.pop("matrices", None), changes.pop("first", None)
     architecture = parse_architecture(changes) if catalogued is None else catalogued
-    if names == "llama":  # of the whole model, also where `layers` states that fewer of them run
+    if names == "llama":  # for the whole model, even if `layers` states that fewer of them run
         architecture = architecture._replace(linears=_list_llama_linears(architecture))
     if isinstance(first_layers, int):
         architecture = _truncate_layers(architecture, first_layers)
@@ -100,13 +105,13 @@ def read_architecture(row: Row) -> Architecture:
         changes["linears"] = tuple(Linear(*item) for item in changes["linears"])
     elif "vocab" in changes:
         changes["linears"] = tuple(_set_vocabulary(item, changes["vocab"]) for item in architecture.linears)
-    if "model_type" in changes:  # other code's layers, whatever transformers' differ in
+    if "model_type" in changes:  # layers of other code, whatever variant of transformers' they differ from
         changes["variant"] = ""
     return architecture._replace(**changes)
 
 
 def _truncate_layers(shape: Architecture, layers: int) -> Architecture:
-    """The model with its first so many layers, at least the dense ones of a mixture."""
+    """Return the model with only its first layers, at least the dense ones of a mixture of experts."""
     dense = shape.experts.dense_layers if shape.experts else 0
     moe_layers, remaining = shape.layers - dense, layers - dense
 
@@ -129,14 +134,14 @@ def _truncate_layers(shape: Architecture, layers: int) -> Architecture:
 
 
 def _set_vocabulary(item: Linear, vocab: int) -> Linear:
-    """Embedding and output matrix with so many words; other matrices as they are."""
+    """Return the matrix with another vocabulary size if it is the embedding or the output matrix."""
     if item.part == "embedding":
         return item._replace(inputs=vocab)
     return item._replace(outputs=vocab) if item.part == "head" else item
 
 
 def _list_llama_linears(shape: Architecture) -> tuple[Linear, ...]:
-    """The matrices under the names that transformers gives a Llama's, whatever the code that ran calls them."""
+    """Return the matrices under transformers' names for Llama, whatever names the code that ran uses."""
     query, key, layers = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, shape.layers
     linears = [
         Linear("q_proj", shape.hidden, query, layers),
@@ -154,7 +159,7 @@ def _list_llama_linears(shape: Architecture) -> tuple[Linear, ...]:
 
 
 def _normalise_values(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values; lists become tuples."""
+    """Return plain values with lists as tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
@@ -170,7 +175,7 @@ def _parse_setup(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def change_setup(setup: Setup, fields: Mapping[str, Any]) -> Setup:
-    """Return a setup with other values of fields, its own or those of a record in it."""
+    """Return a setup with changed fields, its own or those of a record in it."""
     changed = {name: value for name, value in fields.items() if name in setup._fields}
     for part in ("batch", "formats", "optimizer", "ranks", "sharding", "weights"):
         record = getattr(setup, part)

@@ -1,14 +1,14 @@
-"""A file as text plus a tree of positioned nodes, and the one way to change it: edits.
+"""Documents: a file as text plus a tree of positioned nodes, and edits to change it.
 
-Offsets are bytes into `Document.source`, the file as it is on disk (a byte-order mark included), so that an
-edit can never disturb a byte outside its span. Lines and columns are counted from 1; columns count characters.
+Offsets are bytes into `Document.source`, the file as it is on disk (a byte-order mark included), so that an edit never
+disturbs a byte outside its span. Lines and columns are counted from 1; columns count characters.
 
-The tree has three kinds of node (`Scalar`, `Mapping`, `Sequence`) and, in YAML, `Alias`. A **route** is the path
-from the root to a node: keys of mappings and indices of sequences. Changes are stated on routes (`Set`, `Delete`,
-`Rename`, `Append`); each syntax turns them into edits in the file's own style.
+The tree has three kinds of node (`Scalar`, `Mapping`, `Sequence`) and, in YAML, `Alias`. A **route** is the path from
+the root to a node: keys of mappings and indices of sequences. Changes refer to routes (`Set`, `Delete`, `Rename`,
+`Append`); each syntax turns them into edits in the file's own style.
 
 The records here and elsewhere are named tuples rather than dataclasses: a dataclass costs 0.66 ms to define and its
-module 8 ms to import, which a command that starts in 50 ms does not have (`benchmarks/`).
+module 8 ms to import, too much for a command that starts in 50 ms (`benchmarks/`).
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ Route = tuple[str | int, ...]
 
 
 class Span(Frozen):
-    """Bytes `start` (included) to `end` (excluded) of a document's source."""
+    """Bytes `start` (inclusive) to `end` (exclusive) of a document's source."""
 
     start: int
     end: int
 
 
 class Position(Frozen):
-    """A place for people: line and column from 1, the column in characters."""
+    """A line and a column for messages, both counted from 1; the column counts characters."""
 
     line: int
     column: int
 
 
 class Edit(Frozen):
-    """Replace the bytes of `span` by `text`. An empty span inserts, an empty text deletes."""
+    """A replacement of the bytes of `span` by `get_text`. An empty span inserts, an empty text deletes."""
 
     span: Span
     text: str
 
 
 class Comment(Frozen):
-    """One comment, its marker included."""
+    """A comment, including its marker."""
 
     span: Span
     text: str
 
 
 class Problem(Frozen):
-    """What the syntax lets us read and the launcher may refuse: a duplicate key, a comment in JSON."""
+    """A construct that cfglint reads but the launcher may reject: a duplicate key, a comment in JSON."""
 
     kind: str
     span: Span
@@ -63,7 +63,10 @@ class Problem(Frozen):
 
 
 class Set(Frozen):
-    """Give the node at `route` a new value. A missing key is created after the first of `beside` that is present."""
+    """A new value for the node at `route`.
+
+    A missing key is created after the first key of `beside` that is present.
+    """
 
     route: Route
     value: Any
@@ -71,7 +74,7 @@ class Set(Frozen):
 
 
 class Append(Frozen):
-    """Add `value` at the end of the list at `route`; a missing list is created as `Set` would create it."""
+    """A new last item for the list at `route`. A missing list is created as by `Set`."""
 
     route: Route
     value: Any
@@ -79,13 +82,13 @@ class Append(Frozen):
 
 
 class Delete(Frozen):
-    """Remove the key (or list item) at `route` with its value."""
+    """The removal of the key (or list item) at `route` with its value."""
 
     route: Route
 
 
 class Rename(Frozen):
-    """Give the entry at `route` the key `key`; value and comments stay."""
+    """A new key for the entry at `route`; the value and comments stay."""
 
     route: Route
     key: str
@@ -95,29 +98,32 @@ Change = Set | Append | Delete | Rename
 
 
 class DocumentError(Exception):
-    """The text cannot be read as its syntax; carries the place."""
+    """A text that cannot be parsed in its syntax, with the position of the error."""
 
     def __init__(self, message: str, position: Position | None = None) -> None:
+        """Store the message and the position, by default the start of the text."""
         super().__init__(message)
         self.message = message
         self.position = position or Position(1, 1)
 
 
 class NotText(DocumentError):
-    """The bytes are not UTF-8."""
+    """Bytes that are not UTF-8."""
 
 
 class CannotEdit(Exception):
-    """The change cannot be written without touching what it must not touch; says why."""
+    """A change that would touch text that must stay as it is; the message gives the reason."""
 
 
 class _Missing:
-    """The value of a key that is not there (`None` is a value)."""
+    """The value of an absent key. `None` is a value, so it cannot mark absence."""
 
     def __repr__(self) -> str:
+        """Return the name of the constant."""
         return "MISSING"
 
     def __bool__(self) -> bool:
+        """Count as false."""
         return False
 
 
@@ -125,32 +131,37 @@ MISSING: Final = _Missing()
 
 
 MAX_DIGITS: Final = 300
-"""Longer integers stay text: no float holds them, and nothing that trains means them."""
+"""Integers with more digits stay text: no float holds them and no trainer uses them."""
 
 
 class Unknown:
-    """The value of a setting that cannot be determined from the text: `why` names what it depends on."""
+    """The value of a setting that cannot be determined from the text.
+
+    `reason` names the expression or fact that it depends on.
+    """
 
     __slots__ = ("reason",)
 
     def __init__(self, reason: str) -> None:
+        """Store the reason."""
         self.reason = reason
 
     def __repr__(self) -> str:
+        """Return the class name with the reason."""
         return f"Unknown({self.reason!r})"
 
 
 class Node:
-    """A node of the tree. `span` covers its text; a block collection's ends with its last child."""
+    """A node of the tree. `span` covers its text; the span of a block collection ends with its last child."""
 
     __slots__ = ("span",)
     span: Span
 
 
 class Scalar(Node):
-    """A single value. `text` is what is between the quotes, unescaped; `style` is empty for plain text.
+    """A single value. `get_text` is the unescaped text between the quotes; `style` is empty for plain text.
 
-    `value` is the typed value once it is known; ask `Document.scalar_value` for it.
+    `get_value` is the typed value once it is computed; call `Document.get_scalar_value` to get it.
     """
 
     __slots__ = ("is_anchored", "style", "tag", "text", "value")
@@ -164,6 +175,7 @@ class Scalar(Node):
         anchored: bool = False,
         value: Any = MISSING,
     ) -> None:
+        """Store the parts of the scalar."""
         self.span = span
         self.text = text
         self.style = style
@@ -173,11 +185,12 @@ class Scalar(Node):
 
 
 class Entry:
-    """One `key: value` of a mapping. `name` is the key's text, or None for a key that is itself a collection."""
+    """A `key: value` pair of a mapping. `name` is the key's text, or None if the key is a collection."""
 
     __slots__ = ("key", "name", "value")
 
     def __init__(self, key: Node, value: Node) -> None:
+        """Store key and value and derive the name."""
         self.key = key
         self.value = value
         target = key if type(key) is Scalar else follow(key)
@@ -185,21 +198,22 @@ class Entry:
 
     @property
     def is_key_quoted(self) -> bool:
-        """Whether the key is in quotes."""
+        """True if the key is in quotes."""
         return isinstance(self.key, Scalar) and bool(self.key.style)
 
     @property
     def span(self) -> Span:
-        """From the key's first byte to the value's last."""
+        """Bytes from the start of the key to the end of the value."""
         return Span(self.key.span.start, max(self.key.span.end, self.value.span.end))
 
 
 class Mapping(Node):
-    """Keys and values in the order of the text; duplicates are all here, the last one wins."""
+    """Keys and values in the order of the text. Duplicates are kept; the last one wins."""
 
     __slots__ = ("_index", "entries", "is_flow")
 
     def __init__(self, span: Span, entries: list[Entry], flow: bool) -> None:
+        """Store the entries."""
         self.span = span
         self.entries = entries
         self.is_flow = flow
@@ -207,7 +221,7 @@ class Mapping(Node):
 
     @property
     def index(self) -> dict[str, Entry]:
-        """Entries by key: the last duplicate wins, and keys merged in by `<<` are behind the mapping's own."""
+        """Entries by key. The last duplicate wins, and the mapping's own keys win over keys merged with `<<`."""
         if self._index is None:
             self._index = {}
             own_entries: dict[str, Entry] = {}
@@ -223,7 +237,7 @@ class Mapping(Node):
         return self._index
 
     def get(self, key: str) -> Entry | None:
-        """The entry that wins for `key`."""
+        """Return the entry that wins for `key`, or None."""
         return self.index.get(key)
 
 
@@ -237,46 +251,49 @@ def _find_merge_sources(node: Node) -> Iterator[Mapping]:
 
 
 class Sequence(Node):
-    """A list."""
+    """A list of nodes."""
 
     __slots__ = ("is_flow", "items")
 
     def __init__(self, span: Span, items: list[Node], flow: bool) -> None:
+        """Store the items."""
         self.span = span
         self.items = items
         self.is_flow = flow
 
 
 class Alias(Node):
-    """A YAML `*name`: `span` is where it is, `target` the node that it stands for."""
+    """A YAML alias (`*name`). `span` is its place, `target` the node that it refers to."""
 
     __slots__ = ("target",)
 
     def __init__(self, span: Span, target: Node) -> None:
+        """Store span and target."""
         self.span = span
         self.target = target
 
 
 def follow(node: Node) -> Node:
-    """The node itself, or what an alias stands for."""
+    """Return the node itself, or the target if it is an alias."""
     while isinstance(node, Alias):
         node = node.target
     return node
 
 
 class Document:
-    """A file as text plus a tree. One subclass per syntax; a document never changes, an edit makes new bytes.
+    """A file as text plus a tree. Each syntax has a subclass. A document never changes; edits produce new bytes.
 
-    `path` is the path as the user named it, with forward slashes. `root` is None in an empty document.
+    `path` is the path as the user named it, with forward slashes. `root` is None for an empty document.
     """
 
     syntax: ClassVar[str] = ""
-    # Alias bombs end here: a tree that unfolds to more values than this is refused.
+    # Stop alias bombs: a tree that unfolds to more values is rejected.
     MAX_VALUES: ClassVar[int] = 200_000
-    # No file of the user's: it replaces one that is not there, so that no finding points into it.
+    # True for a document that replaces a missing file, so that no finding points into it.
     is_placeholder: ClassVar[bool] = False
 
     def __init__(self, path: str, source: bytes) -> None:
+        """Store path and source; subclasses parse the source."""
         self.path = path
         self.source = source
         self.root: Node | None = None
@@ -286,18 +303,18 @@ class Document:
         self._blocks: list[tuple[int, int]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Between processes a document goes as the text that reports show, without its tree."""
+        """Pickle the path and the source without the tree, because other processes only show the text."""
         return Document, (self.path, self.source)
 
     def find_entry(self, route: Route) -> Entry | None:
-        """The mapping entry at `route`, or None (also where the route ends in a list index)."""
+        """Return the mapping entry at `route`, or None if there is none or the route ends in a list index."""
         if not route or not isinstance(route[-1], str):
             return None
         parent = self.find_node(route[:-1])
         return parent.get(route[-1]) if isinstance(parent, Mapping) else None
 
     def find_node(self, route: Route) -> Node | None:
-        """The node at `route` (aliases followed), or None."""
+        """Return the node at `route` (aliases followed), or None."""
         node = self.root
         for step in route:
             if type(node) is Alias:
@@ -314,21 +331,21 @@ class Document:
         return None if node is None else follow(node)
 
     def is_complete(self, route: Route) -> bool:
-        """Whether all settings of the mapping at `route` are in the text."""
+        """Return whether the text holds all settings of the mapping at `route`."""
         return True
 
     def get_assumption(self, route: Route) -> str:
-        """What the value at `route` rests on where the text gives it only by default; empty where it is certain."""
+        """Return the assumption behind the value at `route` if the text only gives it by default, else ""."""
         return ""
 
     def get_spelled_route(self, route: Route) -> Route:
-        """A route as the text spells it: a call may have another name for a setting than the tree."""
+        """Return the route as the text spells it: a call may name a setting differently from the tree."""
         return route
 
     def get_value(self, route: Route = ()) -> Any:
-        """The plain value at `route` as the document's reader types it; MISSING where nothing is there.
+        """Return the plain value at `route` as the document's loader types it, or MISSING if nothing is there.
 
-        Raises DocumentError where there are more than MAX_VALUES values, which aliases can multiply.
+        Raise `DocumentError` if there are more than MAX_VALUES values, which aliases can cause.
         """
         node = self.find_node(route)
         if type(node) is Scalar:
@@ -336,7 +353,7 @@ class Document:
         return MISSING if node is None else self.build_value(node)
 
     def build_value(self, node: Node) -> Any:
-        """The plain value of a node: dicts, lists and typed scalars."""
+        """Return the plain value of a node: dicts, lists and typed scalars."""
         return self.get_scalar_value(node) if type(node) is Scalar else self._build_value(node, [self.MAX_VALUES], 0)
 
     def _build_value(self, node: Node, budget: list[int], depth: int) -> Any:
@@ -355,16 +372,17 @@ class Document:
         return [self._build_value(item, budget, depth + 1) for item in node.items]
 
     def get_scalar_value(self, scalar: Scalar) -> Any:
-        """The typed value of a scalar."""
+        """Return the typed value of a scalar."""
         return scalar.value
 
     def list_comments(self) -> list[Comment]:
-        """Every comment of the text, in order."""
+        """Return every comment of the text, in order."""
         return []
 
     def find_extent(self, line: int) -> tuple[int, int]:
-        """Return the first and the last line of the command or text that a line is part of: what a comment above is
-        about.
+        """Return the first and the last line of the command or text that contains a line.
+
+        A comment above it refers to all of these lines.
         """
         if self._blocks is None:
             self._blocks = sorted(
@@ -375,11 +393,11 @@ class Document:
         return block if block[1] >= line else (line, line)
 
     def list_blocks(self) -> Iterable[Span]:
-        """Return the texts over several lines, none in another."""
+        """Return the texts that span several lines; none lies inside another."""
         return ()
 
     def list_mappings(self) -> list[tuple[Route, Mapping]]:
-        """Every mapping of the text with its route, parents first."""
+        """Return every mapping of the text with its route, parents first."""
         if self._mappings is None:
             self._mappings = []
             stack: list[tuple[Route, Node]] = [((), self.root)] if self.root is not None else []
@@ -402,7 +420,7 @@ class Document:
         return self._mappings
 
     def find_duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
-        """Each entry whose key its mapping (at the route) already has, and the entry that had it first."""
+        """Yield the route, entry and first entry of each key that occurs again in its mapping."""
         for route, mapping in self.list_mappings():
             if len(mapping.entries) == len(mapping.index):
                 continue
@@ -414,7 +432,7 @@ class Document:
 
     @property
     def line_starts(self) -> list[int]:
-        """The offset of the first byte of every line."""
+        """Offsets of the first byte of every line."""
         if self._line_starts is None:
             starts = [0]
             find = self.source.find
@@ -426,7 +444,7 @@ class Document:
         return self._line_starts
 
     def locate(self, offset: int) -> Position:
-        """Line and column of a byte offset. A byte-order mark has no width."""
+        """Return the line and column of a byte offset. A byte-order mark has no width."""
         line = bisect_right(self.line_starts, offset)
         start = self.line_starts[line - 1]
         prefix = self.source[start:offset]
@@ -435,32 +453,32 @@ class Document:
         return Position(line, len(prefix.decode("utf-8", "replace")) + 1)
 
     def get_text(self, span: Span) -> str:
-        """The text of a span."""
+        """Return the text of a span."""
         return self.source[span.start : span.end].decode("utf-8", "replace")
 
     @property
     def newline(self) -> str:
-        """The line ending that the file uses (its first one)."""
+        """Line ending of the file (its first one)."""
         at = self.source.find(b"\n")
         return "\r\n" if at > 0 and self.source[at - 1 : at] == b"\r" else "\n"
 
     def find_line_end(self, offset: int) -> int:
-        """The offset of the line ending (or of the end of the file) at or after `offset`."""
+        """Return the offset of the first line ending at or after `offset`, or the end of the file."""
         at = self.source.find(b"\n", offset)
         if at < 0:
             return len(self.source)
         return at - 1 if at > offset and self.source[at - 1 : at] == b"\r" else at
 
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """The edits that make `changes`, sorted, without overlap.
+        """Return the edits that make `changes`, sorted and without overlap.
 
-        Raises CannotEdit where a change would touch what it must not (a comment, an anchored value, computed text).
+        Raise `CannotEdit` if a change would touch protected text (a comment, an anchored value, computed text).
         """
         raise CannotEdit(f"{self.syntax} cannot be edited")
 
 
 def find_continued_lines(document: Document, line: int) -> tuple[int, int]:
-    """Return the first and the last of the lines that backslashes at their ends join to one."""
+    """Return the first and the last of the lines that are joined to a line by trailing backslashes."""
     starts = document.line_starts
 
     def is_continued(number: int) -> bool:
@@ -476,11 +494,14 @@ def find_continued_lines(document: Document, line: int) -> tuple[int, int]:
 
 
 def decode(source: bytes) -> str:
-    """The text of a file without its byte-order mark. Raises NotText at the first byte that is not UTF-8."""
+    """Return the text of a file without its byte-order mark.
+
+    Raise `NotText` at the first byte that is not UTF-8.
+    """
     try:
         return source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # utf-8-sig counts from behind the mark
+        # utf-8-sig counts from the end of the mark
         offset = error.start + (len(BOM) if source.startswith(BOM) else 0)
         before = source[:offset]
         line = before.count(b"\n") + 1
@@ -489,7 +510,7 @@ def decode(source: bytes) -> str:
 
 
 def build_offset_converter(text: str, source: bytes) -> Callable[[int], int] | None:
-    """From an index into the decoded text to an offset into the source; None where the two are the same."""
+    """Return a function from an index into the decoded text to a byte offset, or None if both are equal."""
     shift = len(BOM) if source.startswith(BOM) else 0
     if text.isascii():
         return (lambda index: index + shift) if shift else None
@@ -502,7 +523,7 @@ def build_offset_converter(text: str, source: bytes) -> Callable[[int], int] | N
 
 
 def list_scalars(node: Node | None) -> Iterator[Scalar]:
-    """Every scalar below a node, keys included, each once (aliases are not followed)."""
+    """Yield every scalar below a node once, keys included; aliases are not followed."""
     stack = [node] if node is not None else []
     while stack:
         node = stack.pop()
@@ -516,7 +537,10 @@ def list_scalars(node: Node | None) -> Iterator[Scalar]:
 
 
 def sort_edits(edits: Iterable[Edit]) -> list[Edit]:
-    """The edits by place; those at one place keep their order. Raises CannotEdit where two overlap."""
+    """Return the edits sorted by place; edits at the same place keep their order.
+
+    Raise `CannotEdit` if two overlap.
+    """
     result = sorted(edits, key=lambda edit: edit.span)
     for first, second in zip(result, result[1:]):
         if second.span.start < first.span.end:
@@ -525,7 +549,7 @@ def sort_edits(edits: Iterable[Edit]) -> list[Edit]:
 
 
 def apply_edits(source: bytes, edits: Iterable[Edit]) -> bytes:
-    """The source after the edits. Raises CannotEdit where two overlap."""
+    """Return the source after the edits. Raise `CannotEdit` if two overlap."""
     parts: list[bytes] = []
     copied_until = 0
     for edit in sort_edits(edits):

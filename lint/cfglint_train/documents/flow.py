@@ -1,4 +1,4 @@
-"""Edits inside brackets: what YAML's flow collections and JSON have in common."""
+"""Edits inside brackets, shared by YAML's flow collections and JSON."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _COMMENT: Final = re.compile(rb"#|//|/\*")
 def insert(
     document: Document, brackets: Span, items: Sequence[Span], after: int, text: str, repeated: bool = False
 ) -> list[Edit]:
-    """Put `text` behind item number `after` (-1 where there are no items), laid out as its neighbours are.
+    """Return the edits that insert `text` after item `after` (-1 if there are no items) in the file's layout.
 
-    `again`: an earlier change of the same batch put something there already.
+    `repeated` means that an earlier change of the same batch inserted something at the same place.
     """
     if not items:
         content = Span(brackets.start + 1, brackets.end - 1)
@@ -31,7 +31,7 @@ def insert(
     line_rest = document.source[anchor.end : line_end]
     comma = re.match(rb"\s*,", line_rest)
     if _COMMENT.match(line_rest[comma.end() if comma else 0 :].lstrip()):
-        # The comment belongs to the neighbour: the new item goes behind it.
+        # The comment belongs to the neighbour, so the new item goes after it.
         if comma:
             return [Edit(Span(line_end, line_end), f"{gap}{text},")]
         if repeated:
@@ -41,7 +41,7 @@ def insert(
 
 
 def _find_gap(document: Document, brackets: Span, items: Sequence[Span]) -> str:
-    """The white space between two items, as this collection writes it."""
+    """Return the white space between two items as this collection writes it."""
     for first, second in zip(items, items[1:]):
         between = document.get_text(Span(first.end, second.start))
         if "\n" in between:
@@ -55,7 +55,7 @@ def _find_gap(document: Document, brackets: Span, items: Sequence[Span]) -> str:
 
 
 def delete(document: Document, items: Sequence[Span], index: int) -> Edit:
-    """Remove item `index` with the comma that separated it."""
+    """Return the edit that removes item `index` with the comma that separates it."""
     if index + 1 < len(items):
         span = Span(items[index].start, items[index + 1].start)
     elif index > 0:

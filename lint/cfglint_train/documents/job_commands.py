@@ -1,8 +1,8 @@
-"""The commands of jobs that YAML describes, each document of a file as a script: each command at its own place.
+"""Commands of jobs that YAML describes: each document of a file as a script, each command at its own place.
 
-SkyPilot has them in `run`, dstack in `commands`, a container of Kubernetes in `command` and `args`, a service of
-compose in `entrypoint` and `command`. What a file sets for them (`envs`, `env`, `environment`) are variables of the
-script, and so are the counts that SkyPilot sets.
+SkyPilot has commands in `run`, dstack in `commands`, a Kubernetes container in `command` and `args`, a compose service
+in `entrypoint` and `command`. The variables that a file sets for them (`envs`, `env`, `environment`) become variables
+of the script, and so do the counts that SkyPilot sets.
 
 Sources: SkyPilot's task YAML (`run`, `envs`, SKYPILOT_NUM_NODES, SKYPILOT_NUM_GPUS_PER_NODE), dstack's task
 (`commands`, `env`), Kubernetes' container (`command` and `args` are words with `$(NAME)` in them, `env` has names and
@@ -21,9 +21,9 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _COMMANDS: Final = ("run", "commands")
-"""Settings with commands: one text, or a list of them."""
+"""Settings that hold commands: one text or a list of them."""
 _WORDS: Final = ("entrypoint", "command", "args")
-"""Settings with the words of one command, which follow each other: one text, or a list."""
+"""Settings that hold the words of one command, in this order: one text or a list."""
 _VARIABLES: Final = ("envs", "env", "environment")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _MARK: Final = re.compile(r"(?m)^---(?:[ \t].*)?$")
@@ -42,11 +42,11 @@ class CommandPiece(Frozen):
     column: int
     text: str
     continues: bool = False
-    """It is a further word of the command in front of it."""
+    """True if the piece is a further word of the command before it."""
 
 
 def extract_scripts(text: str) -> Iterator[str]:
-    """The commands of each document of a file that has some."""
+    """Yield the commands of each document of a file that has any, as a script."""
     for part in _split_documents(text):
         try:
             document = YamlDocument("", part.encode())
@@ -59,14 +59,14 @@ def extract_scripts(text: str) -> Iterator[str]:
 
 
 def _split_documents(text: str) -> Iterator[str]:
-    """Each document of a file, with empty lines in place of those before it."""
+    """Yield each document of a file, with empty lines in place of those before it."""
     marks = [match.span() for match in _MARK.finditer(text)]
     for (_, start), (end, _) in zip([(0, 0), *marks], [*marks, (len(text), 0)]):
         yield "\n" * text.count("\n", 0, start) + text[start:end]
 
 
 def _lay_out(pieces: Iterable[CommandPiece], head: str) -> str:
-    """A script with each piece in its place, behind a head on its first line."""
+    """Return a script with each piece at its place and `head` on the first line."""
     lines, last = {1: head}, 1
     for piece in sorted(pieces, key=lambda item: (item.line, item.column)):
         if piece.continues:
@@ -83,7 +83,7 @@ def _lay_out(pieces: Iterable[CommandPiece], head: str) -> str:
 
 
 def _collect_pieces(document: YamlDocument, node: Node | None) -> Iterator[CommandPiece]:
-    """The commands below a node."""
+    """Yield the commands below a node."""
     if isinstance(node, Sequence):
         for item in node.items:
             yield from _collect_pieces(document, item)
@@ -107,7 +107,7 @@ def _collect_pieces(document: YamlDocument, node: Node | None) -> Iterator[Comma
 
 
 def _is_script(text: str, previous: str, is_only_word: bool) -> bool:
-    """Whether a word is a script: what `bash -c` is given, several lines, or all that there is."""
+    """Return whether a word is a script: an argument of `bash -c`, several lines, or the only word."""
     return (
         "\n" in text
         or re.fullmatch(r"-\w*c", previous) is not None
@@ -116,7 +116,7 @@ def _is_script(text: str, previous: str, is_only_word: bool) -> bool:
 
 
 def _split_lines(document: YamlDocument, scalar: Scalar) -> Iterator[CommandPiece]:
-    """The lines of a text with commands."""
+    """Yield the lines of a text with commands."""
     position, block = document.locate(scalar.span.start), scalar.style in ("|", ">")
     for line, text in enumerate(scalar.text.split("\n"), position.line + block):
         yield CommandPiece(line, 0 if block else position.column - 1, _TEMPLATE.sub("$9", text))
@@ -132,13 +132,13 @@ def _list_scalars(node: Node) -> list[Scalar]:
 
 
 def _find_cluster_counts(text: str) -> Iterator[tuple[str, str]]:
-    """What the commands of a file of SkyPilot find in their environment."""
+    """Yield the environment variables that SkyPilot sets for the commands of a file."""
     for name, pattern in _CLUSTER.items():
         yield from ((name, count) for count in pattern.findall(text))
 
 
 def _find_variables(node: Node | None) -> Iterator[tuple[str, str]]:
-    """The variables that are set for commands: `NAME: value`, `- NAME=value`, `- {name: NAME, value: value}`."""
+    """Yield the variables that are set for commands: `NAME: value`, `- NAME=value`, `- {name: NAME, value: value}`."""
     if isinstance(node, Sequence):
         for item in node.items:
             yield from _find_variables(item)
@@ -158,7 +158,7 @@ def _find_variables(node: Node | None) -> Iterator[tuple[str, str]]:
 
 
 def _format_exports(variables: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """The assignments of variables that have one value."""
+    """Yield the assignments of variables that have exactly one value."""
     values: dict[str, set[str]] = {}
     for name, value in variables:
         values.setdefault(name, set()).add(value)

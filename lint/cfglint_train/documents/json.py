@@ -1,8 +1,8 @@
 """JSON with offsets, read leniently: DeepSpeed opens its configuration with hjson, the HF Trainer with `json`.
 
-What strict JSON forbids is read anyway and noted in `Document.problems`, so that the same file can be fine for
-one launcher and an error for the other. The lenient forms are hjson's: comments, trailing and missing commas,
-unquoted keys and strings, single quotes, triple quotes.
+Constructs that strict JSON forbids are read and recorded in `Document.problems`, so that the same file can be valid for
+one launcher and an error for the other. The lenient forms are hjson's: comments, trailing and missing commas, unquoted
+keys and strings, single quotes, triple quotes.
 """
 
 from __future__ import annotations
@@ -59,12 +59,15 @@ _WORDS: Final = {
 
 
 class JsonDocument(Document):
-    """A JSON file. `problems` holds what strict JSON would refuse, in order."""
+    """A JSON file. `problems` lists what strict JSON would reject, in order."""
 
     syntax: ClassVar[str] = "json"
 
     def __init__(self, path: str, source: bytes) -> None:
-        """Raises DocumentError where the text is neither JSON nor hjson, and BeyondLimits."""
+        """Parse the source.
+
+        Raise `DocumentError` if the text is neither JSON nor hjson, and `LimitExceeded` if it is too large.
+        """
         super().__init__(path, source)
         text = decode(source)
         reader = _Reader(self, text)
@@ -74,23 +77,23 @@ class JsonDocument(Document):
             raise
         except DocumentError:
             if {problem.kind for problem in self.problems} <= {"unquoted-string"}:
-                _check_strict_json(text)  # nothing hints at hjson: strict JSON's complaint is the one that helps
+                _check_strict_json(text)  # hjson is unlikely here, so strict JSON's error is more helpful
             raise
         self._comments = reader.comments
 
     def list_comments(self) -> list[Comment]:
-        """Those of hjson; strict JSON has none."""
+        """Return the comments of hjson; strict JSON has none."""
         return self._comments
 
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """As in the base class."""
+        """Return the edits that make `changes`."""
         return _Writer(self).write(list(changes))
 
 
 def _check_strict_json(text: str) -> None:
-    """Raise DocumentError where strict JSON stops."""
+    """Raise `DocumentError` with strict JSON's message if strict JSON rejects the text."""
     try:
-        loads(text, parse_int=str)  # whatever its length
+        loads(text, parse_int=str)  # keep integers of any length as text
     except JSONDecodeError as error:
         raise DocumentError(error.msg[0].lower() + error.msg[1:], Position(error.lineno, error.colno)) from None
     except RecursionError:
@@ -98,7 +101,10 @@ def _check_strict_json(text: str) -> None:
 
 
 class _Reader:
+    """A lenient parser of one JSON text."""
+
     def __init__(self, document: JsonDocument, text: str) -> None:
+        """Store the document and its text."""
         self.owner = document
         self.text = text
         self.offset = build_offset_converter(text, document.source)
@@ -131,7 +137,7 @@ class _Reader:
         self.owner.problems.append(Problem(kind, self.make_span(start, end), message))
 
     def skip_space(self, at: int) -> int:
-        """The next index that is neither white space nor comment."""
+        """Return the next index that is neither white space nor comment."""
         text = self.text
         while True:
             at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
@@ -196,7 +202,7 @@ class _Reader:
         return Sequence(self.make_span(start, at + 1), items, flow=True), at + 1
 
     def skip_separator(self, end: int, closing: str) -> int:
-        """Behind a value: the index of the next item or of the closing bracket."""
+        """Return the index of the next item or of the closing bracket after a value."""
         at = self.skip_space(end)
         next_character = self.text[at : at + 1]
         if next_character == ",":
@@ -248,7 +254,7 @@ class _Reader:
         return Scalar(self.make_span(at, end), value, quote, value=value), end
 
     def parse_bare(self, at: int) -> tuple[Scalar, int]:
-        """A number, a word, or hjson's string without quotes, which runs to the end of its line."""
+        """Parse a number, a word, or an unquoted hjson string, which runs to the end of its line."""
         text = self.text
         stop = _BARE_END.search(text, at).start()  # type: ignore[union-attr]
         literal = text[at:stop].rstrip()
@@ -274,7 +280,7 @@ class _Reader:
 
 
 class _Writer(Writer[JsonDocument]):
-    """Turns changes of one JSON document into edits."""
+    """A writer that turns the changes of one JSON document into edits."""
 
     def set(self, change: Set) -> list[Edit]:
         document, step = self.document, change.route[-1]
@@ -337,7 +343,7 @@ class _Writer(Writer[JsonDocument]):
         return [Edit(entry.key.span, dumps(change.key) if entry.is_key_quoted else change.key) for entry in entries]
 
     def _get_indent(self, mapping: Mapping) -> str:
-        """The white space before the entries of a mapping; empty where it is on one line."""
+        """Return the white space before the entries of a mapping, or "" if it is on one line."""
         if not mapping.entries:
             return ""
         start = mapping.entries[0].key.span.start
@@ -346,13 +352,13 @@ class _Writer(Writer[JsonDocument]):
         return "" if lead.strip() else lead
 
     def _get_indent_step(self) -> str | None:
-        """One level of indentation as the file writes it; None in a file on one line."""
+        """Return one level of indentation as the file writes it, or None if the file is on one line."""
         root = self.document.root
         indent = self._get_indent(root) if isinstance(root, Mapping) else ""
         return indent or None
 
     def _format_value(self, value: Any, indent: str) -> str:
-        """A value in the file's layout, its further lines indented by `indent`."""
+        """Format a value in the file's layout, with `indent` before every line but the first."""
         if isinstance(value, float) and isfinite(value) and float(_format_short(value)) == value:
             return min(_format_short(value), dumps(value), key=len)
         step = self._get_indent_step()
@@ -363,7 +369,7 @@ class _Writer(Writer[JsonDocument]):
 
 
 def _format_short(number: float) -> str:
-    """5e8 as people write it, rather than 500000000.0; every digit where six are not enough."""
+    """Format a float as people write it, 5e8 rather than 500000000.0, with every digit if six are not enough."""
     mantissa, exponent = f"{number:e}".split("e")
     text = f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
     return text if float(text) == number else dumps(number)

@@ -1,7 +1,7 @@
-"""The commands of a justfile as a script: its recipes, with the variables that it gives a plain text.
+"""Justfiles: their recipes as a shell script, with the variables that have a plain text.
 
-Every line keeps its number. A variable counts where one assignment decides it and no recipe has a parameter of its
-name; `{{name}}` becomes `${name}`, and any other expression stays unknown.
+Every line keeps its number. A variable counts if one assignment decides it and no recipe has a parameter of that name.
+`{{name}}` becomes `${name}`; any other expression stays unknown.
 
 Source: just's manual (assignments with `:=`, strings, recipe parameters, `@` and `-` before a command).
 """
@@ -22,7 +22,7 @@ _PREFIX: Final = re.compile(r"^[ \t]+[@-]+(?=\w)")
 
 
 def extract_commands(text: str) -> str:
-    """The recipes of a justfile."""
+    """Return the recipes of a justfile as a script."""
     lines = text.split("\n")
     parameters = {
         name for line in lines if (match := _RECIPE.match(line)) for name in re.findall(r"[A-Za-z_]\w*", match[1])

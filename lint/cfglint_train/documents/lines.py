@@ -1,4 +1,4 @@
-"""Files that only reports point into: requirement files, Makefiles, read-me files. They have comments, and no tree."""
+"""Documents that only reports point into: requirement files, Makefiles, read-me files. They have no tree."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _COMMENT: Final = re.compile(rb"(?m)(?:^|(?<=[ \t]))#[^\r\n]*")
 
 
 class LinesDocument(Document):
-    """A text without a tree. A comment begins with `#` at the start of a line or behind a space."""
+    """A text without a tree. A comment begins with `#` at the start of a line or after a space."""
 
     syntax: ClassVar[str] = "lines"
 
     def list_comments(self) -> list[Comment]:
-        """Every comment of the text, in order."""
+        """Return every comment of the text, in order."""
         spans = [Span(match.start(), match.end()) for match in _COMMENT.finditer(self.source)]
         return [Comment(span, self.get_text(span)) for span in spans]
 
     def find_extent(self, line: int) -> tuple[int, int]:
-        """As in the base class: the lines that backslashes join."""
+        """Return the first and the last of the lines that backslashes join to a line."""
         return find_continued_lines(self, line)
 
     def find_line_span(self, number: int) -> Span:
-        """The text of a line, counted from one, without the spaces around it; empty beyond the end."""
+        """Return the span of a line, counted from 1, without the spaces around it; empty beyond the end."""
         starts = self.line_starts
         start = starts[number - 1] if 0 < number <= len(starts) else len(self.source)
         text = self.source[start : self.find_line_end(start)]
@@ -40,16 +40,17 @@ _FENCED: Final = re.compile(rb"(?ms)^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[
 
 
 class MarkdownDocument(Document):
-    """A read-me file with commands in fenced blocks. Its comments are those of HTML that have lines of their own."""
+    """A read-me file with commands in fenced blocks. Its comments are HTML comments on their own lines."""
 
     syntax: ClassVar[str] = "markdown"
 
     def __init__(self, path: str, source: bytes) -> None:
+        """Find the fenced blocks."""
         super().__init__(path, source)
         self._fenced_blocks = [match.span() for match in _FENCED.finditer(source)]
 
     def list_comments(self) -> list[Comment]:
-        """Every comment outside fenced blocks, in order."""
+        """Return every comment outside fenced blocks, in order."""
         spans = (Span(*match.span(1)) for match in _HTML.finditer(self.source.replace(b"\r\n", b" \n")))
         outside = [
             comment for comment in spans if not any(start <= comment.start < end for start, end in self._fenced_blocks)
@@ -57,5 +58,5 @@ class MarkdownDocument(Document):
         return [Comment(span, self.get_text(span)) for span in outside]
 
     def list_blocks(self) -> Iterator[Span]:
-        """As in the base class: fenced blocks."""
+        """Return the fenced blocks."""
         return (Span(start, start + len(self.source[start:end].rstrip())) for start, end in self._fenced_blocks)

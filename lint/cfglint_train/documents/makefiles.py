@@ -1,7 +1,7 @@
-"""The commands of a Makefile as a script: its recipes, with the variables that it gives one plain value.
+"""Makefiles: their recipes as a shell script, with the variables that have one plain value.
 
-Every line keeps its number. A variable counts where one assignment outside of conditions and targets decides it and no
-`make NAME=...` of the repository sets it; references to it become `${NAME}`, and any other stays unknown.
+Every line keeps its number. A variable counts if one assignment outside of conditions and targets decides it and no
+`make NAME=...` of the repository sets it. References to it become `${NAME}`; any other reference stays unknown.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _BLOCK_END: Final = re.compile(r"(?:endif|endef)\b")
 _REFERENCE: Final = re.compile(r"\$(?:\$|\((\w+)\)|\{(\w+)\}|([@<^*?+|%]))")
 _PREFIX: Final = re.compile(r"^\t[ \t]*[@+-]+")
 MAKE_COMMAND: Final = re.compile(r"\bmake\b([^\n;&|]*)")
-"""A command that may set variables of a Makefile: its words."""
+"""A `make` command, which may set variables of a Makefile; the group holds its arguments."""
 MAKE_VARIABLE: Final = re.compile(r"(?<![\w-])([A-Za-z_]\w*)=")
-"""A variable among the words of `make`."""
+"""A variable that is set among the arguments of `make`."""
 
 
 def extract_commands(text: str, external: Collection[str]) -> str:
-    """The recipes of a Makefile. `outside`: variables that are set where `make` is called."""
+    """Return the recipes of a Makefile as a script. `external` are the variables that callers of `make` set."""
     values = _find_plain_variables(text, external)
     lines = []
     for line in _LINE.findall(text):
@@ -44,7 +44,7 @@ def extract_commands(text: str, external: Collection[str]) -> str:
 
 
 def _find_plain_variables(text: str, external: Collection[str]) -> dict[str, str]:
-    """The variables with one assignment that always holds, each with its value."""
+    """Return the variables with exactly one unconditional assignment, with their values."""
     values: dict[str, str] = {}
     dropped, depth = set(external), 0
     for line in _LINE.findall(text):
@@ -66,7 +66,7 @@ def _find_plain_variables(text: str, external: Collection[str]) -> dict[str, str
 
 
 def _convert_references(text: str) -> str:
-    """References of make as those of a shell, of the same length; what `$@` and its like are is unknown."""
+    """Rewrite make's references as shell references of the same length; `$@` and similar stay unknown."""
 
     def convert(match: re.Match[str]) -> str:
         if match[0] == "$$":

@@ -1,4 +1,4 @@
-"""The code of notebooks: their Python, and the commands of their cells, each with the lines of the file."""
+"""Notebooks: their Python code and the commands of their cells, with the line numbers of the file."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 MAX_MISSED: Final = 20
-"""Lines of code that are not found in the text, which spells them in another way: the others follow each other."""
+"""Lines of code that may be missing from the text because it spells them differently; later ones are not searched."""
 _SHELL_CELL: Final = re.compile(r"%%(?:bash|sh|script\s+(?:bash|sh))\b")
 _PYTHON_CELL: Final = re.compile(r"%%(?:capture|time)\b")
-"""What is done with a cell of Python beside running it."""
+"""Cell magics that run a Python cell."""
 _WRITE_CELL: Final = re.compile(r"%%writefile\s+(?:-a\s+)?(\S+)")
 _VARIABLE: Final = re.compile(r"(?<!\$)\{(\w+)\}")
 _COMMAND: Final = re.compile(r"\s*(?:!|%(?:sx|system|run)\b|%(?=(?:conda|mamba|pip|uv)\b))")
 
 
 class Notebook(Frozen):
-    """The code of a notebook."""
+    """The code of a notebook, split into Python and shell commands."""
 
     python: str
     commands: str
-    """As a script; a cell that writes a file is a command that does."""
+    """The commands as a script. A cell that writes a file becomes a command that writes it."""
 
 
 def parse_notebook(text: str) -> Notebook | None:
-    """The code of a notebook; None where it is none."""
+    """Return the code of a notebook, or None if the text is not a notebook."""
     try:
         cells = json.loads(text)["cells"]
         code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
@@ -56,7 +56,7 @@ def parse_notebook(text: str) -> Notebook | None:
 
 
 def _locate_lines(text: str, code: list[Any]) -> Iterator[list[tuple[int, str]]]:
-    """The lines of each cell, each with the line of the file in which it is, or the next one that is free."""
+    """Yield the lines of each cell, each with its line number in the file or the next free number."""
     at, number, last, missed = 0, 0, -1, 0
     for source in code:
         cell_lines = []

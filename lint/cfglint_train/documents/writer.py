@@ -1,4 +1,4 @@
-"""What the writers of YAML and JSON share: changes on routes, whatever the punctuation."""
+"""Shared base of the YAML and JSON writers: changes on routes, independent of punctuation."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ AnyDocument = TypeVar("AnyDocument", bound=Document)
 
 
 class Writer(Generic[AnyDocument]):
-    """Turns changes of one document into edits, in the document's own style."""
+    """A writer that turns the changes of one document into edits in the document's own style."""
 
     def __init__(self, document: AnyDocument) -> None:
+        """Store the document."""
         self.document = document
         self.deleted_routes: set[Route] = set()
         self._inserted: set[tuple[Span, int]] = set()
 
     def record_insertion(self, brackets: Span, after: int) -> bool:
-        """Whether this batch already inserted something at that place inside brackets; it has, from now on."""
+        """Record an insertion at a place inside brackets and return whether this batch already made one there."""
         repeated = (brackets, after) in self._inserted
         self._inserted.add((brackets, after))
         return repeated
 
     def write(self, changes: list[Change]) -> list[Edit]:
-        """The edits of all changes, ordered. Raises CannotEdit where one cannot be made."""
+        """Return the edits of all changes, sorted. Raise `CannotEdit` if a change cannot be made."""
         self.deleted_routes = {change.route for change in changes if isinstance(change, Delete)}
         edits: list[Edit] = []
         for change in self._merge_below_missing_parents(changes):
@@ -58,7 +59,7 @@ class Writer(Generic[AnyDocument]):
         raise NotImplementedError
 
     def append(self, change: Append) -> list[Edit]:
-        """Add one item to a list that exists."""
+        """Add one item to an existing list."""
         raise NotImplementedError
 
     def delete(self, route: Route) -> list[Edit]:
@@ -70,7 +71,7 @@ class Writer(Generic[AnyDocument]):
         raise NotImplementedError
 
     def _merge_below_missing_parents(self, changes: list[Change]) -> list[Change]:
-        """Changes below a parent that does not exist yet become one change that makes the parent."""
+        """Combine changes below a parent that does not exist yet into one change that creates the parent."""
         created: dict[Route, Set] = {}
         result: list[Change] = []
         for change in changes:
@@ -102,7 +103,7 @@ def _wrap_value(route: Route, value: Any) -> Any:
 
 
 def _merge_value(tree: Any, route: Route, value: Any) -> None:
-    """Put `value` at `route` of a tree that is being made; lists at the same place are joined."""
+    """Put `value` at `route` of a tree under construction; lists at the same place are joined."""
     if not route:
         if isinstance(tree, list) and isinstance(value, list):
             tree.extend(value)
@@ -119,17 +120,17 @@ def _merge_value(tree: Any, route: Route, value: Any) -> None:
 
 
 def is_empty(node: Node | None) -> bool:
-    """Nothing is there, or a plain value without text."""
+    """Return whether the node is absent or a plain value without text."""
     return node is None or (isinstance(node, Scalar) and node.span.start == node.span.end)
 
 
 def find_own_entry(mapping: Mapping, key: str) -> Entry | None:
-    """The mapping's own entry that wins for a key (not one that a YAML merge brought in)."""
+    """Return the entry of the mapping itself that wins for a key, ignoring entries from a YAML merge."""
     return next((entry for entry in reversed(mapping.entries) if entry.name == key), None)
 
 
 def is_identical(left: Any, right: Any) -> bool:
-    """Equal in value and in type, to the leaves: 1, 1.0 and true are three values."""
+    """Return whether two values are equal in value and type down to the leaves: 1, 1.0 and true all differ."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

@@ -1,4 +1,4 @@
-"""Whether a rewrite leaves a comment behind that states the old number."""
+"""Stale comments: reject an edit that leaves behind a comment with the old number."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from cfglint_train.foundation.typed import Final
 
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
-# `4*2*8`, `4 x 2 x 8`, and not `8x80GB`: the arithmetic of a batch.
+# Matches the arithmetic of a batch size, `4*2*8` or `4 x 2 x 8`, but not `8x80GB`.
 _PRODUCT: Final = re.compile(r"\d+(?:(?:\s*[*\u00d7]\s*\d+)+|(?:\s*x\s*\d+){2,})(?!\w)")
 
 
 def check_comments(document: Document, changes: Sequence[Change], edits: Iterable[Edit]) -> None:
-    """Raise CannotEdit where a comment would be false afterwards.
+    """Raise `CannotEdit` if a comment would become false.
 
-    That is one behind a number that changes and names it, and one anywhere in the file that multiplies by it.
+    Covers comments on a changed line that state the old number, and comments anywhere in the file that multiply by it.
     """
     edits = tuple(edits)
-    # What changes is a setting, or one factor of an expression (`8 * LENGTH`): then only the edit has the number.
+    # A change replaces a whole setting, or one factor of an expression (`8 * LENGTH`); then only the edit has the
+    # number.
     replaced_numbers = {text for change in changes if (text := _find_replaced_number(document, change)) is not None}
     replaced_numbers |= {
         text for edit in edits if (text := document.get_text(edit.span)) != edit.text and _NUMBER.fullmatch(text)
@@ -35,7 +36,7 @@ def check_comments(document: Document, changes: Sequence[Change], edits: Iterabl
 
 
 def _find_replaced_number(document: Document, change: Change) -> str | None:
-    """The number that a change replaces, as written; None where it replaces none."""
+    """Return the number that a change replaces, as written, or None if it replaces none."""
     if not isinstance(change, Set):
         return None
     node = document.find_node(change.route)
@@ -46,6 +47,6 @@ def _find_replaced_number(document: Document, change: Change) -> str | None:
 
 
 def _list_numbers(comment: Comment, is_on_changed_line: bool) -> list[str]:
-    """The numbers that a comment states: all of them beside a setting, elsewhere those that it multiplies."""
+    """Return the numbers in a comment: all on a changed line, elsewhere only the factors of a product."""
     texts = [comment.text] if is_on_changed_line else _PRODUCT.findall(comment.text)
     return [number for text in texts for number in _NUMBER.findall(text)]

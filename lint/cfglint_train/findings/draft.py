@@ -1,8 +1,8 @@
-"""From a fix to edits.
+"""Draft fixes: turn new plan values and key changes into edits of files.
 
-A rule states new values of plan fields (or changes of keys). The lenses of the configurations that own the fields turn
-them into changes of keys, the documents turn those into edits. Whatever is written is read back first: the plan must
-be exactly the intended one, the tree must differ exactly where it should; otherwise nothing is written.
+A rule states new values of plan fields (or changes of keys). The lenses of the configs that own the fields turn them
+into key changes, and the documents turn those into edits. All edits are read back first: the plan must be exactly the
+intended one, and the tree must differ exactly where it should; otherwise nothing is written.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from cfglint_train.plan.reading import find_changed_fields
 from cfglint_train.runs.run import Run
 
 DraftedEdits = list[tuple[Document, list[Change], list[Edit]]]
-"""The changes and edits of one fix, per document."""
+"""Changes and edits of one fix, per document."""
 
 
 class WrittenFix(Frozen):
-    """The edits of one fix, per document, with the keys that they touch."""
+    """Edits of one fix, per document, with the keys that they touch."""
 
     edits: tuple[tuple[Document, tuple[Edit, ...]], ...]
     touched_keys: frozenset[tuple[str, str]]
-    """Files and the keys in them: of a key in a section, the section."""
+    """Files and the keys in them; for a key in a section, the section."""
 
     def render_sources(self) -> dict[str, bytes]:
-        """The new contents of every document that changes."""
+        """Return the new contents of every document that changes, by path."""
         return {document.path: apply_edits(document.source, edits) for document, edits in self.edits if edits}
 
 
 def write_fix(run: Run | None, fix: Fix) -> WrittenFix:
-    """The edits that make a fix, read back. Raises CannotEdit where a lens or a document cannot write it."""
-    from cfglint_train.findings import read_back  # only where a fix is written
+    """Return the edits of a fix after reading them back; raise `CannotEdit` if they cannot be written."""
+    from cfglint_train.findings import read_back  # imported only when a fix is written
 
     drafted = draft_fix(run, fix)
     for document, changes, edits in drafted:
@@ -64,16 +64,20 @@ def write_fix(run: Run | None, fix: Fix) -> WrittenFix:
 
 
 def _list_sections(change: Change) -> list[str]:
-    """The outermost keys that a change touches. (Positions in a list move when one of its items does.)"""
+    """Return the outermost keys that a change touches.
+
+    List indices do not count, because they move when an item is added or removed.
+    """
     sections = [step for step in change.route if isinstance(step, str)][:1] or [""]
     return [*sections, change.key] if isinstance(change, Rename) else sections
 
 
 def draft_fix(run: Run | None, fix: Fix) -> DraftedEdits:
-    """The edits that make a fix, per document, not yet read back. Raises CannotEdit, also for a comment that they would
-    make false.
+    """Return the edits of a fix per document, before they are read back.
+
+    Raises `CannotEdit`, also if a comment would become false.
     """
-    from cfglint_train.findings.comments import check_comments  # only where a fix is written
+    from cfglint_train.findings.comments import check_comments  # imported only when a fix is written
 
     drafted = draft_without_comment_check(run, fix)
     for document, changes, edits in drafted:
@@ -82,8 +86,11 @@ def draft_fix(run: Run | None, fix: Fix) -> DraftedEdits:
 
 
 def draft_without_comment_check(run: Run | None, fix: Fix) -> DraftedEdits:
-    """The same, whatever comments say. What changes a field of a run with misspelt keys renames these, too."""
-    from cfglint_train.findings import read_back  # only where a fix is written
+    """Return the edits of a fix per document, whatever comments state.
+
+    A change of a plan field also renames the misspelt keys of the run.
+    """
+    from cfglint_train.findings import read_back  # imported only when a fix is written
 
     changes_by_document: dict[int, tuple[Document, list[Change]]] = {}
 
@@ -117,10 +124,10 @@ def draft_without_comment_check(run: Run | None, fix: Fix) -> DraftedEdits:
 
 
 def _check_loadable(document: Document, configs: Iterable[Config]) -> None:
-    """Raise CannotEdit if the framework refuses the file: what it means is not known then."""
+    """Raise `CannotEdit` if the framework rejects the file, because its meaning is then unknown."""
     if document.syntax != "yaml":
         return
-    from cfglint_train.frameworks.refused_yaml import find_certain_refusal  # only where YAML is written
+    from cfglint_train.frameworks.refused_yaml import find_certain_refusal  # imported only when YAML is written
 
     for config in configs:
         refusal = find_certain_refusal(config) if config.document is document else None
@@ -129,9 +136,9 @@ def _check_loadable(document: Document, configs: Iterable[Config]) -> None:
 
 
 def list_key_changes(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, Change]]:
-    """The changes of keys that give fields new values, each with the configuration that has the key.
+    """Return the key changes that give fields new values, each with the config that has the key.
 
-    Raises CannotEdit, also for a key that the release that counts does not have.
+    Raises `CannotEdit`, also for a key that the effective release lacks.
     """
     key_changes = [
         (config, change)
@@ -146,8 +153,9 @@ def list_key_changes(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Confi
 
 
 def _find_program_refusal(config: Config, change: Change) -> str:
-    """Why the program that a command starts, which may be a fork's, does not take what a change states; empty where it
-    does, or where that is unknown.
+    """Return the reason for which the started program (possibly a fork) rejects a change.
+
+    Empty if it accepts the change or if that is unknown.
     """
     route = change.route[len(config.root) :]
     if config.evidence.fork is None or not isinstance(change, Set) or config.has(*route):
@@ -157,8 +165,10 @@ def _find_program_refusal(config: Config, change: Change) -> str:
 
 
 def _locate_change(config: Config, change: Change) -> tuple[Document, list[Change]]:
-    """A change with the document that it goes to: where the launch gives a setting, to the script; where a misspelt key
-    does, to that key.
+    """Return a change with the document that it belongs to.
+
+    A setting passed by the launch is changed in the script. Raises `CannotEdit` if the setting comes from a misspelt
+    key or cannot be changed in the launch.
     """
     route = change.route[len(config.root) :]
     override = config.overrides.get(route)
@@ -176,12 +186,15 @@ def _locate_change(config: Config, change: Change) -> tuple[Document, list[Chang
 
 
 def list_document_changes(run: Run, values: Mapping[Field, Any]) -> list[tuple[Document, list[Change]]]:
-    """The changes of keys that give plan fields new values, each with its document. Raises CannotEdit."""
+    """Return the key changes that give plan fields new values, each with its document.
+
+    Raises `CannotEdit` if a field cannot be written.
+    """
     return [_locate_change(config, change) for config, change in list_key_changes(run, values)]
 
 
 def group_by_lens(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, Lens, dict[Field, Any]]]:
-    """The lens that writes each field, with the configuration that it writes to. Raises CannotEdit."""
+    """Return the lens that writes each field, with its config and values; raise `CannotEdit` if there is none."""
     groups: list[tuple[Config, Lens, dict[Field, Any]]] = []
     for field, value in changes.items():
         config, lens = _find_owner(run, field)
@@ -195,7 +208,7 @@ def group_by_lens(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, 
 
 
 def _find_owner(run: Run, field: Field) -> tuple[Config, Lens]:
-    """The configuration that a field is written to, and its lens. Raises CannotEdit where there is none."""
+    """Return the config that a field is written to, and its lens; raise `CannotEdit` if there is none."""
     origin = run.get_origin(field)
     if origin is not None and origin.kind == "user" and not _is_in_script(run, origin):
         source = f"the {origin.note}" if origin.note in ("command line", "pragma") else origin.note
@@ -210,13 +223,13 @@ def _find_owner(run: Run, field: Field) -> tuple[Config, Lens]:
 
 
 def _is_in_script(run: Run, origin: Origin) -> bool:
-    """Whether a value comes from a word of a launch script that fixes change."""
+    """Return whether a value comes from a word of a launch script, which fixes can change."""
     overrides = (override for config in run.configs for override in config.overrides.values())
     return any(override.argument is not None and override.origin.place is origin.place for override in overrides)
 
 
 def build_remedy(fix: Fix, drafted: DraftedEdits) -> Remedy:
-    """What a report shows of a fix that can be written."""
+    """Return the reported form of a fix that can be written."""
     edits = [
         FileEdit(document.path, edit, document.locate(edit.span.start), document.locate(edit.span.end), document)
         for document, _, edits in drafted
@@ -226,10 +239,10 @@ def build_remedy(fix: Fix, drafted: DraftedEdits) -> Remedy:
 
 
 def is_intended(before: Run, after: Run, changes: Mapping[Field, Any]) -> bool:
-    """Put-get: what the files say now is what they said, with exactly these changes.
+    """Return whether the plan read back differs from the former one by exactly the intended changes.
 
-    A default that only holds beside a changed setting (the rank of an adapter that there was none of), or no longer
-    does (the precision of a model that was trained as a whole), follows from it.
+    Defaults that only apply together with a changed setting may differ: a new adapter brings the default of its rank,
+    and a model that is no longer trained completely loses that of its precision.
     """
     differences = {
         field: value
@@ -247,7 +260,7 @@ def _is_consequence(before: Run, after: Run, field: Field) -> bool:
 def rebind_fix(
     fix: Fix, find_config: Callable[[str, Route], Config | None], read_document: Callable[[str], Document | None]
 ) -> Fix | None:
-    """The fix with its configurations and texts looked up anew after other edits; None where one is gone."""
+    """Return the fix with its configs and texts looked up again after other edits, or None if one no longer exists."""
     keys = []
     for config, changes in fix.keys:
         current_config = find_config(config.document.path, config.root)

@@ -1,6 +1,6 @@
-"""Whether a rewrite parses, does what it is meant to, and nothing else: entries of the text are compared one by one.
+"""Read back edits: check that the edited text parses and has exactly the intended entries.
 
-A mapping is compared as the values of each key in their order, so that a key that stands twice is seen to stand twice.
+A mapping is compared as the list of values of each key, so that a duplicate key is noticed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cfglint_train.frameworks.lens import format_route
 
 
 def check_keys(document: Document, changes: Sequence[Change]) -> None:
-    """Raise CannotEdit where a key would be renamed to one that stands already, or that another change makes."""
+    """Raise `CannotEdit` if a key would be renamed to one that exists already or that another change creates."""
     removed = {change.route for change in changes if isinstance(change, (Delete, Rename))}
     created: set[Route] = {change.route for change in changes if isinstance(change, (Set, Append))}
     for change in changes:
@@ -46,7 +46,7 @@ def check_keys(document: Document, changes: Sequence[Change]) -> None:
 
 
 def check_tree(document: Document, changes: Sequence[Change], edits: Sequence[Edit]) -> None:
-    """Read the edited text. Raises CannotEdit unless it parses and its entries are the old ones with the changes."""
+    """Parse the edited text and raise `CannotEdit` unless its entries are the old ones with the changes."""
     if not edits:
         return
     edited = apply_edits(document.source, edits)
@@ -72,16 +72,16 @@ def check_tree(document: Document, changes: Sequence[Change], edits: Sequence[Ed
 
 
 EditedDocument = tuple[Document, Sequence[Change], Sequence[Edit]]
-"""What one fix does to one document."""
+"""Changes and edits of one fix in one document."""
 
 MAX_READINGS: Final = 32
-"""Of one document whose fixes do not all read back; what is left then is read back where it is applied."""
+"""Limit per document if its fixes do not all read back. The rest is read back when it is applied."""
 
 
 def find_unreadable(parts: Sequence[EditedDocument]) -> dict[int, str]:
-    """The places of the parts that would not read back, with the reason.
+    """Return the positions of the parts that do not read back, with the reasons.
 
-    The parts of a document are read back together, and in halves only where that fails: most files have none.
+    The parts of a document are read back together, and in halves only if that fails, which is rare.
     """
     groups: dict[int, list[int]] = {}
     for position, (document, _, _) in enumerate(parts):
@@ -95,7 +95,7 @@ def find_unreadable(parts: Sequence[EditedDocument]) -> dict[int, str]:
             edits = [edit for position in positions for edit in parts[position][2]]
             try:
                 check_tree(parts[positions[0]][0], changes, edits)
-            except Exception as error:  # changes that contradict each other may fail in any way together
+            except Exception as error:  # contradicting changes may fail with any exception
                 if len(positions) == 1:
                     reasons[positions[0]] = (
                         str(error) if isinstance(error, (CannotEdit, DocumentError)) else describe_crash(error)
@@ -107,7 +107,7 @@ def find_unreadable(parts: Sequence[EditedDocument]) -> dict[int, str]:
 
 
 def _list_values(document: Document, node: Node) -> Any:
-    """A node with each mapping as key -> its values, in the order of the text."""
+    """Return a node with each mapping as key -> list of its values, in the order of the text."""
     node = follow(node)
     if isinstance(node, Mapping):
         values: dict[str, list[Any]] = {}
@@ -122,7 +122,7 @@ def _list_values(document: Document, node: Node) -> Any:
 
 
 def _wrap_value(value: Any) -> Any:
-    """A plain value in the same form."""
+    """Convert a plain value to the form of `_list_values`."""
     if isinstance(value, dict):
         return {str(key): [_wrap_value(item)] for key, item in value.items()}
     return [_wrap_value(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""From an estimate to a verdict: which phase decides, whether it fits, and what the answer rests on."""
+"""Verdicts from estimates: the phase that decides, whether it fits, and the grounds."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cfglint_train.runs.assumptions import SHORT_SAMPLE
 from cfglint_train.runs.run import Run
 
 STEP_PHASES: Final = ("forward", "backward", "optimizer step")
-"""The phases of a training step."""
+"""Phases of a training step."""
 EVALUATION_PHASE: Final = "eval"
 ROLLOUT_PHASE: Final = "rollout"
-"""It takes turns with the training step, on the same GPUs, and no rule looks at it by itself."""
+"""Alternates with the training step on the same GPUs; no rule judges it alone."""
 
 
 class Judgement(Frozen):
@@ -32,17 +32,16 @@ class Judgement(Frozen):
 
     @property
     def severity(self) -> Severity:
-        """An error where the lower bound exceeds the capacity. Information where it does so only on the premise that
-        `grounds` names.
-        """
+        """Error if even the lower bound exceeds the capacity, but info if that rests on the assumption in `grounds`."""
         if self.verdict != "does not fit":
             return "warning"
         return "info" if self.grounds else "error"
 
     @property
     def grounds(self) -> tuple[Ground, ...]:
-        """What a verdict of "does not fit" takes for granted of the data, where it would fall without: that every
-        sequence of a micro batch has the full length. That one has it, and the others are short, may be assumed.
+        """Doubtful assumption of a "does not fit" verdict: every sequence of a batch has the full length.
+
+        Empty if the verdict also holds with one full-length sequence and short other ones.
         """
         samples = _count_full_length_samples(self) if self.verdict == "does not fit" else None
         if samples is None:
@@ -55,15 +54,16 @@ class Judgement(Frozen):
 
     @property
     def min_certainty(self) -> Certainty:
-        """The grade of facts from which on it is reported: what may fit needs known facts."""
+        """Lowest certainty for a report: anything milder than "does not fit" needs certain facts."""
         return "assumed" if self.verdict == "does not fit" else "followed"
 
 
 def judge(run: Run, resource: Resource, phases: Iterable[str] | None = None) -> Judgement | None:
-    """The verdict on the worst of the phases (all of them by default).
+    """Return the verdict on the worst of the phases (default: all of them).
 
-    None where nothing could be estimated, or where the host's memory or the disk is not stated. It is worked out once
-    for all rules, of what no rule reads itself; what follows from it is read of the run of the rule that asks.
+    None if nothing could be estimated, or if the host's memory or disk is not stated. The verdict is computed once for
+    all rules, on a run that records nothing, and returned with the run of the rule that asks, which records what the
+    rule reads.
     """
     key = (resource, tuple(phases) if phases is not None else None)
     judgements = run.verdicts
@@ -75,7 +75,7 @@ def judge(run: Run, resource: Resource, phases: Iterable[str] | None = None) -> 
 
 def _judge_worst_phase(run: Run, resource: Resource, phase_names: tuple[str, ...] | None) -> Judgement | None:
     capacity = run.hardware.get_capacity(resource)
-    if capacity is None:  # before the run is estimated: the host's memory is often not stated
+    if capacity is None:  # checked before the run is estimated, because the host's memory is often not stated
         return None
     budgets = [
         (phase, budget)
@@ -89,8 +89,9 @@ def _judge_worst_phase(run: Run, resource: Resource, phase_names: tuple[str, ...
 
 
 def find_worse_evaluation(run: Run) -> Judgement | None:
-    """The verdict on an evaluation, where it is worse than that on the training step; None where it is not, and where
-    either is not estimated.
+    """Return the verdict on evaluation if it is worse than that on the training step.
+
+    None if it is not worse, or if either is not estimated.
     """
     judgement, step = judge(run, "gpu", (EVALUATION_PHASE,)), judge(run, "gpu", STEP_PHASES)
     if judgement is None or step is None:
@@ -99,7 +100,7 @@ def find_worse_evaluation(run: Run) -> Judgement | None:
 
 
 def describe_verdict(judgement: Judgement) -> str:
-    """What the verdict is and the sizes: `probably does not fit: 83.2 GiB expected (79.4 to 88.8), ...`."""
+    """Return the verdict with its sizes: `probably does not fit: 83.2 GiB expected (79.4 to 88.8), ...`."""
     budget, location = judgement.budget, _LOCATIONS[judgement.resource]
     words = "is tight" if judgement.verdict == "tight" else judgement.verdict
     return f"{words} {location}: {format_size(budget, ' expected')}, {format_gib(judgement.capacity)} available"
@@ -109,9 +110,9 @@ _LOCATIONS: Final = {"gpu": "on one GPU", "host": "on one host", "disk": "on the
 
 
 def format_breakdown(budget: Budget, limit: int = 4) -> str:
-    """The largest components in words: `states 73.2 GiB, optimizer step transients 7.5 GiB, ...`.
+    """Return the largest components: `states 73.2 GiB, optimizer step transients 7.5 GiB, ...`.
 
-    What is kept from step to step counts as one: it is sharded and offloaded together.
+    State that is kept between steps counts as one component, because it is sharded and offloaded together.
     """
     sizes: dict[str, int] = {}
     for component, size in budget.sizes:
@@ -124,7 +125,7 @@ def format_breakdown(budget: Budget, limit: int = 4) -> str:
 
 
 def format_size(budget: Budget, suffix: str = "") -> str:
-    """The expected size with its interval: `73.2 GiB (70.1 to 79.8)`."""
+    """Return the expected size with its interval: `73.2 GiB (70.1 to 79.8)`."""
     return f"{format_gib(budget.expected)}{suffix}{format_interval(budget)}"
 
 
@@ -135,10 +136,10 @@ def format_interval(budget: Budget) -> str:
 
 
 def _count_full_length_samples(judgement: Judgement) -> int | None:
-    """The sequences of a batch, where it does not fit only if all of them have the full length: where samples are put
-    end to end, and it may fit with one such and short ones behind it. Else None.
+    """Return the number of sequences in a batch if it does not fit only when all of them have the full length.
 
-    A padded batch is as long as its longest sample: there one is enough.
+    None otherwise. Applies to packed samples: a batch with one full-length sample and short ones may fit. A padded
+    batch is as long as its longest sample, so one is enough there.
     """
     run = judgement.run
     plan = run.plan

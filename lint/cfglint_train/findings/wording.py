@@ -1,4 +1,4 @@
-"""New values of plan fields in the words of a run's files: `micro_batch_size: 16 -> 2, save_only_model: true`."""
+"""Format new values of plan fields with the keys of a run: `micro_batch_size: 16 -> 2, save_only_model: true`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cfglint_train.runs.run import Run
 
 
 def format_changes(run: Run, changes: Mapping[Field, Any]) -> str:
-    """Every key that the changes write, once, with its old and its new value.
+    """Return every key that the changes write, once, with its old and new value.
 
-    Where no key can be written, the fields are named as the run's files would spell them.
+    If no key can be written, the fields are named as the run's files would spell them.
     """
     try:
         parts = dict.fromkeys(_format_change(config, change) for config, change in list_key_changes(run, changes))
@@ -43,5 +43,5 @@ def _format_change(config: Config, change: Change) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """A value as a file has it."""
+    """Return a value as a file would spell it."""
     return value if isinstance(value, str) else dumps(value)

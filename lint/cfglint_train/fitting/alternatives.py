@@ -1,4 +1,4 @@
-"""The ladder of changes of a run, one rung per setting: what each saves and costs, and which of them are chosen."""
+"""Alternative changes of a run, one per setting, with the memory they save and their cost."""
 
 from __future__ import annotations
 
@@ -30,57 +30,59 @@ class Alternative(Frozen):
 
     move: Move
     settings: tuple[str, ...]
-    """`micro_batch_size: 16 -> 2`, one for each setting."""
+    """Changes as text: `micro_batch_size: 16 -> 2`, one for each setting."""
     place: Resource
-    """Where it saves memory: on the GPU, else where room is lacking."""
+    """Place where it saves memory: the GPU, or a place that lacks room."""
     after: int
-    """The highest expected peak there with it, in bytes."""
+    """Highest expected peak there with the change, in bytes."""
     saved: int
     chosen: bool
-    """It is part of the change that is proposed."""
+    """Part of the proposed change."""
 
     @property
     def is_safe(self) -> bool:
-        """Loss, data and resuming stay as they are."""
+        """True if loss, data and resuming stay the same."""
         return self.move.tier <= SAFE
 
 
 class Alternatives(Frozen):
-    """What a run needs, the changes that lower that, and the one that is proposed."""
+    """Needs of a run, the changes that lower them, and the proposed change."""
 
     run: Run
     judgement: Judgement | None
-    """The verdict on its GPUs; None where the run is not estimated."""
+    """Verdict on its GPUs; None if the run is not estimated."""
     host_and_disk: tuple[Judgement, ...] = ()
-    """The verdicts on its hosts and its disk, where their size is stated."""
+    """Verdicts on its hosts and its disk, if their size is stated."""
     alternatives: tuple[Alternative, ...] = ()
-    """From the cheapest on."""
+    """Alternatives, the cheapest first."""
     solution: Solution | None = None
-    """None where it fits as it is, or where nothing makes it fit."""
+    """Proposed change; None if the run fits already, or if nothing makes it fit."""
     hardware_need: HardwareNeed | None = None
-    """What would hold it, where nothing makes it fit."""
+    """Hardware that would be enough, if no change makes the run fit."""
     offload: str | None = None
-    """What moving the optimizer to a host would do whose memory is not stated, where no smaller change is enough."""
+    """Effect of moving the optimizer to a host with unstated memory, if no smaller change is enough."""
     largest: int | None = None
-    """What `--max` asks for; 0 where not even 1 fits."""
+    """Largest value for `--max`; 0 if not even 1 fits."""
     maximized_field: Field | None = None
 
     @property
     def lacks_room(self) -> bool:
-        """It is not expected to fit as it is."""
+        """True if the run is not expected to fit without changes."""
         return self.judgement is not None and any(map(places.is_lacking_room, (self.judgement, *self.host_and_disk)))
 
     @property
     def is_hopeless(self) -> bool:
-        """It does not fit, and no change of its files makes it."""
+        """True if the run does not fit, and no change of its files makes it fit."""
         return self.lacks_room and (self.solution is None or not self.solution.is_enough)
 
 
 def list_alternatives(
     run: Run, keep: Collection[str] = (), goal: Goal = "throughput", maximized: MaximizedSize | None = None
 ) -> Alternatives:
-    """The ladder of a run. `keep`: keys and fields that stay. `goal`: the least costly change that fits, or the safe
-    change with the lowest peak. `most`: what is to be as large as fits.
+    """Return the alternatives of a run.
+
+    `keep`: keys and fields that stay. `goal`: the least costly change that fits, or the safe change with the lowest
+    peak. `maximized`: size to increase as far as the run fits.
     """
     judgement = judge(run, "gpu", None)
     if judgement is None:
@@ -103,13 +105,14 @@ def list_alternatives(
 
 
 def _is_costly(solution: Solution | None) -> bool:
-    """Whether nothing fits without a change of the optimisation."""
+    """Return whether nothing fits without a change of the optimisation."""
     return solution is None or any(move.tier == OPTIMISATION for move in solution.moves)
 
 
 def _choose_offload_text(run: Run) -> str | None:
-    """What offloading would do by itself, else with the safe changes with which the step needs least; None where it
-    does not fit either.
+    """Describe offloading alone, else with the safe changes with which the step needs least.
+
+    None if the run does not fit with either.
     """
     no_changes: Mapping[Field, Any] = {}
     for changes in (no_changes, find_least_changes(run)):
@@ -137,7 +140,10 @@ def check_keep(run: Run, keep: Collection[str]) -> None:
 def _build_alternatives(
     run: Run, before: Judgement, keep: Collection[str], solution: Solution | None
 ) -> tuple[Alternative, ...]:
-    """One rung per setting: the move that is chosen, else the first with which the run fits, else the strongest."""
+    """Return one alternative per setting.
+
+    It is the move that is chosen, else the first with which the run fits, else the strongest.
+    """
     problem = Problem(run, None, keep)
     lacking = places.list_lacking(run)
     places_to_relieve = (before, *lacking) if places.is_lacking_room(before) or not lacking else lacking
@@ -162,7 +168,7 @@ def _build_alternatives(
 
 
 def _find_relief(after: Run, before: Iterable[Judgement]) -> tuple[Judgement, Judgement] | None:
-    """The first place where less is expected than before, with both verdicts."""
+    """Return the verdicts, before and after, on the first place where less is expected than before."""
     for old in before:
         new = places.judge_place(after, old.resource)
         if new is not None and new.budget.expected < old.budget.expected:
@@ -178,8 +184,9 @@ def _choose_move(problem: Problem, dimension: Dimension) -> Move:
 
 
 def _find_leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solution | None:
-    """The safe moves that together need least memory: of each setting the one that lowers the peak most, and asks
-    neither the host nor the disk for more than there is.
+    """Return the safe moves that together need least memory.
+
+    For each setting, choose the move that lowers the peak most without exceeding the host or the disk.
     """
     chosen: tuple[Move, ...] = ()
     lowest, problem = before, Problem(run, None, keep)
@@ -195,8 +202,9 @@ def _find_leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solutio
 
 
 def find_largest(run: Run, field: Field, is_enough: Callable[[Run], bool] = places.has_room) -> int:
-    """Return the largest value of a size with which every phase is expected to fit, or with which something else
-    holds; 0 if it does not with 1, HIGHEST if there is no limit.
+    """Return the largest value of a size with which every phase is expected to fit, or with which `is_enough` is true.
+
+    0 if 1 is too large, MAX_VALUE if there is no limit.
     """
     fitting, too_much = 0, 1
     while too_much <= MAX_VALUE and is_enough(run.replace_fields({field: too_much})):

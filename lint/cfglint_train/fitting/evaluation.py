@@ -1,4 +1,4 @@
-"""The batch with which an evaluation fits: it changes how long that takes, and neither its loss nor the training."""
+"""The batch with which an evaluation fits. It affects only its duration, not its loss or the training."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _FIELD: Final[Field] = "batch.eval_micro"
 _HARMLESS: Final = frozenset(
     ("gpu", "launch.nodes", "launch.gpus_per_node", "parallel.strategy", "sequence.length", "sequence.eval_length")
 )
-"""An evaluation batch as large as the training batch costs nothing, whatever the hardware and the samples are."""
+"""An evaluation batch as large as the training batch is harmless on any hardware and with any samples."""
 
 
 def find_smaller_batch(run: Run) -> Fix | None:
-    """The largest evaluation batch that fits like the training step, of the halves of what is stated. Where nothing
-    states it, of the training batch and its halves. Where only a tight one can be had, and what is in force is not
-    expected to fit: the largest of those.
+    """Return a fix with the largest evaluation batch that fits like the training step.
 
-    None where the batch is unknown or has no effect, where no smaller one fits, and where none can be written.
+    Candidates are halves of the stated batch or, if none is stated, the training batch and its halves. If only a tight
+    one is available, and the present one is not expected to fit, it is the largest of those.
+
+    None if the batch is unknown or has no effect, if no smaller one fits, or if none can be written.
     """
     batch, training = run.plan.batch.eval_micro, run.plan.batch.micro or 1
     if not batch or run.framework.explain_unwritable(_FIELD) is not None:
@@ -43,8 +44,9 @@ def find_smaller_batch(run: Run) -> Fix | None:
 
 
 def _generate_sizes(run: Run, size: int) -> Iterator[tuple[int, Judgement | None]]:
-    """A batch and its halves, those that take effect, each with its verdict where that is worse than the training
-    step's.
+    """Yield a batch and its halves, with the verdict on each if it is worse than the training step's.
+
+    Batches that do not take effect are skipped.
     """
     while size:
         changed = run.replace_fields({_FIELD: size})

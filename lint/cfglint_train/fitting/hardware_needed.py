@@ -1,4 +1,4 @@
-"""What would hold a run that no safe change makes fit: more GPUs, or a larger one."""
+"""Hardware for a run that no safe change makes fit: more GPUs, or a larger one."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ MAX_NODES: Final = 1024
 
 
 class HardwareNeed(Frozen):
-    """What some phases need after every safe change, and what has that."""
+    """Memory that some phases need after every safe change, and hardware that has it."""
 
     need: int
-    """Bytes of one GPU that are expected."""
+    """Expected bytes on one GPU."""
     nodes: int | None
-    """Nodes on which it is expected to fit; None where more do not help."""
+    """Nodes on which it is expected to fit; None if more do not help."""
     gpus: int | None
-    """The same in GPUs."""
+    """GPUs on which it is expected to fit."""
     gpu: str | None
-    """The smallest GPU of the table on which it is expected to fit; None where none is large enough."""
+    """Smallest GPU of the table on which it is expected to fit; None if none is large enough."""
     settings: tuple[str, ...]
-    """The safe changes, one for each setting; none where the run needs least as it is."""
+    """Safe changes, one for each setting; empty if the run needs least without changes."""
     share: str = ""
-    """The setting by which an engine takes a share of any GPU, where that leaves too little of each."""
+    """Setting by which an engine takes a share of any GPU, if that leaves too little memory on each."""
     lacking_places: Mapping[Resource, int] = {}
-    """The host and the disk where they lack room on the nodes that there are, with the bytes that are expected."""
+    """Host and disk if they lack room on the present nodes, with the expected bytes."""
     has_gpu_room: bool = False
-    """The GPUs that there are have room."""
+    """The present GPUs have room."""
 
     @property
     def description(self) -> str:
-        """`16 GPUs (2 nodes), or a GPU with 92.0 GiB (H200) would hold it with micro_batch_size: 1`."""
+        """Text such as `16 GPUs (2 nodes), or a GPU with 92.0 GiB (H200) would hold it with micro_batch_size: 1`."""
         ways = []
         if self.nodes is not None:
             ways.append(f"{self.gpus} GPUs ({self.nodes} nodes)")
@@ -62,23 +62,26 @@ _OTHERS: Final[dict[Resource, str]] = {"host": "host memory per node", "disk": "
 
 
 def _strip_old_value(setting: str) -> str:
-    """`micro_batch_size: 1` of `micro_batch_size: 4 -> 1`: it is a condition here, and no advice."""
+    """Return `micro_batch_size: 1` for `micro_batch_size: 4 -> 1`: it is a condition here, not a proposal."""
     key, colon, value = setting.partition(": ")
     return f"{key}{colon}{value.rpartition(' -> ')[2]}"
 
 
 def find_hardware_needed(run: Run) -> HardwareNeed | None:
-    """What would hold the training step and the rollout; None where it is not estimated, and at a corner."""
+    """Return the hardware for the training step and the rollout.
+
+    None if the run is not estimated, or if it is a scenario.
+    """
     return None if run.is_scenario else run.compute_once(_find_step_hardware)
 
 
 def find_hardware_for_all_phases(run: Run, keep: Collection[str]) -> HardwareNeed | None:
-    """What would hold every phase, with some keys and fields left as they are."""
+    """Return the hardware for every phase, without changing some keys and fields."""
     return _find_for_phases(run, None, keep)
 
 
 def find_least_changes(run: Run) -> dict[Field, Any]:
-    """The safe changes with which the training step needs least."""
+    """Return the safe changes with which the training step needs least."""
     changes_and_need = _find_least(run, STEP_PHASES)
     return {} if changes_and_need is None else changes_and_need[0]
 
@@ -115,7 +118,7 @@ def _find_for_phases(run: Run, phases: Collection[str] | None, keep: Collection[
 def _find_least(
     run: Run, phases: Collection[str] | None, keep: Collection[str] = ()
 ) -> tuple[dict[Field, Any], int] | None:
-    """The safe changes with which the phases need least, and how much that is."""
+    """Return the safe changes with which the phases need least, and the bytes they need then."""
     names = [item.name for item in run.estimate.phases if phases is None or item.name in phases]
     all_dimensions = list_dimensions(run, () if phases == STEP_PHASES else [(name, "gpu") for name in names], keep)
     safe = [item._replace(moves=tuple(move for move in item.moves if move.tier <= SAFE)) for item in all_dimensions]
@@ -142,7 +145,7 @@ def _compute_need(run: Run, changes: Mapping[Field, Any], phases: Collection[str
 
 
 def _find_nodes(run: Run, phases: Collection[str] | None) -> int | None:
-    """The smallest number of nodes on which the phases are expected to fit; where all are asked for, everywhere."""
+    """Return the smallest number of nodes on which the phases, or if None the whole run, are expected to fit."""
     capacity, too_few = run.hardware.get_capacity("gpu"), run.plan.launch.nodes
     if not too_few or capacity is None:
         return None
@@ -154,7 +157,7 @@ def _find_nodes(run: Run, phases: Collection[str] | None) -> int | None:
         need = _compute_need(more, {}, phases)
         return need is not None and need <= capacity
 
-    if not can_fit_on(MAX_NODES):  # what is on every GPU anyway is too large, as where more nodes do not help
+    if not can_fit_on(MAX_NODES):  # the part on every GPU is too large, or more nodes do not help
         return None
     enough = too_few * 2
     while not can_fit_on(enough):
@@ -170,7 +173,7 @@ def _find_nodes(run: Run, phases: Collection[str] | None) -> int | None:
 def _find_beside_engine(
     run: Run, changes: Mapping[Field, Any], phases: Collection[str] | None, need: int
 ) -> tuple[int, str | None]:
-    """What is needed beside an engine that takes a share of the GPU, and the smallest of the table that has it."""
+    """Return the bytes needed beside an engine that takes a share of the GPU, and the smallest GPU that has them."""
     for card in _list_cards(need):
         engine_need = _compute_need(run.replace_gpu(card.name), changes, phases)
         if engine_need is not None and engine_need <= card.bytes:
@@ -179,11 +182,11 @@ def _find_beside_engine(
 
 
 def _find_smallest_gpu(need: int) -> str | None:
-    """The smallest GPU of the table with so much memory."""
+    """Return the smallest GPU of the table with at least `need` bytes."""
     return next((card.name for card in _list_cards(need)), None)
 
 
 def _list_cards(least: int) -> list[gpus.Gpu]:
-    """The GPUs of the table with so much memory, the smallest first."""
+    """Return the GPUs of the table with at least `find_least_changes` bytes, the smallest first."""
     cards = [card for name in gpus.list_names() if (card := gpus.find_gpu(name)) is not None and card.bytes >= least]
     return sorted(cards, key=lambda card: card.bytes)

@@ -1,7 +1,7 @@
-"""The changes of a run that lower a peak, with their cost: `moves.json`, the micro batch and the sequence length.
+"""Changes of a run that lower a peak, with their cost: `moves.json`, the micro batch and the sequence length.
 
-A dimension is one setting with the values that it can take. Values are finite: divisors of the effective batch,
-halves of a length, and what the table lists.
+A dimension is one setting with its possible values. These are finite: divisors of the effective batch, halves of a
+length, and the values of the table.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 FILLS_IN: Final = 0
-"""Nothing states the setting, and loss, data and resuming stay as they are."""
+"""The setting is not stated; loss, data and resuming stay the same."""
 REPLACES: Final = 1
-"""The configuration states it; loss, data and resuming stay as they are."""
+"""The configuration states the setting; loss, data and resuming stay the same."""
 GIVES_UP: Final = 2
 """Something else is lost."""
 ENDS_RESUMING: Final = 3
-"""The checkpoints hold the result alone."""
+"""The checkpoints contain only the result."""
 OPTIMISATION: Final = 4
-"""The run learns otherwise."""
+"""The optimisation changes."""
 
 TIERS: Final = (FILLS_IN, REPLACES, GIVES_UP, ENDS_RESUMING, OPTIMISATION)
 SAFE: Final = REPLACES
@@ -47,47 +47,47 @@ MICRO_BATCH: Final = "micro batch"
 _TOKEN_BUDGET: Final[Field] = "batch.tokens_per_gpu"
 
 Basis = Literal["measured", "derived", "rough"]
-"""How well a slowdown is known."""
+"""Quality of the evidence for a slowdown."""
 
 
 class Move(Frozen):
-    """One change: new values of plan fields, and what it costs."""
+    """One change: new values of plan fields, and its cost."""
 
     name: str
     changes: Mapping[Field, Any]
     tier: int
     slowdown: float
-    """The factor on the time of a step."""
+    """Factor on the time of a step."""
     gives_up: str
     basis: Basis
     source: str
     edits: int
-    """Settings that are written."""
+    """Number of settings that are written."""
     steps: int = 1
-    """How many changes of the optimisation it counts as; of a length, how often it is halved."""
+    """Changes of the optimisation that it counts as; for a length, the number of halvings."""
     needs: Mapping[Field, Collection[Any]] = {}
-    """Values that other fields have to have, whatever else is changed."""
+    """Values that other fields must have, even after other changes."""
 
 
 class Dimension(Frozen):
-    """One setting with its moves, the one that needs least memory last."""
+    """One setting with its moves; the move that needs least memory is the last."""
 
     field: Field
     moves: tuple[Move, ...]
     ordered: bool = True
-    """Each move needs no more memory than the one before it, whatever else is changed."""
+    """Each move needs no more memory than the one before it, regardless of other changes."""
 
 
 @cache
 def load_table() -> Mapping[str, Any]:
-    """The content of `moves.json`."""
+    """Return the content of `moves.json`."""
     with open(os.path.join(os.path.dirname(__file__), "moves.json"), encoding="utf-8") as file:
         content: Mapping[str, Any] = json.load(file)
     return content
 
 
 def list_fields() -> frozenset[Field]:
-    """The fields that moves change."""
+    """Return the fields that moves change."""
     listed = {
         get_field(field)
         for row in load_table()["moves"]
@@ -104,8 +104,9 @@ LackingPhases = Collection[tuple[str, Resource]]
 
 
 def list_dimensions(run: Run, lacking: LackingPhases, keep: Collection[str] = ()) -> list[Dimension]:
-    """The settings of a run that can be changed and written. `over`: what needs too much, and where; `keep`: keys and
-    fields that stay as they are.
+    """Return the settings of a run that can be changed and written.
+
+    `lacking`: the phases that lack room, and where. `keep`: keys and fields that stay unchanged.
     """
     moves_by_field: dict[Field, list[Move]] = {}
     for field, move in (
@@ -116,7 +117,7 @@ def list_dimensions(run: Run, lacking: LackingPhases, keep: Collection[str] = ()
         moves_by_field.setdefault(field, []).append(move)
     unordered = {row["field"] for row in load_table()["moves"] if not row.get("ordered", True)}
     all_dimensions = [Dimension(field, tuple(moves), field not in unordered) for field, moves in moves_by_field.items()]
-    # The first step of accumulation takes memory of its own: gradients are kept between micro batches.
+    # The first step of accumulation needs additional memory: gradients are kept between micro batches.
     accumulates = (run.plan.batch.accumulation or 1) > 1 and not run.plan.parallel.defers_reduction
     all_dimensions.append(Dimension("batch.micro", tuple(_generate_micro_batches(run)), ordered=accumulates))
     kept = [
@@ -131,7 +132,7 @@ def _is_kept(run: Run, move: Move, keep: Collection[str]) -> bool:
 
 
 def explain_refusal(run: Run, changes: Mapping[Field, Any]) -> str | None:
-    """Why the run's files cannot state some values; None where they can."""
+    """Return why the run's files cannot state some values, or None if they can."""
     try:
         list_document_changes(run, changes)
     except CannotEdit as error:
@@ -140,7 +141,7 @@ def explain_refusal(run: Run, changes: Mapping[Field, Any]) -> str | None:
 
 
 def list_refusals(run: Run, changes: Mapping[Field, Any]) -> frozenset[str]:
-    """What would stop the run with some values in its files, and does not stop it now. Raises CannotEdit."""
+    """Return new reasons for which the run would fail with some values in its files. Raise CannotEdit."""
     edited_documents = draft_without_comment_check(run, Fix("safe", "", changes))
     return run.find_refusals(
         {document.path: apply_edits(document.source, edits) for document, _, edits in edited_documents}
@@ -148,7 +149,7 @@ def list_refusals(run: Run, changes: Mapping[Field, Any]) -> frozenset[str]:
 
 
 def _count_settings(run: Run, changes: Mapping[Field, Any]) -> int:
-    """How many settings state some values; 0 where none can."""
+    """Return how many settings state some values; 0 if none can."""
     try:
         return sum(len(document_changes) for _, document_changes in list_document_changes(run, changes))
     except CannotEdit:
@@ -161,7 +162,7 @@ def _find_tier(run: Run, kind: str, field: Field) -> int:
 
 
 def _generate_moves(run: Run, lacking: LackingPhases) -> Iterator[tuple[Field, Move]]:
-    """The moves of the table that apply to a run."""
+    """Yield the moves of the table that apply to a run."""
     for row in load_table()["moves"]:
         field = get_field(row["field"])
         if not _is_applicable(run, row, field, lacking):
@@ -188,7 +189,7 @@ def _generate_moves(run: Run, lacking: LackingPhases) -> Iterator[tuple[Field, M
 
 
 def _is_in_other_phase(row: Mapping[str, Any], lacking: LackingPhases) -> bool:
-    """Whether a move changes one phase alone, which does not lack room."""
+    """Return whether a move only changes a phase that does not lack room."""
     return "phase" in row and all(phase != row["phase"] for phase, _ in lacking)
 
 
@@ -204,7 +205,7 @@ def _is_applicable(run: Run, row: Mapping[str, Any], field: Field, lacking: Lack
     if row.get("plain") and model is not None and model.quantization is not None:
         return False
     if row.get("host") and run.hardware.get_capacity("host") is None:
-        return False  # whether the host holds it is not known
+        return False  # it is unknown whether the host has room
     if row["from"] == "above":
         is_in_range = isinstance(value, (int, float)) and not isinstance(value, bool)
     else:
@@ -217,9 +218,9 @@ def _is_applicable(run: Run, row: Mapping[str, Any], field: Field, lacking: Lack
 
 
 def _generate_micro_batches(run: Run) -> Iterator[Move]:
-    """Other micro batches with the same effective batch.
+    """Yield other micro batches with the same effective batch.
 
-    Larger ones count only where FSDP keeps whole gradients while it accumulates: without accumulation it keeps none.
+    Larger ones only help if FSDP keeps whole gradients while it accumulates: without accumulation it keeps none.
     """
     plan, row = run.plan, load_table()["micro_batch"]
     micro, accumulation = plan.batch.micro, plan.batch.accumulation
@@ -238,11 +239,14 @@ def _generate_micro_batches(run: Run) -> Iterator[Move]:
 
 
 def build_micro_batch_changes(run: Run, effective_batch: int, micro: int) -> dict[Field, Any]:
-    """The changes that make another micro batch of the same effective batch. `both`: micro batch x accumulation."""
+    """Return the changes to another micro batch with the same effective batch.
+
+    `effective_batch`: micro batch x accumulation.
+    """
     changes: dict[Field, Any] = {"batch.micro": micro}
     if not _is_inferred(run, "batch.accumulation"):
         changes["batch.accumulation"] = effective_batch // micro
-    elif _is_inferred(run, "batch.global_"):  # from the micro batch, too: it is stated as what it is
+    elif _is_inferred(run, "batch.global_"):  # would also be inferred from the micro batch, so its value is stated
         changes["batch.global_"] = run.plan.batch.global_
     return changes
 
@@ -253,8 +257,9 @@ def _is_inferred(run: Run, field: Field) -> bool:
 
 
 def list_even_micro_batches(run: Run) -> list[int]:
-    """Return the micro batches that divide the effective batch over the ranks of every group of models, from the
-    largest down.
+    """Return the micro batches that divide the effective batch over the ranks of every group of models.
+
+    The largest is the first.
     """
     plan = run.plan
     whole = (plan.batch.global_ or 0) * (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
@@ -267,13 +272,13 @@ def list_even_micro_batches(run: Run) -> list[int]:
 
 
 def _list_divisors(number: int) -> list[int]:
-    """From the largest down."""
+    """Return the divisors of a number, the largest first."""
     small = [part for part in range(1, min(number, 1 << 12) + 1) if part * part <= number and number % part == 0]
     return sorted({*small, *(number // part for part in small)}, reverse=True)
 
 
 def _generate_halves(value: int, least: int) -> Iterator[tuple[int, int]]:
-    """Halves, quarters, ... of a number, with how often it was halved."""
+    """Yield a half, a quarter, ... of a number, with the number of halvings."""
     times = 1
     while value % 2 == 0 and value // 2 >= least:
         value //= 2
@@ -282,7 +287,7 @@ def _generate_halves(value: int, least: int) -> Iterator[tuple[int, int]]:
 
 
 def _generate_token_budgets(run: Run) -> Iterator[tuple[Field, Move]]:
-    """Smaller budgets of tokens, never below one sequence."""
+    """Yield smaller token budgets, down to one sequence."""
     row, field = load_table()["micro_batch"], _TOKEN_BUDGET
     for budget, times in _generate_halves(run.plan.batch.tokens_per_gpu or 1, max(1, run.plan.sequence.length or 1)):
         edits = _count_settings(run, {field: budget})
@@ -292,7 +297,7 @@ def _generate_token_budgets(run: Run) -> Iterator[tuple[Field, Move]]:
 
 
 def _generate_lengths(run: Run, lacking: LackingPhases) -> Iterator[tuple[Field, Move]]:
-    """Shorter sequences."""
+    """Yield shorter sequences."""
     for row in load_table()["lengths"]:
         field = get_field(row["field"])
         if _is_in_other_phase(row, lacking):
@@ -318,13 +323,13 @@ def _build_move(
 
 
 def find_move(run: Run, field: Field) -> Move | None:
-    """The table's first move of one setting, where it applies and can be written."""
+    """Return the table's first move of one setting that applies and can be written, or None."""
     moves = (move for moved_field, move in _generate_moves(run, ()) if moved_field == field)
     return next((move for move in moves if _is_accepted(run, move.changes)), None)
 
 
 def _is_accepted(run: Run, changes: Mapping[Field, Any]) -> bool:
-    """Whether the run's files can state some values, and nothing stops the run then."""
+    """Return whether the run's files can state some values without making the run fail."""
     try:
         return not list_refusals(run, changes)
     except CannotEdit:

@@ -1,4 +1,4 @@
-"""What moving the optimizer to the host would do. Advice only where the host's memory is not stated."""
+"""The effect of moving the optimizer to the host. Only advice if the host's memory is not stated."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ _OUTCOMES: Final[dict[Verdict, str]] = {
 
 
 class Advice(Frozen):
-    """What moving the optimizer to the host would do."""
+    """Effect of moving the optimizer to the host."""
 
     text: str
     after: Judgement
 
 
 def describe_offload(run: Run, changes: Mapping[Field, Any]) -> str | None:
-    """The words of `advised`."""
+    """Return the text of `find_advice`, or None if there is none."""
     advice = find_advice(run, changes)
     return None if advice is None else advice.text
 
 
 def find_advice(run: Run, changes: Mapping[Field, Any]) -> Advice | None:
-    """`with zero_optimization.offload_optimizer: 53.2 GiB in the backward pass, it fits, and 390 GiB of host memory per
-    node`, on top of some changes; None where it does not help or no file can say it.
+    """Return the effect of offloading on top of some changes, or None if it does not help or cannot be written.
+
+    The text is like `with zero_optimization.offload_optimizer: 53.2 GiB in the backward pass, it fits, and 390 GiB of
+    host memory per node`.
     """
     if run.plan.parallel.offload_optimizer != "none" or not run.plan.parallel.zero_stage:
         return None

@@ -1,4 +1,4 @@
-"""Whether a run has room: on its GPUs, on its hosts and on its disk, each where its size is stated or assumed."""
+"""Room of a run on its GPUs, its hosts and its disk, for each place with a stated or assumed size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PLACES: Final[tuple[Resource, ...]] = ("gpu", "host", "disk")
 
 
 def list_phases(run: Run) -> tuple[str, ...]:
-    """The phases that a run goes through: it finds no checkpoint of its own unless it is asked to resume."""
+    """Return the phases of a run. It loads no checkpoint unless the settings require resuming."""
     checkpoint = run.plan.checkpoint
     latest = checkpoint.resume_latest and run.is_stated("checkpoint.resume_latest")
     resumes = latest or checkpoint.load_path is not None
@@ -19,35 +19,35 @@ def list_phases(run: Run) -> tuple[str, ...]:
 
 
 def judge_place(run: Run, place: Resource) -> Judgement | None:
-    """The verdict on the worst phase at a place; None where its size is unknown or nothing could be estimated."""
+    """Return the verdict on the worst phase at a place, or None if it has no known size or no estimate."""
     if run.hardware.get_capacity(place) is None:
         return None
     return judge(run, place, None if place == "gpu" else list_phases(run))
 
 
 def is_lacking_room(judgement: Judgement) -> bool:
-    """Whether more is expected than there is."""
+    """Return whether the expected size exceeds the capacity."""
     return judgement.budget.expected > judgement.capacity
 
 
 def judge_host_and_disk(run: Run) -> tuple[Judgement, ...]:
-    """The verdicts on the host and on the disk, where their size is known."""
+    """Return the verdicts on the host and on the disk, if their size is known."""
     return tuple(judgement for place in PLACES[1:] if (judgement := judge_place(run, place)) is not None)
 
 
 def list_lacking(run: Run) -> tuple[Judgement, ...]:
-    """The host and the disk, where they are expected to lack room."""
+    """Return the verdicts on the host and the disk, if they are expected to lack room."""
     return tuple(filter(is_lacking_room, judge_host_and_disk(run)))
 
 
 def has_room(run: Run) -> bool:
-    """Whether every phase is expected to fit its GPU, and the host and the disk where they are stated."""
+    """Return whether every phase is expected to fit its GPU, and the host and the disk if they are stated."""
     gpu = judge_place(run, "gpu")
     return gpu is not None and not is_lacking_room(gpu) and not list_lacking(run)
 
 
 def has_room_elsewhere(after: Run, before: Run) -> bool:
-    """Whether the host and the disk have room for a changed run, or it takes no more of them than before."""
+    """Return whether host and disk have room for a changed run, or it needs no more of them than before."""
     expected_before = {judgement.resource: judgement.budget.expected for judgement in list_lacking(before)}
     return all(
         judgement.budget.expected <= expected_before.get(judgement.resource, 0) for judgement in list_lacking(after)

@@ -1,7 +1,7 @@
 """Exact search for the least costly combination of moves that fits.
 
-Best first over partial combinations. A partial combination is dropped where it does not fit even with the strongest
-move of every dimension that is still open; so the first complete one that is met is the least costly of all.
+Best first over partial combinations. A partial combination is dropped if it does not fit even with the strongest move
+of every open dimension, so the first complete combination is the least costly of all.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from math import log
 from cfglint_train.fitting.moves import OPTIMISATION, TIERS, Dimension, Move
 
 Combination = tuple[Move | None, ...]
-"""One entry per dimension; None leaves it as it is."""
+"""One entry per dimension; None leaves it unchanged."""
 
 Cost = tuple[int, int, int, int]
 """Changes of the optimisation (and further halvings of an evaluation), highest tier, slowdown (millionths of its
-logarithm), changed settings."""
+logarithm), changed settings.
+"""
 
 FREE: Cost = (0, 0, 0, 0)
 
 
 def compute_cost(moves: Combination) -> Cost:
-    """What a combination costs."""
+    """Return the cost of a combination."""
     total = FREE
     for move in moves:
         if move is not None:
@@ -48,11 +49,11 @@ def find_cheapest(
     highest: int = OPTIMISATION,
     is_barred: Callable[[Combination], bool] = lambda _: False,
 ) -> Combination | None:
-    """The least costly combination that fits and can be written; None where there is none.
+    """Return the least costly combination that fits and can be written, or None if there is none.
 
-    Tiers are searched in turn, so that what gives something up is only looked at where nothing else fits. `fits` and
-    `writable` get one entry per dimension, in the order of `dimensions`. `barred`: whether no combination with these
-    moves is one; it is asked of partial ones, too, and may find out more while `writable` is asked.
+    Tiers are searched in turn, so that moves that give something up are only tried if nothing else fits. `fits` and
+    `writable` get one entry per dimension, in the order of `dimensions`. `is_barred`: whether every combination with
+    these moves is excluded; it is also called with partial ones, and may learn more while `writable` is called.
     """
     for tier in TIERS[: highest + 1]:
         open_ = [
@@ -73,7 +74,8 @@ def _search(
     writable: Callable[[Combination], bool],
     is_barred: Callable[[Combination], bool],
 ) -> Combination | None:
-    # The dearest first: what must be chosen is known soonest. What has no order cannot be bounded: before all others.
+    # The costliest first, so that inevitable costs are known soonest. Dimensions without an order cannot be bounded,
+    # and come before all others.
     order = sorted(range(len(dimensions)), key=lambda place: _compute_rank(dimensions[place]))
     choices: list[tuple[Move | None, ...]] = [(None, *dimensions[place].moves) for place in order]
     unordered = sum(1 for dimension in dimensions if not dimension.ordered)

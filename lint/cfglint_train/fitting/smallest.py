@@ -1,4 +1,4 @@
-"""The least costly change with which a run fits, for the rules of memory and for `cfglint fit`."""
+"""The least costly change that makes a run fit, for the memory rules and for `cfglint fit`."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 RoomByPhase = Mapping[tuple[str, Resource], float]
-"""(phase, place) -> the bytes that it may take."""
+"""Bytes that a phase may use, by (phase, place)."""
 
 
 class Problem:
-    """A run, the room that it has, and the moves that it could make. Each combination is estimated once.
+    """A run with its available room and its possible moves. Each combination is estimated once.
 
-    `surely`: the upper bound has to fit the GPU, not only what is expected.
+    `surely`: the upper bound must fit the GPU, not only the expected value.
     """
 
     def __init__(
         self, run: Run, phases: Collection[str] | None = STEP_PHASES, keep: Collection[str] = (), surely: bool = False
     ) -> None:
+        """Find the room of a run, and the moves that help phases without enough room."""
         self.run = run
         self.phases = phases
         self.surely = surely
@@ -49,10 +50,10 @@ class Problem:
         self.dimensions = list_dimensions(run, lacking, keep)
         self._estimated: dict[frozenset[tuple[Field, Any]], tuple[Phase, ...]] = {}
         self._refused: list[Mapping[Field, Any]] = []
-        """Changes that are refused together."""
+        """Changes that are rejected together."""
 
     def can_fit(self, combination: Combination) -> bool:
-        """Whether a combination fits."""
+        """Return whether a combination fits."""
         changes = merge_changes(combination)
         key = frozenset(changes.items())
         if key not in self._estimated:
@@ -62,8 +63,9 @@ class Problem:
         return needed <= {phase.name for phase in phases} and not any(map(self._list_lacking_places, phases))
 
     def can_write(self, combination: Combination) -> bool:
-        """Whether the run's files can state a combination, and nothing stops that run which does not stop this one. One
-        that makes a comment false is shown, and not written.
+        """Return whether the run's files can state a combination without making the run fail.
+
+        A combination that makes a comment false is shown, but not written.
         """
         moves = tuple(move for move in combination if move is not None)
         if self.is_barred(moves):
@@ -78,8 +80,9 @@ class Problem:
         return not refused
 
     def is_barred(self, combination: Combination) -> bool:
-        """Whether no combination with these moves is one: some of them are known to be refused, or one needs what
-        another changes.
+        """Return whether every combination with these moves is excluded.
+
+        Some of them are known to be rejected together, or one requires a value that another changes.
         """
         changes = merge_changes(combination)
         for move in combination:
@@ -95,7 +98,7 @@ class Problem:
             return False
 
     def _list_lacking_places(self, phase: Phase) -> list[Resource]:
-        """The places that lack room for a phase."""
+        """Return the places that lack room for a phase."""
         return [place for place in places.PLACES if not self._is_within_room(phase, place)]
 
     def _is_within_room(self, phase: Phase, place: Resource) -> bool:
@@ -108,9 +111,10 @@ class Problem:
 
 
 def _compute_room(run: Run, phases: Collection[str] | None) -> RoomByPhase:
-    """What each phase may take: the capacity, where it is asked for or fits now; what is not asked for and does not fit
-    anyway may take what it takes now on the host and the disk, and anything on the GPU. The rollout is asked for with
-    the step.
+    """Return the bytes that each phase may use.
+
+    This is the capacity if the phase is required to fit, or fits already. Other phases may use as much as now on the
+    host and the disk, and any amount on the GPU. The rollout is required together with the step.
     """
     room: dict[tuple[str, Resource], float] = {}
     counted = places.list_phases(run)
@@ -129,7 +133,7 @@ def _compute_room(run: Run, phases: Collection[str] | None) -> RoomByPhase:
 
 
 def merge_changes(moves: Combination) -> dict[Field, Any]:
-    """The changes of several moves."""
+    """Return the changes of several moves."""
     return {field: value for move in moves if move is not None for field, value in move.changes.items()}
 
 
@@ -141,11 +145,11 @@ class Solution(Frozen):
     before: Judgement
     after: Judgement
     host_and_disk: tuple[tuple[Judgement, Judgement], ...] = ()
-    """The host and the disk before and after, where they are asked for and lack room before."""
+    """Verdicts on host and disk before and after, if they are required and lack room before."""
 
     @property
     def is_enough(self) -> bool:
-        """Every place that is asked for is expected to have room afterwards."""
+        """True if every required place is expected to have room afterwards."""
         return not any(
             places.is_lacking_room(judgement) for judgement in (self.after, *(after for _, after in self.host_and_disk))
         )
@@ -157,7 +161,7 @@ class Solution(Frozen):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The paths of the files that it changes, companions among them; none where it cannot be written."""
+        """Paths of the changed files, companions included; empty if the change cannot be written."""
         try:
             return tuple(
                 dict.fromkeys(document.path for document, _, _ in draft_without_comment_check(self.run, self.fix))
@@ -167,7 +171,7 @@ class Solution(Frozen):
 
     @property
     def slowdown(self) -> float:
-        """The factor on the time of a step."""
+        """Factor on the time of a step."""
         factor = 1.0
         for move in self.moves:
             factor *= move.slowdown
@@ -175,7 +179,11 @@ class Solution(Frozen):
 
     @property
     def applicability(self) -> Applicability:
-        """safe: loss, data and resuming stay, and the run cannot work as it is or nothing stated is replaced."""
+        """Applicability of the fix.
+
+        safe if loss, data and resuming stay the same, and either the run cannot work unchanged or nothing stated is
+        replaced.
+        """
         tier = max(move.tier for move in self.moves)
         if not places.is_lacking_room(self.before) and not self.host_and_disk:
             return "safe" if tier == FILLS_IN and self.slowdown <= 1 else "unsafe"
@@ -183,18 +191,18 @@ class Solution(Frozen):
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """`micro_batch_size: 16 -> 2`, one for each setting."""
+        """Changes as text: `micro_batch_size: 16 -> 2`, one for each setting."""
         return words.format_settings(self.run, self.changes)
 
     @property
     def drops(self) -> tuple[str, ...]:
-        """`180 -> 58.5 GiB` of the GPU, and `host: 600 -> 200 GiB` of each other place that lacks room before."""
+        """`180 -> 58.5 GiB` for the GPU, and `host: 600 -> 200 GiB` for each other place that lacks room before."""
         other_drops = (f"{before.resource}: {words.format_drop(before, after)}" for before, after in self.host_and_disk)
         return (words.format_drop(self.before, self.after), *other_drops)
 
     @property
     def fix(self) -> Fix:
-        """All of it as one fix. Where it only switches something on, a length that is an upper limit may be assumed."""
+        """The whole change as one fix. If it only switches features on, an upper limit of the length may be assumed."""
         message = f"{', '.join(self.settings)} ({', '.join(self.drops)})"
         lost = dict.fromkeys(move.gives_up for move in self.moves if move.tier > SAFE)
         if lost:
@@ -205,10 +213,10 @@ class Solution(Frozen):
 
 
 def find_smallest(run: Run) -> Solution | None:
-    """The least costly change with which the training step fits; None where it fits, or where nothing makes it fit.
+    """Return the least costly change with which the training step fits; None if it fits, or if nothing makes it fit.
 
-    What nothing states is filled in as far as the whole interval fits, where that is enough; everything else is
-    changed as far as the expected size fits, and no further. Nothing is looked for at a corner.
+    Unstated settings are filled in until the whole interval fits, if that is possible; others are changed until the
+    expected size fits, and no further. Nothing is searched for a scenario.
     """
     return None if run.is_scenario else run.compute_once(_find_step_solution)
 
@@ -218,7 +226,10 @@ def _find_step_solution(run: Run) -> Solution | None:
 
 
 def find_smallest_for(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> Solution | None:
-    """The same for some phases (None: all, and the host and the disk, too); `keep`: keys and fields that stay."""
+    """Return the least costly change for some phases (None: all, with the host and the disk).
+
+    `keep`: keys and fields that stay unchanged.
+    """
     before = judge(run, "gpu", phases)
     if before is None:
         return None
@@ -228,7 +239,7 @@ def find_smallest_for(run: Run, phases: Collection[str] | None, keep: Collection
         return None
     problem.surely = False
     all_dimensions = problem.dimensions
-    if problem.can_fit(nothing):  # what only may not fit is worth no smaller batch
+    if problem.can_fit(nothing):  # a mere risk does not justify a smaller batch
         problem.surely = True
         problem.dimensions = [
             _keep_free_moves(dimension, (), costly=phases is not None) for dimension in all_dimensions
@@ -240,15 +251,16 @@ def find_smallest_for(run: Run, phases: Collection[str] | None, keep: Collection
     solution = filled or solve(problem, before)
     if filled is not None or solution is None or phases is not None:
         return solution
-    # What is free belongs to it: else it would be proposed for the changed run.
+    # Free moves are included; otherwise they would be proposed for the changed run.
     problem.surely = True
     problem.dimensions = [_keep_free_moves(dimension, solution.moves, costly=False) for dimension in all_dimensions]
     return solve(problem, before) or solution
 
 
 def _keep_free_moves(dimension: Dimension, chosen: Collection[Move], costly: bool) -> Dimension:
-    """Return the dimension with its chosen move and the stronger ones that give nothing up: not even a larger batch,
-    nor time unless that may be `costly`.
+    """Return the dimension with its chosen move and the stronger ones that give nothing up.
+
+    They do not change a batch, and cost no time unless `costly` is set.
     """
     moves = dimension.moves
     chosen_index = next((number for number, move in enumerate(moves) if move in chosen), -1)
@@ -263,7 +275,7 @@ def _keep_free_moves(dimension: Dimension, chosen: Collection[Move], costly: boo
 
 
 def solve(problem: Problem, before: Judgement, highest: int = OPTIMISATION) -> Solution | None:
-    """The least costly combination of a problem's moves that fits."""
+    """Return the least costly combination of a problem's moves that fits, or None."""
     chosen = find_cheapest(problem.dimensions, problem.can_fit, problem.can_write, highest, problem.is_barred)
     moves = tuple(move for move in chosen or () if move is not None)
     if not moves:
@@ -274,7 +286,7 @@ def solve(problem: Problem, before: Judgement, highest: int = OPTIMISATION) -> S
 def build_solution(
     run: Run, moves: tuple[Move, ...], before: Judgement, phases: Collection[str] | None = None
 ) -> Solution | None:
-    """What some moves make of a run; `before` is the verdict on its GPUs."""
+    """Return the result of some moves, or None if it cannot be estimated. `before` is the verdict on the run's GPUs."""
     changed = run.replace_fields(merge_changes(moves))
     after = judge(changed, "gpu", phases)
     if after is None:

@@ -1,8 +1,8 @@
-"""What free memory can buy: changes that make a step faster, and with which the run still fits.
+"""Changes that use free memory to make a step faster, and with which the run still fits.
 
-The same free bytes are offered once. The changes are estimated in turn, each beside those before it, so that all of
-them together fit: above the upper bound of each phase a part of the GPU stays free, and neither the host nor the disk
-has to hold more than they do, or than they have.
+The same free bytes are offered once. The changes are estimated in turn, each together with the earlier ones, so that
+all of them fit together: above the upper bound of each phase a part of the GPU stays free, and the host and the disk
+hold no more than before, or have room.
 """
 
 from __future__ import annotations
@@ -20,37 +20,39 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 MARGIN: Final = 0.1
-"""The share of a GPU that stays free beside the upper bound of every phase."""
+"""Share of a GPU that stays free above the upper bound of every phase."""
 
 WIDE_MARGIN: Final = 1 / 3
-"""The same without checkpointing, which many files switch on for other data and other cards: a tenth would report a
-third of upstream's examples on an H100, a third reports a fifth of them."""
+"""Margin for disabling checkpointing, which many files enable for other data and other cards: a tenth would report a
+third of upstream's examples on an H100, a third reports a fifth of them.
+"""
 
 MIN_TRAFFIC_SAVED: Final = 0.25
-"""The share of the bytes between ranks that a change has to save."""
+"""Share of the bytes between ranks that a change must save."""
 
 DDP_BUCKET: Final = 25 * 2**20
 """Bytes of a bucket of gradients in torch's DistributedDataParallel (torch 2.9 nn/parallel/distributed.py,
-bucket_cap_mb)."""
+bucket_cap_mb).
+"""
 
 Changes = Mapping[Field, Any]
 
 
 class Speedup(Frozen):
-    """A change that fits, beside those that are offered before it."""
+    """A change that fits together with those that are offered before it."""
 
     changes: Changes
     before: Setup
-    """With the changes that are offered before it."""
+    """Setup with the changes that are offered before it."""
     after: Setup
     expected: int
     """Bytes of one GPU in the highest phase afterwards."""
 
 
 def find_speedup(run: Run, name: str) -> Speedup | None:
-    """The offer of one kind (`checkpointing`, `hybrid`, `accumulation`, `bucket`), if there is one.
+    """Return the speedup of one kind (`checkpointing`, `hybrid`, `accumulation`, `bucket`), or None.
 
-    None where the card is not stated: what fits an assumed one may not fit the one that is there.
+    None if the card is not stated: a change that fits an assumed card may not fit the real one.
     """
     return run.compute_once(_find_speedups).get(name)
 
@@ -78,13 +80,13 @@ def _find_speedups(run: Run) -> dict[str, Speedup]:
 
 
 def find_setup(run: Run) -> Setup | None:
-    """What the training step of a run is estimated of; None where it is not."""
+    """Return the setup of a run's training step, or None if it is not estimated."""
     judgement = judge(run, "gpu", STEP_PHASES)
     return None if judgement is None else judgement.budget.setup
 
 
 def _has_margin(after: Run, before: Run, margin: float = MARGIN) -> bool:
-    """Whether every phase fits the GPU with the margin, and asks no more of the host and the disk than there is."""
+    """Return whether every phase fits the GPU with the margin, and host and disk have room or need no more."""
     phases, room = after.estimate.phases, (1 - margin) * (after.hardware.gpu_bytes or 0)
     if not {*STEP_PHASES} <= {phase.name for phase in phases}:
         return False
@@ -97,7 +99,7 @@ _HOST_AND_DISK: Final[tuple[Resource, ...]] = ("host", "disk")
 
 
 def _is_affordable(after: Run, before: Run, place: Resource) -> bool:
-    """Whether the host or the disk is asked for no more than before, or for no more than it has."""
+    """Return whether the host or the disk needs no more than before, or no more than it has."""
     needs = [budget for phase in after.estimate.phases if (budget := getattr(phase, place)) is not None]
     highest, capacity = before.estimate.find_peak(place), after.hardware.get_capacity(place)
     needed_before = 0 if highest is None else getattr(highest, place).expected
@@ -105,16 +107,16 @@ def _is_affordable(after: Run, before: Run, place: Resource) -> bool:
 
 
 def _propose_no_checkpointing(run: Run, _: Setup) -> Iterator[Changes]:
-    """Nothing is recomputed."""
+    """Yield the change that recomputes nothing."""
     plan = run.plan.activations
     if plan.checkpointing in list_recomputed_shares(run) and plan.offload in (None, "none"):
         yield {"activations.checkpointing": "none"}
 
 
 def list_recomputed_shares(run: Run) -> dict[str, float]:
-    """The share of a layer's forward pass that each kind of checkpointing repeats.
+    """Return the share of a layer's forward pass that each kind of checkpointing repeats.
 
-    Half of it for the selective ones: what they keep are the attention's outputs, or every second matrix product.
+    It is half for the selective ones: they keep the attention's outputs, or every second matrix product.
     """
     plan = run.plan.activations
     every_n = plan.of / plan.every if plan.every and plan.of is not None else 1.0
@@ -122,11 +124,11 @@ def list_recomputed_shares(run: Run) -> dict[str, float]:
 
 
 def compute_recomputation(run: Run) -> float:
-    """The share of a step's arithmetic that is done twice.
+    """Return the share of a step's arithmetic that is repeated.
 
-    A layer's forward pass is repeated once. The backward pass costs two forward passes where the weights are trained,
-    one for their gradients and one for the inputs', and one where only an adapter is. The head is not repeated:
-    share x L / ((L + H)(1 + b) + share x L), by parameters that a token passes through.
+    A layer's forward pass is repeated once. The backward pass costs two forward passes if the weights are trained, one
+    for their gradients and one for the inputs', and one if only an adapter is. The head is not repeated: share x L /
+    ((L + H)(1 + b) + share x L), with L and H in parameters that a token passes through.
     """
     model = run.architecture
     share = list_recomputed_shares(run).get(run.plan.activations.checkpointing or "", 0.0)
@@ -140,7 +142,7 @@ def compute_recomputation(run: Run) -> float:
 
 
 def _propose_hybrid(run: Run, setup: Setup) -> Iterator[Changes]:
-    """The weights are gathered inside each node."""
+    """Yield changes with which the weights are gathered inside each node."""
     if (
         setup.ranks.nodes < 2
         or setup.ranks.local < 2
@@ -161,10 +163,10 @@ def _keep_if_saving(run: Run, setup: Setup, changes: Changes) -> Iterator[Change
 
 
 def compute_node_traffic(setup: Setup) -> float:
-    """Bytes that reach a node from the others in one optimizer step.
+    """Return the bytes that reach a node from the others in one optimizer step.
 
-    A ring over n nodes brings (n - 1) / n of what is gathered, or reduced and scattered, to each of them; an all-reduce
-    does both.
+    A ring over n nodes transfers (n - 1) / n of the gathered, or reduced and scattered, bytes to each of them; an
+    all-reduce does both.
     """
     share = (setup.ranks.nodes - 1) / setup.ranks.nodes
     weights, gradients = _compute_traffic(setup)
@@ -174,7 +176,7 @@ def compute_node_traffic(setup: Setup) -> float:
 
 
 def _propose_accumulation(run: Run, setup: Setup) -> Iterator[Changes]:
-    """Fewer and larger micro batches: sharded weights are gathered for each of them."""
+    """Yield fewer and larger micro batches, because sharded weights are gathered for each of them."""
     batch = run.plan.batch
     micro, accumulation = batch.micro, batch.accumulation
     if not micro or not accumulation or accumulation < 2 or batch.tokens_per_gpu or setup.ranks.parameter_shards < 2:
@@ -190,15 +192,15 @@ def _propose_accumulation(run: Run, setup: Setup) -> Iterator[Changes]:
 
 
 def compute_rank_traffic(setup: Setup) -> float:
-    """Bytes that reach a rank from the others in one optimizer step: gathered weights and reduced gradients."""
+    """Return the bytes that reach a rank from the others in one optimizer step: weights and reduced gradients."""
     return sum(_compute_traffic(setup)) * (setup.ranks.parameter_shards - 1) / setup.ranks.parameter_shards
 
 
 def _compute_traffic(setup: Setup) -> tuple[float, float]:
-    """Bytes of weights that are gathered in one optimizer step, and of gradients that are reduced.
+    """Return the bytes of weights that are gathered in one optimizer step, and of gradients that are reduced.
 
-    Weights are gathered for each forward pass and, where they are given up after it, for each backward pass; gradients
-    are reduced after each micro batch, or after the last one (`no_sync`).
+    Weights are gathered for each forward pass and, if they are freed after it, for each backward pass; gradients are
+    reduced after each micro batch, or after the last one (`no_sync`).
     """
     weights = setup.weights.trained * setup.formats.gathered + setup.frozen_sharded
     passes = (2 if setup.sharding.reshard else 1) * setup.batch.accumulation if setup.ranks.parameter_shards > 1 else 0
@@ -208,7 +210,7 @@ def _compute_traffic(setup: Setup) -> tuple[float, float]:
 
 
 def _propose_bucket(run: Run, setup: Setup) -> Iterator[Changes]:
-    """A bucket of gradients as large as DistributedDataParallel's."""
+    """Yield a gradient bucket as large as DistributedDataParallel's."""
     size, ddp_size = run.plan.parallel.reduce_bucket, int(DDP_BUCKET / setup.formats.gradient)
     if (
         setup.ranks.zero_stage
@@ -225,5 +227,6 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Run, Setup], Iterator[Changes]], floa
     "accumulation": (_propose_accumulation, MARGIN),
     "bucket": (_propose_bucket, MARGIN),
 }
-"""In the order in which they are offered the memory that is free, with what stays free of it: first what saves
-arithmetic, then traffic."""
+"""Kinds of changes in the order in which they are offered the free memory, with their margin: first those that save
+arithmetic, then those that save traffic.
+"""

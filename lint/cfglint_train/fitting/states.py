@@ -1,4 +1,4 @@
-"""Ways to smaller states that no move offers: in words, for a run whose states alone do not fit."""
+"""Further ways to reduce states, in words, for a run whose states alone do not fit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cfglint_train.runs.run import Run
 
 
 def describe_smaller_states(run: Run) -> str:
-    """What makes the states smaller, of what the run does not do yet."""
+    """Describe the ways to reduce the states that the run does not use yet."""
     parallel = run.plan.parallel
     sharded = parallel.zero_stage == 3 or (parallel.strategy in FSDP and parallel.sharding == "full_shard")
     offloads = {parallel.offload_params, parallel.offload_optimizer} - {None, "none"}
@@ -25,6 +25,6 @@ def describe_smaller_states(run: Run) -> str:
 
 
 def list_four_bit_settings(run: Run) -> tuple[str, ...]:
-    """The settings that quantise the weights below an adapter to 4 bits; none where no file of the run can state it."""
+    """Return the settings that quantise the weights below an adapter to 4 bits; empty if no file can state them."""
     move = find_move(run, "method.quantization") or find_move(run, "method.quantized_experts")
     return () if move is None else words.format_settings(run, move.changes)

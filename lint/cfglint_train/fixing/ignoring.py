@@ -1,7 +1,7 @@
-"""Write the comments that silence the findings of today (`--add-ignore`).
+"""Suppression comments: write comments that suppress the current findings (`--add-ignore`).
 
-Each comment is read back before it counts: it has to be a comment there, and to silence its findings, and what the file
-says has to stay the same.
+Each comment is read back before it counts: it must be a comment there and suppress its findings, and the values in the
+file must stay the same.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from cfglint_train.runs.workspace import Workspace
 from cfglint_train.settings import pragmas
 
 _UNUSED: Final = UNUSED_SUPPRESSION.code
-"""The rule about comments that silence nothing: to silence it would be another of them."""
+"""Rule about unused suppressions: suppressing it would add another of them."""
 _INLINE: Final = ("python", "shell", "yaml")
-"""Syntaxes in which a comment may follow something on its line."""
+"""Syntaxes in which a comment may follow other text on its line."""
 
 
 class _Candidate(Frozen):
-    """A text with one more comment, and by how many lines the findings that it is for have moved."""
+    """A text with one more comment, and the number of lines by which its findings have moved."""
 
     text: bytes
     shift: int
 
 
 def add_ignores(paths: list[str], options: LintOptions) -> FixOutcome:
-    """Write a comment for every finding that one can silence. Nothing is written to disk."""
+    """Add a comment for every finding that a comment can suppress. Writes nothing to disk."""
     workspace = dispatch.open_workspace(options)
     before = dispatch.lint(workspace, paths, options)
     by_path: dict[str, list[Finding]] = {}
@@ -78,7 +78,7 @@ def _list_undone(applied: Iterable[Applied], spoilt_paths: set[str]) -> Iterator
 
 
 def _explain_refusal(finding: Finding, document: Document | None) -> str:
-    """Return why no comment silences a finding."""
+    """Return the reason for which no comment can suppress a finding."""
     if finding.code == _UNUSED:
         return "remove the comment that it points at (`--fix` does)"
     extension = os.path.splitext(finding.path)[1].lower()
@@ -92,8 +92,9 @@ def _explain_refusal(finding: Finding, document: Document | None) -> str:
 
 
 def _add_comments(document: Document, findings: list[Finding], workspace: Workspace) -> tuple[bytes, list[Finding]]:
-    """Return the text with comments, and the findings that they silence: at their lines where that is possible, else in
-    the whole file.
+    """Return the text with comments, and the findings that they suppress.
+
+    Comments go to the findings' lines if possible, else to the top of the file.
     """
     source = document.source
     suppressed: list[Finding] = []
@@ -105,7 +106,7 @@ def _add_comments(document: Document, findings: list[Finding], workspace: Worksp
             by_line.setdefault(document.find_extent(finding.start.line)[0], []).append(finding)
     remaining: list[Finding] = []
     suppression_count = len(pragmas.read_pragmas(document).suppressions)
-    for line in sorted(by_line, reverse=True):  # from the end, so that the lines above keep their numbers
+    for line in sorted(by_line, reverse=True):  # from the end, so that earlier lines keep their numbers
         line_findings = by_line[line]
         candidates = (
             _list_line_candidates(document, source, line, _list_codes(line_findings))
@@ -137,7 +138,7 @@ def _list_codes(findings: Iterable[Finding]) -> str:
 
 
 def _list_line_candidates(document: Document, source: bytes, line: int, codes: str) -> Iterator[_Candidate]:
-    """Yield the text with a comment above a line, or behind it."""
+    """Yield the text with a comment above a line, or at its end."""
     lines = source.splitlines(keepends=True)
     line_bytes = lines[line - 1] if line <= len(lines) else b""
     bom = BOM if line == 1 and line_bytes.startswith(BOM) else b""
@@ -149,7 +150,7 @@ def _list_line_candidates(document: Document, source: bytes, line: int, codes: s
     comment = f"# cfglint: ignore[{codes}]"
     if document.syntax == "markdown":
         comment = f"<!-- {comment.removeprefix('# ')} -->"
-    # make ends a recipe at no comment in the first column, and shows one behind a tab.
+    # In a Makefile, a comment in the first column does not end a recipe, and one after a tab is echoed.
     indent = b"" if files.is_makefile(document.path) else content[: len(content) - len(content.lstrip())]
     yield _Candidate(b"".join((above, bom, indent, comment.encode(), _find_line_ending(lines, bare), bare, below)), 1)
     if document.syntax in _INLINE:
@@ -157,8 +158,9 @@ def _list_line_candidates(document: Document, source: bytes, line: int, codes: s
 
 
 def _add_file_comment(source: bytes, codes: str) -> _Candidate:
-    """Return the text with a comment for the whole file, below the comments at its head: they may name an interpreter,
-    an encoding, or what a scheduler is asked for.
+    """Return the text with a comment for the whole file, below the comments at its top.
+
+    Those comments may name an interpreter or an encoding, or hold scheduler options.
     """
     bom = BOM if source.startswith(BOM) else b""
     lines = source.removeprefix(bom).splitlines(keepends=True)
@@ -171,7 +173,7 @@ def _add_file_comment(source: bytes, codes: str) -> _Candidate:
 
 
 def _find_line_ending(lines: list[bytes], line: bytes) -> bytes:
-    """Return how a line ends, else how the first one does."""
+    """Return the line ending of a line, or that of the first line if it has none."""
     line_ending = line[len(line.rstrip(b"\r\n")) :]
     return line_ending or (lines[0][len(lines[0].rstrip(b"\r\n")) :] if lines else b"") or b"\n"
 
@@ -179,7 +181,7 @@ def _find_line_ending(lines: list[bytes], line: bytes) -> bytes:
 def _is_effective(
     document: Document, before: bytes, candidate: _Candidate, findings: list[Finding], workspace: Workspace
 ) -> bool:
-    """Return whether the new comment silences the findings, and nothing else changes."""
+    """Return whether the new comment suppresses the findings and changes nothing else."""
     load = workspace.sources.build_reader(document.path)
     try:
         old_document = files.parse_commented(document.path, before, load)

@@ -1,4 +1,4 @@
-"""Fixes over a whole lint: shown with their edits, or applied until nothing is left to apply."""
+"""Fix loop: lint and apply fixes, pass by pass, until none is left to apply."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 from cfglint_train.runs.workspace import Workspace
 
-# Each pass lints anew; real files settle in two or three. Fixes inside one list or section take a pass each.
+# Each pass lints again; real files settle in two or three. Fixes in one list or section take one pass each.
 MAX_PASSES: Final = 100
 
 PrepareRun = Callable[[Run, Mapping[Field, Any]], Run]
-"""The run as it is to be rewritten, of one and the changes that are to be made."""
+"""Returns the run for rewriting, given a run and the intended changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One fix that was made."""
+    """A fix that was made."""
 
     path: str
     code: str
     message: str
     files: tuple[str, ...]
-    """The files that it changed."""
+    """Files that it changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One fix that was asked for and not made."""
+    """A fix that was requested but not made."""
 
     path: str
     code: str
@@ -49,7 +49,7 @@ class Refused:
 
 
 class FixOutcome(Frozen):
-    """The outcome of fixing: new contents by path (of files that differ), and the lint of what they are then."""
+    """Outcome of fixing: new contents of the files that differ, by path, and the lint of these contents."""
 
     sources: Mapping[str, bytes]
     originals: Mapping[str, bytes]
@@ -59,13 +59,13 @@ class FixOutcome(Frozen):
 
 
 def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Mapping[str, bytes]) -> FixOutcome:
-    """Apply every fix that may be applied, pass by pass. Nothing is written to disk.
+    """Apply every applicable fix, pass by pass. Writes nothing to disk.
 
-    Within a pass each fix is written against the text that the fixes before it left, and read back before it counts; a
-    fix of a field which the pass already changed, or which another fix is about to change, waits for the
-    next one, and so does one that counts a misspelt key as what it is meant to be. A fix that brings a certain finding
-    as grave as its own is not made. Where `sources` are given (a standard input), no other file is changed. Files
-    whose fixes never settle are left as they were, and are a trouble.
+    Within a pass, each fix is written to the text that the earlier fixes left, and read back before it counts. A fix
+    waits for the next pass if it depends on a field that the pass already changed or that another fix is about to
+    change, or if it counts a misspelt key as its correction. A fix is not made if it causes an equally severe or worse
+    finding that rests on no assumption. If `sources` are given (standard input), no other file is changed. Files whose
+    fixes never settle are left as they were and reported as a trouble.
     """
     workspace = dispatch.open_workspace(options, sources)
     fixer = _Fixer({"safe", "unsafe"} if is_unsafe else {"safe"}, sources)
@@ -74,7 +74,7 @@ def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Ma
     unsettled: list[Applied] = []
     is_patient = True
     last_pass: tuple[Workspace, Result] | None = None
-    """Before the last pass, in which something was done."""
+    """State before the last pass that changed something."""
     first: Result | None = None
     for _ in range(MAX_PASSES):
         result = dispatch.lint(workspace, paths, options)
@@ -83,25 +83,25 @@ def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Ma
             return build_unchanged(first, result)
         if last_pass is not None and fixer.detect_harm(last_pass[1], result):
             del states[_hash_sources(workspace)]
-            workspace, result = last_pass  # take the pass back
+            workspace, result = last_pass  # undo the pass
         last_pass = workspace, result
         workspace, waiting = fixer.run_pass(workspace, result, is_patient)
         unsettled = applied[len(applied) - len(fixer.made_findings) :]
         if not unsettled:
             last_pass = None
         if not unsettled and waiting:
-            is_patient = False  # what they wait for cannot be made
+            is_patient = False  # the fixes that they wait for cannot be made
             continue
         if not unsettled:
             break
         is_patient = True
         state = _hash_sources(workspace)
         if state in states:
-            unsettled = applied[states[state] :]  # since then everything was done to be undone
+            unsettled = applied[states[state] :]  # every change since then has been reverted
             break
         states[state] = len(applied)
     if unsettled:
-        # They go in a circle, or have not come to an end: none of them can be trusted.
+        # The fixes alternate or did not finish, so none of them can be trusted.
         codes = ", ".join(sorted({item.code for item in unsettled}))
         reverted = find_changed_together({path for item in unsettled for path in item.files}, applied)
         workspace = workspace.replace_files({path: originals[path] for path in reverted})
@@ -120,23 +120,24 @@ def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Ma
 
 
 class _Fixer:
-    """The passes of one `--fix`: what they did, and what they refused to do."""
+    """Passes of one `--fix`: the fixes that were made and refused."""
 
     def __init__(self, applicabilities: Collection[str], sources: Mapping[str, bytes]) -> None:
+        """Start without any pass."""
         self.applicabilities = applicabilities
         self.sources = sources
         self.originals: dict[str, bytes] = {}
         self.applied: list[Applied] = []
         self.refused: dict[tuple[str, str, str], Refused] = {}
         self.made_findings: list[Finding] = []
-        """The findings whose fixes the last pass made."""
+        """Findings whose fixes the last pass made."""
         self._harmful_findings: set[tuple[str, str, str]] = set()
-        """Findings whose fixes bring others."""
+        """Identities of findings whose fixes cause other findings."""
         self._suspect_findings: set[tuple[str, str, str]] = set()
-        """Findings whose fixes were made together when one of them brought others: each has a pass of its own."""
+        """Findings whose fixes were made together when one of them caused others; each now gets a pass of its own."""
 
     def run_pass(self, workspace: Workspace, result: Result, is_patient: bool) -> tuple[Workspace, bool]:
-        """Make the fixes of one pass. Return the workspace then, and whether a fix waits for another."""
+        """Make the fixes of one pass; return the new workspace, and whether a fix waits for another."""
         self.made_findings = []
         touched: set[tuple[str, str]] = set()
         requested = [
@@ -179,10 +180,10 @@ class _Fixer:
         return workspace, is_waiting
 
     def detect_harm(self, before: Result, after: Result) -> bool:
-        """Return whether the last pass brought a certain finding as grave as one that it settled.
+        """Return whether the last pass caused an assumption-free finding as severe as one that it fixed.
 
-        It is forgotten then. Of the fixes in the runs of such a finding, a single one is never made again, and of
-        several each is made in a pass of its own.
+        In that case its fixes are dropped from `applied`. If only one fix affects the runs of such a finding, it is
+        never made again; if several do, each is made in a pass of its own.
         """
         new_findings = list(_find_new_findings(before, after, self.made_findings, self.applicabilities))
         for new_finding in new_findings:
@@ -208,7 +209,7 @@ def _get_identity(finding: Finding) -> tuple[str, str, str]:
 
 
 def _list_run_files(finding: Finding) -> set[str]:
-    """Return the paths of the files of a finding's run, its scripts among them."""
+    """Return the paths of all files of a finding's run, including its scripts."""
     run = finding.run
     documents = () if run is None else (*(config.document for config in run.configs), *run.inputs.scripts)
     return {finding.path} | {document.path for document in documents}
@@ -217,10 +218,11 @@ def _list_run_files(finding: Finding) -> set[str]:
 def _find_new_findings(
     before: Result, after: Result, fixed: Collection[Finding], applicabilities: Collection[str]
 ) -> Iterator[Finding]:
-    """Return the certain findings that were not there before, as grave as one of the settled ones.
+    """Yield the new assumption-free findings that are as severe as the mildest one that a pass fixed.
 
-    One with figures that differ is the same, and one that another fix settles counts when that is not made. What is
-    left where an estimate was worse is none: a run that did not fit and is tight now, or whose evaluation is.
+    Findings that differ only in their figures are the same, and findings that another requested fix would remove do not
+    count. A milder finding about an estimate is not new if it replaces a worse one: a run that did not fit and is tight
+    now, or whose evaluation is.
     """
     if not fixed:
         return
@@ -248,7 +250,7 @@ def _get_severity_rank(finding: Finding) -> int:
 
 
 def _is_remainder(finding: Finding, removed: Finding) -> bool:
-    """Return whether two findings judge the same estimate of a run, and the one that is gone was as grave."""
+    """Return whether two findings judge the same estimate of a run, and the removed one was at least as severe."""
     shared_estimates = set(registry.RULES[finding.code].estimates) & set(registry.RULES[removed.code].estimates)
     return bool(shared_estimates and _list_run_files(finding) & _list_run_files(removed)) and _get_severity_rank(
         finding
@@ -256,7 +258,7 @@ def _is_remainder(finding: Finding, removed: Finding) -> bool:
 
 
 def _get_kind(finding: Finding) -> tuple[str, str, str]:
-    """Return what a finding is about, without its figures."""
+    """Return the path, code and message of a finding, with figures replaced by 0."""
     return finding.path, finding.code, re.sub(r"[0-9][0-9.,]*", "0", finding.message)
 
 
@@ -268,8 +270,9 @@ def make_fixes(
     code: str,
     prepare: PrepareRun,
 ) -> FixOutcome:
-    """Make one fix of each run, all of it or nothing; read back like any other. Nothing is written to disk. `prepared`:
-    the run as it is to be rewritten; it raises CannotEdit where it is not.
+    """Make one fix per run, completely or not at all, and read it back. Writes nothing to disk.
+
+    `prepare` returns the run for rewriting, or raises `CannotEdit` if it cannot be rewritten.
     """
     originals: dict[str, bytes] = {}
     applied: list[Applied] = []
@@ -294,12 +297,15 @@ def make_fixes(
 
 
 def build_unchanged(before: Result, after: Result) -> FixOutcome:
-    """Return the outcome if the time of the run was used up before its changes were checked: there are none."""
+    """Return the outcome without any fix, if the CPU time was used up before the changes were checked."""
     return FixOutcome({}, {}, (), (), before._replace(troubles=after.troubles))
 
 
 def _get_text_order(fix: Fix) -> int:
-    """Edits of text come first, the last one of a file before those above it: so each is where it was found."""
+    """Return a sort key that puts text edits first.
+
+    Later edits of a file precede earlier ones, so that positions stay valid.
+    """
     return -max((edit.span.start for _, edit in fix.texts), default=-1)
 
 
@@ -308,7 +314,7 @@ def _hash_sources(workspace: Workspace) -> int:
 
 
 def find_changed_together(paths: Collection[str], applied: Iterable[Applied]) -> frozenset[str]:
-    """These files, and all that some fix changed together with one of them."""
+    """Return the paths and all files that a fix changed together with any of them."""
     files = frozenset(paths)
     groups = [frozenset(fix.files) for fix in applied]
     while True:
@@ -319,11 +325,11 @@ def find_changed_together(paths: Collection[str], applied: Iterable[Applied]) ->
 
 
 def _list_writes(finding: Finding, fix: Fix) -> set[tuple[str, str]]:
-    """What a fix changes, so that two of them do not change the same thing in one pass."""
+    """Return the fields, keys and lines that a fix changes, so that two fixes never change the same in one pass."""
     keys: set[tuple[str, str]] = {(_get_main_path(finding), field) for field in fix.changes}
     for config, changes in fix.keys:
         for change in changes:
-            # Positions in a list move when one of its items does.
+            # List indices move when an item is added or removed.
             name = str(next((step for step in change.route if isinstance(step, str)), ""))
             keys.add((config.document.path, name))
             if isinstance(change, Rename):
@@ -334,13 +340,15 @@ def _list_writes(finding: Finding, fix: Fix) -> set[tuple[str, str]]:
 
 
 def _list_reads(finding: Finding) -> set[tuple[str, str]]:
-    """The plan fields from which a rule makes its fix."""
+    """Return the plan fields from which a rule derived its fix."""
     return {(_get_main_path(finding), field) for field in finding.fields_read}
 
 
 def _needs_to_wait(finding: Finding, fix: Fix, others: Iterable[tuple[Finding, Fix]]) -> bool:
-    """Whether another fix of the run changes a field from which this one is made, or a setting that its finding names
-    as the reason, and not the other way round.
+    """Return whether another fix of the run must be made first.
+
+    It must if it changes a field that this fix is derived from, or a setting that this finding names as the reason, and
+    not the other way round.
     """
     reads, writes = _list_reads(finding), _list_writes(finding, fix)
     return any(
@@ -352,8 +360,8 @@ def _needs_to_wait(finding: Finding, fix: Fix, others: Iterable[tuple[Finding, F
 
 
 def _is_named_reason(finding: Finding, other: Finding, fix: Fix) -> bool:
-    """Whether a fix changes a setting at which a finding points beside its own."""
-    assert other.run is not None  # the fields are those of its plan
+    """Return whether a fix changes a setting that a finding points at in addition to its own."""
+    assert other.run is not None  # fixes with changes have a run
     places = [
         origin.place for field in fix.changes if (origin := other.run.get_origin(field)) is not None and origin.place
     ]
@@ -362,21 +370,24 @@ def _is_named_reason(finding: Finding, other: Finding, fix: Fix) -> bool:
 
 
 def _get_main_path(finding: Finding) -> str:
-    """The file of a finding's run."""
+    """Return the main file of a finding's run."""
     return finding.path if finding.run is None else finding.run.main.document.path
 
 
 def _apply_fix(
     workspace: Workspace, stale: Run | None, fix: Fix, prepare: PrepareRun | None = None
 ) -> draft.WrittenFix | str:
-    """The edits that a fix makes, read back and compared with what was meant; or why there are none."""
+    """Return the edits of a fix, or the reason for which it cannot be made.
+
+    The edits are read back, and the resulting plan is compared with the intended one.
+    """
     try:
         run = None if stale is None else _rebuild_run(workspace, stale.main)
         run = run if run is None or prepare is None else prepare(run, fix.changes)
         if stale is not None and run is None:
             return "its configuration is no longer recognised"
 
-        def read_document(path: str) -> Document | None:  # a script that starts something has no keys of a framework
+        def read_document(path: str) -> Document | None:  # a launch script has no framework keys
             return workspace.documents.read_document(path) or workspace.scripts.read_script(path, path)
 
         current_fix = draft.rebind_fix(fix, lambda path, root: _find_config(workspace, run, path, root), read_document)

@@ -1,4 +1,4 @@
-"""Write fixed files: those that belong together all at once, or none of them."""
+"""Write fixed files: all files that belong together, or none of them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from cfglint_train.judging.result import Trouble
 
 
 class UnwrittenFile(Frozen):
-    """A file that could not be written; it is as it was."""
+    """A file that could not be written and is unchanged."""
 
     path: str
     reason: str
 
 
 def write_sources(fixed: FixOutcome) -> list[UnwrittenFile]:
-    """Write the new contents; files that a fix changed together are all written or none. Returns those that are not."""
+    """Write the new contents, and return the files that could not be written.
+
+    Files that a fix changed together are all written, or none of them.
+    """
     failures: list[UnwrittenFile] = []
     done: dict[str, bytes] = {}
     waiting = sorted(fixed.sources)
@@ -35,7 +38,7 @@ def write_sources(fixed: FixOutcome) -> list[UnwrittenFile]:
 def _write_together(
     sources: Mapping[str, bytes], originals: Mapping[str, bytes], done: dict[str, bytes]
 ) -> list[UnwrittenFile]:
-    """Write some files, or none. `done` is what was written so far, by where it really lies."""
+    """Write a group of files, or none of it; `done` holds the contents written so far by real path."""
     staged: dict[str, atomic.StagedFile] = {}
     failure: UnwrittenFile | None = None
     for path, source in sources.items():
@@ -63,13 +66,12 @@ def _write_together(
 
 
 def write_fixes(fixed: FixOutcome, paths: list[str], options: LintOptions) -> FixOutcome:
-    """Write the new contents, and return what was really done: where some files could not be written, the lint is that
-    of the disk.
+    """Write the new contents, and return the real outcome.
+
+    If some files could not be written, the lint is repeated on the files on disk.
     """
     for folder in {os.path.dirname(path) for path in paths}:
-        atomic.remove_stale_files(
-            folder
-        )  # what writers that were killed have left, also where nothing is to be written now
+        atomic.remove_stale_files(folder)  # remove the leftovers of killed writers, even if nothing is written now
     failures = write_sources(fixed)
     if not failures:
         return fixed

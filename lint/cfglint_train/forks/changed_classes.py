@@ -1,7 +1,7 @@
-"""Classes of a framework's settings that a program of the repository changes or replaces before it makes them.
+"""Changed classes: settings classes that a program of the repository changes before creating them.
 
-`trl.SFTConfig = OurConfig`, `SFTConfig.__init__ = ...`, `setattr(trl, "SFTConfig", ...)` in a file that the program
-imports: what the class takes then is not upstream's. The files are read as text and never run.
+Examples are `trl.SFTConfig = OurConfig`, `SFTConfig.__init__ = ...` and `setattr(trl, "SFTConfig", ...)` in a file that
+the program imports: the parameters are then not upstream's. Files are read as text and never run.
 """
 
 from __future__ import annotations
@@ -21,37 +21,38 @@ _CHANGES: Final = re.compile(
     r"\bsetattr\(|\.\w*(?:Config|Arguments|Args)\s*=(?!=)"
     r"|(?:Config|Arguments|Args)\.__\w+__\s*(?:\[[^\]\n]*\]\s*)?=(?!=)"
 )
-"""What may change a class of settings: most files of a repository have nothing of the kind and are not parsed."""
+"""Cheap test for a change of a settings class: most files of a repository do not match and are not parsed."""
 
 
 class ChangedClass(Frozen):
-    """A class of settings that a file changes."""
+    """A settings class that a file changes."""
 
     path: str
     line: int
     name: str
     declared: frozenset[str]
-    """The fields, parameters and texts of the file: what it may add to the class."""
+    """Fields, parameters and strings of the file, which it may add to the class."""
 
 
 class _Stores(Frozen):
-    """What a file stores in attributes of what it imports."""
+    """Attributes that a file assigns on imported objects."""
 
     stored: tuple[tuple[int, tuple[str, ...], str | None], ...]
-    """The line, what it is stored in, in full, and the attribute (None: a computed name)."""
+    """Line, dotted name of the owner, and attribute (None if computed)."""
     declared: frozenset[str]
-    """As of a changed class."""
+    """Fields, parameters and strings of the file."""
 
 
 class ChangedClasses:
-    """The files of a repository that change classes of packages, each parsed when a program imports it."""
+    """Files of a repository that change classes of packages. A file is parsed when a program imports it."""
 
     def __init__(self, index: RepositoryIndex) -> None:
+        """Create an empty cache for a repository."""
         self._index = index
         self._read: dict[str, _Stores] = {}
 
     def find_change(self, program: str, packages: Collection[str], classes: Collection[str]) -> ChangedClass | None:
-        """The first change of one of some classes of some packages by what a program imports."""
+        """Return the first change of some classes of packages in a program's imports, or None."""
         files = self._index.compute_once(PythonSources)
         for path in sorted(self._index.compute_once(ImportGraph).find_imports(program)):
             if _CHANGES.search(files.read_text(path)) is None or path.startswith(files.copies):
@@ -62,7 +63,7 @@ class ChangedClasses:
         return None
 
     def _read_stores(self, path: str) -> _Stores:
-        """What a file stores in attributes of what it imports."""
+        """Return the attributes that a file assigns on imported objects."""
         if path not in self._read:
             nodes = list(ast.walk(parse_tree(self._index.compute_once(PythonSources).read_text(path))))
             names = map_imports(nodes)
@@ -78,18 +79,18 @@ class ChangedClasses:
 
 
 def _find_changed(stores: _Stores, packages: Collection[str], classes: Collection[str]) -> Iterator[tuple[int, str]]:
-    """The classes of some packages that a file changes, with the lines."""
+    """Yield the classes of some packages that a file changes, with their lines."""
     for line, steps, attribute in stores.stored:
         if steps[0] not in packages:
             continue
         if steps[-1] in classes and (attribute is None or attribute.startswith("__")):
-            yield line, steps[-1]  # another attribute of a class adds no field to it
+            yield line, steps[-1]  # other attributes add no field
         elif attribute in classes and attribute is not None:
             yield line, attribute
 
 
 def _find_assignments(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str | None]]:
-    """What a file stores in attributes of something: its owner, and the attribute (None: a computed name)."""
+    """Yield the owner and name of each assigned attribute (None if computed)."""
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.value, node.attr

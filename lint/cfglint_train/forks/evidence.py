@@ -1,7 +1,7 @@
-"""Whether a configuration's framework is upstream's: the kinds of evidence, one row each, and what they come to.
+"""Fork evidence: decide whether a config's framework is upstream's, from one row per kind of evidence.
 
 A row has the function that finds the evidence, the scopes in which it counts with its strength there, and its sentence
-in a report. The first that replaces upstream's vocabulary settles the matter. Texts, docstrings and tests are no
+in a report. The first evidence that replaces upstream's vocabulary decides. Texts, docstrings and tests are no
 evidence.
 """
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from cfglint_train.releases.pins.search import ResolvedPin
 
 _MAY_MOVE: Final = re.compile(rb"PYTHONPATH|\bcd\b|\bpushd\b|\binstall\b")
-"""What is in a script that takes a package from another folder."""
+"""Commands in a script that may take a package from another folder."""
 
 
 class Subject(Frozen):
-    """A package that a configuration uses, and what there is to look for evidence about it in."""
+    """A package that a config uses, with the sources of evidence about it."""
 
     manifest: FrameworkManifest
     config: Config
@@ -40,26 +40,26 @@ class Subject(Frozen):
     forks: Forks
     scripts: LaunchScripts
     launches: Sequence[tuple[ShellDocument, Invocation]] = ()
-    """The invocations that start the configuration."""
+    """Invocations that start the config."""
     keys: Keys | None = None
-    """Of its framework; None of another package, to which it hands settings."""
+    """Keys of its framework, or None for a package to which the config passes settings."""
 
     @property
     def path(self) -> str:
-        """The file of the configuration."""
+        """Path of the config's file."""
         return self.config.document.path
 
     @property
     def packages(self) -> list[str]:
-        """The package, and the one whose settings it takes over."""
+        """Package names: the package, and the package whose settings it adopts."""
         return [name for name in (self.manifest.package, self.manifest.companion_package) if name]
 
     def format_path(self, path: str, line: int = 0) -> str:
-        """A path as messages name it, with a line."""
+        """Return a path for messages, with its line if given."""
         return self.forks.named(path, self.path) + (f":{line}" if line else "")
 
     def find_started_programs(self) -> Iterator[tuple[str, ShellDocument, Invocation]]:
-        """The Python files of the repository that scripts start with the configuration."""
+        """Yield the Python files of the repository that scripts start with the config."""
         index = self.forks.repositories.get_index(self.path)
         for script, invocation in self.launches if index.is_repository else ():
             if invocation.program.endswith(".py"):
@@ -70,13 +70,13 @@ class Subject(Frozen):
                     yield file, script, invocation
 
     def list_programs(self) -> list[str]:
-        """The Python files of the repository that run the configuration: itself, or those that are started with it."""
+        """Return the Python files of the repository that run the config: itself, or those started with it."""
         if self.config.document.syntax == "python":
             return [self.path] if self.keys is not None else []
         return sorted({file for file, _, _ in self.find_started_programs()})
 
     def format_launch(self, script: ShellDocument, invocation: Invocation) -> str:
-        """The place of a launch."""
+        """Return the place of a launch for messages."""
         return self.format_path(script.path, script.locate(invocation.span.start).line)
 
 
@@ -84,7 +84,7 @@ EvidenceItems = Iterator["ForkTrace | VendoredVocabulary"]
 
 
 def find_namesakes(subject: Subject) -> EvidenceItems:
-    """A module of the repository that a script imports by the package's name, and which is no copy."""
+    """Yield a module of the repository that a script imports by the package's name and that is no copy."""
     if subject.config.document.syntax != "python":
         return
     from cfglint_train.forks.namesakes import find_module_launches, find_namesake
@@ -100,7 +100,7 @@ def find_namesakes(subject: Subject) -> EvidenceItems:
 
 
 def find_programs(subject: Subject) -> EvidenceItems:
-    """A launched program of the repository that imports another package of it in the place of upstream's."""
+    """Yield a launched program of the repository that imports another package instead of upstream's."""
     if subject.keys is None or subject.keys.is_library or subject.manifest.layout is None:
         return
     from cfglint_train.forks.renamed_copies import find_renamed_copy, has_other_package
@@ -108,13 +108,13 @@ def find_programs(subject: Subject) -> EvidenceItems:
     index = subject.forks.repositories.get_index(subject.path)
     for file, script, launch in subject.find_started_programs():
         if find_renamed_copy(file, index, subject.manifest) is not None:
-            return  # it is read
+            return  # read as the vocabulary instead
         if has_other_package(file, index, subject.manifest):
             yield ForkTrace(launch.program, place=subject.format_launch(script, launch))
 
 
 def find_copies(subject: Subject) -> EvidenceItems:
-    """The copy that a launch or the folder uses, if it is started at one of its entry points."""
+    """Yield the copy that a launch or the folder uses, if it has the entry point that is started."""
     copy = _read_used_copy(subject)
     if copy is None:
         hollow_copy = (
@@ -128,7 +128,7 @@ def find_copies(subject: Subject) -> EvidenceItems:
 
 
 def find_pins(subject: Subject) -> EvidenceItems:
-    """A fork that a requirement around the configuration installs."""
+    """Yield a fork that a requirement near the config installs."""
     for package in subject.packages:
         fork = subject.pins[package].fork if package in subject.pins else None
         if fork is not None:
@@ -136,7 +136,7 @@ def find_pins(subject: Subject) -> EvidenceItems:
 
 
 def find_submodules(subject: Subject) -> EvidenceItems:
-    """A submodule of the repository that is a fork, if no requirement installs a release of upstream's."""
+    """Yield a submodule that is a fork, if no requirement installs an upstream release."""
     folders, has_root = subject.forks.roots.list_folders_above(os.path.dirname(os.path.abspath(subject.path)))
     gitmodules = os.path.join(folders[-1], ".gitmodules")
     for module in subject.forks.read_submodules(gitmodules) if has_root else ():
@@ -147,7 +147,7 @@ def find_submodules(subject: Subject) -> EvidenceItems:
 
 
 def find_installed(subject: Subject) -> EvidenceItems:
-    """A fork that a script installs which starts the configuration."""
+    """Yield a fork that a script installs before it starts the config."""
     for document in dict.fromkeys(document for document, _ in subject.launches):
         if b"git" not in document.source:
             continue
@@ -160,7 +160,7 @@ def find_installed(subject: Subject) -> EvidenceItems:
 
 
 def find_checkouts(subject: Subject) -> EvidenceItems:
-    """Another folder than that of the installed package, from which a launch takes the framework."""
+    """Yield another folder than the installed package from which a launch takes the framework."""
     root = subject.forks.repositories.get_index(subject.path).root
     for document, launch in subject.launches:
         if _MAY_MOVE.search(document.source):
@@ -172,7 +172,7 @@ def find_checkouts(subject: Subject) -> EvidenceItems:
 
 
 def find_entries(subject: Subject) -> EvidenceItems:
-    """A program that trains, is given the configuration, and is no entry point of upstream."""
+    """Yield a training program that receives the config and is no entry point of upstream."""
     yield from _find_traces(subject, "entry")
     program = (
         subject.scripts.find_foreign_program(subject.config)
@@ -185,7 +185,7 @@ def find_entries(subject: Subject) -> EvidenceItems:
 
 
 def find_classes(subject: Subject) -> EvidenceItems:
-    """A class of the framework's settings that a launched program changes before it makes one."""
+    """Yield a settings class of the framework that a launched program changes before creating it."""
     index, vocabulary = subject.forks.repositories.get_index(subject.path), subject.manifest.vocabulary
     programs = subject.list_programs() if subject.keys is not None else [subject.path]
     if vocabulary is None or not index.is_repository or not programs:
@@ -203,17 +203,17 @@ def find_classes(subject: Subject) -> EvidenceItems:
 
 
 def find_plugins(subject: Subject) -> EvidenceItems:
-    """A plugin that the configuration loads and upstream lacks."""
+    """Yield a plugin that the config loads and upstream does not have."""
     return _find_traces(subject, "plugin")
 
 
 def find_keys(subject: Subject) -> EvidenceItems:
-    """A key of a known fork."""
+    """Yield a key of a known fork."""
     return _find_traces(subject, "key")
 
 
 def find_unused(subject: Subject) -> EvidenceItems:
-    """The copies of the repository that no launch is seen to use, with the keys that each declares."""
+    """Yield the copies of the repository that no visible launch uses, with the keys that each declares."""
     for root in _list_copy_folders(subject) if subject.keys is not None else ():
         from cfglint_train.forks.vendored import get_package_folder
 
@@ -229,7 +229,7 @@ def find_unused(subject: Subject) -> EvidenceItems:
 
 
 def find_patches(subject: Subject) -> EvidenceItems:
-    """A change of the installed package by a launch, or by an image or script in the folder or one above."""
+    """Yield a patch of the installed package by a launch, or by an image or script in the folder or a parent."""
     index = subject.forks.repositories.get_index(subject.path)
     if subject.keys is None or subject.manifest.layout is None or not index.is_repository:
         return
@@ -251,7 +251,7 @@ class EvidenceKind(Frozen):
     name: str
     find: Callable[[Subject], EvidenceItems]
     scopes: Mapping[Scope, Strength]
-    """Where it counts, and how much; evidence of another scope is none."""
+    """Strength by scope; evidence of any other scope does not count."""
     sentence: str
 
 
@@ -278,7 +278,7 @@ KINDS: Final = (
 def collect_evidence(
     config: Config, pins: Mapping[str, ResolvedPin], forks: Forks, scripts: LaunchScripts
 ) -> ConfigEvidence:
-    """Return the evidence about a configuration, and about the packages to which a script hands settings."""
+    """Return the evidence about a config, and about the packages to which a script passes settings."""
     framework = frameworks.load(config.framework)
     subject = Subject(
         framework.manifest, config, pins, forks, scripts, scripts.find_invocations(config), framework.keys
@@ -293,7 +293,7 @@ def collect_evidence(
 
 
 def _weigh_evidence(subject: Subject, evidence: ConfigEvidence) -> ConfigEvidence:
-    """What is known with the evidence about a package: all of it counts in its scope, as strongly as its kind does."""
+    """Return `evidence` extended by the evidence about a package, each item with the strength of its kind."""
     lowering = []
     for kind in KINDS:
         for item in kind.find(subject):
@@ -311,7 +311,7 @@ def _weigh_evidence(subject: Subject, evidence: ConfigEvidence) -> ConfigEvidenc
 
 
 def _find_traces(subject: Subject, kind: str) -> EvidenceItems:
-    """What the configuration itself states of a kind."""
+    """Yield the evidence of a kind that the config itself contains."""
     yield from (
         (trace for name, trace in subject.keys.find_traces(subject.config) if name == kind)
         if subject.keys is not None
@@ -320,14 +320,17 @@ def _find_traces(subject: Subject, kind: str) -> EvidenceItems:
 
 
 def _list_copy_folders(subject: Subject) -> tuple[str, ...]:
-    """The folders of the repository that hold a copy."""
+    """Return the folders of the repository that contain a copy."""
     return (
         subject.forks.list_copy_folders(subject.manifest, subject.path) if subject.manifest.layout is not None else ()
     )
 
 
 def _read_used_copy(subject: Subject) -> VendoredVocabulary | ForkTrace | None:
-    """What the copy takes that a launched program imports under another name, else the nearest one that is used."""
+    """Return the vocabulary of the renamed copy that a launched program imports, else of the nearest used copy.
+
+    A `ForkTrace` gives the reason why a copy cannot be read.
+    """
     index = subject.forks.repositories.get_index(subject.path)
     for file, _, _ in subject.find_started_programs() if subject.manifest.layout is not None else ():
         from cfglint_train.forks.renamed_copies import find_renamed_copy

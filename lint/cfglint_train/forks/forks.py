@@ -1,7 +1,7 @@
-"""The copies of frameworks that repositories hold: which one a configuration uses, and what it takes.
+"""Copies of frameworks in repositories: find the copy that a config uses, and its vocabulary.
 
-A copy that the configuration's launch or folder uses is read, and then is the vocabulary; of several the nearest one,
-and before them one under another name that the program imports. `evidence.py` lists the other kinds of evidence.
+A copy that the launch or folder of the config uses replaces the vocabulary; the nearest copy wins, after a renamed copy
+that the program imports. `evidence.py` lists the other kinds of evidence.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 
 
 class Forks:
-    """The forks that repositories use, each repository read once.
+    """Forks that repositories use. Each repository is read once.
 
-    `named` shows a path beside another one. `cache_dirs` are the folder of the cache that a flag names, and that of the
+    `named` formats a path relative to another path. `cache_dirs` returns the cache folder of a flag, and that of the
     settings for a path.
     """
 
@@ -51,6 +51,7 @@ class Forks:
         named: Callable[[str, str], str],
         cache_dirs: Callable[[str], tuple[str | None, str | None]],
     ) -> None:
+        """Create an empty cache."""
         self.roots = roots
         self.repositories = repositories
         self.named = named
@@ -64,8 +65,9 @@ class Forks:
     def add_copy_release(
         self, manifest: FrameworkManifest, path: str, statements: ReleaseStatements
     ) -> ReleaseStatements:
-        """The statements about releases around a file, and by the nearest copy of its framework: what is held in the
-        repository is what runs, whatever its requirement files ask for.
+        """Return release statements in which the nearest copy of a framework overrides the requirement files.
+
+        The copy in the repository runs, whatever release the requirement files name.
         """
         used_folders = self.get_installed_folder(manifest, statements.pins)
         nearest = () if manifest.package in statements.facts else self._find_nearest(manifest, path, used_folders)
@@ -84,10 +86,10 @@ class Forks:
         return ReleaseStatements(statements.facts, {**statements.pins, manifest.package: releases[0]}, statements.named)
 
     def find_enclosing_copy(self, path: str) -> str:
-        """The folder of the copy that a file is a part of, as messages name it; empty where it is part of none.
+        """Return the folder of the copy that contains a file, for messages, or an empty string.
 
-        Below the root of the repository, a copy is the project that its package is in. A package has no scripts that
-        train: those in its folder are the repository's own.
+        Below the repository root, a copy is the project that contains the package. Training scripts in a package folder
+        belong to the repository itself because packages have none.
         """
         from cfglint_train.forks.vendored import get_copy_folder
 
@@ -98,7 +100,7 @@ class Forks:
         )
 
     def find_enclosing_package(self, path: str) -> str:
-        """The package of a copy that a file is in, as messages name it; empty where it is in none."""
+        """Return the package of a copy that contains a file, for messages, or an empty string."""
         from cfglint_train.forks.vendored import get_package_folder
 
         return self._find_enclosing(path, lambda root, manifest, _: get_package_folder(root, manifest))
@@ -116,9 +118,10 @@ class Forks:
         )
 
     def _find_nearest(self, manifest: FrameworkManifest, path: str, used_folders: Collection[str]) -> tuple[str, ...]:
-        """Return the folders that hold a copy which a file's run uses: in the file's folder or those above, where it
-        takes packages from, or the framework's whole project beside those folders (`OLMo/`, `third_party/peft/`). Of
-        several the nearest ones.
+        """Return the folders of the nearest copies that a file's run uses.
+
+        A copy is used if it is in the file's folder, in a parent, or in a folder from which packages are taken. The
+        framework's whole project beside these folders is used, too (`OLMo/`, `third_party/peft/`).
         """
         roots = self.list_copy_folders(manifest, path) if manifest.layout is not None else ()
         if not roots:
@@ -139,14 +142,14 @@ class Forks:
         return tuple(root for root in candidates if distances[root] == min(distances.values()))
 
     def get_installed_folder(self, manifest: FrameworkManifest, pins: Mapping[str, ResolvedPin]) -> tuple[str, ...]:
-        """Return the folder that a requirement installs a framework from."""
+        """Return the folder from which a requirement installs a framework, or nothing."""
         fork = pins[manifest.package].fork if manifest.package in pins else None
         return () if fork is None else (os.path.normpath(os.path.join(os.path.dirname(fork.path), fork.fork)),)
 
     def read_used_copy(
         self, manifest: FrameworkManifest, path: str, used_folders: Collection[str]
     ) -> VendoredVocabulary | ForkTrace | None:
-        """Return what the copy takes that a file's run uses, or why that cannot be determined."""
+        """Return the vocabulary of the copy that a file's run uses, the reason why it is unknown, or None."""
         nearest = self._find_nearest(manifest, path, used_folders)
         if not nearest:
             return None
@@ -158,8 +161,9 @@ class Forks:
         )
 
     def _is_unused(self, manifest: FrameworkManifest, root: str, path: str, used_folders: Collection[str]) -> bool:
-        """Whether a copy is no project of its own, and a file's run is not seen to use it: files that cannot be read as
-        one then show only the keys that they declare.
+        """Return whether a copy is no project, and a file's run does not visibly use it.
+
+        If such files cannot be read as a copy, they only count for the keys that they declare.
         """
         from cfglint_train.forks.vendored import get_project_folder, is_project
         from cfglint_train.releases.pins.requirement import match_package_name
@@ -172,14 +176,14 @@ class Forks:
     def read_copies(
         self, manifest: FrameworkManifest, roots: tuple[str, ...], path: str
     ) -> VendoredVocabulary | ForkTrace:
-        """Return what some copies take that are one, or why that cannot be determined."""
+        """Return the vocabulary of identical copies, or the reason why it cannot be determined."""
         key = (manifest.name, roots)
         if key not in self._copies:
             self._copies[key] = self._build_common(manifest, roots, path)
         return self._copies[key]
 
     def list_copy_folders(self, manifest: FrameworkManifest, path: str) -> tuple[str, ...]:
-        """The folders of the repository that hold a copy."""
+        """Return the folders of the repository that contain a copy."""
         assert manifest.layout is not None
         index = self.repositories.get_index(path)
         key = (manifest.name, index.root)
@@ -194,7 +198,7 @@ class Forks:
     def read_renamed_copy(
         self, manifest: FrameworkManifest, root: str, name: str, path: str
     ) -> VendoredVocabulary | ForkTrace:
-        """Return what a copy under another name takes, or why that cannot be determined."""
+        """Return the vocabulary of a copy under another name, or the reason why it cannot be determined."""
         key = (manifest.name, (root, name))
         if key not in self._copies:
             self._copies[key] = self._build_renamed(manifest, root, name, path)
@@ -218,7 +222,7 @@ class Forks:
             return ForkTrace(shown_folder, str(error), names=error.declared)
 
     def find_hollow_copy(self, manifest: FrameworkManifest, path: str) -> ForkTrace | None:
-        """The evidence that a file is part of a copy whose package was left out."""
+        """Return evidence that a file is part of a copy whose package is missing, or None."""
         folders, has_root = self.roots.list_folders_above(os.path.dirname(os.path.abspath(path)))
         for folder in folders if has_root and manifest.layout is not None else ():
             if folder not in self._projects:
@@ -245,7 +249,7 @@ class Forks:
             return ForkTrace(self.named(get_package_folder(roots[0], manifest), path), str(error), names=error.declared)
 
     def list_patch_files(self, path: str) -> Iterator[str]:
-        """Return the files in the folder of a configuration, and in those above, that may change a package."""
+        """Yield the files in a config's folder and its parents that may change a package."""
         from cfglint_train.forks.patches import PATCHING
 
         folders, has_root = self.roots.list_folders_above(os.path.dirname(os.path.abspath(path)))
@@ -259,7 +263,7 @@ class Forks:
             yield from self._around[folder]
 
     def read_submodules(self, path: str) -> tuple[Submodule, ...]:
-        """Return what a file states of submodules."""
+        """Return the submodules that a `.gitmodules` file declares."""
         if path not in self._read:
             self._read[path] = ()
             if os.path.exists(path):

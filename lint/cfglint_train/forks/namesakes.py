@@ -1,7 +1,7 @@
-"""What Python imports in the place of an installed package: a module of its name beside the program, or on its path.
+"""Namesakes: modules beside a program or on its path that Python imports instead of an installed package.
 
-A folder without `__init__.py` is no such module: an installed package counts before it. The folder of a program is on
-its path where it is started by its file; where it is started as a module of a package, the folder of that package is.
+A folder without `__init__.py` does not count because an installed package has priority. The path of a program contains
+its own folder if it is started by file, and the folder of its package if it is started as a module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Launches = Sequence[tuple[ShellDocument, Invocation]]
 
 
 def find_namesake(program: str, launches: Launches, packages: Collection[str], root: str) -> str | None:
-    """The module of the repository that a program, not being it itself, imports by the name of one of some packages."""
+    """Return the module of the repository, other than the program, that shadows one of the packages, or None."""
     program_path = os.path.abspath(program)
     for folder in (
         *_find_program_folder(program, launches),
@@ -39,7 +39,7 @@ def find_namesake(program: str, launches: Launches, packages: Collection[str], r
 
 
 def find_module_launches(program: str, scripts: LaunchScripts) -> Iterator[tuple[ShellDocument, Invocation]]:
-    """The launches that start a program as a module of a package: `accelerate launch -m pkg.train`."""
+    """Yield the launches that start a program as a module of a package: `accelerate launch -m pkg.train`."""
     root = scripts.repositories.get_index(program).root
     steps = os.path.splitext(os.path.relpath(os.path.abspath(program), root))[0].split(os.sep)
     for start in range(len(steps) - 1):
@@ -49,7 +49,7 @@ def find_module_launches(program: str, scripts: LaunchScripts) -> Iterator[tuple
 
 
 def _find_program_folder(program: str, launches: Launches) -> Iterator[str]:
-    """The folder of a program, if it is on its path."""
+    """Yield the folder of a program if it is on its path."""
     folder = os.path.dirname(os.path.abspath(program))
     by_file = [launch.program.endswith(".py") for _, launch in launches]
     if any(by_file) or not (by_file or os.path.exists(os.path.join(folder, "__init__.py"))):
@@ -57,7 +57,7 @@ def _find_program_folder(program: str, launches: Launches) -> Iterator[str]:
 
 
 def _find_package_parents(program: str, launches: Launches) -> Iterator[str]:
-    """The folders that hold the packages as whose module a program is started, where launches are made."""
+    """Yield the parent folders of packages whose module a launch starts."""
     stem = os.path.splitext(os.path.abspath(program))[0]
     for _, launch in launches:
         suffix = os.sep + launch.program.replace(".", os.sep)
@@ -66,7 +66,7 @@ def _find_package_parents(program: str, launches: Launches) -> Iterator[str]:
 
 
 def _find_path_folders(launches: Launches, root: str) -> Iterator[str]:
-    """The folders of the repository that launches put before those of installed packages."""
+    """Yield the folders of the repository that launches put before installed packages."""
     for script, launch in launches:
         for path, _ in find_package_folders(script, launch):
             yield from resolve_inside(path, script.path, root)

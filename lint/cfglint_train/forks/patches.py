@@ -1,6 +1,6 @@
-"""Patches of an installed framework: edits in place, and files that are laid over it.
+"""Patches of an installed framework: edits in place, and files that replace its modules.
 
-Found in patch files, scripts and images by the path of a module of the framework. Nothing is applied or run.
+They are found in patch files, scripts and images by the path of a module of the framework. Nothing is applied or run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cfglint_train.repository.texts import MAX_SMALL
 PATCHING: Final = re.compile(
     r".+\.(?:patch|diff|sh|bash|slurm|sbatch|job)|(?:Docker|Container)file|(?:site|user)customize\.py"
 )
-"""Names of patches, scripts, images and modules that Python imports whenever it starts."""
+"""Names of patches, scripts, images, and modules that Python imports at startup."""
 
 _NAMES: Final = sorted(
     {package for one in list_frameworks().values() if one.layout is not None for package in one.layout.packages}
@@ -30,35 +30,35 @@ _PACKAGES: Final = "|".join(_NAMES)
 _MODULE: Final = re.compile(rf"(?:^|[\s\"'=/])({_PACKAGES})/([\w./-]{{0,200}}\.py)\b")
 _PATCHES: Final = re.compile(r"[\w./*-]{1,200}\.(?:patch|diff)\b")
 _MAX_APPLIED: Final = 100
-"""Patch files of one script."""
+"""Maximum number of patch files of one script."""
 _QUOTES: Final = "\"'"
 _MAX_LINE: Final = 2000
-"""Characters of a line that are looked at."""
+"""Maximum length in characters of a line to search."""
 _PATCHED: Final = re.compile(r"^\+\+\+ (\S+\.py)\b", re.MULTILINE)
 _EDITS: Final = re.compile(r"\b(?:sed\s+(?:-\w+\s+)*-\w*i|perl\s+(?:-\w+\s+)*-\w*i)|\bpatch\s")
-"""Commands that change the files which they name."""
+"""Commands that change the files they name."""
 _COPIES: Final = re.compile(r"(?:^|[;&|]|\s)(?:cp|mv|ln|rsync|install|tee|COPY|ADD)\s([^;&|]*)|>>?([^;&|>]*)")
-"""Commands whose last word is what they write."""
+"""Commands that write to their last word."""
 _DECLARED: Final = re.compile(
     r"[\"']-{0,2}([A-Za-z_][\w.-]{0,80})\\?[\"']|(?:^|\s)--([A-Za-z_][\w.-]*)|\b([A-Za-z_]\w{0,80})\s?:\s{0,4}\w"
 )
-"""What may be the name of a setting in a changed line: a text, an option, an annotated name."""
+"""Possible name of a setting in a changed line: a string, an option, an annotated name."""
 
 
 class Patch(Frozen):
     """A change of an installed framework."""
 
     path: str
-    """The file that makes it."""
+    """File that makes the change."""
     line: int
     module: str
-    """The file of the framework that is changed; the package where that is not stated."""
+    """File of the framework that is changed, or the package if unknown."""
     declared: frozenset[str]
-    """The names that all changes of that framework may bring."""
+    """Names that all changes of the framework may declare."""
 
 
 def find_first_patch(paths: Iterable[str], packages: Collection[str], index: RepositoryIndex) -> Patch | None:
-    """Return the first change of a package of a framework in some files, with what all of them bring."""
+    """Return the first patch of a framework's packages in some files, with the names of all patches, or None."""
     patches = [
         Patch(path, line, module, frozenset(_list_declared_names(text)))
         for path in dict.fromkeys(file for path in paths for file in (path, *_list_applied_patches(path, index)))
@@ -69,7 +69,7 @@ def find_first_patch(paths: Iterable[str], packages: Collection[str], index: Rep
 
 
 def _list_applied_patches(path: str, index: RepositoryIndex) -> Iterator[str]:
-    """Return the patch files that a script names, by patterns, too."""
+    """Yield the patch files that a script names, also by patterns."""
     folder = os.path.dirname(path)
     for word in dict.fromkeys(_PATCHES.findall(_read_text(path))) if not path.endswith((".patch", ".diff")) else ():
         subfolder, _, pattern = word.rpartition("/")
@@ -82,7 +82,7 @@ def _list_applied_patches(path: str, index: RepositoryIndex) -> Iterator[str]:
 
 
 _Change = tuple[int, str, str, str]
-"""The line, the package, the module, and the text that is brought."""
+"""Line, package, module and added text."""
 
 
 def _find_changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
@@ -98,7 +98,7 @@ def _find_changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Cha
 
 
 def _find_command_changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
-    """What the commands of a script or an image change."""
+    """Yield the changes by the commands of a script or an image."""
     number = 1
     for line in re.split(r"(?<!\\)\n", text):
         first, number = number, number + line.count("\n") + 1
@@ -109,7 +109,7 @@ def _find_command_changes(path: str, text: str, index: RepositoryIndex) -> Itera
 
 
 def _list_written_modules(command: str) -> Iterator[str]:
-    """The modules that a command line writes."""
+    """Yield the modules that a command line writes."""
     if _EDITS.search(command):
         yield from (match[0] for match in _MODULE.finditer(command))
         return
@@ -120,7 +120,7 @@ def _list_written_modules(command: str) -> Iterator[str]:
 
 
 def _read_copied_files(command: str, path: str, index: RepositoryIndex) -> str:
-    """The texts of the files of the repository that a command names."""
+    """Return the texts of the files of the repository that a command names."""
     texts = []
     for word in re.findall(r"[^\s\"'=]+\.(?:py|patch|diff)\b", command):
         same_named = index.find_by_name(os.path.basename(word))
@@ -131,7 +131,7 @@ def _read_copied_files(command: str, path: str, index: RepositoryIndex) -> str:
 
 
 def _read_text(path: str) -> str:
-    """The text of a file of the repository; empty where it cannot be read."""
+    """Return the text of a file of the repository, or an empty string if it cannot be read."""
     try:
         return regular_files.read(path)[:MAX_SMALL].decode("utf-8", "replace")
     except OSError:
@@ -143,7 +143,7 @@ def _get_line(text: str, match: re.Match[str]) -> int:
 
 
 def _match_module(line: int, target: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
-    """The change of a path, if it is a module of a framework that the repository does not hold itself."""
+    """Yield the change of a path if it is a module of a framework that is not in the repository itself."""
     match = _MODULE.search(target)
     repository_path = f"{index.root}/{target.strip(_QUOTES).removeprefix('b/')}"
     if match is not None and not os.path.exists(repository_path):
@@ -151,7 +151,7 @@ def _match_module(line: int, target: str, text: str, index: RepositoryIndex) -> 
 
 
 def _extract_added_lines(text: str, start: int) -> str:
-    """The lines that a patch adds to one file."""
+    """Return the lines that a patch adds to one file."""
     end = text.find("\n+++ ", start)
     lines = text[start : len(text) if end < 0 else end].splitlines()
     return "\n".join(line[1:] for line in lines if line.startswith("+"))

@@ -1,6 +1,4 @@
-"""What a program of the repository imports in the place of a framework: a copy of it under another name, or a package
-of another kind.
-"""
+"""Renamed copies: packages of the repository that a program imports instead of a framework."""
 
 from __future__ import annotations
 
@@ -17,8 +15,9 @@ _IMPORT: Final = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
 
 def find_renamed_copy(file: str, index: RepositoryIndex, manifest: FrameworkManifest) -> tuple[str, str] | None:
-    """The folder that holds the copy, and the copy's name; None where a program's file imports the framework itself, or
-    no copy of it.
+    """Return the parent folder and name of the copy that a program imports, or None.
+
+    None if the program imports the framework itself or no copy of it.
     """
     assert manifest.layout is not None
     names = _list_imports(file, index)
@@ -36,9 +35,7 @@ def find_renamed_copy(file: str, index: RepositoryIndex, manifest: FrameworkMani
 
 
 def has_other_package(file: str, index: RepositoryIndex, manifest: FrameworkManifest) -> bool:
-    """Whether a program of the repository imports a package of the repository, and neither of them the framework,
-    directly or through others.
-    """
+    """Return whether a program imports a package of the repository but not the framework, even indirectly."""
     assert manifest.layout is not None
     if not any(index.find_parent_folders(name) for name in _list_imports(file, index)):
         return False
@@ -52,7 +49,7 @@ def has_other_package(file: str, index: RepositoryIndex, manifest: FrameworkMani
 
 
 def resolve_program(program: str, script: str, index: RepositoryIndex) -> str | None:
-    """The file of a program that a script starts; None where the repository has none."""
+    """Return the file of a program that a script starts, or None if the repository has none."""
     sibling = regular_files.normalize_path(os.path.join(os.path.dirname(os.path.abspath(script)), program))
     return (
         sibling if sibling in index.find_by_name(os.path.basename(program)) else index.find_by_suffix(program, script)
@@ -60,12 +57,12 @@ def resolve_program(program: str, script: str, index: RepositoryIndex) -> str | 
 
 
 def _list_imports(file: str, index: RepositoryIndex) -> dict[str, None]:
-    """The packages that a file imports."""
+    """Return the packages that a file imports, in order."""
     return dict.fromkeys(_IMPORT.findall(index.compute_once(PythonSources).read_text(file)))
 
 
 def _is_renamed_copy(root: str, name: str, tree: SourceLayout) -> bool:
-    """Whether a package below a folder has most of what a framework's is known by."""
+    """Return whether a package has most of the files that identify the framework."""
     for package in tree.packages:
         tails = [mark.removeprefix(package) for mark in tree.marks if mark.startswith(f"{package}/")]
         if 2 * sum(os.path.exists(f"{root}/{name}{tail}") for tail in tails) > len(tails):

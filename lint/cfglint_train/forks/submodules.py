@@ -1,4 +1,4 @@
-"""The git submodules of a repository that are copies of a framework: `.gitmodules` as git writes it."""
+"""Git submodules of a repository that are copies of a framework, from `.gitmodules`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Submodule(Frozen):
 
 
 def parse_submodules(path: str) -> Iterator[Submodule]:
-    """Return the submodules in a `.gitmodules` that are forks of a framework."""
+    """Yield the submodules in a `.gitmodules` file that are forks of a framework."""
     try:
         text = regular_files.read(path).decode("utf-8", "replace")
     except (OSError, ValueError):

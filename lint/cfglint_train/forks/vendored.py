@@ -1,4 +1,4 @@
-"""Copies of a framework's source in a repository, read as its vocabulary. Nothing of them is imported or run."""
+"""Vendored copies: read the vocabulary from copies of a framework's source. Nothing in them is imported or run."""
 
 from __future__ import annotations
 
@@ -32,32 +32,33 @@ from cfglint_train.version import VERSION
 
 MAX_FILES: Final = 500
 MAX_BYTES: Final = 8 * 2**20
-"""Of all the files that a copy's settings are read from."""
+"""Maximum total size in bytes of the files from which a copy's settings are read."""
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _HEAD: Final = 4096
-"""Bytes of a file in which a copy's release is looked for."""
+"""Bytes at the start of a file in which to search for a copy's release."""
 
 
 class UnreadableCopyError(Exception):
-    """A copy whose settings cannot be determined, with the reason."""
+    """Raised if the settings of a copy cannot be determined, with the reason."""
 
     def __init__(self, reason: str, declared: frozenset[str] = frozenset()) -> None:
+        """Create an error with the names that could be read."""
         super().__init__(reason)
         self.declared = declared
-        """The names of settings that it declares anyway."""
+        """Names of settings that the copy declares anyway."""
 
 
 class Copy(Frozen):
     """A copy of a framework."""
 
     folder: str
-    """The folder of the package."""
+    """Folder of the package."""
     files: dict[str, str]
-    """The text of what its settings are read from, by path from the folder above."""
+    """Text of the files that define its settings, by path from the parent folder."""
 
     @property
     def digest(self) -> str:
-        """The same for copies that read alike."""
+        """Digest of the files; equal for copies with the same vocabulary."""
         sha = sha256()
         for path, text in sorted(self.files.items()):
             sha.update(f"{path}\0{len(text)}\0{text}".encode("utf-8", "surrogatepass"))
@@ -65,13 +66,14 @@ class Copy(Frozen):
 
 
 def is_copy(root: str, manifest: FrameworkManifest) -> bool:
-    """Whether a folder holds source of a framework, and no mere namesake of its package."""
+    """Return whether a folder contains the framework's source, and not only a package of the same name."""
     return manifest.layout is not None and next(_list_python_files(root, manifest.layout.marks), None) is not None
 
 
 def load_renamed_copy(root: str, name: str, manifest: FrameworkManifest) -> Copy:
-    """The copy of a framework whose package has another name, read as if it had the framework's. Raises
-    UnreadTreeError.
+    """Return the copy of a framework under another package name, as if it had the framework's name.
+
+    Raise `UnreadableCopyError` if it cannot be read.
     """
     assert manifest.layout is not None
     package, pattern = manifest.layout.packages[0], re.compile(rf"\b{re.escape(name)}\b")
@@ -84,13 +86,13 @@ def load_renamed_copy(root: str, name: str, manifest: FrameworkManifest) -> Copy
 
 
 def load_copy(root: str, manifest: FrameworkManifest) -> Copy:
-    """The copy of a framework whose package is in a folder. Raises UnreadTreeError."""
+    """Return the copy of a framework whose package is in a folder, or raise `UnreadableCopyError`."""
     assert manifest.layout is not None
     return Copy(get_package_folder(root, manifest), _read_texts(root, manifest.layout.parts))
 
 
 def _read_texts(root: str, parts: Collection[str]) -> dict[str, str]:
-    """The texts of some parts of a copy, by path from its folder. Raises UnreadTreeError."""
+    """Return the texts of parts of a copy by path from its folder, or raise `UnreadableCopyError`."""
     if not parts:
         raise UnreadableCopyError("is not read")
     files: dict[str, str] = {}
@@ -108,26 +110,24 @@ def _read_texts(root: str, parts: Collection[str]) -> dict[str, str]:
 
 
 def get_package_folder(root: str, manifest: FrameworkManifest) -> str:
-    """The folder of a framework's package below the folder that Python finds it in."""
+    """Return the folder of a framework's package below a folder on Python's path."""
     assert manifest.layout is not None
     candidates = [f"{root.rstrip('/')}/{package}" for package in manifest.layout.packages]
     return next((folder for folder in candidates if os.path.isdir(folder)), candidates[0])
 
 
 def get_project_folder(root: str) -> str:
-    """Return the folder of the project whose packages are in a folder, which may be its `src`."""
+    """Return the project folder of packages in `root`, which may be the project's `src`."""
     return os.path.dirname(root) if os.path.basename(root) == "src" else root
 
 
 def is_project(folder: str) -> bool:
-    """Return whether a folder is that of a Python project."""
+    """Return whether a folder is a Python project."""
     return any(os.path.exists(f"{folder}/{name}") for name in _PROJECT_FILES)
 
 
 def get_copy_folder(root: str, manifest: FrameworkManifest, repository: str) -> str:
-    """The folder of a copy: of the project that its package is in, where the repository holds that in a folder of its
-    own, else of the package.
-    """
+    """Return the project folder of a copy if the repository contains the project, else the package folder."""
     project = get_project_folder(root)
     return (
         project if project.startswith(f"{repository}/") and is_project(project) else get_package_folder(root, manifest)
@@ -135,9 +135,9 @@ def get_copy_folder(root: str, manifest: FrameworkManifest, repository: str) -> 
 
 
 def read_release(root: str, manifest: FrameworkManifest) -> ResolvedPin | None:
-    """The release that a file of a copy says it is; None where none does.
+    """Return the release that a file of a copy states, or None.
 
-    A development version is between two releases, and may be any state of the source between them.
+    A development version allows any release between its neighbours.
     """
     assert manifest.layout is not None
     for name, pattern in manifest.layout.release_files.items():
@@ -155,9 +155,9 @@ def read_release(root: str, manifest: FrameworkManifest) -> ResolvedPin | None:
 
 
 def estimate_releases(copy: VendoredVocabulary | None, root: str, manifest: FrameworkManifest) -> ResolvedPin | None:
-    """The releases that a copy without one may be, by the name of its folder and by its settings; None for any.
+    """Return the range of releases of a copy without version, by its folder name and settings, or None for any.
 
-    A copy may be any state of the source next to the releases that it is most like.
+    The copy may be any state of the source next to the most similar releases.
     """
     assert manifest.layout is not None
     assert manifest.vocabulary is not None
@@ -182,7 +182,10 @@ def estimate_releases(copy: VendoredVocabulary | None, root: str, manifest: Fram
 
 
 def _build_constraint(manifest: FrameworkManifest, version: str) -> Constraint:
-    """A release, or the releases next to one that is not finished; itself where it is older than all that are known."""
+    """Return a constraint for a version, or for the releases around a pre-release.
+
+    A pre-release that is older than all known releases allows only itself.
+    """
     assert manifest.vocabulary is not None
     releases = [release for release in load(manifest.vocabulary).releases if is_final(release)]
     older = [(">=", release) for release in releases if parse_release(release) < parse_release(version)][-1:]
@@ -193,15 +196,16 @@ def _build_constraint(manifest: FrameworkManifest, version: str) -> Constraint:
 
 
 def _list_modules(root: str, parts: Iterable[str]) -> Iterator[str]:
-    """The Python files among some files and folders below a root, and the packages that these are in."""
+    """Yield the Python files among files and folders below a root, and the packages that contain them."""
     parents = {part.rpartition("/")[0] for part in parts}
     yield from sorted(path for folder in parents if os.path.isfile(f"{root}/{(path := f'{folder}/__init__.py')}"))
     yield from _list_python_files(root, parts)
 
 
 def _list_python_files(root: str, parts: Iterable[str]) -> Iterator[str]:
-    """The Python files among some files and folders below a root, without those that no import reaches (an editor's
-    copies in `.ipynb_checkpoints`).
+    """Yield the Python files among files and folders below a root.
+
+    Files that cannot be imported are left out (an editor's copies in `.ipynb_checkpoints`).
     """
     for part in parts:
         if os.path.isfile(f"{root}/{part}"):
@@ -216,12 +220,12 @@ def _list_python_files(root: str, parts: Iterable[str]) -> Iterator[str]:
 def build_vocabulary(
     copy: Copy, manifest: FrameworkManifest, shown_folder: str, cache_folder: str | None
 ) -> VendoredVocabulary:
-    """What a copy takes. Raises UnreadTreeError."""
+    """Return the vocabulary of a copy, from the cache if possible, or raise `UnreadableCopyError`."""
     assert manifest.vocabulary is not None
     stored = Cache("vocabulary", cache_folder)
     digest = f"{VERSION}-{manifest.vocabulary}-{sha256(f'{_compute_build_digest()}{copy.digest}'.encode()).hexdigest()}"
     text = stored.get(digest)
-    if text is None or not text.endswith(END):  # it was cut off
+    if text is None or not text.endswith(END):  # truncated cache entry
         text = _read_table(copy, manifest)
         stored.put(digest, text)
     return VendoredVocabulary(manifest.vocabulary, text, shown_folder, CopiedCode(copy.folder))
@@ -229,9 +233,9 @@ def build_vocabulary(
 
 @cache
 def _compute_build_digest() -> str:
-    """The digest of what makes the text of a vocabulary: cfglint's readers, what they use, and upstream's tables.
+    """Return a digest of the code that builds vocabularies: cfglint's readers, their imports, and upstream's tables.
 
-    Builds of one release may differ. 2 ms, which only a copy of a framework costs.
+    Builds of one release may differ. Takes 2 ms, only if there is a copy of a framework.
     """
     folders = (*cfglint_schemas.__path__, *foundation.__path__)
     paths = (os.path.join(folder, name) for top in folders for folder, _, names in os.walk(top) for name in names)
@@ -243,7 +247,7 @@ def _compute_build_digest() -> str:
 
 
 def _list_declared(copy: Copy) -> Iterator[str]:
-    """The flags in a copy of which not all is there, and the fields of its classes."""
+    """Yield the flags and class fields of an incomplete copy."""
     for text in copy.files.values():
         yield from (name for name, _ in find_declared_settings(parse_tree(text)))
 
@@ -254,7 +258,7 @@ def _read_table(copy: Copy, manifest: FrameworkManifest) -> str:
         upstream = loads(file.read())
     reader = import_module(f"cfglint_schemas.readers.{manifest.vocabulary}")
     was_enabled = gc.isenabled()
-    gc.disable()  # syntax trees are many small objects without circles: collecting more than doubles the time
+    gc.disable()  # many small objects without cycles: collection more than doubles the time
     try:
         table = reader.read(manifest.package, Source(SourceTree(manifest.package, "0", copy.files)))
     except (UndecidedError, TooManyStepsError, SyntaxError, ValueError, RecursionError):

@@ -1,11 +1,11 @@
-"""Writes files so that each is old or new and never half: a temporary file beside it, then one rename.
+"""Atomic writes: a temporary file next to the target, then one rename, so that a file is old or new, never half.
 
-What a rename cannot keep (other names of the file, an owner or an extended attribute that may not be set) is a reason
-not to write. Where the system can exchange two names at once (Linux), a change up to the last moment is noticed and
-stays; elsewhere what is written between the last comparison and the rename, microseconds, is lost.
+If a rename would lose something (other names of the file, an owner or extended attribute that cannot be set), the file
+is not written. If the system can exchange two names (Linux), a change up to the last moment is detected and kept;
+elsewhere, a write between the last comparison and the rename (microseconds) is lost.
 
-Several files that belong together are all staged before the first of them is renamed, so that what usually goes wrong
-(no permission, no space, a file that another program changed) goes wrong before anything has happened.
+Several files that belong together are all staged before the first is renamed, so that the usual failures (no
+permission, no space, a file that another program changed) happen before anything has changed.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from cfglint_train.foundation.typed import Final
 
 _TEMPORARY: Final = re.compile(r"\.cfglint-([0-9]+)-[0-9]+")
 _STALE_SECONDS: Final = 60.0
-"""Seconds after which a temporary file of a process that is gone is removed."""
+"""Seconds after which a temporary file of a process that has ended is removed."""
 _CHANGED: Final = "another program changed it meanwhile"
 
 
 class StagedFile(Frozen):
-    """A new content that waits beside the file that it will replace."""
+    """New content, stored next to the file that it will replace."""
 
     target: str
     temporary: str
     original: bytes | None = None
-    """What the target holds; None: there is no such file yet, and none that appears meanwhile is replaced."""
+    """Content of the target, or None if it must not exist yet; a file that appears meanwhile is not replaced."""
 
 
 def stage(path: str, source: bytes, original: bytes) -> StagedFile:
-    """Write the new content beside the file, with its permissions, owner and extended attributes, and on the disk.
+    """Stage new content next to the file, synced to disk, with its permissions, owner and extended attributes.
 
-    A symbolic link stays a link: its target is replaced. Raises OSError; also where the file may not be written, has
-    other names, cannot be given what it has, or no longer holds `original`.
+    A symbolic link stays a link: its target is replaced. Raise OSError, also if the file is read-only, has other names,
+    no longer holds `original`, or has attributes that cannot be copied.
     """
     regular_files.check_links(path)
     target = os.path.realpath(path)
@@ -71,12 +71,12 @@ def stage(path: str, source: bytes, original: bytes) -> StagedFile:
 
 
 def _copy_attributes(source: str, target: str) -> None:
-    """Give a file the extended attributes of another (access lists among them). Raises OSError where it cannot."""
+    """Copy the extended attributes of a file (including access lists); raise OSError if that fails."""
     if not hasattr(os, "listxattr"):
         return
     try:
         names = os.listxattr(source)
-    except OSError:  # a file system without any
+    except OSError:  # a file system without extended attributes
         return
     for name in names:
         value = os.getxattr(source, name)
@@ -88,7 +88,7 @@ def _copy_attributes(source: str, target: str) -> None:
 
 
 def remove_stale_files(folder: str) -> None:
-    """Remove temporary files of processes that were killed before they could do it."""
+    """Remove temporary files of processes that were killed before they could do so."""
     with suppress(OSError):
         for name in os.listdir(folder or "."):
             match = _TEMPORARY.fullmatch(name)
@@ -103,7 +103,7 @@ def remove_stale_files(folder: str) -> None:
 
 def _is_alive(process: int) -> bool:
     if os.name == "nt":
-        return True  # there a signal ends the process
+        return True  # on Windows, a signal ends the process
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
@@ -114,7 +114,7 @@ def _is_alive(process: int) -> bool:
 
 
 def stage_new(path: str, source: bytes) -> StagedFile:
-    """Write the content of a file that is to be made beside its place. Raises OSError; also where there is one."""
+    """Stage the content of a new file next to its place; raise OSError, also if the file exists."""
     regular_files.check_links(path)
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -123,10 +123,10 @@ def stage_new(path: str, source: bytes) -> StagedFile:
 
 
 def write_output(path: str, source: bytes) -> None:
-    """Write a file that a person names, such as a report: new, or in the place of whatever it held.
+    """Write a file that the user names, such as a report; replace any previous content.
 
-    Raises OSError, and the old content is whole then; also for a link that leads out of its repository. What is no
-    regular file (`/dev/stdout`, a pipe) is written to.
+    Raise OSError, also for a link that leads out of its repository; the old content is then intact. A target that is
+    not a regular file (`/dev/stdout`, a pipe) is written to directly.
     """
     regular_files.check_links(path)
     target = os.path.realpath(path)
@@ -145,12 +145,12 @@ def write_output(path: str, source: bytes) -> None:
         except BaseException:
             os.unlink(temporary)
             raise
-    except OSError as error:  # without the name of the temporary file
+    except OSError as error:  # omit the name of the temporary file
         raise OSError(error.errno, error.strerror, path) from None
 
 
 def _create_with_mode(path: str, source: bytes, mode: int) -> str:
-    """A temporary file beside a path, with a content and permissions."""
+    """Create a temporary file next to a path, with content and permissions."""
     temporary = _create_with_content(os.path.dirname(path) or ".", source)
     try:
         os.chmod(temporary, mode)
@@ -161,14 +161,14 @@ def _create_with_mode(path: str, source: bytes, mode: int) -> str:
 
 
 def _read_umask() -> int:
-    """The permissions that new files do not get. (There is no way to ask without setting.)"""
+    """Read the umask (which requires setting it)."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def _create_with_content(folder: str, source: bytes) -> str:
-    """A new file with a content that has reached the disk."""
+    """Create a file whose content has reached the disk."""
     temporary = _create(folder)
     try:
         with open(temporary, "wb") as file:
@@ -182,7 +182,10 @@ def _create_with_content(folder: str, source: bytes) -> str:
 
 
 def _create(folder: str) -> str:
-    """A new empty file that only its owner can read. (`tempfile` would do, but takes 10 ms to import.)"""
+    """Create an empty file that only its owner can read.
+
+    `tempfile` would work too, but takes 10 ms to import.
+    """
     for number in count():
         path = os.path.join(folder, f".cfglint-{os.getpid()}-{number}")
         with suppress(FileExistsError):
@@ -192,7 +195,7 @@ def _create(folder: str) -> str:
 
 
 def commit(staged: StagedFile) -> None:
-    """Put the new content in place. Raises OSError; the old one is whole then."""
+    """Put the new content in place; raise OSError with the old content intact."""
     try:
         if staged.original is None:
             rename_new(staged.temporary, staged.target)
@@ -204,13 +207,13 @@ def commit(staged: StagedFile) -> None:
 
 
 def _replace(staged: StagedFile, original: bytes) -> None:
-    """Put the new content in the place of the original one. Raises OSError where that is no longer there."""
+    """Replace the original content by the new; raise OSError if the target has changed meanwhile."""
     if regular_files.read(staged.target) != original:
         raise OSError(errno.EBUSY, _CHANGED, staged.target)
     if not exchange(staged.temporary, staged.target):
         os.replace(staged.temporary, staged.target)
         return
-    # The previous content has the temporary name, which no other program uses.
+    # The previous content now has the temporary name, which no other program uses.
     if regular_files.read(staged.temporary) != original:
         exchange(staged.temporary, staged.target)
         raise OSError(errno.EBUSY, _CHANGED, staged.target)
@@ -218,6 +221,6 @@ def _replace(staged: StagedFile, original: bytes) -> None:
 
 
 def discard(staged: StagedFile) -> None:
-    """Leave everything as it was."""
+    """Discard the new content and leave the target unchanged."""
     with suppress(FileNotFoundError):
         os.unlink(staged.temporary)

@@ -1,7 +1,7 @@
 """Patterns that match in linear time, even hostile ones: an automaton instead of backtracking.
 
 A pattern is a tree of the parts below. It becomes a program for a machine that follows all alternatives at once
-(Thompson 1968); which states a character leads to is remembered, so that similar texts cost a look-up per character.
+(Thompson 1968). Transitions are cached, so that similar texts cost one look-up per character.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from functools import partial
 from cfglint_train.foundation.typed import Final
 
 MAX_SIZE: Final = 2_000
-"""Instructions of one pattern; repetitions are written out."""
+"""Maximum number of instructions of one pattern; repetitions are written out."""
 _MAX_CACHED: Final = 10_000
-"""State sets that one pattern remembers."""
+"""Maximum number of state sets that one pattern caches."""
 
 Program = list[tuple[str, "int | Callable[[str], bool]", int]]
 PatternPart = Callable[[Program], object]
-"""Writes itself to the end of a program."""
+"""Function that appends a part's instructions to a program."""
 
 States = frozenset[int]
 
 
 class TooLarge(ValueError):
-    """The pattern needs too many instructions."""
+    """A pattern that needs too many instructions."""
 
 
 def build_char(matcher: Callable[[str], bool]) -> PatternPart:
-    """One character that fits."""
+    """Build a part that matches one character accepted by `matcher`."""
     return lambda program: _emit(program, "one", matcher)
 
 
 def build_start() -> PatternPart:
-    """The start of the text."""
+    """Build a part that matches the start of the text."""
     return lambda program: _emit(program, "start")
 
 
 def build_end() -> PatternPart:
-    """The end of the text, or the line break there."""
+    """Build a part that matches the end of the text, or before a line break at the end."""
     return lambda program: _emit(program, "end")
 
 
 def build_sequence(parts: Iterable[PatternPart]) -> PatternPart:
-    """All parts, one behind the other."""
+    """Build a part that matches all parts one after the other."""
     listed = list(parts)
 
     def write(program: Program) -> None:
@@ -54,7 +54,7 @@ def build_sequence(parts: Iterable[PatternPart]) -> PatternPart:
 
 
 def build_alternatives(parts: Iterable[PatternPart]) -> PatternPart:
-    """One of the parts."""
+    """Build a part that matches one of the parts."""
     listed = list(parts)
 
     def write(program: Program) -> None:
@@ -72,7 +72,7 @@ def build_alternatives(parts: Iterable[PatternPart]) -> PatternPart:
 
 
 def build_repetition(part: PatternPart, minimum: int, maximum: int | None) -> PatternPart:
-    """A part so many times; `most` is None where there is no bound."""
+    """Build a part that repeats another `least` to `most` times; `most` is None if unbounded."""
 
     def write(program: Program) -> None:
         for _ in range(minimum):
@@ -106,14 +106,14 @@ class Automaton:
     __slots__ = ("_next", "_program", "_start")
 
     def __init__(self, part: PatternPart) -> None:
-        """Raises TooLarge."""
+        """Compile a pattern; raise TooLarge if it needs too many instructions."""
         self._program: Program = []
         part(self._program)
         self._start = self._close((0,), first=True)
         self._next: dict[tuple[States, str], States] = {}
 
     def fullmatch(self, text: str) -> bool:
-        """Whether the whole text matches."""
+        """Return whether the whole text matches."""
         states = self._start
         for char in text:
             if not states:
@@ -122,7 +122,7 @@ class Automaton:
         return self._can_end(states)
 
     def match(self, text: str) -> bool:
-        """Whether a start of the text matches."""
+        """Return whether a prefix of the text matches."""
         states = self._start
         for place, char in enumerate(text):
             if len(self._program) in states or (char == "\n" and place + 1 == len(text) and self._can_end(states)):
@@ -147,11 +147,11 @@ class Automaton:
         return next_states
 
     def _can_end(self, states: States) -> bool:
-        """Whether the pattern may end here, where the text does."""
+        """Return whether the pattern can end in these states at the end of the text."""
         return len(self._program) in self._close(states, last=True)
 
     def _close(self, states: Iterable[int], first: bool = False, last: bool = False) -> States:
-        """The states that are reached from some without a further character."""
+        """Return the states that are reached without reading another character."""
         reached: set[int] = set()
         pending = list(states)
         while pending:
@@ -172,10 +172,10 @@ class Automaton:
 
 
 def build_literal(text: str) -> PatternPart:
-    """These characters, as they are."""
+    """Build a part that matches a text literally."""
     return build_sequence(build_char(partial(str.__eq__, char)) for char in text)
 
 
 def accept_any(_: str) -> bool:
-    """Every character fits."""
+    """Accept every character."""
     return True

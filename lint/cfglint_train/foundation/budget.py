@@ -1,4 +1,4 @@
-"""The processor time of a run, which all of its processes share."""
+"""Budget of processor time that all processes of a run share."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from time import process_time
 from cfglint_train.foundation.typed import Final
 
 _TOKENS: Final = 1000
-"""Parts of what is left that processes take one by one; a pipe holds as many on every system."""
+"""Number of parts of the remaining time that processes draw; a pipe holds as many on every system."""
 _MIN_SECONDS: Final = 1e-6
-"""Seconds in which nothing is read."""
+"""Seconds that are too short to read anything."""
 
 
 def read_processor_time() -> float:
-    """Return the seconds of this process and of the programs that it has waited for; on Windows its own only."""
+    """Return the processor seconds of this process and its finished child processes (on Windows, of itself only)."""
     return sum(os.times()[:4])
 
 
@@ -26,8 +26,9 @@ class Budget:
     __slots__ = ("_clock", "_end", "_token_seconds", "_tokens", "seconds")
 
     def __init__(self, seconds: float = inf, clock: Callable[[], float] = process_time) -> None:
+        """Start a budget of `seconds`, measured by `clock`."""
         self.seconds = seconds
-        """What there was at the beginning."""
+        """Seconds at the start."""
         self._clock = clock
         self._end = clock() + seconds
         self._token_seconds = 0.0
@@ -42,11 +43,11 @@ class Budget:
         return seconds
 
     def compute_limit(self) -> float | None:
-        """Return the limit for what still has to be done: never 0, which is none; None without a limit."""
+        """Return the limit for the remaining work, never 0 because that means none; None without a limit."""
         return None if self.seconds == inf else max(self.compute_seconds_left(), _MIN_SECONDS)
 
     def divide(self) -> None:
-        """Let the copies of this process that start now take part, each as it needs."""
+        """Divide the budget, so that copies of this process that start now draw from it as needed."""
         if self.seconds == inf:
             return
         self._token_seconds = max(self.compute_seconds_left(), 0) / _TOKENS
@@ -55,12 +56,12 @@ class Budget:
         os.close(writing)
 
     def take_part(self) -> None:
-        """Forget what was granted before: the processor time of a copy begins at 0."""
+        """Forget the time granted so far, because the processor time of a copy begins at 0."""
         if self._tokens is not None:
             self._end = self._clock()
 
     def unite(self) -> None:
-        """Take back what no copy has used."""
+        """Unite the budget again by taking back the time that no copy has used."""
         if self._tokens is not None:
             while tokens := os.read(self._tokens, _TOKENS):
                 self._end += len(tokens) * self._token_seconds

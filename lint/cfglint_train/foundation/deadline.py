@@ -1,7 +1,7 @@
-"""A limit on the processor time that some work may take.
+"""Deadlines: limit the processor time of some work.
 
-It needs a timer of the system and its signals, which Python hands to the main thread: elsewhere (Windows, a thread of
-another program, a program that uses the timer itself) the work takes as long as it takes.
+This needs a system timer and its signals, which Python delivers to the main thread. Elsewhere (on Windows, in a thread,
+in a program that uses the timer itself) the work is not limited.
 """
 
 from __future__ import annotations
@@ -18,31 +18,34 @@ Made = TypeVar("Made")
 
 _KIND: Final = getattr(signal, "SIGVTALRM", None)
 _REPEAT_SECONDS: Final = 0.1
-"""Seconds until the next signal: an exception is lost where nothing can be raised (a destructor, a callback of C)."""
+"""Seconds until the next signal.
+
+The signal repeats because an exception raised in a destructor or a C callback is lost.
+"""
 
 _MAX_SECONDS: Final = 86_400.0
-"""Seconds that a timer runs at most."""
+"""Maximum seconds that a timer runs."""
 
 _left: Callable[[], float] = float
-"""Gives the work that is timed the seconds that are left."""
+"""Function that returns the seconds left for the timed work."""
 _untimed_seconds: Final[ContextVar[float]] = ContextVar("aside", default=0.0)
-"""Seconds of all work that was done beside, in this thread."""
+"""Seconds of all untimed work in this thread."""
 _untimed_since: Final[ContextVar[float | None]] = ContextVar("since", default=None)
-"""When the work that is done beside began, in this thread."""
+"""Start of the current untimed work in this thread."""
 
 
 class OutOfTime(BaseException):
-    """The time is up. Not an Exception: what catches the errors of one rule must not catch the end of all."""
+    """The end of the time limit; a BaseException, so that a handler for one rule's errors does not catch it."""
 
 
 def read_clock() -> float:
-    """Return the processor time of this process without that of the work `beside`."""
+    """Return the processor time of this process without that of `run_untimed`."""
     since = _untimed_since.get()
     return (process_time() if since is None else since) - _untimed_seconds.get()
 
 
 def run_within(seconds_left: Callable[[], float], work: Callable[[Part], Made], part: Part) -> Made:
-    """Return what some work makes. Raises OutOfTime once `left` says that no seconds are left."""
+    """Run some work and return its result; raise OutOfTime once `seconds_left` returns 0 or less."""
     global _left  # noqa: PLW0603
     if seconds_left() <= 0:
         raise OutOfTime
@@ -61,7 +64,7 @@ def run_within(seconds_left: Callable[[], float], work: Callable[[Part], Made], 
 
 
 def run_untimed(work: Callable[[], Made]) -> Made:
-    """Return what some work makes that is bounded by itself and done once for many: `clock` stands still meanwhile."""
+    """Run work that has its own limit and serves many tasks; `read_clock` stands still meanwhile."""
     if _untimed_since.get() is not None:
         return work()
     since = process_time()
@@ -74,7 +77,7 @@ def run_untimed(work: Callable[[], Made]) -> Made:
 
 
 def _start_timer(seconds: float) -> None:
-    """Ask again after so many seconds, which must be finite for a timer."""
+    """Start the timer; its seconds must be finite."""
     signal.setitimer(signal.ITIMER_VIRTUAL, min(max(seconds, 0.001), _MAX_SECONDS), _REPEAT_SECONDS)
 
 
@@ -84,7 +87,7 @@ def _stop_timer() -> None:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(_KIND, signal.SIG_DFL)
             return
-        except OutOfTime:  # it came in between
+        except OutOfTime:  # the signal arrived in between
             continue
 
 
@@ -96,7 +99,7 @@ def _handle_signal(number: int, frame: Any) -> None:
 
 
 def _is_importing(frame: Any) -> bool:
-    """Return whether a module is being imported: half of it would stay for the rest of the process."""
+    """Return whether a module is being imported; an interrupted import would stay half done for the whole process."""
     while frame is not None and frame.f_code is not run_within.__code__:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True

@@ -1,4 +1,4 @@
-"""Renames of two kinds that `os` does not have (Linux: renameat2): an exchange, and one that replaces nothing."""
+"""Two kinds of rename that `os` lacks (Linux: renameat2): an exchange, and a rename that never replaces a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from cfglint_train.foundation.typed import Final
 
 _AT_FDCWD: Final = -100
-"""AT_FDCWD: relative paths count from the working directory."""
+"""AT_FDCWD: relative paths are relative to the working directory."""
 _NO_REPLACE: Final = 1
 """RENAME_NOREPLACE (linux/fs.h)."""
 _EXCHANGE: Final = 2
@@ -17,14 +17,14 @@ _EXCHANGE: Final = 2
 
 
 def exchange(first: str, second: str) -> bool:
-    """Exchange two names; False where the system or the file system has no such thing, and nothing happened."""
+    """Exchange two names; return False, with nothing changed, if the system or the file system cannot do that."""
     return _rename(first, second, _EXCHANGE) == 0
 
 
 def rename_new(source: str, target: str) -> None:
-    """Give a file a name that is free, in one step. Raises OSError; FileExistsError where the name is taken.
+    """Rename a file to a free name in one step; raise OSError, or FileExistsError if the name is in use.
 
-    Where the system cannot, the file has both names for a moment. On Windows `os.rename` replaces nothing.
+    If the system cannot do that, the file has both names for a moment. On Windows, `os.rename` never replaces a file.
     """
     if os.name == "nt":
         os.rename(source, target)
@@ -38,7 +38,7 @@ def rename_new(source: str, target: str) -> None:
 
 
 def _rename(source: str, target: str, flags: int) -> int:
-    """The number of the error, 0 for none."""
+    """Rename a file with `renameat2` and return the error number, 0 for success."""
     if sys.platform != "linux":
         return errno.ENOSYS
     try:

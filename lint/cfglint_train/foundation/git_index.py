@@ -1,6 +1,6 @@
-"""The files that git tracks, from the index of a checkout.
+"""Files that git tracks, read from the index of a checkout.
 
-git itself is not run: a repository can make it run programs.
+git itself is not run because a repository can make it run programs.
 
 Source: git's Documentation/gitformat-index.adoc, versions 2 to 4 (SHA-1 and SHA-256 names).
 """
@@ -17,28 +17,28 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _MAX_BYTES: Final = 2**26
-"""Of an index, and of all its paths: half a million files of a hundred bytes."""
+"""Limit for an index, and for all of its paths: half a million files of a hundred bytes."""
 _MAX_PATH: Final = 4096
 _FORBIDDEN_PATH: Final = re.compile(rb"(?:^|/)(?:\.{0,2}|\.git)(?:/|$)")
-"""What git has in no index: an empty step, `.`, `..` and `.git`."""
+"""Path components that git never puts into an index: empty, `.`, `..` and `.git`."""
 _STAT: Final = 40
-"""Bytes of an entry before the name of its object."""
+"""Bytes of an entry before its object name."""
 _MODE: Final = 26
-"""Where the mode of an entry has the kind of file, in four bits."""
+"""Offset in an entry of the mode whose upper four bits are the kind of file."""
 _SUBMODULE: Final = 0o16
 _EXTENDED: Final = 0x4000
 _LENGTH: Final = 0xFFF
 
 
 class TrackedFiles(Frozen):
-    """Paths from the root of the checkout, as bytes with forward slashes, in order."""
+    """Paths from the root of the checkout, as bytes with forward slashes, sorted."""
 
     paths: tuple[bytes, ...] = ()
     submodules: tuple[bytes, ...] = ()
-    """Those of the paths that are checkouts of their own."""
+    """The paths that are submodules."""
 
     def has_path(self, path: str) -> bool:
-        """Whether a path, or one below it, is tracked."""
+        """Return whether a path, or one below it, is tracked."""
         name = os.fsencode(path.replace(os.sep, "/"))
         at = bisect_left(self.paths, name)
         if at < len(self.paths) and self.paths[at] == name:
@@ -47,7 +47,7 @@ class TrackedFiles(Frozen):
         return at < len(self.paths) and self.paths[at].startswith(name + b"/")
 
     def has_files_in(self, folder: str, root: str) -> bool:
-        """Return whether a tracked file lies directly in a folder, by whatever name the file system knows that."""
+        """Return whether a tracked file lies directly in a folder, under any name that the file system has for it."""
         top, folder_status = os.fsencode(root), os.stat(folder)
         for name in {os.path.dirname(path) for path in self.paths}:
             try:
@@ -82,10 +82,10 @@ def read_index(root: str) -> TrackedFiles | None:
 
 
 def find_git_folder(root: str) -> str:
-    """Return the folder of a checkout's git data: `.git`, or where the file of that name leads (worktrees, submodules).
+    """Return the folder of a checkout's git data: `.git`, or the target of a `.git` file (worktrees, submodules).
 
-    Raise OSError for a file that git did not write: an archive may hold one, too. What git makes for a worktree leads
-    back to it, and what it makes for a submodule is in the data of the repository around it.
+    Raise OSError if git did not write the file, as in an unpacked archive. The data of a worktree points back to it,
+    and the data of a submodule is inside that of the repository around it.
     """
     mark = os.path.join(root, ".git")
     if not os.path.isfile(mark):
@@ -103,8 +103,10 @@ def find_git_folder(root: str) -> str:
 
 
 def _parse_paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]]:
-    """Return the paths in an index, and those of submodules. Raise ValueError or IndexError where it is none with names
-    of that size, or has a path that git adds to none: one that leads out, or is too long for any system.
+    """Return the paths in an index, and the paths of submodules.
+
+    Raise ValueError or IndexError if the text is no index with names of this size, or has a path that git never adds:
+    one that leads out of the checkout, or is too long for any system.
     """
     version, count = int.from_bytes(source[4:8], "big"), int.from_bytes(source[8:12], "big")
     if source[:4] != b"DIRC" or version not in (2, 3, 4):
@@ -133,13 +135,13 @@ def _parse_paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]
         if source[at + _MODE] >> 4 == _SUBMODULE:
             submodules.append(last)
         at = end + 1 if version == 4 else at + (end - at) // 8 * 8 + 8
-    if source[at : at + 4] == b"link":  # a split index: most of the paths are in another file
+    if source[at : at + 4] == b"link":  # a split index: most paths are in another file
         raise ValueError
     return paths, submodules
 
 
 def _read_varint(source: bytes, at: int) -> tuple[int, int]:
-    """A number of variable width, and the place behind it (git's varint.c)."""
+    """Return a number of variable width and the index after it (git's varint.c)."""
     byte = source[at]
     value = byte & 0x7F
     while byte & 0x80:

@@ -1,8 +1,8 @@
-"""Patterns of paths, as the settings write them.
+"""Path patterns of the settings.
 
-A pattern without a slash means the name of a file or folder wherever it is; one with a slash means a path below
-the folder of the settings file that states it. `*` and `?` also match slashes, as in ruff; `**/` stands for any
-number of folders, none included; `[...]` and `{a,b}` are alternatives.
+A pattern without a slash matches the name of a file or folder at any depth; a pattern with a slash matches a path below
+the folder of its settings file. `*` and `?` also match slashes, as in ruff; `**/` stands for any number of folders,
+including none; `[...]` and `{a,b}` are alternatives.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from cfglint_train.foundation.typed import Final
 
 
 class Glob(Frozen):
-    """One pattern, and the folder that it is stated for."""
+    """One pattern and the folder that it is relative to."""
 
     text: str
     root: str
 
 
 class GlobPath(Frozen):
-    """A path as patterns see it."""
+    """A path in the form that patterns match."""
 
     full: str
     names: tuple[str, ...]
-    """Its own name, and those of the folders above it that count."""
+    """Names of the file and of the folders above it that count."""
 
 
 def split_path(path: str, root: str) -> GlobPath:
-    """A path with its names from `root` downwards; of one that does not be below it only its own name counts."""
+    """Split a path into names from `root` downwards; outside `root`, only the file name counts."""
     full = os.path.abspath(path)
     base = root.rstrip(os.sep) + os.sep
     names = full[len(base) :].split(os.sep) if full.startswith(base) else [os.path.basename(full)]
@@ -41,7 +41,7 @@ def split_path(path: str, root: str) -> GlobPath:
 
 
 def is_covered(place: GlobPath, glob: Glob) -> bool:
-    """Whether a pattern means a path or a folder above it."""
+    """Return whether a pattern matches a path or a folder above it."""
     pattern = glob.text.rstrip("/")
     if "/" in pattern:
         folder, relative_pattern = _resolve_anchor(pattern, glob.root)
@@ -52,7 +52,7 @@ def is_covered(place: GlobPath, glob: Glob) -> bool:
 
 
 def is_match(place: GlobPath, glob: Glob) -> bool:
-    """Whether a pattern means exactly this path: by its name, or as a whole."""
+    """Return whether a pattern matches exactly this path, by its name or as a whole."""
     pattern = glob.text.rstrip("/")
     if "/" in pattern:
         folder, relative_pattern = _resolve_anchor(pattern, glob.root)
@@ -61,7 +61,7 @@ def is_match(place: GlobPath, glob: Glob) -> bool:
 
 
 def is_any_match(path: str, root: str, globs: tuple[Glob, ...]) -> bool:
-    """Whether one of some patterns means exactly this path. Most are plain names, which are looked up at once."""
+    """Return whether some pattern matches exactly this path; plain names, the usual case, are looked up at once."""
     names, others = _partition(globs)
     if os.path.basename(path) in names:
         return True
@@ -71,7 +71,7 @@ def is_any_match(path: str, root: str, globs: tuple[Glob, ...]) -> bool:
 
 @lru_cache(maxsize=64)
 def _partition(globs: tuple[Glob, ...]) -> tuple[frozenset[str], tuple[Glob, ...]]:
-    """The patterns that are plain names, and the others."""
+    """Return the patterns that are plain names, and the others."""
     plain = [glob for glob in globs if _LITERAL_CHARS.issuperset(glob.text.rstrip("/"))]
     return frozenset([glob.text.rstrip("/") for glob in plain]), tuple([glob for glob in globs if glob not in plain])
 
@@ -82,13 +82,13 @@ def _is_name_match(name: str, pattern: str) -> bool:
 
 _MAX_BRACES: Final = 50
 _OR_BELOW: Final = "{,/**}"
-"""A path itself, or whatever is below it."""
-# What a pattern consists of that means itself and nothing else.
+"""Suffix that matches a path itself or anything below it."""
+# Characters that match only themselves.
 _LITERAL_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 def _resolve_anchor(pattern: str, root: str) -> tuple[str, str]:
-    """The folder that a pattern with a slash counts from, with a slash, and the pattern from there."""
+    """Return the folder that a pattern with a slash is relative to, with a slash, and the rest of the pattern."""
     if pattern.startswith("/"):
         return "", pattern
     while pattern.startswith(("./", "../")):
@@ -108,14 +108,14 @@ def _compile(pattern: str) -> Automaton:
 
 
 def check(pattern: str) -> None:
-    """Raise ValueError where a pattern has more parts than a pattern may have."""
+    """Raise ValueError if a pattern has too many parts."""
     if len(pattern) > automaton.MAX_SIZE or pattern.count("{") > _MAX_BRACES:
         raise automaton.TooLarge(f"has more than {automaton.MAX_SIZE:,} characters or {_MAX_BRACES} braces")
     _compile(pattern + _OR_BELOW)
 
 
 def _parse(pattern: str) -> PatternPart:
-    """The parts of a pattern. Brackets and braces that are not closed mean themselves."""
+    """Parse a pattern; brackets and braces that are not closed match themselves."""
     parts = []
     at = 0
     while at < len(pattern):
@@ -147,7 +147,10 @@ def _parse(pattern: str) -> PatternPart:
 
 
 def _parse_class(inside: str) -> Callable[[str], bool]:
-    """The characters between brackets; `!` in front means all the others. A range that runs backwards is empty."""
+    """Return a test for the characters between brackets.
+
+    A leading `!` negates the class. A reversed range is empty.
+    """
     negated = inside.startswith("!") and len(inside) > 1
     ranges = []
     at = int(negated)
@@ -162,7 +165,7 @@ def _parse_class(inside: str) -> Callable[[str], bool]:
 
 
 def _find_closing(pattern: str, opening: int) -> int:
-    """The brace that closes the one at `opening`; 0 where none does."""
+    """Return the index of the brace that closes the one at `opening`, or 0 if none does."""
     depth = 0
     for at in range(opening, len(pattern)):
         depth += {"{": 1, "}": -1}.get(pattern[at], 0)
@@ -172,7 +175,7 @@ def _find_closing(pattern: str, opening: int) -> int:
 
 
 def _split_choices(inside: str) -> list[str]:
-    """What is between braces, split at its own commas."""
+    """Split the text between braces at its top-level commas."""
     choices = [""]
     depth = 0
     for mark in inside:

@@ -1,8 +1,7 @@
-"""Regular expressions that a repository states, matched in linear time.
+"""Regular expressions written in a repository, matched in linear time.
 
-The subset: literals, `.`, classes with ranges and `\\d \\w \\s`, groups, `|`, `* + ? {m,n}` (greedy or lazy), and
-`^ $ \\A \\Z`.
-What only backtracking can do (references back, looking around) is not there, and neither are flags and `\\b`.
+The subset: literals, `.`, classes with ranges and `\\d \\w \\s`, groups, `|`, `* + ? {m,n}` (greedy or lazy), and `^ $
+\\A \\Z`. Constructs that need backtracking (back-references, look-around), flags and `\\b` are not supported.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 
 
 class UnsupportedPattern(ValueError):
-    """The text is no regular expression, or one outside the subset."""
+    """Text that is no regular expression, or is outside the subset."""
 
 
 def compile_pattern(text: str) -> Automaton:
-    """The automaton of a regular expression. Raises Unsupported."""
+    """Compile a regular expression; raise UnsupportedPattern if it is outside the subset."""
     if len(text) > _MAX_LENGTH:
         raise UnsupportedPattern("too long")
     reader = _Reader(text)
@@ -51,6 +50,7 @@ def compile_pattern(text: str) -> Automaton:
 
 class _Reader:
     def __init__(self, text: str) -> None:
+        """Prepare to read `text` from its start."""
         self.text = text
         self.at = 0
 
@@ -89,7 +89,7 @@ class _Reader:
         return automaton.build_repetition(part, *bounds)
 
     def parse_bounds(self) -> tuple[int, int | None] | None:
-        """The quantifier that is here, lazy or not: which of several matches is taken makes no difference."""
+        """Parse the quantifier at this place; lazy or greedy makes no difference to whether there is a match."""
         mark = self.text[self.at : self.at + 1]
         bounds: tuple[int, int | None]
         if mark and mark in "*+?":
@@ -151,7 +151,7 @@ class _Reader:
         return automaton.build_literal(self.resolve_escape(mark))
 
     def resolve_escape(self, mark: str) -> str:
-        """The character that an escape stands for."""
+        """Return the character that an escape stands for."""
         if mark in _CONTROLS:
             return _CONTROLS[mark]
         if mark.isalnum():

@@ -1,7 +1,8 @@
-"""Python as the newest release writes it, parsed by whichever runs: which Python starts a job is not known.
+"""Parse Python of the newest release with the running Python, because the Python that starts a job is unknown.
 
-What an older `ast` refuses is replaced, byte for byte as long, by something that it takes: an f-string by one whose
-value is as unknown, type parameters by blanks. Sources: PEP 695 and 701 (Python 3.12), 750 and 758 (3.14), 810 (3.15).
+Constructs that an older `ast` rejects are replaced by accepted text with the same number of bytes: an f-string by
+another whose value is just as unknown, type parameters by blanks. Sources: PEP 695 and 701 (Python 3.12), 750 and 758
+(3.14), 810 (3.15).
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ _LAZY: Final = re.compile(r"lazy[ \t]+((?:import|from)[ \t][^\n;#]*)")
 _EXCEPT: Final = re.compile(r"except\*?[ \t]+([^\n:#()\[\]\"']+?)[ \t]*:")
 _OPENING: Final = "([{"
 _CLOSING: Final = ")]}"
-# Replacement fields in each other: Python itself takes two in a format.
+# Nested replacement fields: Python itself accepts two in a format.
 _MAX_FIELDS: Final = 20
 
 
 def parse_python(text: str) -> ast.Module:
-    """The syntax tree of a text. Raises what `ast.parse` raises, of the text as it is."""
+    """Return the syntax tree of a text.
+
+    Raise the error that `ast.parse` raises for the original text.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -40,18 +44,19 @@ def parse_python(text: str) -> ast.Module:
 
 
 class _Broken(Exception):
-    """A string that does not end."""
+    """A string or bracket without an end."""
 
 
 class _Lowering:
     """One pass over a text."""
 
     def __init__(self, text: str) -> None:
+        """Prepare to lower `text`."""
         self.text = text
         self.edits: list[tuple[int, int, str]] = []
 
     def run(self) -> str:
-        """The text with newer constructs replaced; as it is where it is no Python that can be distinguished."""
+        """Run over the text and return it with newer constructs replaced, or unchanged if it has no valid tokens."""
         try:
             self._scan()
         except _Broken:
@@ -93,7 +98,10 @@ class _Lowering:
                 at += 1
 
     def _lower_statement(self, at: int) -> int:
-        """Lower a statement of a newer grammar that begins here; the index behind, 0 where none does."""
+        """Lower a statement of a newer grammar that begins at `at`.
+
+        Return the index after it, or 0 if there is none.
+        """
         lazy = _LAZY.match(self.text, at)
         if lazy is not None:
             self._replace(at, lazy.end(), lazy.group(1))
@@ -111,7 +119,7 @@ class _Lowering:
         return 0
 
     def _skip_brackets(self, at: int) -> int:
-        """The index behind the bracket that closes the one at `at`."""
+        """Return the index after the bracket that closes the one at `at`."""
         depth = 0
         while at < len(self.text):
             string = _STRING.match(self.text, at)
@@ -130,7 +138,7 @@ class _Lowering:
         raise _Broken
 
     def _lower_string(self, string: re.Match[str]) -> int:
-        """Lower a formatted string that this Python refuses; the index behind any string."""
+        """Lower a formatted string that this Python rejects, and return the index after any string."""
         start, end = string.start(), self._find_string_end(string, 0)
         prefix = string.group(1).lower()
         if "t" in prefix or ("f" in prefix and not _is_accepted(self.text[start:end])):
@@ -141,7 +149,7 @@ class _Lowering:
         return end
 
     def _find_string_end(self, string: re.Match[str], fields: int) -> int:
-        """The index behind a string, as the newest Python reads it."""
+        """Return the index after a string, as the newest Python reads it."""
         prefix, quote = string.group(1).lower(), string.group(2)
         formatted = "f" in prefix or "t" in prefix
         at = string.end()
@@ -164,7 +172,7 @@ class _Lowering:
         return at + len(quote)
 
     def _skip_field(self, at: int, fields: int) -> int:
-        """The index behind a replacement field."""
+        """Return the index after a replacement field."""
         depth = 0
         while at < len(self.text):
             mark = self.text[at]
@@ -186,7 +194,7 @@ class _Lowering:
         raise _Broken
 
     def _skip_format(self, at: int, fields: int) -> int:
-        """The index behind a replacement field whose format begins here."""
+        """Return the index after a replacement field whose format begins at `at`."""
         while at < len(self.text) and fields <= _MAX_FIELDS:
             mark = self.text[at]
             if mark == "}":
@@ -199,7 +207,7 @@ class _Lowering:
         return len(self.text) if end < 0 else end
 
     def _replace(self, start: int, end: int, text: str) -> None:
-        """Replace a piece by a text that is part of it, filled up with blanks."""
+        """Replace a range by a text that is part of it, padded with blanks."""
         padding = len(self.text[start:end].encode()) - len(text.encode())
         self.edits.append((start, end, text + " " * padding))
 
@@ -208,7 +216,7 @@ class _Lowering:
 
 
 def _is_accepted(string: str) -> bool:
-    """Whether this Python reads a formatted string."""
+    """Return whether this Python accepts a formatted string."""
     try:
         ast.parse(f"({string})", mode="eval")
     except SyntaxError:
@@ -217,15 +225,18 @@ def _is_accepted(string: str) -> bool:
 
 
 def _build_blanks(text: str) -> str:
-    """Blanks of as many bytes, with the line breaks where they are."""
+    """Return blanks of the same number of bytes, with the same line breaks."""
     return "".join(mark if mark in "\r\n" else " " * len(mark.encode()) for mark in text)
 
 
 def _build_unknown(text: str, several_lines: bool) -> str:
-    """The inside of a formatted string whose value is unknown, of as many bytes and lines; the same where none fits."""
+    """Return the inside of a formatted string with an unknown value and the same number of bytes and lines.
+
+    Return the text unchanged if the replacement does not fit.
+    """
     lines = _build_blanks(text).split("\n")
     last = len(lines) - 1
-    reserved = 0 if several_lines else 1  # in single quotes a line that is not the last ends in a backslash
+    reserved = 0 if several_lines else 1  # in single quotes, every line except the last ends in a backslash
     place = next((number for number, line in enumerate(lines) if len(line) >= 3 + reserved * (number < last)), None)
     if place is None or (reserved and not all(lines[:last])):
         return text

@@ -1,7 +1,7 @@
-"""Keeps credentials out of everything that is shown: the one layer through which all output passes.
+"""Redaction: the layer through which all output passes, to keep credentials out of it.
 
-What is known to be a credential (`Result.secrets`) is masked wherever it is shown, and what looks like one wherever it
-comes from: a settings file, a path, an error.
+Known credentials (`Result.secrets`) are masked everywhere. Texts that look like a credential are masked too, wherever
+they come from: a settings file, a path, an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Redact = Callable[[str], str]
 
 
 def build_redaction(secrets: Iterable[str]) -> Redact:
-    """A function that replaces credentials in a text by as many asterisks, so that columns stay where they are."""
+    """Build a function that replaces credentials in a text by as many asterisks, so that columns stay the same."""
     longest_first = sorted(filter(None, secrets), key=len, reverse=True)
 
     def redact(text: str) -> str:
@@ -31,7 +31,7 @@ def build_redaction(secrets: Iterable[str]) -> Redact:
 
 
 def _mask_fragments(text: str, secrets: list[str]) -> str:
-    """Return a text without parts of credentials where something was left out (`...`)."""
+    """Mask parts of credentials next to an omission (`...`)."""
     for mark in re.finditer(r" ?\[?\.\.\.\]? ?", text):
         first, last = mark.span()
         for secret in secrets:
@@ -44,4 +44,4 @@ def _mask_fragments(text: str, secrets: list[str]) -> str:
 
 
 _MAX_SHARED_PREFIX: Final = 3
-"""Characters that are no evidence of a credential, and that many words begin with."""
+"""Number of characters that are no evidence of a credential because many words begin with them."""

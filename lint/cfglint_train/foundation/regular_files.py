@@ -1,4 +1,4 @@
-"""Read regular files, up to a size, and no link that leads out of the repository that it is in."""
+"""Regular files: read them up to a size limit, never through a link that leads out of their repository."""
 
 from __future__ import annotations
 
@@ -9,34 +9,37 @@ import stat
 from cfglint_train.foundation.typed import Final
 
 MAX_BYTES: Final = 8 * 2**20
-"""The largest configuration that is known (OLMo's data mixes) has 312 kB. What is larger than this is data."""
+"""Limit for configurations: the largest seen (OLMo's data mixes) has 312 kB; larger files are data."""
 
 _NAMES: Final = ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
 _FLAGS: Final = sum(getattr(os, name, 0) for name in _NAMES)
 
 MARKS: Final = (".git", ".hg")
-"""What the root of a repository holds. A `.hg` below a `.git` is none: a tree of git can hold one, but no `.git`."""
+"""Entries that mark the root of a repository.
+
+A `.hg` below a `.git` does not count: a git tree can contain a `.hg`, but never a `.git`.
+"""
 
 
 def normalize_path(path: str) -> str:
-    """A path without detours, with forward slashes."""
+    """Return a normalized path with forward slashes."""
     return os.path.normpath(path).replace(os.sep, "/")
 
 
 def read(path: str, checked_folders: set[str] | None = None) -> bytes:
-    """The bytes of a file, one more than MAX_BYTES at most.
+    """Read a file, at most one byte more than MAX_BYTES.
 
-    Raises OSError; also for a pipe or a device, at once, and for a link that leads out of its repository, be it the
-    file or a folder above it. `cleared`: folders that were found to lead to none; those found now are added.
+    Raise OSError, also for a pipe or a device (without waiting), and for a link that leads out of its repository (the
+    file itself or a folder above it). `checked_folders` are known to contain no such link; further ones are added.
     """
     check_links(path, checked_folders)
     return read_anywhere(path)
 
 
 def read_small(path: str, limit: int, checked_folders: set[str]) -> bytes:
-    """The bytes of a regular file by its absolute path; none of one that has more than `most`. Made for many files.
+    """Read a regular file by its absolute path; return b"" if it has more than `limit` bytes. Fast for many files.
 
-    Raises OSError as `read` does, and for any link. `cleared` as for `read`.
+    Raise OSError as `read` does, and for any link. `checked_folders` as for `read`.
     """
     if path[: path.rfind("/")] not in checked_folders or not hasattr(os, "O_NOFOLLOW"):
         check_links(path, checked_folders)
@@ -49,7 +52,7 @@ def read_small(path: str, limit: int, checked_folders: set[str]) -> bytes:
 
 
 def read_beginning(path: str, size: int) -> bytes:
-    """The first bytes of a file. Raises OSError as `read` does."""
+    """Read the first bytes of a file; raise OSError as `read` does."""
     check_links(path)
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
@@ -58,7 +61,7 @@ def read_beginning(path: str, size: int) -> bytes:
 
 
 def check_links(path: str, checked_folders: set[str] | None = None) -> None:
-    """Raise OSError for a path with a link that leads out of its repository. `cleared` as for `read`."""
+    """Raise OSError if a link in a path leads out of its repository; `checked_folders` as for `read`."""
     checked_folders = set() if checked_folders is None else checked_folders
     visited: list[str] = []
     step = os.path.abspath(path)
@@ -71,26 +74,26 @@ def check_links(path: str, checked_folders: set[str] | None = None) -> None:
 
 
 def read_anywhere(path: str) -> bytes:
-    """The same of a file that may be outside: a model's, or one that a command names. Raises OSError."""
+    """Read a file as `read` does, even outside the repository (a model's file, or one that a command names)."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file (standard input is read as -)", path)
     if not status.st_size:
-        return b""  # what the kernel makes up when it is read (/proc/kmsg) has no size either, and may never end
-    with open(path, "rb", buffering=0) as file:  # a buffer of its own would be as large as what may be read
+        return b""  # files that the kernel generates (/proc/kmsg) have no size either, and may never end
+    with open(path, "rb", buffering=0) as file:  # a buffer would be as large as the limit
         return file.readall() if status.st_size <= MAX_BYTES else file.read(MAX_BYTES + 1)
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a file is below a folder, links followed. What no file can be called is below none."""
+    """Return whether a file is below a folder, following links; False for an invalid file name."""
     try:
         return os.path.realpath(path).startswith(os.path.realpath(folder).rstrip(os.sep) + os.sep)
-    except ValueError:  # a zero, or half a character
+    except ValueError:  # a zero byte, or half a character
         return False
 
 
 def expand_home(path: str) -> str:
-    """A path with the home folder for its `~`, where it can be the name of a file."""
+    """Expand `~` to the home folder, if the path can be a file name."""
     try:
         return os.path.expanduser(path)
     except ValueError:

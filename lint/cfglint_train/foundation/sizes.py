@@ -1,4 +1,4 @@
-"""Bytes and numbers of parameters for people."""
+"""Sizes: format bytes and parameter counts for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ GIB: Final = 2**30
 
 
 def format_gib(size: float) -> str:
-    """Bytes as GiB with three significant digits or so: 73.2 GiB, 0.93 GiB, 819 GiB."""
+    """Format bytes as GiB with two or three significant digits: 73.2 GiB, 0.93 GiB, 819 GiB."""
     value = size / GIB
     if value >= 100:
         return f"{value:,.0f} GiB"
@@ -16,7 +16,7 @@ def format_gib(size: float) -> str:
 
 
 def format_parameters(count: int) -> str:
-    """A number of parameters with three significant digits: 494 M, 8.03 B, 671 B, 1.03 T."""
+    """Format a parameter count with three significant digits: 494 M, 8.03 B, 671 B, 1.03 T."""
     for unit, scale in (("M", 1e6), ("B", 1e9)):
         if count / scale < 999.5:
             return f"{count / scale:.3g} {unit}"

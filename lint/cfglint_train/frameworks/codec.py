@@ -1,4 +1,4 @@
-"""Codecs: how one value is spelled in a framework's files, and what it is in the plan."""
+"""Codecs: conversion of a value between a framework's files and the plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LARGEST: Final = 2**63
 
 
 def is_countable(value: Any) -> bool:
-    """Whether a value is no number, or one that a counter holds: a plan can be computed with."""
+    """Return whether a value is no number, or one within 64 bits, so that a plan is safe to compute with."""
     return not isinstance(value, (int, float)) or -_LARGEST < value < _LARGEST
 
 
@@ -21,18 +21,18 @@ class UnreadableError(Exception):
 
 
 def keep_value(value: Any) -> Any:
-    """The value as it is."""
+    """Return the value unchanged."""
     return value
 
 
 class Codec(Frozen):
-    """How one value is spelled: `read` from the framework's value to the plan's (raises Unreadable), `write` back."""
+    """A value's conversion: `read` to the plan's value (raises UnreadableError), `write` back to the framework's."""
 
     read: Callable[[Any], Any]
     write: Callable[[Any], Any] = keep_value
 
     def read_or_none(self, value: Any) -> Any:
-        """The plan value, None where the framework would refuse the value, or no counter holds it."""
+        """Return the plan value, or None if the framework would refuse it or it exceeds 64 bits."""
         try:
             plan_value = self.read(value)
         except UnreadableError:
@@ -41,9 +41,10 @@ class Codec(Frozen):
 
 
 def build_choice(spellings: Mapping[Any, Any], strict: bool = True) -> Codec:
-    """A codec for named values: framework spelling -> plan value. The first spelling of a value is written.
+    """Return a codec for named values: framework spelling -> plan value.
 
-    A value that is not listed is unreadable, or stands for itself where not `strict`.
+    The first spelling of a value is the one that is written. A value that is not listed is unreadable; if not `strict`,
+    it is its own plan value.
     """
     write = build_writer(spellings)
 
@@ -66,11 +67,11 @@ def build_enumeration(
     numbers: tuple[str, ...] = (),
     extra: Mapping[Any, Any] | None = None,
 ) -> Codec:
-    """A codec for members of a Python enumeration, by name, with or without the enumeration's own (`DType.bfloat16`).
+    """Return a codec for members of a Python enumeration, by name.
 
-    `members` maps names to plan values. `name` is the enumeration's, None where any is taken. `numbers` lists the
-    members that are also known by number, in the order of their numbers, from 1. `extra` are further spellings that the
-    framework rewrites before it looks for a member.
+    The name may include the enumeration's own (`DType.bfloat16`). `members` maps names to plan values. `name` is the
+    enumeration's, or None if any is accepted. `numbers` lists the members that also have a number, in the order of
+    their numbers, from 1. `extra` are further spellings that the framework rewrites before it looks for a member.
     """
     write = build_writer(members)
 
@@ -89,14 +90,17 @@ def build_enumeration(
 
 
 def parse_member_name(value: Any) -> str:
-    """The name of an enumeration's member, however it is spelled (`DType.bfloat16`, `"bfloat16"`)."""
+    """Return the name of an enumeration's member in any spelling (`DType.bfloat16`, `"bfloat16"`)."""
     if isinstance(value, str):
         return value.rpartition(".")[2]
     raise UnreadableError
 
 
 def build_writer(spellings: Mapping[Any, Any]) -> Callable[[Any], Any]:
-    """The function that finds the first spelling of a plan value. It raises CannotEdit for a value without one."""
+    """Return the function that finds the first spelling of a plan value.
+
+    The function raises CannotEdit for a value without a spelling.
+    """
     spelling_by_value: dict[Any, Any] = {}
     for spelling, plan_value in spellings.items():
         spelling_by_value.setdefault(plan_value, spelling)
@@ -110,7 +114,7 @@ def build_writer(spellings: Mapping[Any, Any]) -> Callable[[Any], Any]:
 
 
 def bound_below(lowest: int, codec: Codec) -> Codec:
-    """A codec of numbers that are not below `lowest`."""
+    """Return a codec of numbers that are not below `lowest`."""
 
     def read(value: Any) -> Any:
         number = codec.read(value)
@@ -122,5 +126,5 @@ def bound_below(lowest: int, codec: Codec) -> Codec:
 
 
 def write_zero_as_null(codec: Codec) -> Codec:
-    """A codec of intervals: the plan's 0 (never) is written as null."""
+    """Return a codec of intervals: the plan's 0 (never) is written as null."""
     return Codec(codec.read, lambda value: value or None)

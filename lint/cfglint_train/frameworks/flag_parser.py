@@ -1,4 +1,4 @@
-"""Command lines as a framework parses them: its own, or words beside a file."""
+"""Command lines as a framework parses them: its own, or words in addition to a file."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class LauncherOption(Frozen):
-    """A setting that a launch gives, as the vocabulary has it."""
+    """A setting that a launch passes, with its place in the vocabulary."""
 
     entry: str | None
-    """The entry point that the route counts from."""
+    """Entry point that the route starts from."""
     route: Route
     class_steps: int = 1
-    """The steps of the route that are not the launch's own: the class that the script makes."""
+    """Number of steps of the route that are not in the launch: the class that the script instantiates."""
     unset_section: Route = ()
-    """The section above the setting that the file leaves unset, below the configuration's root."""
+    """Section above the setting that the file leaves unset, below the configuration's root."""
     fatal_since: str = ""
-    """The first release that stops at a setting below such a section."""
+    """First release that stops at a setting below an unset section."""
 
     def is_fatal_at(self, release: str) -> bool:
         """Return whether a release stops because the section is unset."""
@@ -34,21 +34,21 @@ class LauncherOption(Frozen):
 
 
 class FlagParser:
-    """The flags of a command line; none where the configuration is a mapping that no launch adds to."""
+    """Flags of a command line; none if the configuration is a mapping that no launch adds to."""
 
     def parse_flags(self, config: Config) -> Iterator[tuple[Entry, str | None]] | None:
-        """Yield the flags of a command line, each with the vocabulary's flag that it stands for, or None.
+        """Yield the flags of a command line, each with the vocabulary's flag that it resolves to, or None.
 
         Return None if the configuration is a mapping.
         """
         return None
 
     def find_leftovers(self, config: Config) -> tuple[Word, ...]:
-        """Return the words of a command line that no flag takes."""
+        """Return the positional words of a command line that belong to no flag."""
         return ()
 
     def find_switch_values(self, config: Config) -> tuple[Word, ...]:
-        """Return the strays that follow flags without a value: KEY004 reports these flags."""
+        """Return the leftovers that follow flags without a value: KEY004 reports these flags."""
         return ()
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
@@ -56,21 +56,21 @@ class FlagParser:
         return False
 
     def is_value_corrected(self, config: Config, flag: str, value: str) -> bool:
-        """Return whether the framework itself replaces the value that a flag got."""
+        """Return whether the framework itself replaces the value of a flag."""
         return False
 
     def is_confident(self, written: str, suggestion: str, is_close: bool) -> bool:
-        """Return whether a likely slip is one."""
+        """Return whether a probable typo is certain enough to be corrected."""
         return is_close
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
-        """Return the place in the vocabulary of a setting that the launch gives, or None if it is not checked."""
+        """Return the place in the vocabulary of a setting that the launch passes, or None if it is not checked."""
         return None
 
     def determine_launch_effect(self, effect: str, config: Config, release: str) -> str:
-        """Return the effect of a setting of a launch that the release does not have; `effect` is the vocabulary's."""
+        """Return the effect of a setting of a launch that the release lacks; `effect` is the vocabulary's."""
         return effect
 
     def suggest_launch_form(self, name: str, value: Any) -> str:
-        """Return the right form for a setting that a launch gives in the form of another program, or an empty text."""
+        """Return the right form of a launch setting that is in the form of another program, or an empty text."""
         return ""

@@ -1,7 +1,7 @@
-"""OmegaConf's interpolation: `${a.b}` in a value stands for another setting.
+"""OmegaConf's interpolation: `${a.b}` in a value refers to another setting.
 
-Sources: omegaconf 2.3.0 and 2.4.0 (`grammar/`, `basecontainer.py`). Resolvers (`${oc.env:HOME}`,
-`${path.choose:...}`) look at the machine that trains; their values stay unknown.
+Sources: omegaconf 2.3.0 and 2.4.0 (`grammar/`, `basecontainer.py`). Resolvers (`${oc.env:HOME}`, `${path.choose:...}`)
+depend on the training machine; their values stay unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Defaults = Mapping[Route, Any]
 
 
 def resolve_setting(config: Config, route: Route, defaults: Defaults, depth: int = 0) -> LookupResult:
-    """The value of a setting, with interpolations resolved against the file, the overrides and the defaults."""
+    """Return the value of a setting, with interpolations resolved against file, overrides and defaults."""
     value = config.get_value(*route)
     if value is MISSING:
         for length in range(len(route) - 1, 0, -1):
@@ -46,7 +46,7 @@ def resolve_setting(config: Config, route: Route, defaults: Defaults, depth: int
 
 
 def _resolve_through_parent(config: Config, route: Route, length: int, defaults: Defaults, depth: int) -> LookupResult:
-    """A setting below a mapping that is itself interpolated."""
+    """Resolve a setting below a mapping that is itself interpolated."""
     parent = config.get_value(*route[:length])
     if not isinstance(parent, str) or "${" not in parent or depth > _MAX_DEPTH:
         return UNRESOLVED
@@ -64,9 +64,10 @@ class _UnresolvedError(Exception):
 
 
 class _InterpolatedText:
-    """Resolves one interpolated string."""
+    """A string with interpolations, and the setting that it belongs to."""
 
     def __init__(self, config: Config, route: Route, defaults: Defaults, depth: int) -> None:
+        """Keep the setting that relative paths start from, and the depth of the recursion."""
         self.config = config
         self.route = route
         self.defaults = defaults
@@ -84,7 +85,7 @@ class _InterpolatedText:
         return str(value)
 
     def parse_parts(self, text: str, index: int, closing: bool) -> tuple[list[Any], int]:
-        """Literal pieces and interpolated values, up to the end or to the closing brace."""
+        """Return literal pieces and interpolated values up to the end or the closing brace, and the index there."""
         parts: list[Any] = []
         literal = ""
         while index < len(text):
@@ -92,7 +93,7 @@ class _InterpolatedText:
             while text[index + slashes : index + slashes + 1] == "\\":
                 slashes += 1
             if text.startswith("${", index + slashes):
-                # OmegaConf's grammar: before an interpolation, backslashes escape each other and then it.
+                # OmegaConf's grammar: backslashes before an interpolation escape each other, and an odd one escapes it.
                 literal += "\\" * (slashes // 2)
                 index += slashes
                 if slashes % 2:
@@ -117,7 +118,7 @@ class _InterpolatedText:
         return parts, index
 
     def parse_node(self, text: str, index: int) -> tuple[Any, int]:
-        """The value of the interpolation whose braces open before `at`, and the index behind it."""
+        """Return the value of the interpolation that opens before `index`, and the index after it."""
         start = index
         depth = 0
         while index < len(text) and (depth or text[index] != "}"):
@@ -157,13 +158,13 @@ _KEY: Final = re.compile(r"[^.\[\]{}:$\s'\"=,]+")
 
 
 def _parse_single_path(text: str) -> str | None:
-    """The path of a string that is one interpolation of a node and nothing else."""
+    """Return the path of a string that is a single interpolation and nothing else, or None."""
     match = re.fullmatch(r"\$\{\s*([^${}:]+?)\s*\}", text)
     return match.group(1) if match else None
 
 
 def _resolve_path(path: str, route: Route) -> Route | None:
-    """The route that an interpolation at `route` points to; None where the path is malformed."""
+    """Return the route that an interpolation at `route` refers to, or None if the path is malformed."""
     dots = len(path) - len(path.lstrip("."))
     base: Route = () if dots == 0 else route[: max(0, len(route) - dots)]
     if dots > len(route):

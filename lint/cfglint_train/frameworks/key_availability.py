@@ -1,4 +1,4 @@
-"""Whether the release of a run has the keys that a fix would write."""
+"""Check whether the release of a run has the keys that a fix would write."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, format_route
 
 _MISSING_KINDS: Final = ("not yet", "removed", "renamed")
-"""Kinds of status of a key that a release does not have; a renamed one is still read where its effect is `mapped`."""
+"""Kinds of status of a key that a release lacks; a renamed key is still read if its effect is `mapped`."""
 
 
 def explain_unavailable(config: Config, change: Change) -> str:
-    """Why the release that counts does not take what a change states; empty where it does, or where that is unknown."""
+    """Return why the effective release does not accept a change, or an empty text if it does or that is unknown."""
     if not isinstance(change, Set) or config.framework in config.releases.outdated_packages:
         return ""
     route = change.route[len(config.root) :]
@@ -26,7 +26,7 @@ def explain_unavailable(config: Config, change: Change) -> str:
 
 
 def _is_of_other_call(config: Config, route: Route) -> bool:
-    """Whether another call of a script takes a setting than the one whose arguments the vocabulary has."""
+    """Return whether a setting belongs to another call of a script than the one that the vocabulary covers."""
     if config.document.syntax != "python":
         return False
     from cfglint_train.documents.python.tree import Record
@@ -39,7 +39,7 @@ def _is_of_other_call(config: Config, route: Route) -> bool:
 
 
 def _is_missing(config: Config, route: Route) -> bool:
-    """Whether the release does not have a key, or a section around it; false where that is unknown."""
+    """Return whether the release lacks a key, or a section that contains it; False if that is unknown."""
     keys = frameworks.get_keys(config)
     if keys is None or not keys.is_checked:
         return False
@@ -49,5 +49,5 @@ def _is_missing(config: Config, route: Route) -> bool:
         if fact is not None:
             status = fact.resolve_status()
             return not fact.is_open and status.kind in _MISSING_KINDS and status.effect != "mapped"
-    # A script's settings are of several calls; the vocabulary has those of one.
+    # A script's settings belong to several calls; the vocabulary covers one of them.
     return config.document.syntax != "python" and vocabulary.find_effect((), release, context) != "kept"

@@ -1,8 +1,8 @@
 """Infer the release of a configuration from its keys.
 
-A framework that refuses a key would not have started: the author of a file with one runs a release that takes it. A key
-that is dropped silently is no evidence, as the drop may be unnoticed. Where the newest release refuses no key, the
-file shows nothing, and the names alone are enough to find that out.
+A framework that refuses a key would not have started, so the author of a file with the key runs a release that accepts
+it. A key that is dropped silently is no evidence, because the author may not have noticed. If the newest release
+refuses no key, the file shows nothing, and the names alone are enough to find that out.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import format_route
 
 _MAX_KEYS: Final = 300
-"""Keys that are checked against every release. No configuration of the corpus has 220 in all."""
+"""Keys that are checked against every release. No configuration of the corpus has more than 220."""
 
 
 class RefusedKey(Frozen):
-    """A key that the newest release refuses, and another one takes."""
+    """A key that the newest release refuses, although another release accepts it."""
 
     route: Route
     """Below the configuration's root."""
@@ -38,30 +38,31 @@ class RefusedKey(Frozen):
 
 
 class ReleaseHint(Frozen):
-    """The releases that the keys allow, where the newest release refuses some of them."""
+    """The releases that the keys allow, if the newest release refuses some of them."""
 
     refused_keys: tuple[RefusedKey, ...]
     accepts: Callable[[str], bool]
-    """Whether a release takes every key that some release has."""
+    """Predicate: a release accepts every key that some release has."""
 
     def find_newest(self, releases: Iterable[str]) -> str | None:
-        """The newest of some releases, given the oldest first, that takes every key."""
+        """Return the newest of `releases`, listed oldest first, that accepts every key."""
         return next((release for release in reversed(list(releases)) if self.accepts(release)), None)
 
 
 class KeyUse(Frozen):
-    """A key that a configuration gives, and the releases that take it."""
+    """A key that a configuration sets, and the releases that accept it."""
 
     route: Route
     """Below the configuration's root."""
     entry: Entry | None
-    """None: what stands for it is no key, but the program that reads them."""
+    """Entry of the key, or None if the use is a property of the program that reads the keys."""
     check_releases: Callable[[tuple[str, ...]], tuple[bool, ...]]
-    """For each of some releases, whether it has the key, or lost it and goes on without it. A release that came before
-    the key does not take it: the file cannot have been written for that one."""
+    """For each release, whether it has the key, or dropped it and continues without. Releases before the key do not
+    accept it: the file cannot have been written for them.
+    """
 
     def is_accepted_by(self, release: str) -> bool:
-        """Whether one release does."""
+        """Return whether a release accepts the key."""
         return self.check_releases((release,))[0]
 
 
@@ -73,9 +74,10 @@ def find_used_keys(
     root: Route,
     package: str | None = None,
 ) -> list[KeyUse]:
-    """The keys of a configuration that have a value, save those that every release takes. Arguments as in `told`.
+    """Return the keys of a configuration that have a value, except those that every release accepts.
 
-    No more of them than _MOST: each is checked against every release, and so many determine the release if any do.
+    The arguments are those of `infer_release`. At most `_MAX_KEYS` are returned: each is checked against every release,
+    and so many determine the release if any do.
     """
     history = _KeyHistory(vocabulary, context, package)
     uses: list[KeyUse] = []
@@ -96,10 +98,10 @@ def infer_release(
     release: str,
     package: str | None = None,
 ) -> ReleaseHint | None:
-    """The releases that the keys of a configuration allow; None where `release` (the newest candidate) refuses none.
+    """Return the releases that the keys allow, or None if `release` (the newest candidate) refuses none.
 
-    `settles`: whether a place has the same settings in every file. `package` is another package that the vocabulary
-    rests on (transformers, for LLaMA-Factory); then all releases are that package's.
+    `is_fixed_place` tells whether a place has the same settings in every file. `package` is another package that the
+    vocabulary depends on (transformers, for LLaMA-Factory); if set, all releases are that package's.
     """
     candidates = [
         (route, entry)
@@ -121,7 +123,7 @@ def infer_release(
         for route, entry in _walk_entries(document, root)
         if is_fixed_place(route) and _is_evidence(entry, document)
     ]
-    # What the newest release refuses comes first: most of the others refuse it, too, and then no more is asked.
+    # Keys that the newest release refuses come first: most other releases refuse them too, which ends the check.
     routes = [*(key.route for key in refused_keys), *routes]
     return ReleaseHint(
         tuple(refused_keys), lambda other: all(history.check_releases(route, (other,))[0] for route in routes)
@@ -129,18 +131,19 @@ def infer_release(
 
 
 class _KeyHistory:
-    """What each key is at each release."""
+    """The state of each key at each release."""
 
     __slots__ = ("_answers", "_context", "_package", "_vocabulary")
 
     def __init__(self, vocabulary: Vocabulary, context: Context, package: str | None) -> None:
+        """Share the vocabulary's cache of answers for the context."""
         self._vocabulary = vocabulary
         self._context = context
         self._package = package
         self._answers = vocabulary.get_cache(context)
 
     def find_status(self, route: Route, release: str) -> Status | None:
-        """What a key is; None where nothing is known of it, or where another package decides."""
+        """Return the state of a key, or None if it is unknown or another package decides it."""
         fact = self._find_fact(route, release)
         return None if fact is None else fact.resolve_status()
 
@@ -150,12 +153,12 @@ class _KeyHistory:
             fact = self._vocabulary.find_fact(route, self._vocabulary.newest, context)
             is_decided = fact is not None and any(span.get("package") == self._package for span in fact.spans)
             return fact if is_decided else None
-        # What the root and the sections are may itself depend on the release.
+        # The root and the sections may themselves depend on the release.
         fact = self._vocabulary.find_fact(route, release, self._context)
         return None if fact is None or fact.is_open else fact
 
     def is_lasting(self, route: Route) -> bool:
-        """Whether every release has the key as it is."""
+        """Return whether every release has the key unchanged."""
         key = ("lasting", route)
         if key not in self._answers:
             newest = self._find_newest_fact(route)
@@ -163,12 +166,12 @@ class _KeyHistory:
         return bool(self._answers[key])
 
     def _find_newest_fact(self, route: Route) -> KeyFact | None:
-        """The key at the newest release; None where nothing is known of it."""
+        """Return the key at the newest release, or None if it is unknown."""
         fact = self._vocabulary.find_fact(route, self._vocabulary.newest, self._context)
         return None if fact is None or fact.is_open else fact
 
     def check_releases(self, route: Route, releases: tuple[str, ...]) -> tuple[bool, ...]:
-        """For each of some releases, whether it has the key, or ignored it silently."""
+        """Return for each release whether it has the key, or ignored it silently."""
         key = (self._package, route, releases)
         if key not in self._answers:
             newest = self._find_newest_fact(route)
@@ -190,12 +193,12 @@ def _is_accepted(fact: KeyFact | None) -> bool:
 
 
 def is_refused(status: Status) -> bool:
-    """Whether a release stops at a key that is not there."""
+    """Return whether a release stops at a key that it does not have."""
     return status.kind in ("removed", "renamed", "not yet") and status.effect == "error"
 
 
 def _walk_entries(document: Document, root: Route, names: Set[str] | None = None) -> Iterator[tuple[Route, Entry]]:
-    """The entries below a root, each with its route from there; those with certain names only, if any are given."""
+    """Yield the entries below a root, each with its route from there; only those called `names`, if set."""
     for route, mapping in document.list_mappings():
         if route[: len(root)] == root:
             for name, entry in mapping.index.items():
@@ -204,12 +207,12 @@ def _walk_entries(document: Document, root: Route, names: Set[str] | None = None
 
 
 def _is_evidence(entry: Entry, document: Document) -> bool:
-    """Whether a key shows something of the release: it has a value, and is given at every release."""
+    """Return whether a key is evidence of the release: it has a value and is set at every release."""
     return _has_value(entry, document) and _is_unconditional(entry, document)
 
 
 def _is_unconditional(entry: Entry, document: Document) -> bool:
-    """Whether a script gives the key at every release: what it gives behind a look at the release shows none."""
+    """Return whether a script sets the key at every release. A key set behind a release check is no evidence."""
     if document.syntax != "python":
         return True
     from cfglint_train.documents.python.guards import is_guarded
@@ -219,7 +222,7 @@ def _is_unconditional(entry: Entry, document: Document) -> bool:
 
 
 def _has_value(entry: Entry, document: Document) -> bool:
-    """Whether a key has a value: an empty one is refused by none."""
+    """Return whether a key has a value: no release refuses an empty key."""
     node = follow(entry.value)
     if isinstance(node, Sequence):
         return bool(node.items)

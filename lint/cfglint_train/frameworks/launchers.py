@@ -1,8 +1,8 @@
-"""What the launchers around a program say of the job: nodes, GPUs per node, environment, host memory.
+"""Settings of the launchers around a program: nodes, GPUs per node, environment, host memory.
 
 Sources: torch 2.13 `distributed/run.py`; DeepSpeed 0.19.8 `launcher/runner.py`; accelerate 1.11.0 `commands/launch.py`;
 LLaMA-Factory 0.9.5 `launcher.py`; the manuals of sbatch, srun and mpirun. Numbers that a launcher takes from the
-environment or finds out on the machine are not stated here.
+environment or detects on the machine are not covered here.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from cfglint_train.hardware import gpus
 from cfglint_train.plan.origin import FieldValue, Origin, Place
 
 Submission = tuple[ShellDocument, Invocation]
-"""The `sbatch` of another script that submits a job script."""
+"""The `sbatch` command of another script that submits a job script."""
 
 
 def read_launch(document: ShellDocument, invocation: Invocation, submission: Submission | None = None) -> LaunchFacts:
-    """What the launchers of an invocation, its environment and the batch directives say.
+    """Return the facts that an invocation's launchers, environment and batch directives state.
 
-    A launcher counts with its own options, from the innermost outwards; then what the environment lets it see, then
-    what the batch system gives: options of `sbatch` above the directives of the job script.
+    The options of the launchers come first, from the innermost outwards, then the devices that the environment makes
+    visible, then the batch system: options of `sbatch` take precedence over the directives of the job script.
     """
     reading = LaunchReading(document)
     for name, variable in document.collect_environment(invocation).items():
@@ -48,13 +48,13 @@ def read_launch(document: ShellDocument, invocation: Invocation, submission: Sub
     for name, value in submitted.items():
         reading.keep_fact(name, value)
     overridden = {name: reading.facts[name] for name in submitted}
-    for name, value in submitted.items():  # a variable of Slurm's follows the submission
+    for name, value in submitted.items():  # A variable of Slurm's follows the submission.
         if value.value is None and overridden[name].origin.assumption:
             overridden[name] = overridden[name]._replace(value=None)
     for launcher in document.invocations:
         if launcher.is_directive:
             _read_batch(reading, launcher, given_by_ray)
-    # What the submission says and cannot be determined replaces the directive anyway.
+    # An option of the submission replaces the directive even if its value cannot be determined.
     reading.facts.update({name: value for name, value in overridden.items() if value.value is None})
     command_variables = {
         name for launcher in launchers for word in (*launcher.head, *launcher.words) for name in word.names
@@ -80,7 +80,7 @@ def read_launch(document: ShellDocument, invocation: Invocation, submission: Sub
 
 
 def _read_batch(reading: LaunchReading, invocation: Invocation, given_by_ray: bool) -> None:
-    """What the batch system is asked for."""
+    """Read the request to the batch system."""
     if invocation.program in ("srun", "sbatch"):
         if not given_by_ray:
             _read_slurm(reading, invocation)
@@ -88,7 +88,7 @@ def _read_batch(reading: LaunchReading, invocation: Invocation, given_by_ray: bo
 
 
 def read_directives(job: ShellDocument) -> LaunchFacts:
-    """What the directives of a job script ask the batch system for."""
+    """Return the facts that the directives of a job script request from the batch system."""
     reading = LaunchReading(job)
     for invocation in job.invocations:
         if invocation.is_directive:
@@ -98,7 +98,7 @@ def read_directives(job: ShellDocument) -> LaunchFacts:
 
 
 def _read_submission(document: ShellDocument, invocation: Invocation, given_by_ray: bool) -> Mapping[str, FieldValue]:
-    """What the `sbatch` that submits a job script asks for."""
+    """Return the facts that the `sbatch` of a job script requests."""
     reading = LaunchReading(document)
     _read_batch(reading, invocation, given_by_ray)
     return reading.facts
@@ -109,8 +109,9 @@ _SHARDING_SWITCHES: Final = _UNSUPPORTED_SWITCHES | {"use_fsdp", "use_deepspeed"
 
 
 def list_options(invocation: Invocation) -> Mapping[str, Entry]:
-    """The options of a launcher, names with underscores; none where there may be more than the text shows, be it in a
-    file that cannot be determined.
+    """Return the options of a launcher, names with underscores.
+
+    Empty if there may be more than the text shows, in the command or in a file that cannot be determined.
     """
     options = _map_entries(invocation)
     file = options.get("config_file")
@@ -122,8 +123,10 @@ def _map_entries(invocation: Invocation) -> dict[str, Entry]:
 
 
 def _find_unread_sharding(document: ShellDocument, launchers: list[Invocation]) -> FieldValue | None:
-    """The option of `accelerate launch` that shards the model in a way that is not read, that names a file which may
-    and cannot be determined, or that it refuses beside another one: the value is None.
+    """Return the option of `accelerate launch` that shards the model in a way that is not read.
+
+    Also an option that names a file which may shard it and cannot be determined, or that accelerate refuses together
+    with another option. The value is None.
     """
     for launcher in launchers:
         if launcher.program != "accelerate launch":
@@ -142,33 +145,33 @@ def _find_unread_sharding(document: ShellDocument, launchers: list[Invocation]) 
 
 
 def can_shard(launcher: Invocation) -> bool:
-    """Whether a launcher is that of DeepSpeed, or accelerate's with a file or a switch that may shard a model."""
+    """Return whether a launcher is DeepSpeed's, or accelerate's with a file or switch that may shard a model."""
     options = launcher.program == "accelerate launch" and _map_entries(launcher).keys() & (
         _SHARDING_SWITCHES | {"config_file"}
     )
     return bool(options) or launcher.program == "deepspeed"
 
 
-# Options by which `accelerate launch` is given settings -> the switch without which it reads none of them
-# (accelerate 1.15.0 commands/launch.py, launch_command). A configuration file may throw the switch, too.
+# Options that pass settings to `accelerate launch` -> the switch without which it ignores them (accelerate 1.15.0
+# commands/launch.py, launch_command). A configuration file may set the switch, too.
 REQUIRED_SWITCHES: Final = {"--deepspeed_config_file": "--use_deepspeed"}
 
 
 class IgnoredFile(Frozen):
-    """A file that a launcher is given and does not read."""
+    """A file that a launcher receives but does not read."""
 
     text: str
-    """As written."""
+    """Path as written."""
     place: Place
     option: str
     switch: str
-    """What would make the launcher read it."""
+    """Option that would make the launcher read the file."""
     invocation: Invocation
-    """Of the launcher."""
+    """Invocation of the launcher."""
 
 
 def find_ignored_files(document: ShellDocument) -> Iterator[IgnoredFile]:
-    """The files that the launchers of a script are given without effect, as far as the script shows."""
+    """Yield the files that the launchers of a script receive without effect, if the script shows that."""
     for launcher in document.invocations if b"accelerate" in document.source else ():
         if launcher.program != "accelerate launch" or launcher.open or b"ACCELERATE_USE_DEEPSPEED" in document.source:
             continue
@@ -181,7 +184,7 @@ def find_ignored_files(document: ShellDocument) -> Iterator[IgnoredFile]:
 
 
 def _find_working_copy(document: ShellDocument, launchers: list[Invocation]) -> FieldValue | None:
-    """Whether `ray job submit` is given a `working_dir`, which each node copies below its session folder.
+    """Return whether `ray job submit` has a `working_dir`, which each node copies below its session folder.
 
     Source: ray 2.46.0 `_private/runtime_env/working_dir.py` (resources_dir, delete_uri).
     """
@@ -193,20 +196,20 @@ def _find_working_copy(document: ShellDocument, launchers: list[Invocation]) -> 
     return None
 
 
-# What starts one process per GPU and does nothing else. `accelerate launch` is none: without a file it takes one from
-# the home directory of the calling user.
+# Launchers that start one process per GPU and do nothing else. `accelerate launch` is not among them: without a file
+# option it reads one from the home directory of the calling user.
 _PLAIN_LAUNCHERS: Final = ("torchrun", "llamafactory-cli", "deepspeed")
 _SHARDING_VARIABLES: Final = ("FSDP", "ACCELERATE", "DEEPSPEED")
 
 
-# A variable that shards the model, wherever the script exports it.
+# A variable that shards the model, anywhere in the script.
 _SHARDING_EXPORT: Final = re.compile(
     rb"^[ \t]*(?:export|declare -x)[ \t]+\w*(?:FSDP|ACCELERATE|DEEPSPEED)", re.MULTILINE
 )
 
 
 def _is_sharding_known(document: ShellDocument, launchers: list[Invocation]) -> bool:
-    """Whether all that shards the model is named: by the program, its options and the variables that it is given."""
+    """Return whether everything that shards the model is named: by program, options and exported variables."""
     if _SHARDING_EXPORT.search(document.source):
         return False
     all_options_known = not any(_can_have_hidden_options(launcher) for launcher in launchers)
@@ -216,9 +219,9 @@ def _is_sharding_known(document: ShellDocument, launchers: list[Invocation]) -> 
 
 
 def _can_have_hidden_options(launcher: Invocation) -> bool:
-    """Whether there may be options that the text does not show. Those of srun shard nothing.
+    """Return whether there may be options that the text does not show. Those of srun shard nothing.
 
-    A variable behind an option that takes a value is that value, quoted or not; an array may be more.
+    A variable after an option that takes a value is that value, quoted or not; an array may be more.
     """
     values = {flag.values[0] for flag in launcher.flags if len(flag.values) == 1}
     loose = [word.spreads or index not in values for index, word in enumerate(launcher.words) if word.loose]
@@ -226,7 +229,10 @@ def _can_have_hidden_options(launcher: Invocation) -> bool:
 
 
 def _walk_launchers(document: ShellDocument, invocation: Invocation) -> Iterator[Invocation]:
-    """An invocation and what starts it, up to a submission to Ray: where that was started from does not matter."""
+    """Yield an invocation and its launchers, outwards up to a submission to Ray.
+
+    The place from which a Ray job is submitted does not matter.
+    """
     yield invocation
     for launcher in document.list_launchers(invocation):
         yield launcher
@@ -234,7 +240,7 @@ def _walk_launchers(document: ShellDocument, invocation: Invocation) -> Iterator
             return
 
 
-# The name in the plan; the innermost one counts, an interpreter only where there is nothing else.
+# Launcher names of the plan. The innermost launcher counts; an interpreter only if there is no other.
 LAUNCHER_NAMES: Final[Mapping[str, str]] = {
     "torchrun": "torchrun",
     "deepspeed": "deepspeed",
@@ -254,7 +260,7 @@ def _parse_count(text: str | None) -> int | None:
 
 
 def _parse_nodes(text: str | None) -> int | None:
-    """`4`, or `4:4` and `4-4`; a range is no number."""
+    """Parse `4`, or `4:4` and `4-4`, as a number of nodes; a real range has no single number."""
     parts = re.split("[:-]", text) if text else []
     return _parse_count(parts[0]) if parts and len(set(parts)) == 1 else None
 
@@ -276,7 +282,7 @@ def _read_torchrun(reading: LaunchReading, launcher: Invocation) -> None:
     _read_torchrun_rendezvous(reading, launcher)
 
 
-# torchrun's own address is 127.0.0.1, and MASTER_ADDR is no variable that it reads; each of its options has a variable
+# torchrun's own default address is 127.0.0.1, and it does not read MASTER_ADDR; each of its options has a variable
 # `PET_...`, which schedulers set (torch 2.13 distributed/run.py, argparse_util.py).
 _ENDPOINT: Final = "--rdzv_endpoint"
 _ADDRESS_OPTIONS: Final = ("--master_addr", "--master-addr", _ENDPOINT, "--rdzv-endpoint")
@@ -301,7 +307,10 @@ def _is_address_exported(reading: LaunchReading) -> bool:
 def _put_rendezvous(
     reading: LaunchReading, launcher: Invocation, value: bool | None, key: str, option: str = "", assumption: str = ""
 ) -> None:
-    """Whether there is an address, which `key` would state, at an option or at the whole invocation."""
+    """State whether the processes have a rendezvous address, which `key` would set.
+
+    The fact points at an option of the launcher, or at the whole invocation.
+    """
     entry = launcher.get(option) if option else None
     place = Place(reading.document, launcher.span if entry is None else entry.span)
     reading.keep_fact("meets", FieldValue(value, Origin("explicit", place, key=key, assumption=assumption)))
@@ -317,7 +326,7 @@ def _read_deepspeed(reading: LaunchReading, launcher: Invocation) -> None:
         reading.put_option("nodes", None, launcher, name)
         reading.put_option("gpus", None, launcher, name)
     else:
-        # host:0,1@host:0,1; a host without a list stands for all its GPUs.
+        # host:0,1@host:0,1; a host without a list contributes all its GPUs.
         hosts = [host.partition(":")[2] for host in text.split("@")]
         counts = {len(devices.split(",")) for devices in hosts if re.fullmatch(r"[0-9]+(,[0-9]+)*", devices)}
         reading.put_option("nodes", len(hosts), launcher, name)
@@ -325,7 +334,7 @@ def _read_deepspeed(reading: LaunchReading, launcher: Invocation) -> None:
             reading.put_option("gpus", counts.pop(), launcher, name)
 
 
-# `trl` hands the options that its scripts do not take on to `accelerate launch` (trl 0.18.0 to 1.16.0 cli.py).
+# `trl` passes the options that its scripts do not take to `accelerate launch` (trl 0.18.0 to 1.16.0 cli.py).
 _CONFIG_OPTIONS: Final = ("--config_file", "--config-file", "--accelerate_config")
 
 
@@ -349,7 +358,10 @@ def _read_accelerate(reading: LaunchReading, launcher: Invocation) -> None:
 
 
 def _read_accelerate_rendezvous(reading: LaunchReading, launcher: Invocation, machines_flag: str | None) -> None:
-    """Its file may state the address, too: that of `--config_file`, or without one that of the home directory."""
+    """Read the rendezvous address of accelerate, which its file may state too.
+
+    That is the file of `--config_file`, or else the one in the home directory.
+    """
     if reading.has_option(launcher, (f"--{_ADDRESS}", f"--{_ADDRESS.replace('_', '-')}")):
         _put_rendezvous(reading, launcher, True, f"--{_ADDRESS}")
     elif _can_have_hidden_options(launcher):
@@ -388,18 +400,18 @@ def _read_slurm(reading: LaunchReading, invocation: Invocation) -> None:
     elif total and nodes and total % nodes == 0:
         reading.put_option("gpus", total // nodes, invocation, name)
     name, text = reading.find_option(invocation, ("--constraint", "-C"))
-    if "gpu" not in reading.facts:  # of its features some are cards
+    if "gpu" not in reading.facts:  # Some features are GPU names.
         features = re.split(r"[&|,\[\]()*]", text or "")
         _read_slurm_gpu(reading, invocation, name, ",".join(feature for feature in features if gpus.find_gpu(feature)))
     if invocation.program == "srun":
-        # One task per GPU, where the job does not state GPUs.
+        # One task per GPU, if the job does not state GPUs.
         name, text = reading.find_option(invocation, ("--ntasks-per-node",))
         if (_parse_count(text) or 0) > 1:
             reading.put_option("gpus", _parse_count(text), invocation, name)
 
 
 def _read_slurm_gpu(reading: LaunchReading, invocation: Invocation, flag: str | None, text: str | None) -> None:
-    """The card of `gpu:h200:8` or `h100:4`. Where a name means one of two (`a100`), the larger one is assumed."""
+    """Read the GPU of `gpu:h200:8` or `h100:4`. An ambiguous name (`a100`) is assumed to mean the larger one."""
     requests = [part.split(":") for part in (text or "").split(",")]
     names = {next((word for word in words if word and word != "gpu" and not word.isdigit()), "") for words in requests}
     name = names.pop() if len(names) == 1 else ""
@@ -414,13 +426,13 @@ def _read_slurm_gpu(reading: LaunchReading, invocation: Invocation, flag: str | 
 def _read_slurm_memory(reading: LaunchReading, invocation: Invocation) -> None:
     name, text = reading.find_option(invocation, ("--mem",))
     memory = re.fullmatch(r"([0-9]+)([KMGT]?)B?", text.upper()) if text else None
-    if memory is not None and int(memory.group(1)) > 0:  # 0 asks for all there is
-        # sbatch: megabytes by default; its units are powers of 1024.
+    if memory is not None and int(memory.group(1)) > 0:  # 0 requests all there is
+        # sbatch counts in megabytes by default; its units are powers of 1024.
         reading.put_option("memory", f"{memory.group(1)}{memory.group(2) or 'M'}iB", invocation, name)
 
 
 def _parse_gres(text: str | None) -> int | None:
-    """`8`, `gpu:8`, `gpu:a100:8`, `a100:8`; a bare `gpu` is one."""
+    """Parse `8`, `gpu:8`, `gpu:a100:8` or `a100:8` as a number of GPUs; a bare `gpu` counts as 1."""
     if not text:
         return None
     last = text.split(":")[-1]
@@ -438,7 +450,7 @@ def _read_mpirun(reading: LaunchReading, launcher: Invocation) -> None:
 
 
 def _read_axolotl(reading: LaunchReading, launcher: Invocation) -> None:
-    """`axolotl train config.yml -- --nproc_per_node=8`: what is behind the dashes goes to the launcher."""
+    """Read `axolotl train config.yml -- --nproc_per_node=8`: words after the dashes go to the launcher."""
     dashes = next((index for index, word in enumerate(launcher.words) if word.is_known and word.text == "--"), None)
     if dashes is None:
         return
@@ -489,7 +501,7 @@ _READERS: Final[Mapping[str, Callable[[LaunchReading, Invocation], None]]] = {
 
 
 def _read_environment(reading: LaunchReading, invocation: Invocation) -> None:
-    """What launchers take from variables that the script sets."""
+    """Read the variables of the script that launchers use."""
     environment = reading.environment
     for field, names, parse in (
         ("nodes", ("NNODES", "PET_NNODES"), _parse_nodes),
@@ -511,5 +523,8 @@ def _read_environment(reading: LaunchReading, invocation: Invocation) -> None:
 
 
 def _is_read_by(invocation: Invocation, name: str) -> bool:
-    """NNODES and NPROC_PER_NODE mean something to LLaMA-Factory's launcher, PET_* to torchrun."""
+    """Return whether a program reads a variable.
+
+    LLaMA-Factory's launcher reads NNODES and NPROC_PER_NODE, torchrun PET_*.
+    """
     return invocation.program == "llamafactory-cli" or name.startswith("PET_")

@@ -1,8 +1,8 @@
-"""Lenses: one framework setting each, read into the plan and written back.
+"""Lenses: each reads a framework setting into the plan, and writes it back.
 
-A framework is a list of lenses. Reading goes through them all and yields a `Reading`; writing hands each changed plan
-field to the lens that owns it, which answers with changes of keys; the document turns those into edits. There is no
-other way in and none out, so that what a fix writes is by construction what the next run reads.
+A framework is a list of lenses. Reading runs all of them and yields a `ResolvedPlan`. Writing passes each changed plan
+field to the lens that owns it, which returns changes of keys; the document turns those into edits. There is no other
+way in or out, so a fix writes by construction what the next run reads.
 """
 
 from __future__ import annotations
@@ -36,32 +36,34 @@ from cfglint_train.plan.releases import Releases
 Made = TypeVar("Made")
 
 Role = Literal["main", "companion"]
-"""What a configuration is to a run: what it is started with, or a file that another one names."""
+"""Role of a configuration in a run: started itself, or named by another file."""
 
 Triple = tuple[Field, Any, Origin]
-"""A field with its value and where that comes from."""
+"""Field, value and origin."""
 
 Changes = Mapping[Field, Any]
 """Fields with their new values."""
 
 Lookup = Callable[[str], Any]
-"""The name of a setting -> its value: MISSING if not given, Unknown if it depends on something out of sight."""
+"""Name of a setting -> its value: MISSING if not stated, Unknown if it depends on something out of sight."""
 
 
 class LaunchArgument(Frozen):
-    """Where a setting is given that is not under its own key of the file: the word of a launch script (an option's
-    value, or what is behind `prefix` in a word), or a misspelt key.
+    """A setting that is stated elsewhere than under its own key of the file.
+
+    Either a word of a launch script (an option's value, or the text after `prefix` in a word), or a misspelt key.
     """
 
     document: Document
     route: Route
     prefix: str = ""
     misspelt: bool = False
-    """It is a key of the file, which takes any value."""
+    """True if it is a key of the file, which accepts any value."""
 
     def build_change(self, value: Any) -> Change:
-        """The change that gives the setting another value. Raises CannotEdit for what no argument of a script
-        expresses.
+        """Return the change that sets the setting to `get_value`.
+
+        Raise CannotEdit if no argument of a script can express the value.
         """
         if self.misspelt:
             return Set(self.route, value)
@@ -72,32 +74,32 @@ class LaunchArgument(Frozen):
 
 
 class Override(Frozen):
-    """A setting that the launch gives from outside the file (`--set`, trailing arguments of a launch script)."""
+    """A setting that the launch passes from outside the file (`--set`, trailing arguments of a launch script)."""
 
     value: Any
     origin: Origin
     argument: LaunchArgument | None = None
-    """Where a fix changes it; None where none can."""
+    """Argument that a fix changes, or None if no fix can."""
 
     def explain_refusal(self, name: str) -> str:
-        """Why a fix does not change it, which is called by a name."""
+        """Return why no fix changes the setting called `name`."""
         if self.value is MISSING:
             return f"only what the launch gives ({self.origin.note}) can state {name}: add it there"
         in_file = self.origin.place is not None and self.origin.place.document.syntax == "json"
         return f"{name} is set in {self.origin.note}" if in_file else f"{name} is given at launch ({self.origin.note})"
 
 
-# A document whose routes are not simply nested mappings.
+# Marks a document whose routes are not simply nested mappings.
 NO_TOP: Final[dict[str, Entry]] = {}
 _NOT_CACHED: Final = object()
 
 
 class Config:
-    """One framework's settings in one document: what a lens reads and writes.
+    """One framework's settings in one document: the object that lenses read and write.
 
     `root` is the route of its mapping: () for a whole file, ("deepspeed",) for an inline section, (3,) for the third
-    invocation of a shell script. `overrides` are laid over the file's own keys. `assumed` says what is assumed where it
-    is not certain that the run reads this document, and how to state it; empty where it is.
+    invocation of a shell script. `overrides` replace the file's own keys. `assumption` says what is assumed if it is
+    not certain that the run reads this document, and how to state it; empty if it is certain.
     """
 
     __slots__ = (
@@ -127,6 +129,7 @@ class Config:
         overrides: Mapping[Route, Override] | None = None,
         assumption: str = "",
     ) -> None:
+        """Initialise without launches and evidence, which the caller sets."""
         self.framework = framework
         self.document = document
         self.releases = releases
@@ -134,11 +137,11 @@ class Config:
         self.role = role
         self.overrides = dict(overrides or {})
         self.launch_overrides: tuple[tuple[Route, Override], ...] = ()
-        """What each of its launches gives, whether or not the others give it, too."""
+        """Overrides of each launch, whether or not all launches have them."""
         self.launches: tuple[tuple[Document, int], ...] = ()
-        """The invocations of scripts that start it, by their numbers."""
+        """Invocations of scripts that start it, by their numbers."""
         self.evidence = ConfigEvidence()
-        """What the repository shows of it: `runs` states it before anything is read."""
+        """Evidence of the repository about it; `runs` sets it before anything is read."""
         self.assumption = assumption
         self._cache: dict[Callable[[Config], Any], Any] = {}
         self._top_entries: dict[str, Entry] | None = None
@@ -147,11 +150,11 @@ class Config:
 
     @property
     def release(self) -> str:
-        """The framework's own release. Raises KeyError where none was settled."""
+        """Release of the framework itself. Raises KeyError if it was not resolved."""
         return self.releases.by_package[self.framework].version
 
     def replace(self, document: Document | None = None, overrides: Mapping[Route, Override] | None = None) -> Config:
-        """The same configuration with another text, or with other overrides."""
+        """Return the same configuration with another document or other overrides."""
         new_overrides = self.overrides if overrides is None else overrides
         config = Config(self.framework, document or self.document, self.releases, self.root, self.role, new_overrides)
         config.assumption, config.launch_overrides, config.launches = (
@@ -163,20 +166,23 @@ class Config:
         return config
 
     def replace_release(self, package: str, release: str) -> Config:
-        """The same configuration where a package is stated to be at some release."""
+        """Return the same configuration with a package stated to be at `release`."""
         config = self.replace()
         config.releases = self.releases.replace_release(package, release)
         return config
 
     def compute_once(self, work: Callable[[Config], Made]) -> Made:
-        """What some work makes of this configuration, which never changes: done when it is first asked for."""
+        """Return the result of `work` on this configuration, computed on the first call only.
+
+        The cache never expires because a configuration does not change.
+        """
         if work not in self._cache:
             self._cache[work] = work(self)
         result: Made = self._cache[work]
         return result
 
     def get_value(self, *route: str | int) -> Any:
-        """The plain value of a setting, MISSING where it is not stated."""
+        """Return the plain value of a setting, or MISSING if it is not stated."""
         if self._top_entries is None:
             self._top_entries, self._overridden_keys = (
                 self._collect_top_entries(),
@@ -201,14 +207,14 @@ class Config:
         return value
 
     def _collect_top_entries(self) -> dict[str, Entry]:
-        """The entries at the top of the document; NO_TOP where it states more than they show."""
+        """Return the entries at the top of the document, or NO_TOP if they do not show everything that it states."""
         if type(self.document).find_node is not Document.find_node:
             return NO_TOP
         node = self.document.find_node(self.root)
         return node.index if isinstance(node, MappingNode) else NO_TOP
 
     def _apply_overrides(self, route: Route) -> Any:
-        """The value under the overrides: the nearest one at or above the route, with those below it laid in."""
+        """Return a value under the overrides: the nearest one at or above the route, with those below merged in."""
         nearest = self.find_override(route)
         if nearest is None:
             value = self.document.get_value(self.root + route)
@@ -222,29 +228,29 @@ class Config:
         return value
 
     def find_override(self, route: Route) -> Route | None:
-        """The route of the override that settles a setting: at it, or at a mapping around it."""
+        """Return the route of the override that decides a setting: at it, or at a mapping that contains it."""
         above = (route[:length] for length in range(len(route), 0, -1))
         return next((candidate for candidate in above if candidate in self.overrides), None)
 
     def get(self, *route: str | int, default: Any = None) -> Any:
-        """The plain value of a setting, `default` where it is not stated."""
+        """Return the plain value of a setting, or `default` if it is not stated."""
         value = self.get_value(*route)
         return default if value is MISSING else value
 
     def has(self, *route: str | int) -> bool:
-        """Whether the setting is stated (`key:` without a value is, as null)."""
+        """Return whether the setting is stated (`key:` without a value counts, as null)."""
         return self.get_value(*route) is not MISSING
 
     def get_entry(self, *route: str | int) -> Entry | None:
-        """The entry of a setting in the document."""
+        """Return the entry of a setting in the document."""
         return self.document.find_entry(self.root + route)
 
     def get_node(self, *route: str | int) -> Node | None:
-        """The node of a setting in the document."""
+        """Return the node of a setting in the document."""
         return self.document.find_node(self.root + route)
 
     def find_place(self, *route: str | int) -> Place | None:
-        """Where a setting stands: key and value where the value is a scalar, else the key."""
+        """Return the place of a setting: key and value if the value is a scalar, otherwise the key alone."""
         entry = self.get_entry(*route)
         if entry is not None:
             span = entry.span if isinstance(entry.value, Scalar) else entry.key.span
@@ -253,12 +259,12 @@ class Config:
         return None if node is None else Place(self.document, node.span)
 
     def format_location(self, *route: str | int) -> str:
-        """The file and line of a setting, or of the whole configuration."""
+        """Return the file and line of a setting, or of the whole configuration if the setting has no place."""
         place = self.find_place(*route) or self.find_top()
         return f"{place.document.path}:{place.document.locate(place.span.start).line}"
 
     def get_origin(self, *route: str | int) -> Origin:
-        """The origin of a stated setting."""
+        """Return the origin of a stated setting."""
         overridden = self.find_override(route) if self.overrides else None
         if overridden is not None:
             return self.overrides[overridden].origin
@@ -266,14 +272,14 @@ class Config:
         return Origin("explicit", _SettingPlace(self, route), "", format_route(route), self.framework, assumed)
 
     def find_top(self) -> Place:
-        """Where a finding about the whole configuration points: its first key."""
+        """Return the place for a finding about the whole configuration: its first key."""
         node = self.document.find_node(self.root) if self.root else self.document.root
         start = node.span.start if node is not None else 0
         return Place(self.document, Span(start, self.document.find_line_end(start)))
 
 
 def _replace_nested(value: Any, route: Route, override: Any) -> Any:
-    """A plain value with one setting below it replaced."""
+    """Return a plain value with one setting below it replaced."""
     copy = dict(value) if isinstance(value, dict) else {}
     step, rest = route[0], route[1:]
     copy[step] = _replace_nested(copy.get(step), rest, override) if rest else override
@@ -281,7 +287,7 @@ def _replace_nested(value: Any, route: Route, override: Any) -> Any:
 
 
 class _SettingPlace(Place):
-    """Where a setting stands, found when needed: a lint reads many settings and points at few."""
+    """A setting's place, located on first use: a lint reads many settings and reports few."""
 
     __slots__ = ("config", "route")
 
@@ -299,7 +305,7 @@ class _SettingPlace(Place):
 
 
 def format_route(route: Route) -> str:
-    """A route as people write it: `fsdp_config.offload_params`, `datasets[0].path`."""
+    """Return a route as people write it: `fsdp_config.offload_params`, `datasets[0].path`."""
     if len(route) == 1 and isinstance(route[0], str):
         return route[0]
     text = ""
@@ -309,36 +315,40 @@ def format_route(route: Route) -> str:
 
 
 class Auto(Frozen):
-    """DeepSpeed's "auto": the launcher fills it in; where it does not, DeepSpeed takes `otherwise`."""
+    """DeepSpeed's "auto": the launcher fills it in, or else DeepSpeed uses `fallback`."""
 
     fallback: Any
 
 
 class Lens(Protocol):
-    """One setting (or a few that only make sense together), both ways."""
+    """Both directions of one setting, or of a few that are only meaningful together."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The plan fields that it reads and can write."""
+        """Plan fields that it reads and can write."""
 
     @property
     def keys(self) -> Mapping[Field, tuple[Route, ...]]:
-        """The keys that state each field; the first is the one that a new value is written to."""
+        """Keys that state each field; a new value is written to the first."""
 
     def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:
-        """The key that states a field, or would state it; several where it is their sum, none where no key of this
-        release does.
+        """Return the key that states a field, or would state it.
+
+        Several keys if the field is their sum; none if this release has no key for it.
         """
 
     def read(self, config: Config) -> Iterator[Triple]:
-        """Field, value and origin of all that the configuration states or the framework takes as default."""
+        """Yield field, value and origin of every setting that is stated or has a framework default."""
 
     def write(self, config: Config, changes: Changes) -> list[Change]:
-        """The changes of keys that give the fields new values. Raises CannotEdit where no key can."""
+        """Return the changes of keys that set the fields. Raise CannotEdit if no key can."""
 
 
 def select_pending(lens: Lens, config: Config, changes: Changes) -> dict[Field, Any]:
-    """Those of the changes that the configuration does not say already (law: writing a present value is no edit)."""
+    """Return the changes that the configuration does not state already.
+
+    Law of lenses: writing a present value is no edit.
+    """
     present = {field: value for field, value, _ in lens.read(config)}
     return {
         field: value
@@ -348,7 +358,7 @@ def select_pending(lens: Lens, config: Config, changes: Changes) -> dict[Field, 
 
 
 def resolve_default(config: Config, default: Any) -> Any:
-    """A default at the configuration's release."""
+    """Return a default at the configuration's release."""
     return default.get_at(config.release) if isinstance(default, ValueByRelease) else default
 
 
@@ -363,14 +373,14 @@ def is_before(config: Config, release: str) -> bool:
 
 
 def find_origin(config: Config, *keys: str) -> Origin:
-    """Return the origin of the first of some dotted keys that is stated, else that of the first one's default."""
+    """Return the origin of the first dotted key that is stated, or else the origin of the first key's default."""
     routes = parse_routes(*keys)
     stated = next((route for route in routes if config.get(*route) is not None), None)
     return build_default_origin(config, routes[0]) if stated is None else config.get_origin(*stated)
 
 
 def build_default_origin(config: Config, route: Route) -> Origin:
-    """The origin of a framework's default."""
+    """Return the origin of a framework's default."""
     return _cache_default_origin(config.framework, config.release, route)
 
 
@@ -380,10 +390,10 @@ def _cache_default_origin(framework: str, release: str, route: Route) -> Origin:
 
 
 def refuse_override(config: Config, route: Route) -> None:
-    """Raise CannotEdit where the launch, not the file, states a setting, and not in one word."""
+    """Raise CannotEdit if the launch states a setting, unless a single word of a script does."""
     overridden = config.find_override(route)
     if overridden == route and config.overrides[route].argument is not None:
-        return  # the change goes there
+        return  # the change goes to that argument
     if overridden is not None and config.overrides[overridden].origin.kind == "explicit":
         raise CannotEdit(f"{config.overrides[overridden].origin.key} is misspelt; fix its spelling first")
     if overridden is not None:
@@ -391,7 +401,7 @@ def refuse_override(config: Config, route: Route) -> None:
 
 
 def remove_stated(config: Config, *routes: Route) -> list[Change]:
-    """Delete those of the settings that are stated."""
+    """Return the changes that delete the stated ones of the settings."""
     return [
         Delete(config.root + route) for route in routes if config.document.find_entry(config.root + route) is not None
     ]

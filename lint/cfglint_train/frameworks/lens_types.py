@@ -1,7 +1,7 @@
-"""The lenses that frameworks are made of: one key (`Key`), one key with several fields (`Table`), functions (`Custom`).
+"""Kinds of lenses: one key (`Key`), one key with several fields (`Table`), and functions (`Custom`).
 
-How a framework finds a key, what holds without it and how it is stated is a value, `Access`, so that reading and
-writing a key is written once.
+An `Access` value says how a framework looks a key up, what its default is and how a value is stated, so that reading
+and writing a key is implemented once.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ ABSENT: Final = object()
 
 
 class StatedValue(Frozen):
-    """A setting that is stated: its value, with interpolations resolved, and where it is."""
+    """The value of a stated setting, with interpolations resolved, and its origin."""
 
     value: Any
     origin: Origin
 
 
 class _NoValue:
-    """Why a setting has no value."""
+    """A reason why a setting has no value."""
 
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
+        """Name the reason."""
         self.name = name
 
     def __repr__(self) -> str:
@@ -50,28 +51,28 @@ class _NoValue:
 
 
 NOT_STATED: Final = _NoValue("NOT_STATED")
-"""The framework's default holds."""
+"""The framework's default applies."""
 UNRESOLVED: Final = _NoValue("UNRESOLVED")
-"""It is stated, or may be, but its value only exists where the job runs."""
+"""It is stated, or may be, but the value only exists where the job runs."""
 
 LookupResult = StatedValue | _NoValue
 
 
 class Access(Frozen):
-    """How a framework looks a key up, what holds where it is not stated, and how it is stated."""
+    """A framework's way to look up, default and state a key."""
 
     find: Callable[[Config, tuple[Route, ...]], tuple[Route | None, LookupResult]]
-    """The spelling in use and what it states; where none is in use, the one to write (None: no such key)."""
+    """Lookup of the spelling in use and of its value. If none is in use, the spelling to write (None: no such key)."""
     yield_default: Callable[[Config, Key, Route | None], Iterator[Triple]]
-    """What holds where the key is not stated."""
+    """Values that apply if the key is not stated."""
     put: Callable[[Config, Key, Route | None, Any], list[Change]]
-    """The changes that state a plan value. Raises CannotEdit."""
+    """Changes that state a plan value. Raises CannotEdit."""
     auto_word: str | None = None
-    """The word that leaves a setting to the program that launches."""
+    """Word that leaves a setting to the launching program."""
 
 
 def find_stated(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
-    """The first spelling that the document or an override states."""
+    """Return the first spelling that the document or an override states."""
     for route in names:
         value = config.get_value(*route)
         if value is not MISSING:
@@ -80,24 +81,27 @@ def find_stated(config: Config, names: tuple[Route, ...]) -> tuple[Route, Lookup
 
 
 def yield_default(config: Config, key: Key, route: Route | None) -> Iterator[Triple]:
-    """The key's own default, if it has one."""
+    """Yield the key's own default, if it has one."""
     if key.default is not ABSENT:
         yield key.field, resolve_default(config, key.default), build_default_origin(config, route or key.names[0])
 
 
 def replace_value(config: Config, key: Key, route: Route | None, value: Any) -> list[Change]:
-    """Replace the stated value, or add the key."""
+    """Return the change that replaces the stated value, or adds the key."""
     route = route or key.names[0]
     refuse_override(config, route)
     return [Set(config.root + route, key.codec.write(value), key.siblings)]
 
 
 PLAIN: Final = Access(find_stated, yield_default, replace_value)
-"""Keys of nested mappings."""
+"""Access to keys of nested mappings."""
 
 
 def build_access(look: Callable[[Config, Route], LookupResult]) -> Access:
-    """Access to keys of which `look` finds the value: the first spelling that is stated, else the first that may be."""
+    """Return an access to keys whose values `look` finds.
+
+    It prefers the first spelling that is stated, then the first that may be.
+    """
 
     def find(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
         best: tuple[Route, LookupResult] = (names[0], NOT_STATED)
@@ -115,9 +119,9 @@ def build_access(look: Callable[[Config, Route], LookupResult]) -> Access:
 class Key(Frozen):
     """The common lens: one key, one field.
 
-    `names` are the accepted spellings, the one that is written first. `default` is the framework's own value when the
-    key is absent, in plan terms (ABSENT: the framework has none, the field stays unknown); it may be `Since`.
-    `null` is what an explicit null means: the default, unless given. Where `applies` is false the key has no effect:
+    `names` are the accepted spellings; the first is the one that is written. `yield_default` is the framework's own value if
+    the key is absent, in plan terms (ABSENT: the framework has none, the field stays unknown); it may be `Since`.
+    `null_value` is the meaning of an explicit null: the default, unless set. If `applies` is false, the key has no effect and
     nothing is read.
     """
 
@@ -132,7 +136,7 @@ class Key(Frozen):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The one field."""
+        """Field of the key, as a tuple."""
         return (self.field,)
 
     @property
@@ -141,12 +145,12 @@ class Key(Frozen):
         return {self.field: self.names}
 
     def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:
-        """The spelling in use, or the one that is written."""
+        """Return the spelling in use, or the one to write."""
         route = self.access.find(config, self.names)[0]
         return () if route is None else (route,)
 
     def read(self, config: Config) -> Iterator[Triple]:
-        """The stated value, or the default."""
+        """Yield the stated value, or the default."""
         if self.applies is not None and not self.applies(config):
             return
         route, result = self.access.find(config, self.names)
@@ -169,7 +173,7 @@ class Key(Frozen):
         yield from self.access.yield_default(config, self, route)
 
     def write(self, config: Config, changes: Changes) -> list[Change]:
-        """Replace the stated value, or state it."""
+        """Return the change that replaces the stated value, or states it."""
         if not select_pending(self, config, changes):
             return []
         route, _ = self.access.find(config, self.names)
@@ -179,7 +183,7 @@ class Key(Frozen):
 
 
 def has_fixed_default(lens: object) -> bool:
-    """Whether the default of a lens is the same at every release, whatever else a configuration says."""
+    """Return whether a lens has the same default at every release, independent of other settings."""
     return (
         isinstance(lens, Key)
         and lens.access is PLAIN
@@ -189,10 +193,10 @@ def has_fixed_default(lens: object) -> bool:
 
 
 class Table(Frozen):
-    """One key that settles several fields at once, by a table of its values (`optim: paged_adamw_8bit`).
+    """A key that determines several fields at once, by a table of its values (`optim: paged_adamw_8bit`).
 
-    Rows: framework value -> {field: plan value}. A value that is not in the table leaves every field but `raw`
-    unknown. `raw` names a field that receives the spelling itself.
+    Rows: framework value -> {field: plan value}. A value outside the table leaves every field but `raw_field` unknown.
+    `raw_field` names a field that receives the spelling itself.
     """
 
     names: tuple[Route, ...]
@@ -200,7 +204,7 @@ class Table(Frozen):
     fields: tuple[Field, ...]
     raw_field: str | None = None
     default: Any = ABSENT
-    """The framework's value (a row's name) when the key is absent; may be `Since`."""
+    """The framework's value (a row's name) if the key is absent; may be `Since`."""
     siblings: tuple[str, ...] = ()
 
     @property
@@ -209,14 +213,14 @@ class Table(Frozen):
         return dict.fromkeys(self.fields, self.names)
 
     def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:
-        """The spelling in use, or the one that is written."""
+        """Return the spelling in use, or the one to write."""
         return (self._find_stated(config) or self.names[0],)
 
     def _find_stated(self, config: Config) -> Route | None:
         return next((route for route in self.names if config.get(*route) is not None), None)
 
     def read(self, config: Config) -> Iterator[Triple]:
-        """The row of the stated value, or of the default."""
+        """Yield the fields of the stated value's row, or of the default's."""
         route = self._find_stated(config)
         if route is not None:
             name, origin = config.get_value(*route), config.get_origin(*route)
@@ -233,7 +237,10 @@ class Table(Frozen):
                 yield field, row[field], origin
 
     def write(self, config: Config, changes: Changes) -> list[Change]:
-        """The first row that has the changed fields new and every other as it is."""
+        """Return the change to the first row that has the new values and keeps all other fields.
+
+        Raise CannotEdit if no row does.
+        """
         if not select_pending(self, config, changes):
             return []
         wanted = {field: value for field, value, _ in self.read(config) if field != self.raw_field}
@@ -250,15 +257,16 @@ class Table(Frozen):
 
 
 def refuse_write(config: Config, changes: Changes) -> list[Change]:
-    """Raise CannotEdit: the writer of fields that no fix changes. `read_only.json` has the reason for each."""
+    """Raise CannotEdit: the writer of fields that no fix changes. `read_only.json` has each reason."""
     raise CannotEdit("it cannot be written automatically")
 
 
 class Custom(Frozen):
-    """A lens made of two functions, for settings whose reading is a story of its own.
+    """A lens made of two functions, for settings that need their own way of reading.
 
-    `keys` lists, for each field, the keys that state it: the first is the one that a new value is written to where none
-    is in use. `also` are further keys that have a say, and `terms` those whose sum the one field is, where it is one.
+    `keys` lists, for each field, the keys that state it; a new value is written to the first if none is in use.
+    `other_keys` are further keys that influence the fields. `list_terms` returns the keys whose sum a single field is,
+    if it is a sum.
     """
 
     keys: Mapping[Field, tuple[Route, ...]]
@@ -270,21 +278,21 @@ class Custom(Frozen):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The fields of its keys."""
+        """Fields of its keys."""
         return tuple(self.keys)
 
     def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:
-        """The first key in use, or the first of all, but for a sum."""
+        """Return the first key in use, or the first of all; for a sum, its terms."""
         terms = () if self.list_terms is None else self.list_terms(config)
         names = self.keys[field]
         route = self.access.find(config, names)[0] if names and not terms else None
         return terms if route is None else (route,)
 
     def read(self, config: Config) -> Iterator[Triple]:
-        """What the reader finds."""
+        """Return the triples of the reader."""
         return iter(self.reader(config))
 
     def write(self, config: Config, changes: Changes) -> list[Change]:
-        """What the writer answers; it is asked only for fields whose value is really new."""
+        """Return the writer's changes; it only receives fields whose value is new."""
         changes = select_pending(self, config, changes)
         return self.writer(config, changes) if changes else []

@@ -1,7 +1,7 @@
-"""Loaders: how a framework turns the scalars of its files into the types that it wants.
+"""Loaders: conversion of the scalars of a framework's files to the declared types.
 
 There is one for each way of loading. Lenses read values with it, KEY004 checks values against it, and the schema for
-editors lists what it takes, so that all three give one answer.
+editors lists the values that it accepts, so that all three agree.
 
 Sources: pydantic 2.14 (lax mode), omegaconf 2.3 and 2.4 (`nodes.py`, values merged into a structured configuration),
 Python's argparse (`type=int`, `type=float`, `store_true`), transformers 5.8.0 `hf_argparser.py` (`parse_dict`, which
@@ -23,23 +23,23 @@ _NO_SCHEMAS: Final[Mapping[str, Json]] = {}
 
 
 class Loader(Frozen):
-    """How scalars are loaded: a codec for each declared type, which raises Unreadable for a value that is refused."""
+    """Rules for loading scalars: a codec per declared type, which raises UnreadableError for refused values."""
 
     integer: Codec
     number: Codec
     boolean: Codec
     string: Codec
     is_member: Callable[[Any, tuple[Any, ...]], bool]
-    """Whether a value is taken for one of an enumeration."""
+    """Predicate: a value is accepted as one of an enumeration."""
     accepted_schemas: Mapping[str, Json] = _NO_SCHEMAS
-    """Declared type -> JSON Schema of what is taken for it; a type without a row takes nothing else."""
+    """Declared type -> JSON Schema of the values accepted for it; a type without a row accepts no others."""
     placeholder: Json | None = None
-    """JSON Schema of what stands for a value of any type until something fills it in."""
+    """JSON Schema of placeholders for a value of any type that are filled in later."""
     checks_types: bool = True
-    """Whether values are checked against their declared types while files are loaded; enumerations always are."""
+    """True if values are checked against their declared types while files are loaded; enumerations always are."""
 
     def can_load(self, kind: str, value: Any) -> bool:
-        """Whether a scalar is loaded as a type (`integer`, `number`, `boolean`, `string`)."""
+        """Return whether a scalar can be loaded as a type (`integer`, `number`, `boolean`, `string`)."""
         try:
             getattr(self, kind).read(value)
         except UnreadableError:
@@ -74,7 +74,7 @@ def _is_exact_member(value: Any, members: tuple[Any, ...]) -> bool:
 
 _STRING: Final = Codec(_read_string)
 
-# Patterns of JSON Schema: what counts as an integer, a number, a truth value in a string.
+# JSON Schema patterns for integers, numbers and truth values in strings.
 _DIGITS: Final = r"[+-]?[0-9]+(_[0-9]+)*"
 _WHOLE: Final = rf"^\s*{_DIGITS}\s*$"
 _NUMBER: Final = (
@@ -83,7 +83,7 @@ _NUMBER: Final = (
 )
 _YES_NO: Final = r"[tT][rR][uU][eE]|[yY]([eE][sS])?|[oO][nN]|[oO][fF][fF]|[fF][aA][lL][sS][eE]|[nN][oO]?"
 
-# 2**63: a float from here on is no integer to pydantic.
+# 2**63: pydantic does not accept floats from here on as integers.
 _LARGEST: Final = 9223372036854775808.0
 
 
@@ -123,7 +123,7 @@ def _read_pydantic_boolean(value: Any) -> bool:
 
 
 def _is_pydantic_member(value: Any, members: tuple[Any, ...]) -> bool:
-    """An enumeration of integers takes what an integer takes."""
+    """Return whether a value is a member; enumerations of integers accept all that integers accept."""
     if _is_exact_member(value, members):
         return True
     if not members or not all(isinstance(member, int) for member in members):
@@ -151,11 +151,11 @@ PYDANTIC: Final = Loader(
         },
     },
 )
-"""Numbers may be text, truth values words (axolotl, the sections of DeepSpeed)."""
+"""Numbers may be text, and truth values may be words (axolotl, the sections of DeepSpeed)."""
 
 
 def _read_python_integer(value: Any) -> int:
-    """What `int` makes of an integer or a text."""
+    """Convert an integer or a text with `int`."""
     if type(value) in (int, str):
         try:
             return int(value)
@@ -165,7 +165,7 @@ def _read_python_integer(value: Any) -> int:
 
 
 def _read_python_number(value: Any) -> float:
-    """What `float` makes of a number or a text."""
+    """Convert a number or a text with `float`."""
     if type(value) in (int, float, str):
         try:
             return float(value)
@@ -192,7 +192,7 @@ def _read_omegaconf_string(value: Any) -> str:
 
 
 def _is_omegaconf_member(value: Any, members: tuple[Any, ...]) -> bool:
-    """A member by its name, by its class and name, or by its number."""
+    """Return whether a value is a member by its name, by class and name, or by its number."""
     name = value.rpartition(".")[2] if isinstance(value, str) else value
     return _is_exact_member(name, members) or type(value) is int
 
@@ -264,7 +264,7 @@ PLAIN: Final = Loader(
         "boolean": {"type": ["boolean", "number"]},
     },
 )
-"""Nothing is converted: what Python counts with as a number is one (LLaMA-Factory, OLMo-core)."""
+"""Nothing is converted; every Python number is accepted as a number (LLaMA-Factory, OLMo-core)."""
 
 
 def _read_environment_integer(value: Any) -> int:
@@ -287,7 +287,7 @@ ACCELERATE: Final = Loader(
     _is_environment_member,
     checks_types=False,
 )
-"""Values travel as text in environment variables and are converted on the other side (accelerate)."""
+"""Values are text in environment variables and are converted by the reader (accelerate)."""
 
 DEEPSPEED: Final = PYDANTIC._replace(placeholder={"const": "auto"})
 """pydantic for the sections; the launcher fills in "auto"."""

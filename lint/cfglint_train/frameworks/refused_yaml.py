@@ -1,4 +1,4 @@
-"""Whether the loader of a framework takes a YAML configuration, at every candidate release."""
+"""Check whether a framework's loader accepts a YAML configuration, at every candidate release."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def find_refusals(config: Config) -> tuple[Refusal | None, ...]:
-    """Return why each loader that may read a configuration refuses it, or None for one that takes it.
+    """Return why each loader that may read a configuration refuses it, or None for one that accepts it.
 
-    Empty if nothing in the text is in doubt, and for the marks of a template, which are filled in before.
+    Empty if nothing in the text is in doubt. Template marks are no reason, because they are filled in before loading.
     """
     return config.compute_once(_compute_refusals)
 
 
 def find_certain_refusal(config: Config) -> Refusal | None:
-    """Return why every loader that may read a configuration refuses it, or None if one takes it."""
+    """Return why every loader that may read a configuration refuses it, or None if one accepts it."""
     reasons = find_refusals(config)
     return reasons[-1] if reasons and all(reasons) else None
 
@@ -33,7 +33,7 @@ def _compute_refusals(config: Config) -> tuple[Refusal | None, ...]:
         return ()
     refusals = document.find_refusals(document.dialect)
     framework = frameworks.load(config.framework)
-    since = framework.traits.refuses_duplicates_since  # from then on it reads with OmegaConf
+    since = framework.traits.refuses_duplicates_since  # OmegaConf reads the file from this release on
     if refusals and since and document.dialect is not PYYAML and config.evidence.vocabulary is None:
         releases = config.releases.find_candidates(framework.manifest.package).releases
         older = [release for release in releases if parse_release(release) < parse_release(since)]

@@ -1,4 +1,4 @@
-"""Which releases of other packages a release of a framework asks for: `requires.json` in the framework's folder."""
+"""Requirements of a framework's releases: `requires.json` in the framework's folder."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from cfglint_train.frameworks.registry import find_vocabulary, list_frameworks
 
 
 class PackageRequirements(Frozen):
-    """What one release of a framework asks for, by package."""
+    """Requirements of one release of a framework, by package."""
 
     required: Mapping[str, Constraint]
-    """What is installed with it."""
+    """Packages that are installed with it."""
     extras: Mapping[str, Constraint]
-    """What its extras install."""
+    """Packages that its extras install."""
     newest: Mapping[str, str] = {}
-    """The newest release of a package that its range allows, or allowed on the day it came out."""
+    """The newest release of a package that its range allows, or allowed on the day of the framework's release."""
 
     def can_install(self, package: str, release: str) -> bool:
-        """Whether a release of a package can be installed beside it, as far as it says."""
+        """Return whether a release of a package can be installed with it, as far as its requirements state."""
         constraint = self.required.get(package) or self.extras.get(package)
         return constraint is None or constraint.is_satisfied_by(release)
 
     @property
     def installed(self) -> dict[str, str]:
-        """Return the release of each package that is pinned, or the newest of its range.
+        """Release of each package that is pinned, or the newest of its range.
 
-        That is the upper bound of a package with a vocabulary, or what the table states. Others (vLLM) are usually
-        there before, at any release of a range.
+        For a package with a vocabulary that is the upper bound, or the release that the table states. Other packages
+        (vLLM) are usually installed before, at any release of the range.
         """
         releases = dict(self.newest)
         for package, constraint in {**self.extras, **self.required}.items():
@@ -47,7 +47,7 @@ class PackageRequirements(Frozen):
 
 @cache
 def load_requirements(framework: str, release: str) -> PackageRequirements:
-    """What a release asks for; nothing where the framework's folder does not state it."""
+    """Return the requirements of a release; empty if the framework's folder does not state them."""
     table = _load_table(framework)
     needed, extras = _find_row(table, "rows", release) or ({}, {})
     (newest,) = _find_row(table, "newest", release) or ({},)
@@ -55,21 +55,21 @@ def load_requirements(framework: str, release: str) -> PackageRequirements:
 
 
 def _find_row(table: Mapping[str, Any], name: str, release: str) -> Sequence[Mapping[str, str]] | None:
-    """Return what the row of a release states, or None if the rows begin later."""
+    """Return the contents of a release's row, or None if the rows begin later."""
     key = parse_release(release)
     return next((stated for first, *stated in reversed(table.get(name, ())) if parse_release(first) <= key), None)
 
 
 @cache
 def _load_table(framework: str) -> Mapping[str, Any]:
-    """Return the rows of a framework, the oldest first: a release with what it states, which holds until the next.
+    """Return the rows of a framework, oldest first: a release with its requirements, valid until the next row.
 
-    `rows` state what a release requires and what its extras do, `newest` the newest releases of ranges.
+    `rows` state the requirements of a release and of its extras, `newest` the newest releases of ranges.
     """
     manifest = list_frameworks()[framework]
     path = os.path.join(
         list_frameworks().get(manifest.package, manifest).folder, "requires.json"
-    )  # a package may be no framework
+    )  # the package need not be a framework
     if not os.path.exists(path):
         return {}
     with open(path, encoding="utf-8") as file:

@@ -1,6 +1,6 @@
-"""The GitHub Action: inputs by the environment, one lint; then annotations, a job summary, files and outputs.
+"""The GitHub Action: inputs from the environment, one lint; then annotations, a job summary, files and outputs.
 
-`action.yml` starts it. Nothing of it needs a token, so that it works on pull requests from forks.
+Started by `action.yml`. It needs no token, so it works on pull requests from forks.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ _FLAGS: Final = {
     "CFGLINT_HOST_MEMORY": "--host-memory",
     "CFGLINT_MAX_CPU_SECONDS": "--max-cpu-seconds",
 }
-# Inputs that are switches of `cfglint check`, on or off.
+# Inputs that are boolean flags of `cfglint check`.
 _SWITCHES: Final = {
     "CFGLINT_FAIL_ON_ASSUMED": "fail-on-assumed",
     "CFGLINT_REQUIRE_CHECKED": "require-checked",
 }
 
-# Flags of `cfglint check` that write, or that the action gives itself.
+# Flags of `cfglint check` that write files, or that the action sets itself.
 _FORBIDDEN_FLAGS: Final = (
     "fix", "fix_only", "diff", "output_format", "output_file", "stdin_filename", "write_baseline", "add_ignore",
 )  # fmt: skip
 
 
 def main() -> int:
-    """Run the action. Returns the exit code."""
+    """Run the action and return the exit code."""
     from tempfile import TemporaryDirectory
 
     try:
@@ -91,7 +91,7 @@ def _run_action(environment: Mapping[str, str], temporary: str) -> int:
     style = Style(pages=settings.rule_url or addresses.find_rule_pages())
     lint_options = add_baseline(lint_options, options, settings)
     limit = settings.max_cpu_seconds if lint_options.max_cpu_seconds is None else lint_options.max_cpu_seconds
-    # One for the whole step: git has had its part, and the commit before gets what the lint leaves.
+    # One budget for the whole step: git has used its part, and the lint of the previous commit gets the rest.
     budget = Budget(inf if limit is None else started + limit - read_processor_time(), read_processor_time)
     result = api.lint(options.paths or ["."], lint_options._replace(max_cpu_seconds=budget.compute_limit())).raw
     used_settings = _find_used_settings(result, lint_options)
@@ -102,7 +102,7 @@ def _run_action(environment: Mapping[str, str], temporary: str) -> int:
         reported = _filter_by_changes(result, changes, used_settings, options.paths or ["."], lint_options, budget)
     _print_lines(github.render_commands(reported, "the job summary", _match_changed_lines(reported, changes), style))
     _print_lines(text.concise(reported))
-    # Code scanning takes what is missing for solved, so its file holds everything.
+    # Code scanning treats missing results as fixed, so its file contains everything.
     _write_report(environment.get("CFGLINT_SARIF_FILE", ""), sarif.report(result, style))
     _write_report(environment.get("CFGLINT_RDJSON_FILE", ""), rdjson.report(reported, style))
     _append_lines(environment.get("GITHUB_STEP_SUMMARY", ""), markdown.report(reported, style))
@@ -112,7 +112,7 @@ def _run_action(environment: Mapping[str, str], temporary: str) -> int:
 
 
 def _check_workspace(environment: Mapping[str, str]) -> None:
-    """Raise UsageError if the working directory leads out of the workspace: a change may have made it a link."""
+    """Raise UsageError if the working directory is outside the workspace, because a change may have made it a link."""
     workspace, working_directory = (
         os.path.realpath(environment.get("GITHUB_WORKSPACE") or os.sep),
         os.path.realpath(os.curdir),
@@ -122,7 +122,7 @@ def _check_workspace(environment: Mapping[str, str]) -> None:
 
 
 def _parse_options(environment: Mapping[str, str], fail_on: str) -> Namespace:
-    """The options of a check. Raises UsageError, also for what the action does itself."""
+    """Return the options of a check. Raise UsageError for invalid flags and for those that the action sets itself."""
     arguments = ["--fail-on", fail_on] if fail_on else []
     for name, flag in _FLAGS.items():
         value = environment.get(name, "").strip()
@@ -147,7 +147,7 @@ def _parse_options(environment: Mapping[str, str], fail_on: str) -> Namespace:
 
 
 def _disable_cache_in_checkout(options: Options, environment: Mapping[str, str]) -> Options:
-    """The options without a cache in the checkout, whatever settings and flags say: a change may have filled it."""
+    """Return the options without a cache in the checkout, which a change could have filled."""
     from cfglint_train.foundation.cache import find_cache_folder
 
     folder = (
@@ -190,7 +190,10 @@ def _parse_bool(name: str, value: str) -> bool:
 def _find_changes(
     environment: Mapping[str, str], temporary: str, notify: bool, is_required: bool
 ) -> ChangedFiles | None:
-    """What changed; None where it is unknown, with a notice where it was asked for. Raises UsageError where needed."""
+    """Return the changes, or None if they are unknown, with a notice if `notify`.
+
+    Raise UsageError if they are unknown and required.
+    """
     from cfglint_train.front import git, git_changes
 
     try:
@@ -204,7 +207,7 @@ def _find_changes(
 
 
 def _load_base_settings(changes: ChangedFiles) -> Files:
-    """The settings files of the commit before the change. Raises UsageError."""
+    """Return the settings files of the commit before the change. Raise UsageError."""
     from cfglint_train.front import base_settings, git
 
     try:
@@ -214,7 +217,7 @@ def _load_base_settings(changes: ChangedFiles) -> Files:
 
 
 def _find_used_settings(result: Result, options: Options) -> set[str]:
-    """The settings files that counted, with what they extend and the baselines that they name."""
+    """Return the settings files in effect, with those they extend and their baselines."""
     from cfglint_train import api
 
     paths = {os.path.dirname(file.path): file.path for file in result.files}
@@ -229,7 +232,7 @@ def _find_removed_settings(changes: ChangedFiles) -> set[str]:
 
 
 def _describe_settings(used: set[str], options: Options, changes: ChangedFiles | None) -> Iterable[str]:
-    """The settings files that counted, and whether the change under test is theirs, too."""
+    """Yield the settings files in effect, and whether the change under test modifies them."""
     from cfglint_train.settings.files import DISK
 
     is_from_base = options.settings_files is not DISK
@@ -247,7 +250,7 @@ def _describe_settings(used: set[str], options: Options, changes: ChangedFiles |
 
 
 def _warn_no_config(result: Result, paths: list[str]) -> Iterable[str]:
-    """A warning where no configuration was found: a green step that checked nothing looks like a checked one."""
+    """Yield a warning if no configuration was found, because a passed step would look like a successful check."""
     if not result.files and not result.troubles:
         searched = ", ".join(escape_line_start(os.path.relpath(path)) for path in paths)
         message = f"no training configuration found in {searched} (below {escape_line_start(os.getcwd())}); nothing was checked"
@@ -271,7 +274,7 @@ def _match_changed_lines(result: Result, changes: ChangedFiles | None) -> Callab
 def _filter_by_changes(
     result: Result, changes: ChangedFiles, used_settings: set[str], paths: list[str], options: Options, budget: Budget
 ) -> Result:
-    """The findings that a change is to blame for: in a changed file, of a run that it shapes, or new with it."""
+    """Return the part of a result that a change affects: findings in changed files, in changed runs, or new ones."""
     from cfglint_train.front import base_result, git
 
     if changes.has_indirect_changes or _find_removed_settings(changes) or any(map(changes.has, used_settings)):
@@ -306,7 +309,7 @@ def _filter_by_changes(
 
 
 def _collect_run_files(run: Run) -> set[str]:
-    """The files that a run's values are stated in."""
+    """Return the files that state values of a run."""
     hardware = run.hardware
     origins = [
         *(value.origin for value in run.resolved_plan.values.values()),
@@ -352,7 +355,7 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 def _write_report(path: str, lines: Iterable[str]) -> None:
     if path.strip():
-        regular_files.check_links(path.strip())  # before folders are made there
+        regular_files.check_links(path.strip())  # before folders are created
         folder = os.path.dirname(path.strip())
         if folder:
             os.makedirs(folder, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Lint the repository as it was before a change, to list the findings that the change brings.
+"""Lint of the repository before a change, to find out which findings the change adds.
 
-No list of names says which files a finding rests on: any model, pin, launch script or copy of a framework may count,
-also one that a change adds or removes. So the files before the change are put into a temporary folder, where the same
-lint runs.
+The files that a finding depends on cannot be listed: any model, pin, launch script or copy of a framework may matter,
+including ones that a change adds or removes. So the files before the change are restored in a temporary folder, and the
+same lint runs there.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from cfglint_train.runs.run import Run
 
 _MAX_CHANGED: Final = 500
-"""Changed files that are asked of git, each with two processes."""
+"""Maximum number of changed files; git runs twice for each."""
 _MAX_FILES: Final = 200_000
-"""Files of the checkout."""
+"""Maximum number of files in the checkout."""
 _OUT_OF_TIME: Final = UnknownChange("`max-cpu-seconds` leaves no time to lint the commit before")
 
 
 class BaseResult(Frozen):
-    """What a lint of the commit before a change found."""
+    """Findings, troubles and runs of the commit before a change, as comparable keys."""
 
     findings: frozenset[tuple[Any, ...]]
     troubles: frozenset[tuple[Any, ...]]
     runs: tuple[tuple[Any, ...], ...]
 
     def has_finding(self, finding: Finding) -> bool:
-        """Return whether the same was found before the change."""
+        """Return whether the same finding existed before the change."""
         return _build_finding_key(finding) in self.findings
 
     def has_trouble(self, trouble: Trouble) -> bool:
-        """Return whether the same kept cfglint from its work before the change."""
+        """Return whether the same trouble existed before the change."""
         return _build_trouble_key(trouble) in self.troubles
 
     def has_run(self, run: Run) -> bool:
@@ -59,7 +59,7 @@ def lint_base(changes: ChangedFiles, paths: list[str], options: Options, budget:
     """Lint the commit before a change. Raise GitError if it cannot be restored, or not linted within the budget."""
     from cfglint_train import api
 
-    # What a runner removes after the job, be this process killed.
+    # The runner deletes its RUNNER_TEMP after the job, even if this process is killed.
     temporary = os.path.realpath(mkdtemp(prefix="cfglint-", dir=os.environ.get("RUNNER_TEMP") or None))
     folder = os.path.join(temporary, os.path.basename(changes.repository.root))
     try:
@@ -104,7 +104,7 @@ def _build_base_result(result: Result) -> BaseResult:
 
 
 def _build_finding_key(finding: Finding) -> tuple[Any, ...]:
-    """Return what a report shows of a finding. Its lines do not move, unless its own file changes."""
+    """Return the reported contents of a finding. Its lines do not move unless its own file changes."""
     item = finding
     related = tuple(related.message for related in item.related)
     return item.code, item.severity, item.certainty, item.path, item.start, item.message, item.help, item.notes, related
@@ -115,7 +115,7 @@ def _build_trouble_key(trouble: Trouble) -> tuple[Any, ...]:
 
 
 def _build_run_key(run: Run) -> tuple[Any, ...]:
-    """Return all that a run's findings can rest on, without the places where it is stated."""
+    """Return everything that the findings of a run can depend on, without source locations."""
     hardware = run.hardware
     sizes = hardware.gpu, hardware.gpu_bytes, hardware.gpu_others, hardware.host_bytes, hardware.disk_bytes
     releases = {name: (release.version, release.origin.kind) for name, release in run.releases.by_package.items()}
@@ -123,7 +123,7 @@ def _build_run_key(run: Run) -> tuple[Any, ...]:
 
 
 def _relocate(path: Any, root: str, folder: str) -> Any:
-    """Return a path below the root as the path in the folder; others stay as they are."""
+    """Return the corresponding path in `folder` for a path below `root`; other paths are unchanged."""
     if path is None or not os.path.isabs(path) or not regular_files.is_below(path, root):
         return path
     return os.path.join(folder, os.path.relpath(os.path.realpath(path), root))
@@ -131,7 +131,7 @@ def _relocate(path: Any, root: str, folder: str) -> Any:
 
 @contextmanager
 def _enter_folder(folder: str) -> Iterator[None]:
-    """Let paths be relative to a folder, so that findings name them as those of the checkout."""
+    """Change the working directory temporarily, so that findings have the same relative paths as in the checkout."""
     before = os.getcwd()
     os.chdir(folder)
     try:
@@ -147,7 +147,7 @@ def _restore_files(changes: ChangedFiles, folder: str, budget: Budget) -> None:
     changed = {path for path in before.keys() | current.keys() if before.get(path) != current.get(path)}
     if len(changed) > _MAX_CHANGED:
         raise UnknownChange(f"more than {_MAX_CHANGED} files changed")
-    # First, while there is no link in the folder through which one could write.
+    # Write first, while the folder has no link that could redirect a write.
     for path in sorted(changed & before.keys()):
         _check_budget(budget)
         _write_content(repository, before[path], os.path.join(folder, path))
@@ -167,7 +167,7 @@ def _check_budget(budget: Budget) -> None:
 
 
 def _write_content(repository: Repository, content: str, path: str) -> None:
-    """Write a content of the repository, or a file of its size if it is too large to be read."""
+    """Write an object of the repository, or a file of its size if it is too large to be read."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     size = int(repository.run_git("cat-file", "-s", content))
     with open(path, "xb") as file:
@@ -178,7 +178,7 @@ def _write_content(repository: Repository, content: str, path: str) -> None:
 
 
 def _link_unchanged(root: str, folder: str, changed: set[str], budget: Budget) -> None:
-    """Give a folder the files of a checkout that did not change, also those that git does not track."""
+    """Link the unchanged files of a checkout into a folder, including those that git does not track."""
     count = 0
     pending = [""]
     while pending:
@@ -202,7 +202,7 @@ def _link_unchanged(root: str, folder: str, changed: set[str], budget: Budget) -
 
 
 def _link_or_copy(path: str, target: str) -> None:
-    """Give a file a further name. If the file system refuses, copy it, or make one of its size if it is large."""
+    """Link a file. If the file system refuses, copy it, or create an empty file of its size if it is large."""
     try:
         os.link(path, target, follow_symlinks=False)
         return

@@ -1,6 +1,6 @@
-"""The command line: arguments in, exit code out. Nothing else reads argv.
+"""The command line: arguments in, exit code out. No other module reads argv.
 
-Exit codes: 0 clean, 1 findings, 2 wrong usage or input that could not be read, 130 interrupted.
+Exit codes: 0 clean, 1 findings, 2 wrong usage or unreadable input, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cfglint_train.front.commands.output import sanitize
 
 Command = Callable[[list[str]], int]
 
-# Command -> the module below `cfglint_train.front` that has a function of that name.
+# Each command's module below `cfglint_train.front`, which has a function of the command's name.
 COMMANDS: Final = {
     "calibrate": "commands.calibrate",
     "check": "commands.check",
@@ -41,17 +41,20 @@ _OTHER_TOOLS: Final = {
     "explain": "rule",
     "list": "rules",
 }
-"""Commands of other tools -> the command here."""
+"""Commands of other tools, with the equivalent here."""
 
 
 def load_command(name: str) -> Command:
-    """The function of a command: arguments in, exit code out; it raises UsageError and OSError."""
+    """Return the function of a command, which takes arguments and returns an exit code.
+
+    The function raises UsageError and OSError.
+    """
     function: Command = getattr(import_module(f"cfglint_train.front.{COMMANDS[name]}"), name)
     return function
 
 
 def _guess_command(word: str) -> str:
-    """Return the command that a word stands for, or an empty text."""
+    """Return the command that a word probably stands for, or an empty string."""
     from difflib import get_close_matches
 
     exact = [name for name in (*COMMANDS, *_OTHER_TOOLS) if name == word or sorted(name) == sorted(word)]
@@ -60,7 +63,7 @@ def _guess_command(word: str) -> str:
 
 
 def _find_misplaced_command(arguments: list[str]) -> str | None:
-    """The command that is behind options, where nothing else has its name."""
+    """Return the command that follows the options, or None if there is none or a file has its name."""
     indexes = range(1, len(arguments))
     matches = (index for index in indexes if arguments[index] in COMMANDS and not os.path.exists(arguments[index]))
     index = next(matches, None)
@@ -73,7 +76,7 @@ def _find_misplaced_command(arguments: list[str]) -> str | None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run cfglint. Returns the exit code."""
+    """Run cfglint and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     first = arguments[0] if arguments else ""
     try:
@@ -94,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # The reader left (head, less): and the message has no reader.
+        # The reader of the pipe has exited (head, less).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINDINGS
     except KeyboardInterrupt:

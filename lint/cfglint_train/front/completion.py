@@ -1,4 +1,4 @@
-"""Completion for shells, made of what `--help-all` says, so that it can name nothing that is not there."""
+"""Shell completion, generated from the output of `--help-all`, so it never offers flags that do not exist."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _CODES: Final = ("CODES", "code")
 
 
 class CompletionFlag(Frozen):
-    """One flag of a command."""
+    """A flag of a command."""
 
     names: tuple[str, ...]
     values: tuple[str, ...]
-    """What it may be given; empty where that is not a choice."""
+    """Accepted values; empty if the value is not a choice."""
     takes_path: bool
-    """Whether it is given a path."""
+    """True if the value is a path."""
     help: str
 
 
 class CompletionCommand(Frozen):
-    """What can follow a command."""
+    """A command and its completions."""
 
     name: str
     flags: tuple[CompletionFlag, ...]
     words: tuple[str, ...]
-    """Words that are no flags: subcommands, codes of rules."""
+    """Positional words: subcommands, codes of rules."""
 
 
 def parse_command(name: str, text: str, codes: Sequence[str]) -> CompletionCommand:
-    """A command by its `--help-all`. `codes` are the rules', where it takes them."""
+    """Parse the `--help-all` of a command. `codes` are used if it takes codes of rules."""
     flags = tuple(_build_flag(head, help_, codes) for head, help_ in _parse_flags(text))
     positional = text.partition("positional arguments:")[2].partition("\n\n")[0]
     words = tuple(word for match in re.findall(r"^  \{([^}]*)\}", positional, re.M) for word in match.split(","))
@@ -45,7 +45,7 @@ def parse_command(name: str, text: str, codes: Sequence[str]) -> CompletionComma
 
 
 def _parse_flags(text: str) -> Iterator[tuple[str, str]]:
-    """The flags of a help text, each with the first line of what is said about it."""
+    """Yield each flag of a help text with the first line of its description."""
     rows = text.splitlines()
     for row, following in zip(rows, [*rows[1:], ""]):
         match = re.match(r"  (-\S.*?)(?:  +(\S.*))?$", row)
@@ -65,7 +65,7 @@ def _build_flag(head: str, description: str, codes: Sequence[str]) -> Completion
 
 
 def render_script(shell: str, commands: Sequence[CompletionCommand]) -> Iterable[str]:
-    """The script for a shell. The first command is the one that is meant where none is named."""
+    """Return the lines of a completion script. The first command is the default one."""
     return _RENDERERS[shell](commands)
 
 

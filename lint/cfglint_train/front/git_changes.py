@@ -1,7 +1,8 @@
-"""What a push or a pull request changed, according to git: files and lines.
+"""Files and lines changed by a push or a pull request, according to git.
 
-Works without a token and with the shallow checkout of `actions/checkout`: of a pull request that is the merge commit,
-whose first parent is the base. What is missing is fetched; where git cannot determine it, the answer is the reason.
+Works without a token and with the shallow checkout of `actions/checkout`: for a pull request, HEAD is the merge commit,
+whose first parent is the base. Missing commits are fetched. If git cannot determine the changes, the exception gives
+the reason.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.front.git import GitError, Repository, open_repository
 
 _NO_COMMIT: Final = "0" * 40
-"""What a push names as the commit before the first one."""
+"""Hash that a push event gives as the commit before the first one."""
 
 
 class UnknownChange(GitError):
-    """Git cannot determine what changed; the message gives the reason."""
+    """Failure to determine the changes; the message gives the reason."""
 
 
 class ChangedFiles:
-    """The files of a range of commits; lines are asked for where they are needed."""
+    """The files that a range of commits changed; lines are read on demand."""
 
     def __init__(
         self,
@@ -35,21 +36,22 @@ class ChangedFiles:
         deleted: Mapping[str, str | None],
         has_indirect_changes: bool,
     ) -> None:
+        """Store the changed files, `deleted` ones separately."""
         self.repository = repository
         self.base = base
         self.files = files
-        """Absolute paths of the files that are there and differ, and the object of the content now."""
+        """Absolute paths of the existing files that differ, with the object of the current content."""
         self.deleted = deleted
-        """Absolute paths of the files that were there, and the object of the content; None of what was no file."""
+        """Absolute paths of deleted files, with the object of the old content; None if it was not a regular file."""
         self.has_indirect_changes = has_indirect_changes
-        """Whether a link or a submodule differs: what it leads to is in no list."""
+        """True if a link or a submodule differs; the files that it leads to are not listed."""
 
     def has(self, path: str) -> bool:
-        """Whether a file differs."""
+        """Return whether a file differs."""
         return os.path.realpath(path) in self.files
 
     def find_changed_lines(self, paths: Iterable[str]) -> dict[str, list[range]]:
-        """The lines of some files that are new or changed, by path."""
+        """Return the new or changed line ranges of some files, by path."""
         real_paths = {path: os.path.realpath(path) for path in paths}
         readable = (
             real_path
@@ -63,7 +65,7 @@ class ChangedFiles:
         return {path: ranges.get(self.files.get(real_path, ""), []) for path, real_path in real_paths.items()}
 
     def _diff_lines(self, paths: list[str]) -> dict[str, list[range]]:
-        """The lines that differ, by the object of a content; what `.gitattributes` calls binary is text, too."""
+        """Return the changed line ranges by object id; binary files are compared as text."""
         names = [os.path.relpath(path, self.repository.root).replace(os.sep, "/") for path in paths]
         try:
             text = self.repository.run_git(
@@ -73,7 +75,7 @@ class ChangedFiles:
             return {}
         ranges: dict[str, list[range]] = {}
         current = ""
-        # Lines of a content begin with a sign, so no content passes for one of these.
+        # Lines of file contents begin with a sign, so they cannot match.
         for object_id, start, count in re.findall(
             rb"^(?:index [0-9a-f]+\.\.([0-9a-f]+)|@@ -[\d,]+ \+(\d+)(?:,(\d+))? @@)", text, re.M
         ):
@@ -86,13 +88,15 @@ class ChangedFiles:
 
 _PLAIN: Final = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=none")
 _MOST_PATHS: Final = 200
-"""Paths of one command line, which has a bound."""
+"""Maximum number of paths per command, because the length of a command line is limited."""
 _DEPTH: Final = "2 for pull requests, 0 for pushes"
-"""What makes a checkout hold the commit before; a private repository that keeps no token cannot fetch it later."""
+"""A checkout of this depth includes the previous commit; a private repository without a stored token cannot fetch it
+later.
+"""
 REGULAR: Final = ("100644", "100755")
-"""The modes of files in a tree of git; a link has another one."""
+"""Modes of regular files in a git tree; links have another mode."""
 _ABSENT: Final = "000000"
-"""The mode of what was not there."""
+"""Mode of a file that did not exist."""
 
 
 class _TreeDifference(Frozen):
@@ -100,21 +104,23 @@ class _TreeDifference(Frozen):
 
     path: str
     mode: str
-    """Before."""
+    """Mode before the change."""
     before: str
-    """The object of the content, as `after`."""
+    """Object id of the old content; `after` is that of the new content."""
     after: str
     kind: str
-    """A letter of `git diff --diff-filter`."""
+    """Letter as in `git diff --diff-filter`."""
 
 
 class _Event(Frozen):
+    """The GitHub event that started the workflow."""
+
     name: str
     payload: Mapping[str, Any]
     sha: str
 
     def get_text(self, *keys: str) -> str | None:
-        """A text of the payload."""
+        """Return a text of the payload, or None if it is missing."""
         value: Any = self.payload
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
@@ -122,9 +128,9 @@ class _Event(Frozen):
 
 
 def find_changes(folder: str, environment: Mapping[str, str], temporary: str) -> ChangedFiles:
-    """What the event of a workflow changed, in the repository of a folder; `temporary` is an empty folder for git.
+    """Return the changes of a workflow event in the repository of a folder; `temporary` is an empty folder for git.
 
-    Raises GitError; UnknownChange where the event is the reason.
+    Raise GitError; raise UnknownChange if the event has no determinable change.
     """
     repository = open_repository(folder, environment.get("GITHUB_WORKSPACE", ""), temporary)
     base = _find_base(repository, _read_event(environment))
@@ -140,10 +146,10 @@ def find_changes(folder: str, environment: Mapping[str, str], temporary: str) ->
 
 
 def _list_differences(repository: Repository, base: str) -> list[_TreeDifference]:
-    """What differs, by absolute path."""
+    """Return the differences between two commits, with absolute paths."""
     output = repository.run_git("diff", "--raw", "-z", "--no-abbrev", *_PLAIN, base, "HEAD")
     fields = iter(os.fsdecode(output).split("\0"))
-    # ":100644 000000 <object before> <object after> D", then the path
+    # Format: ":100644 000000 <object before> <object after> D", then the path.
     return [
         _TreeDifference(os.path.join(repository.root, check_name(path)), *_parse_difference(facts))
         for facts, path in zip(fields, fields, strict=False)
@@ -151,9 +157,9 @@ def _list_differences(repository: Repository, base: str) -> list[_TreeDifference
 
 
 def check_name(path: str) -> str:
-    """Return a path that a tree of git states. Raise UnknownChange if it may lead out of the folder that it is put in.
+    """Return a path from a git tree. Raise UnknownChange if it could lead outside its folder.
 
-    git makes no such tree, but stores one that another program made.
+    git creates no such trees, but it stores those that other programs created.
     """
     if any(_is_special(part) for part in path.split("/")):
         raise UnknownChange(f"a tree of git has the name {path!r}, which git would not check out")
@@ -163,12 +169,12 @@ def check_name(path: str) -> str:
 def _is_special(part: str) -> bool:
     if part in ("", ".", "..") or part.casefold() == ".git":
         return True
-    # Windows has further separators and a short name of `.git`, and passes over dots and blanks at the end.
+    # Windows has more separators and a short name for `.git`, and ignores trailing dots and blanks.
     return os.name == "nt" and re.search(r"[\\:]|[. ]$|^git~[0-9]$", part, re.I) is not None
 
 
 def _parse_difference(text: str) -> tuple[str, str, str, str]:
-    """The mode before, the objects before and after, and the kind of a difference."""
+    """Parse the old mode, the old and new object ids, and the kind of a difference."""
     mode, _, before, after, kind = text.removeprefix(":").split(" ")
     return mode, before, after, kind
 
@@ -186,10 +192,10 @@ def _read_event(environment: Mapping[str, str]) -> _Event:
 
 
 def _find_base(repository: Repository, event: _Event) -> str:
-    """The commit that HEAD is compared with."""
+    """Return the commit that HEAD is compared with."""
     head = repository.run_git("rev-parse", "HEAD").decode().strip()
     if event.name == "pull_request" and head == event.sha:
-        # The merge commit: its first parent is what it is merged into.
+        # HEAD is the merge commit; its first parent is the target branch.
         return _ensure_commit(repository, "HEAD^1", head, 2)
     keys = {
         "pull_request": ("pull_request", "base", "sha"),
@@ -210,7 +216,7 @@ def _find_base(repository: Repository, event: _Event) -> str:
 
 
 def _ensure_commit(repository: Repository, commit: str, fetch_name: str, depth: int) -> str:
-    """The commit, fetched where a shallow checkout lacks it."""
+    """Return the id of a commit, fetching it if a shallow checkout lacks it."""
     try:
         return repository.run_git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").decode().strip()
     except GitError:

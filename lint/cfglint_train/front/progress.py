@@ -1,4 +1,4 @@
-"""Progress on a terminal; silent otherwise, and for short work."""
+"""Progress display on a terminal; silent elsewhere and for short work."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import time
 from cfglint_train.foundation.typed import Any, Final, TextIO
 
 PATIENCE: Final = 1.0
-"""Seconds before the first word."""
+"""Seconds before anything is shown."""
 _EVERY: Final = 0.2
 _WHEEL: Final = "|/-\\"
 
 
 class show_progress:  # noqa: N801 (used like a function; `contextlib` would cost 2 % of a one-file lint)
-    """Show what is being done, and for how long, on the last line of a terminal while the body runs."""
+    """Show the current work and the elapsed time on the last line of a terminal while the body runs."""
 
     def __init__(self, stream: TextIO, work: str) -> None:
+        """Store the stream and the description of the work."""
         self.stream = stream
         self.work = work
         self.start: float | None = None
         self.previous_handler: Any = None
 
     def __enter__(self) -> None:
+        """Start a timer if the stream is a terminal and this is the main thread."""
         if not self.stream.isatty():
             return
         import signal
@@ -38,6 +40,7 @@ class show_progress:  # noqa: N801 (used like a function; `contextlib` would cos
         self.stream.flush()
 
     def __exit__(self, *_: object) -> None:
+        """Stop the timer and clear the line."""
         if self.start is None:
             return
         import signal

@@ -1,4 +1,4 @@
-"""`cfglint estimate --model NAME`: a question without a file, as the minimal configuration that it stands for."""
+"""`cfglint estimate --model NAME`: a question without a file, answered with a minimal configuration."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
 ADAPTERS: Final = ("lora", "qlora")
 LENGTH: Final = 4096
 _PREFERRED: Final = "axolotl"
-"""The framework that is taken where none is named and it has the method."""
+"""The default framework if it supports the method."""
 
 
 class Question(Frozen):
-    """What is asked, with what is assumed for lack of a flag."""
+    """A question, with assumptions for flags that are not given."""
 
     framework: str
     path: str
     words: frozenset[str]
-    """Method, precision and sharding, for the lines of the starter."""
+    """Method, precision and sharding, which select the lines of the starter."""
     changes: dict[Field, Any]
     facts: dict[str, str]
-    """The cluster, for the pragma of the file."""
+    """Facts about the cluster for the pragma of the file."""
     assumptions: dict[str, tuple[Field, ...]]
-    """What no flag states, in words -> the fields that it gives."""
+    """Descriptions of values that no flag states, with the affected fields."""
 
     @property
     def note(self) -> str:
-        """All that is assumed, in one line."""
+        """All assumptions in one line."""
         return ", ".join(self.assumptions)
 
 
 def answer_question(options: Any, axes: Sequence[Any]) -> int:
-    """Print the budget that is asked for; save the configuration where `--write` asks for it. Raises UsageError."""
+    """Print the requested budget; with `--write`, also save the configuration. Raise UsageError."""
     _check_exclusive(options)
     lint_options = build_options(options)
-    build_request([], lint_options, None)  # facts that mean nothing are refused before a text has them
+    build_request([], lint_options, None)  # reject invalid facts before they are written
     question = build_question(options, lint_options)
     if options.write:
         _check_new(question.path, question.framework)
@@ -79,7 +79,7 @@ def answer_question(options: Any, axes: Sequence[Any]) -> int:
 
 
 def build_question(options: Any, lint_options: Options) -> Question:
-    """Return the question that the flags ask. Raises UsageError."""
+    """Build the question from the flags. Raise UsageError."""
     assumptions: dict[str, tuple[Field, ...]] = {}
 
     def read_flag(flag: str, default: Any, description: str, *fields: Field) -> Any:
@@ -111,7 +111,7 @@ def build_question(options: Any, lint_options: Options) -> Question:
         rank = read_flag("rank", 16, "rank {}", "method.lora_rank")
         changes |= {"method.lora_rank": rank, "method.lora_alpha": 2 * rank}
         if starter.can_write(framework, "model.dtype"):
-            changes["model.dtype"] = precision  # the weights below an adapter are held in 16 bits
+            changes["model.dtype"] = precision  # base weights of adapters are kept in 16 bits
     elif options.rank is not None:
         raise UsageError(f"--rank is for {' and '.join(ADAPTERS)}, not for {method}")
     if not options.no_checkpointing:
@@ -132,7 +132,7 @@ def build_question(options: Any, lint_options: Options) -> Question:
 
 
 def _choose_framework(options: Any, method: str) -> tuple[str, str]:
-    """The framework that has a method, and the file that `--write` names; empty where it names none."""
+    """Return a framework that supports a method, and the path that `--write` names, or an empty string."""
     framework, _, path = (options.write or options.framework or "").partition("=")
     if options.write and options.framework not in (None, framework):
         raise UsageError(f"--framework {options.framework} contradicts --write {options.write}")
@@ -150,13 +150,14 @@ def _choose_framework(options: Any, method: str) -> tuple[str, str]:
 
 
 def lint_question(question: Question, lint_options: Options, full: bool = False) -> tuple[bytes, Result]:
-    """Return the configuration that says what is asked, and its run; `full`: with what all rules find. Raises
-    UsageError.
+    """Return the configuration of a question and its run; with `full`, also the findings of all rules.
+
+    Raise UsageError.
     """
     skeleton = starter.build_skeleton(question.framework, question.words, question.path, question.facts)
     api_request = build_request([question.path], lint_options, {question.path: skeleton})
     text = starter.fill_plan_fields(api_request.workspace, question.path, question.changes)
-    # The same workspace: what it has read of the repository is not read again.
+    # Reuse the workspace, so that the repository is not read again.
     workspace = api_request.workspace.replace_files({question.path: text})
     return text, attach_edits(
         dispatch.lint(
@@ -166,7 +167,7 @@ def lint_question(question: Question, lint_options: Options, full: bool = False)
 
 
 def save_config(path: str, text: bytes, result: Result) -> Iterator[str]:
-    """Write a new file, and say what is still to be done about it. Raises OSError; also where there is one."""
+    """Write a new file, and yield what is left to do. Raise OSError, also if the file exists."""
     from cfglint_train.foundation import atomic
 
     atomic.commit(atomic.stage_new(path, text))
@@ -178,7 +179,7 @@ def save_config(path: str, text: bytes, result: Result) -> Iterator[str]:
 
 
 def _check_exclusive(options: Any) -> None:
-    """Raise UsageError where a flag that takes a file, or lays settings over one, meets those of a question."""
+    """Raise UsageError if a flag for files or settings is combined with those of a question."""
     files = {"a file": options.paths, "--plan": options.plan, "--stdin-filename": options.stdin_filename}
     clash = next((name for name, value in files.items() if value), None)
     if clash is not None:
@@ -188,7 +189,7 @@ def _check_exclusive(options: Any) -> None:
 
 
 def _check_new(path: str, framework: str) -> None:
-    """Raise UsageError where no new file can be made at a path."""
+    """Raise UsageError if no new file can be created at a path."""
     if os.path.lexists(path):
         raise UsageError(f"{path} exists and is not overwritten; name another file with --write {framework}=FILE")
     folder = os.path.dirname(path)
@@ -197,7 +198,7 @@ def _check_new(path: str, framework: str) -> None:
 
 
 def _collect_facts(path: str, lint_options: Options) -> dict[str, str]:
-    """What flags and settings state of the cluster and the releases. Raises FactError."""
+    """Return the facts about cluster and releases from flags and settings. Raise FactError."""
     from cfglint_train.settings.cluster_facts import HARDWARE_FACTS, merge_facts
 
     settings = api.settings(lint_options, path).collect_facts(path)
@@ -208,13 +209,13 @@ def _collect_facts(path: str, lint_options: Options) -> dict[str, str]:
 
 
 def _choose_precision(gpu: str | None) -> str:
-    """The number format that a card computes in."""
+    """Return the number format that a GPU computes in by default."""
     card = None if gpu is None else gpus.find_gpu(gpu)
     return "fp16" if card is not None and card.capability is not None and card.capability < (8, 0) else "bf16"
 
 
 def _choose_length(model: str) -> int:
-    """The tokens of a sequence, of which a model may have no more than it has positions for."""
+    """Return the default tokens per sequence, limited by the positions of the model."""
     architecture = lookup.find_entry(model)
     return min(LENGTH, architecture.context or LENGTH) if architecture is not None else LENGTH
 
@@ -228,7 +229,7 @@ def _find_optimizer(name: str) -> dict[Field, Any]:
 
 
 def _mark_assumed(run: Run, question: Question) -> Run:
-    """The run with what no flag states marked as assumed."""
+    """Return the run with all values that no flag states marked as assumed."""
     fields = [field for assumed_fields in question.assumptions.values() for field in assumed_fields]
     return run.assume_fields(
         {field: question.note for field in fields if run.stated_plan.get_origin(field) is not None}
@@ -236,7 +237,7 @@ def _mark_assumed(run: Run, question: Question) -> Run:
 
 
 def _check_model(run: Run, options: Any) -> None:
-    """Raise UsageError for a model whose shape is not known."""
+    """Raise UsageError if the shape of the model is unknown."""
     if run.architecture is not None:
         return
     if run.model_problem is not None:

@@ -1,7 +1,7 @@
-"""A minimal configuration of a framework that says what a question asks.
+"""Minimal configurations that state what a question asks.
 
-Its text is the framework's `starter.txt`, of which each line may end in the words that it is for (`  #? lora qlora`;
-`zero&bf16` is both). The framework's lenses then write the plan fields.
+The text is the framework's `starter.txt`; a line may end in the words that it applies to (`  #? lora qlora`;
+`zero&bf16` requires both). The framework's lenses then write the plan fields.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ METHODS: Final = ("full", "lora", "qlora", "freeze")
 _FILE: Final = "starter.txt"
 _MARKER: Final = "  #? "
 FILL_IN: Final = "# fill in: "
-"""What follows a value that only the user knows."""
+"""Comment before a value that only the user knows."""
 
 
 def list_starter_frameworks() -> tuple[str, ...]:
-    """Return the frameworks that have such a text."""
+    """Return the frameworks that have a starter text."""
     return tuple(
         name for name, manifest in list_frameworks().items() if os.path.exists(os.path.join(manifest.folder, _FILE))
     )
 
 
 def list_methods(framework: str) -> tuple[str, ...]:
-    """Return the methods that a framework's text has lines for."""
+    """Return the methods that the starter text of a framework supports."""
     marks = {word for line in _read_lines(framework) for word in line.partition(_MARKER)[2].split()}
     return tuple(word for word in METHODS if word in marks)
 
@@ -46,7 +46,7 @@ def can_write(framework: str, field: Field) -> bool:
 
 
 def build_skeleton(framework: str, words: Set[str], path: str, facts: Mapping[str, str]) -> bytes:
-    """Return the lines for some words, below the facts about the cluster."""
+    """Return the starter lines that apply to `words`, after a pragma with the facts about the cluster."""
     from shlex import quote
 
     pragma = " ".join(f'{name}="{value}"' if " " in value else f"{name}={value}" for name, value in facts.items())
@@ -59,7 +59,7 @@ def build_skeleton(framework: str, words: Set[str], path: str, facts: Mapping[st
 
 
 def fill_plan_fields(workspace: Workspace, path: str, changes: Mapping[Field, Any]) -> bytes:
-    """Return the text at a path with new values of plan fields. Raises UsageError where the framework has no key."""
+    """Return the text of a file with new plan fields. Raise UsageError if the framework has no key for one."""
     (config,) = workspace.read_configs(path)
     run = workspace.resolve_run(config)
     try:
@@ -70,7 +70,7 @@ def fill_plan_fields(workspace: Workspace, path: str, changes: Mapping[Field, An
 
 
 def find_placeholders(text: bytes) -> list[tuple[int, str]]:
-    """Return the lines that the user fills in, each with its number."""
+    """Return the lines that the user has to fill in, with their line numbers."""
     return [(number, line.strip()) for number, line in enumerate(text.decode().splitlines(), 1) if FILL_IN in line]
 
 

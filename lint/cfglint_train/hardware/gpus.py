@@ -1,7 +1,7 @@
-"""GPUs by the names that users write, and how much memory their driver really reports.
+"""GPUs by the names that users write, and the memory that their driver reports.
 
-A card sold as "80 GB" shows 79.1 to 79.3 GiB. `gpus.json` records the range that was published for each card;
-`Gpu.bytes` is its lower end, so that what fits by it fits on every such card.
+A card sold as "80 GB" shows 79.1 to 79.3 GiB. `gpus.json` records the range that was published for each card.
+`Gpu.bytes` is its lower end, so that a run that fits this size fits every such card.
 """
 
 from __future__ import annotations
@@ -26,33 +26,36 @@ class Gpu(Frozen):
 
     name: str
     bytes: int
-    """The least that a driver was seen to report."""
+    """Lowest memory that a driver was observed to report."""
     max_bytes: int
-    """The most."""
+    """Highest memory that a driver was observed to report."""
     marketed_gb: int
-    """The size in its name, in units of 10**9 bytes."""
+    """Size in its name, in units of 10**9 bytes."""
     capability: tuple[int, int] | None
     """CUDA compute capability; None for other vendors."""
     source: str
 
 
 def find_gpu(name: str) -> Gpu | None:
-    """The GPU of a name (`A100-80GB`, `h100`, `NVIDIA GeForce RTX 4090`); None where it is unknown."""
+    """Return the GPU with a name (`A100-80GB`, `h100`, `NVIDIA GeForce RTX 4090`), or None if it is unknown."""
     return _load_names().get(normalize_name(name))
 
 
 def list_names() -> list[str]:
-    """Every GPU of the table."""
+    """Return the names of all GPUs in the table."""
     return list(_load_table())
 
 
 def find_largest() -> Gpu:
-    """The GPU with the most memory: the kindest that a run can meet."""
+    """Return the GPU with the most memory."""
     return max(_load_table().values(), key=lambda gpu: gpu.bytes)
 
 
 def parse_capacity(text: str) -> tuple[str | None, int]:
-    """The GPU's name, where one is meant, and its bytes, from a name or a size. Raises SizeError for any other text."""
+    """Parse a name or a size, and return the GPU's name (None for a size) and its bytes.
+
+    Raise SizeError for any other text.
+    """
     gpu = find_gpu(text)
     if gpu is not None:
         return gpu.name, gpu.bytes
@@ -64,10 +67,10 @@ def parse_capacity(text: str) -> tuple[str | None, int]:
 
 
 def parse_marketed_size(text: str, gpu: Gpu | None = None) -> int:
-    """Bytes of a GPU's stated memory.
+    """Return the bytes of a GPU's stated memory. Raise SizeError if the text is no size.
 
-    A size in GB (or G) that cards are sold with means what such a card reports: the given one, else the least of all
-    cards of that size. GiB, and any other size, are taken literally. Raises SizeError.
+    A size in GB (or G) that cards are sold with is converted to the memory that the card reports: `gpu`, else the least
+    of all cards of that size. GiB, and any other size, are taken literally.
     """
     size = parse_stated_size(text)
     scale = {"gb": 10**9, "g": 2**30}.get(split_size(text)[1])
@@ -78,17 +81,17 @@ def parse_marketed_size(text: str, gpu: Gpu | None = None) -> int:
 
 
 def get_family(gpu: Gpu) -> str:
-    """The name of a card without its memory: `A100` of `A100-80GB`."""
+    """Return the name of a card without its memory: `A100` for `A100-80GB`."""
     return re.split(r"[- ]", gpu.name)[0]
 
 
 def find_roomiest(cards: Iterable[str | None]) -> str:
-    """The one with the most memory of some cards of the table. None, a size without a card, is skipped."""
+    """Return the card of the table with the most memory. None, a size without a card, is skipped."""
     return max((gpu for name in cards if name and (gpu := find_gpu(name))), key=lambda gpu: gpu.bytes).name
 
 
 def find_smaller(text: str, gpu: Gpu) -> str | None:
-    """A card with less memory that the same words may mean: `a100` is one of 80 GB, or of 40 GB."""
+    """Return a card with less memory that the same text may mean: `a100` has 80 GB, or 40 GB."""
     if re.search(r"\d\s*g", text, re.IGNORECASE) or normalize_name(text) != normalize_name(get_family(gpu)):
         return None
     variants = (find_gpu(name) for name in list_names() if name.startswith(f"{get_family(gpu)}-"))
@@ -96,7 +99,7 @@ def find_smaller(text: str, gpu: Gpu) -> str | None:
 
 
 def normalize_name(name: str) -> str:
-    """A name without vendor, case and separators."""
+    """Return a name in lower case, without vendor and separators."""
     text = name.lower()
     for word in DECORATION:
         text = text.replace(word, "")
@@ -104,7 +107,7 @@ def normalize_name(name: str) -> str:
 
 
 def _suggest_name(text: str) -> str:
-    import difflib  # only where a name is unknown
+    import difflib  # only needed for an unknown name
 
     sizes = (
         [name for name in list_names() if normalize_name(name).startswith(normalize_name(text))]

@@ -1,8 +1,8 @@
-"""The baseline: findings that a repository has accepted for now, in a file beside its settings.
+"""The baseline: findings that a repository has accepted for now, in a file next to its settings.
 
-A finding is recognised by its rule, its file and the text of its line, not by the line's number, so it may move within
-the file. One whose file was renamed is recognised by the rule and the line. The list can only shrink: writing it again
-drops the entries whose finding is gone, and adds none.
+An entry matches a finding by rule, file and the text of the line, not by line number, so the line may move within the
+file. If the file was renamed, rule and line are enough. Entries are only ever dropped: rewriting the baseline removes
+those without a finding and adds none.
 """
 
 from __future__ import annotations
@@ -23,60 +23,60 @@ from cfglint_train.settings.files import DISK, Files
 _VERSION: Final = 1
 _MAX_BYTES: Final = 2**26
 _MAX_LINE_CHARACTERS: Final = 120
-"""Characters of a line that are kept: enough to recognise it, and to read the file."""
+"""Longer lines are cut; this is enough to recognise the line and keeps the file readable."""
 
 EntryKey = tuple[str, str, str]
-"""Path from the baseline's folder with forward slashes, rule code, text of the line."""
+"""Path relative to the baseline's folder (with forward slashes), rule code, text of the line."""
 
 
 class BaselineError(UsageError):
-    """The baseline cannot be used; the message names the file and the place."""
+    """An unusable baseline; the message names the file and the place."""
 
 
 class StaleEntry(Frozen):
-    """An entry that matches fewer findings than it accepts."""
+    """An entry that accepts more findings than there are."""
 
     path: str
     code: str
     line: str
     missing: int
-    """How many findings are gone."""
+    """Number of accepted findings that no longer exist."""
 
 
 class Baseline(Frozen):
-    """The accepted findings, each with how many there are."""
+    """Accepted findings, each with its count."""
 
     path: str
-    """The file, absolute."""
+    """Absolute path of the file."""
     accepted: Mapping[EntryKey, int]
 
     @property
     def root(self) -> str:
-        """The folder from which paths are counted."""
+        """Folder that the entries' paths are relative to."""
         return os.path.dirname(self.path)
 
 
 class BaselineComparison(Frozen):
-    """The findings of a lint, compared with a baseline."""
+    """Findings of a lint, compared with a baseline."""
 
     new: tuple[Finding, ...]
     accepted: tuple[Finding, ...]
     stale: tuple[StaleEntry, ...]
     entries: Mapping[EntryKey, int]
-    """The baseline without what is stale, under the paths of today."""
+    """Entries of the baseline without the stale ones, under the current paths."""
     path: str
-    """The baseline's file, absolute."""
+    """Absolute path of the baseline file."""
     has_renames: bool = False
-    """Whether files of accepted findings were renamed."""
+    """True if files with accepted findings were renamed."""
 
     @property
     def missing(self) -> int:
-        """How many accepted findings are gone."""
+        """Number of accepted findings that no longer exist."""
         return sum(entry.missing for entry in self.stale)
 
 
 def load_baseline(path: str, files: Files = DISK) -> Baseline:
-    """Read a baseline, from where the settings are read. Raises BaselineError with the place of what is wrong."""
+    """Read a baseline through `files`; raise `BaselineError` with the place of the mistake."""
     absolute = os.path.abspath(path)
     path = os.path.relpath(absolute)
     try:
@@ -120,7 +120,7 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _find_entry_position(path: str, source: bytes, number: int) -> Position:
-    """Where an entry stands: only looked for where it is wrong."""
+    """Return the position of an invalid entry, parsing the file a second time."""
     from cfglint_train.documents.json import JsonDocument
 
     try:
@@ -137,10 +137,10 @@ def compare_with_baseline(
     secrets: Collection[str],
     is_checked: Callable[[str, str], bool],
 ) -> BaselineComparison:
-    """Divide findings into new ones and accepted ones.
+    """Split findings into new and accepted ones.
 
-    `judged(path, code)`: whether this lint would have found a finding of that rule in a file (absolute path) that
-    still exists; an entry for which it would not is kept.
+    `is_checked(path, code)` returns whether this lint would have reported a finding of that rule in an existing file
+    (absolute path). Entries for which it returns False are kept.
     """
     redact = build_redaction(secrets)
     unmatched = Counter(baseline.accepted)
@@ -183,7 +183,7 @@ def compare_with_baseline(
 
 
 def _list_entries_without_file(unmatched: Mapping[EntryKey, int], root: str) -> dict[tuple[str, str], list[EntryKey]]:
-    """The entries whose file is gone, by rule and line."""
+    """Return the unmatched entries whose file no longer exists, by rule and line."""
     is_missing: dict[str, bool] = {}
     entries: dict[tuple[str, str], list[EntryKey]] = {}
     for key, count in unmatched.items():
@@ -202,14 +202,14 @@ def _build_key(finding: Finding, root: str, redact: Redact) -> EntryKey:
 
 
 def _normalize_line(finding: Finding, redact: Redact) -> str:
-    """The text of a finding's line, without credentials and what an editor changes in passing."""
+    """Return the text of the finding's line, with secrets redacted and white space collapsed."""
     if finding.place is None:
         return ""
     return redact(" ".join(get_line_text(finding.place.document, finding.start.line).split()))[:_MAX_LINE_CHARACTERS]
 
 
 def accept_all(findings: tuple[Finding, ...], path: str, secrets: Collection[str]) -> BaselineComparison:
-    """A first baseline: all findings are accepted."""
+    """Return a first baseline, which accepts all findings."""
     absolute = os.path.abspath(path)
     redact = build_redaction(secrets)
     entries = Counter(_build_key(finding, os.path.dirname(absolute), redact) for finding in findings)
@@ -217,7 +217,7 @@ def accept_all(findings: tuple[Finding, ...], path: str, secrets: Collection[str
 
 
 def render_baseline(accepted: Mapping[EntryKey, int]) -> bytes:
-    """The text of a baseline: one line per entry, in order, so that changes merge."""
+    """Render a baseline: one sorted entry per line, so that changes merge."""
     return "".join(_render_lines(accepted)).encode("utf-8", "backslashreplace")
 
 

@@ -1,9 +1,9 @@
-"""How sure a report is: the one place that decides it (design.md, section 7).
+"""Certainty of reports: the only place that decides how sure a report is (design.md, section 7).
 
-A rule states what happens (its severity) for the run as it was read, assumptions included. Here the same rule is asked
-again where an assumed fact has its other value: a report that stands everywhere is certain; one that falls rests on
-the facts at which it falls, is a warning at most, with a note. A verdict on memory that two guesses turn, each by
-itself, is advice.
+A rule states the consequence (its severity) for the run as it was read, assumptions included. This module runs the same
+rule again with other values of the assumed facts. A report that holds for all of them is certain. One that does not
+rests on the facts that refute it, and becomes a warning at most, with a note. A memory verdict that two guesses could
+each flip alone is an info.
 """
 
 from __future__ import annotations
@@ -49,28 +49,28 @@ from cfglint_train.runs.assumptions import (
 from cfglint_train.runs.run import GPU, Run
 
 MIN_GUESSES_FOR_INFO: Final = 2
-"""Facts that no file states and each of which would turn a verdict on memory by itself: with so many, it is advice.
+"""Minimum number of unstated facts that make a memory verdict an info, if each of them alone could flip it.
 
-On public configurations, none of 21 such warnings could be confirmed, and both that rest on the card alone
-were.
+On public configurations, none of 21 such warnings could be confirmed; both warnings that rest on the GPU alone were.
 """
 MAX_ASSUMED_LENGTH: Final = 2048
-"""Tokens of a limit (`cutoff_len` of unpacked data) that the longest sample is taken to reach: a longer one is a guess.
+"""Length limit in tokens (`cutoff_len` of unpacked data) that the longest sample is assumed to reach; a longer one is a
+guess.
 
-A run with 2,048 did run out of memory on 80 GB (OpenRLHF/OpenRLHF#392). Of the warnings on public files none could be
-confirmed that rest on a longer limit: one of 4,096 tokens trains on questions of some hundred, in micro batches of 32
+A run with 2,048 did run out of memory on 80 GB (OpenRLHF/OpenRLHF#392). None of the warnings on public files that rest
+on a longer limit could be confirmed: one of 4,096 tokens trains on questions of a few hundred, in micro batches of 32
 that would need 298 GiB at the full length (modal-labs/llm-finetuning, config/llama-3.yml); published runs with 30,024
 would need 116 GiB (RUCAIBox/R1-Searcher); 122 had limits of 8,192 and 65,536.
 """
 
 _CERTAIN: Final[tuple[Certainty, ...]] = ("stated", "followed")
-"""What rests on no assumption."""
+"""Grades that rest on no assumption."""
 
 Check = Callable[[Any], Iterable[Report]]
 
 
 class GradedReport(Frozen):
-    """What a report may say."""
+    """Severity, certainty and grounds of a report after grading, with the fix and help that remain."""
 
     severity: Severity
     certainty: Certainty
@@ -79,17 +79,17 @@ class GradedReport(Frozen):
     fix: Fix | None
     help: str | None
     scenarios: tuple[Scenario, ...] = ()
-    """What came of asking again."""
+    """Scenarios in which the rule was run again."""
     fields_read: tuple[Field, ...] = ()
-    """The plan fields that the report and its fix rest on."""
+    """Plan fields that the report and its fix depend on."""
 
 
 def grade_report(
     rule: Rule, report: Report, main: Config, run: Run | None, check: Check, reads: Iterable[Field] = ()
 ) -> GradedReport | None:
-    """Return what a rule's report may say of a run (None: of `main` by itself), or None if it may not be said.
+    """Return the graded report on a run (None: on `main` alone), or None if it must not be reported.
 
-    `check` is the rule, `reads` the plan fields that it has read so far.
+    `check` is the rule's function; `fields_read` are the plan fields that it has read so far.
     """
     fields_read = tuple(reads) if report.fields_read is None else report.fields_read
     severity = report.severity or rule.severity
@@ -106,7 +106,7 @@ def grade_report(
             and report.min_certainty in _CERTAIN
             and _find_refuting_assumptions(rule, report, run, assumptions, check)[0]
         ):
-            return None  # whatever the releases do: to find that, the configuration is read at every candidate
+            return None  # the releases need not be tried, which would read the configuration once per candidate
         assumptions = (*assumptions, *find_release_assumptions(run, fields))
         if assumptions:
             refuting, scenarios = _find_refuting_assumptions(rule, report, run, assumptions, check)
@@ -118,7 +118,7 @@ def grade_report(
     rewritten = (
         () if run is None or severity == "info" else tuple(_list_rewritten_settings(rule, report, run, fields_read))
     )
-    if severity != "info" and not rewritten and not rule.rests_on_vocabulary:  # those ask for it themselves
+    if severity != "info" and not rewritten and not rule.rests_on_vocabulary:  # such rules do this themselves
         rewritten = tuple(_list_changed_settings(report, (main,) if run is None else run.configs))
     certain_grounds = () if run is None or refuting or rewritten else _list_certain_grounds(rule, run, fields_read)
     refuting_facts = {assumption.fact for assumption in refuting}
@@ -147,7 +147,7 @@ def grade_report(
         grounds = (*fix.grounds, *vocabulary, *rewritten, *unseen_flags)
         guessed_facts = {ground.fact for ground in grounds if ground.grade == "assumed"}
         guessed_facts.update(assumption.fact for assumption in refuting)
-        if fix.uses_estimate:  # what it does is the same at every release that the report is at
+        if fix.uses_estimate:  # its effect is the same for every release for which the report is made
             guessed_facts.update(
                 assumption.fact for assumption in assumptions if not assumption.fact.startswith(RELEASE)
             )
@@ -165,9 +165,9 @@ def grade_report(
 
 
 def _count_decisive_facts(scenarios: tuple[Scenario, ...], refuting: tuple[Assumption, ...], run: Run) -> int:
-    """How many facts that no file states make a report fall by themselves, all others being as assumed.
+    """Return how many unstated facts could each refute a report alone, with all others as assumed.
 
-    What a fork does is one of them where the report rests on it; a limit of the length is, unless it is short.
+    The behaviour of a fork counts if the report rests on it. A length limit counts unless it is short.
     """
     decisive = {scenario.facts[0][0] for scenario in scenarios if len(scenario.facts) == 1 and not scenario.holds}
     decisive.update(assumption.fact for assumption in refuting if assumption.fact == FORK)
@@ -177,12 +177,12 @@ def _count_decisive_facts(scenarios: tuple[Scenario, ...], refuting: tuple[Assum
 
 
 def cap_severity(severity: Severity, certainty: Certainty) -> Severity:
-    """A severity, or the gravest that a certainty allows."""
+    """Return the severity, lowered to what the certainty allows."""
     return severity if certainty in _CERTAIN else max(severity, "warning", key=SEVERITIES.index)
 
 
 def _is_behind_release_guard(place: Place) -> bool:
-    """Whether a script itself asks which release is there before it gives a setting."""
+    """Return whether a script tests the installed release before it passes the setting."""
     if place.document.syntax != "python":
         return False
     from cfglint_train.documents.python.guards import is_guarded
@@ -192,7 +192,7 @@ def _is_behind_release_guard(place: Place) -> bool:
 
 
 def _build_vocabulary_grounds(rule: Rule, main: Config, fork_evidence: ForkEvidence | None) -> tuple[Ground, ...]:
-    """Upstream's vocabulary, where there is evidence that a fork is in use, or has the keys of a report besides."""
+    """Return a ground if a fork may be in use or may have the keys of the report."""
     fork = main.evidence.fork
     if fork_evidence is not None:
         return (
@@ -210,7 +210,7 @@ def _build_vocabulary_grounds(rule: Rule, main: Config, fork_evidence: ForkEvide
 
 
 def _find_fork_evidence(rule: Rule, report: Report, main: Config) -> ForkEvidence | None:
-    """Return the evidence that the framework in use has the keys which a report marks, beside upstream's."""
+    """Return evidence that the framework in use has the reported keys in addition to upstream's, or None."""
     if not main.evidence.lowering_evidence or not rule.rests_on_vocabulary:
         return None
     marked = (report.place, *(evidence.place for evidence in report.related))
@@ -220,12 +220,12 @@ def _find_fork_evidence(rule: Rule, report: Report, main: Config) -> ForkEvidenc
 
 
 def lower_severity(severity: Severity) -> Severity:
-    """Return the severity one level lower."""
+    """Return the next lower severity."""
     return SEVERITIES[min(SEVERITIES.index(severity) + 1, len(SEVERITIES) - 1)]
 
 
 def _build_condition_grounds(rule: Rule, report: Report) -> tuple[Ground, ...]:
-    """The option of a command that a report about keys points at, where a condition decides whether it is given."""
+    """Return a ground if a condition in the script decides whether the reported option is passed."""
     document = report.place.document
     if document.syntax != "shell" or not rule.rests_on_vocabulary:
         return ()
@@ -240,8 +240,9 @@ def _build_condition_grounds(rule: Rule, report: Report) -> tuple[Ground, ...]:
 
 
 def _build_unseen_flag_grounds(rule: Rule, report: Report, run: Run) -> tuple[Ground, ...]:
-    """That a launch gives nothing out of sight, of numbers in it or its file that contradict each other: any of them
-    may be another one then.
+    """Return the assumption that the launch appends no unseen flags.
+
+    Such flags could replace any of the numbers, in the launch or its file, that contradict each other.
     """
     if not rule.depends_on_unseen_flags or not run.inputs.hidden_options:
         return ()
@@ -250,8 +251,9 @@ def _build_unseen_flag_grounds(rule: Rule, report: Report, run: Run) -> tuple[Gr
 
 
 def _list_rewritten_settings(rule: Rule, report: Report, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:
-    """The settings behind an estimate, or that the report names, that a script of the repository changes in their file
-    before the run, be it the run's own or a companion.
+    """Yield the settings that a script of the repository changes in their file before the run.
+
+    Covers the settings behind an estimate and those that the report names, in the main config and its companions.
     """
     fields = {*(report.fields_read or ()), *(("model.id", *reads, *run.estimate.fields) if rule.estimates else ())}
     for field in map(get_field, sorted(fields)):
@@ -269,8 +271,9 @@ def _list_rewritten_settings(rule: Rule, report: Report, run: Run, reads: tuple[
 
 
 def _list_changed_settings(report: Report, configs: Iterable[Config]) -> Iterable[Ground]:
-    """The settings at which a report points, or whose keys its message names, that a script of the repository changes
-    in the file before the framework sees it.
+    """Yield the settings at the report's places, or named in its message, that a script of the repository changes.
+
+    The script changes them in the file before the framework reads it.
     """
     names = {*re.findall(r"`([\w.]+)", report.message)}
     places = (report.place, *(related_place.place for related_place in report.related))
@@ -291,8 +294,10 @@ def _list_changed_settings(report: Report, configs: Iterable[Config]) -> Iterabl
 def _find_refuting_assumptions(
     rule: Rule, report: Report, run: Run, assumptions: tuple[Assumption, ...], check: Check
 ) -> tuple[tuple[Assumption, ...], tuple[Scenario, ...]]:
-    """Those of the assumptions found at whose other value the report falls (none where it is at all of them), and
-    the corners at which the rule was asked. Of a report that is made on known facts only, the first of them is enough.
+    """Return the assumptions whose other values refute the report, and the scenarios that were tried.
+
+    No assumption is returned if the report holds in all scenarios. For a report that needs certain facts, the search
+    stops at the first refuting assumption.
     """
     open_assumptions = tuple(assumption for assumption in assumptions if not assumption.others)
     enough = 1 if report.min_certainty in _CERTAIN else len(assumptions)
@@ -304,7 +309,7 @@ def _find_refuting_assumptions(
     def check_under(*facts: tuple[str, Any]) -> tuple[Report, ...]:
         try:
             return tuple(check(run.build_scenario(dict(facts))))
-        except Exception:  # a rule that crashes is reported where it is asked first
+        except Exception:  # a rule that crashes is reported on its first call
             return ()
 
     def is_still_reported(facts: Mapping[str, Any]) -> bool:
@@ -322,7 +327,7 @@ def _find_refuting_assumptions(
             for assumption in assumptions
             if assumption.fact in kindest_facts or assumption.fact.startswith(RELEASE)
         )
-    # At each end: which is the kinder one may differ (a single GPU that offloads its shards has nothing to exchange).
+    # Try both ends: the milder one may differ (a single GPU that offloads its shards has nothing to exchange).
     refuting_assumptions = (
         assumption
         for assumption in assumptions
@@ -337,7 +342,7 @@ def _find_refuting_assumptions(
 def _list_dependencies(
     rule: Rule, report: Report, run: Run, reads: tuple[Field, ...]
 ) -> tuple[frozenset[Field], tuple[str, ...]]:
-    """Return the fields that were read for a report, by its rule or the estimate, and the further facts."""
+    """Return the plan fields that the rule or the estimate read for a report, and the other facts it depends on."""
     if not rule.estimates:
         return frozenset((*reads, *_list_derived_sources(run, report.fields_read or ()))), ()
     card = (GPU,) if "gpu" in rule.estimates else ()
@@ -345,7 +350,7 @@ def _list_dependencies(
 
 
 def _list_related_companions(report: Report, run: Run) -> Iterable[str]:
-    """The companions whose settings a report names beside those of another file, where it rests on both."""
+    """Yield the companions whose settings the report names together with those of another file."""
     places = {report.place.document.path, *(related.place.document.path for related in report.related)}
     if len(places) > 1:
         yield from (
@@ -356,7 +361,7 @@ def _list_related_companions(report: Report, run: Run) -> Iterable[str]:
 
 
 def _list_derived_sources(run: Run, fields: Iterable[Field]) -> Iterable[Field]:
-    """The fields that a derived one among some may follow from, as far as they are assumed."""
+    """Return the assumed fields that an inferred field may derive from; empty if none of `fields` is inferred."""
     if all((origin := run.get_origin(field)) is None or origin.kind != "inferred" for field in fields):
         return ()
     return tuple(
@@ -365,10 +370,10 @@ def _list_derived_sources(run: Run, fields: Iterable[Field]) -> Iterable[Field]:
 
 
 def _is_same_report(rule: Rule, report: Report, other: Report) -> bool:
-    """Whether a report elsewhere says as much as this one does here.
+    """Return whether a report of another scenario claims at least as much as this one.
 
-    What an estimate says is its severity: its figures differ everywhere. Anything else says the same in the same words,
-    or makes the same claim.
+    Reports of an estimate are compared by severity, because their figures differ in every scenario; others by place and
+    claim (or message).
     """
     if not rule.estimates:
         return (other.place, other.claim or other.message) == (report.place, report.claim or report.message)
@@ -377,7 +382,7 @@ def _is_same_report(rule: Rule, report: Report, other: Report) -> bool:
 
 
 def _list_certain_grounds(rule: Rule, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:
-    """Yield the facts that a certain report rests on: the fields that were read for it, and the card."""
+    """Yield the facts that a certain report rests on: the plan fields read for it, and the GPU."""
     for field in reads:
         origin, value = run.get_origin(field), run.plan.get(field)
         if origin is not None and value is not None:

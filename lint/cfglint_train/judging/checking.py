@@ -1,6 +1,6 @@
-"""The rules over one subject: a configuration, or a run. Nothing of it is kept, so that it can be asked again.
+"""Run the rules over one subject, a config or a run. Nothing is stored, so a subject can be checked again.
 
-What a verdict rests on is found by checking the same run with another fact: `check(changed, selection)`.
+To find out what a verdict rests on, the same run is checked with another fact: `check(changed, selection)`.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from cfglint_train.runs.recorded_run import RecordedRun
 from cfglint_train.runs.run import Run
 
 _Report = tuple[Report, Run | None, Mapping[Field, None]]
-"""A report with the run that it is about and the plan fields that its rule has read."""
+"""A report, the run that it is about, and the plan fields that its rule has read."""
 
 MAX_FINDINGS: Final = 200
-"""Findings of one subject. More is a file that was written for another purpose, or against cfglint."""
+"""Limit per subject. A file with more was written for another purpose, or to attack cfglint."""
 
 
 class CheckResult(Frozen):
-    """What the rules say of one subject."""
+    """Findings of the rules on one subject."""
 
     findings: tuple[Finding, ...]
     troubles: tuple[Trouble, ...] = ()
-    """The rules that crashed."""
+    """Crashes of rules."""
     secrets: frozenset[str] = frozenset()
-    """Credentials that findings point at."""
+    """Secrets that findings point at."""
     is_truncated: bool = False
-    """There were more findings than are kept."""
+    """True if there were more findings than `MAX_FINDINGS`."""
 
 
 def check(subject: Config | Run, selection: Selection) -> CheckResult:
-    """What the rules that are on say of a configuration by itself, or of a run."""
+    """Run the enabled rules over a config alone, or over a run."""
     main = subject if isinstance(subject, Config) else subject.main
     run = None if isinstance(subject, Config) else subject
     configs = (main,) if run is None else run.configs
@@ -80,15 +80,16 @@ def check(subject: Config | Run, selection: Selection) -> CheckResult:
                 findings.append(finding)
                 if report.is_secret:
                     secrets.add(report.place.document.get_text(report.place.span).strip("\"'"))
-        except Exception as error:  # a rule that crashes is reported with its code, never swallowed
+        except Exception as error:  # a crashed rule is reported with its code, never swallowed
             troubles.append(Trouble(main.document.path, describe_crash(error), rule=rule.code, is_internal=True))
     return CheckResult(tuple(findings), tuple(troubles), frozenset(secrets))
 
 
 def _run_rule(rule: Rule, checker: Checker, main: Config, run: Run | None) -> Iterator[_Report]:
-    """Yield what a rule says of a run (None: of `main` by itself), with the plan fields that it has read by then.
+    """Yield a rule's reports on a run (None: on `main` alone), with the plan fields that it has read by then.
 
-    What a report of the vocabulary rests on is among its grounds: its rule tests many clauses with other fields.
+    The fields of vocabulary rules are not recorded: such a rule tests many clauses with other fields, and its reports
+    state their grounds.
     """
     reads: dict[Field, None] = dict.fromkeys(rule.needs)
     subject: Config | Run = main if run is None else run if rule.rests_on_vocabulary else RecordedRun(run, reads)
@@ -99,7 +100,10 @@ def _run_rule(rule: Rule, checker: Checker, main: Config, run: Run | None) -> It
 def _run_rule_on_corrected(
     rule: Rule, checker: Checker, main: Config, reports: Iterable[_Report], corrected_run: Run
 ) -> Iterator[_Report]:
-    """Yield what a rule says of a run with misspelt keys: of the run that is meant, where that is not the same."""
+    """Yield a rule's reports on a run with its misspelt keys corrected.
+
+    Notes name the corrections in every report that the run as written does not have.
+    """
     unchanged = {report.message for report, *_ in reports}
     notes = tuple(key.description for key in corrected_run.inputs.corrected_keys)
     for report, run, reads in _run_rule(rule, checker, main, corrected_run):

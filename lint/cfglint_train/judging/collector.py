@@ -1,4 +1,4 @@
-"""What a lint has found so far, each thing once: processes that share files exchange their ledgers."""
+"""Collected results of a lint, without duplicates. Processes that share files exchange their ledgers."""
 
 from __future__ import annotations
 
@@ -26,36 +26,37 @@ _FindingKey = tuple[Any, ...]
 
 
 class Ledger:
-    """Findings and what goes with them. A **turn** is the number of the file whose run came first."""
+    """Findings and everything else that a lint collects. A **turn** is the number of the file whose run came first."""
 
     def __init__(self) -> None:
+        """Start with an empty ledger."""
         self.checked: dict[tuple[str, str], CheckedFile] = {}
         self._occurrences: dict[_FindingKey, dict[Job, Occurrence]] = {}
-        """What makes findings one -> the finding of each job."""
+        """Identity of a finding -> its occurrence in each job."""
         self._jobs_by_companion: dict[str, set[Job]] = {}
-        """Companions -> the jobs that they shape."""
+        """Path of a companion -> the jobs that it shapes."""
         self.troubles: list[Trouble] = []
         self.unread_paths: set[str] = set()
-        """Files that were not read, or not to their end, when the time of the run was used up."""
+        """Files not read, or not completely, when the CPU time of the call was used up."""
         self.incomplete_repositories: set[tuple[str, str]] = set()
-        """The roots of repositories of which not all was looked at, with the bound that was met."""
+        """Roots of repositories that were not searched completely, with the bound that was reached."""
         self.skipped: list[SkippedFile] = []
         self.secrets: set[str] = set()
         self.suppressions: dict[str, tuple[Document, tuple[pragmas.Suppression, ...]]] = {}
-        """Documents with comments that silence findings."""
+        """Documents with suppression comments, by path."""
         self.paths_with_comments_read: set[str] = set()
         """Files whose comments were read."""
         self.companion_turns: dict[str, int] = {}
-        """Files with configurations that are no main ones, and their turns."""
+        """Files with configs that are not main configs, and their turns."""
         self.config_keys: set[_FindingKey] = set()
-        """The configurations that belong to some run."""
+        """Path and root of every config that belongs to a run."""
         self.run_count = 0
-        """How many training runs were met; a companion that no configuration names is none."""
+        """Number of training runs; a companion that no config names does not count."""
         self.digests: list[tuple[int, Any]] = []
-        """What is kept of the runs, with the turns of their files."""
+        """Digests of the runs, with the turns of their files."""
 
     def add(self, findings: Iterable[Finding], turn: int) -> None:
-        """Note the findings of one subject, unless they are known."""
+        """Add the findings of one subject, unless they are already collected."""
         occurrence_counts: dict[_FindingKey, int] = {}
         for finding in findings:
             key, job = get_identity(finding), get_job(finding.run)
@@ -66,17 +67,20 @@ class Ledger:
             self._occurrences.setdefault(key, {}).setdefault(job, Occurrence(turn, finding))
 
     def add_run(self, run: Run) -> None:
-        """Note a run, and the companions that shape it."""
+        """Count a run and record the companions that shape it."""
         self.run_count += is_training_run(run)
         for companion in run.companions:
             self._jobs_by_companion.setdefault(companion.document.path, set()).add(get_job(run))
 
     def list_paths(self) -> list[str]:
-        """Return the files that findings point into."""
+        """Return the files that findings point into, sorted."""
         return sorted({key[0] for key in self._occurrences})
 
     def list_findings(self) -> Iterator[Finding]:
-        """Every finding once; one of several runs has the grade of the worst. A fix spares the files of other runs."""
+        """Yield every finding once.
+
+        A finding of several runs has the worst run's grade. Its fix does not touch files that other runs read too.
+        """
         shared = {path: jobs for path, jobs in self._jobs_by_companion.items() if len(jobs) > 1}
         agreeing_jobs = self._find_agreeing_jobs(shared) if shared else {}
         for occurrences in self._occurrences.values():
@@ -90,7 +94,7 @@ class Ledger:
             yield finding
 
     def _find_agreeing_jobs(self, shared: Mapping[str, set[Job]]) -> dict[tuple[str, str], set[Job]]:
-        """The runs for which a rule would change a file that several of them name."""
+        """Return the jobs in which a rule would change a shared file, by rule code and path."""
         agreeing_jobs: dict[tuple[str, str], set[Job]] = {}
         for occurrences in self._occurrences.values():
             for job, occurrence in occurrences.items():
@@ -101,7 +105,7 @@ class Ledger:
     def replace_findings(
         self, is_wanted: Callable[[Finding], bool], replace: Callable[[list[Finding]], Iterable[Finding]]
     ) -> None:
-        """Put others in the place of some findings."""
+        """Replace the findings for which `is_wanted` is true by the results of `replace`."""
         places = [
             (occurrences, job)
             for occurrences in self._occurrences.values()
@@ -113,7 +117,7 @@ class Ledger:
                 occurrences[job] = occurrences[job]._replace(finding=finding)
 
     def absorb(self, other: Ledger) -> None:
-        """Take over what was found elsewhere."""
+        """Merge the results of another process into this ledger."""
         self.checked.update(other.checked)
         for key, occurrences in other._occurrences.items():
             merged = self._occurrences.setdefault(key, {})
@@ -136,10 +140,10 @@ class Ledger:
 
 
 def get_identity(finding: Finding) -> _FindingKey:
-    """What makes two findings one: place, rule and message."""
+    """Return the place, code and message of a finding, which identify it."""
     return finding.path, finding.start, finding.end, finding.code, finding.message
 
 
 def is_in_companion(finding: Finding) -> bool:
-    """Whether a finding about a run points into a companion, which other runs may name as well."""
+    """Return whether a finding about a run points into a companion, which other runs may name as well."""
     return finding.run is not None and finding.path != finding.run.main.document.path

@@ -1,4 +1,4 @@
-"""Files in, findings out: assembles the runs of some files, checks them, and shares many files among processes."""
+"""Lint files: assemble their runs, check them, and share many files among processes."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 MALFORMED_PRAGMA: Final = registry.ENGINE_RULES["pragma"]
 SECRETS: Final = registry.ENGINE_RULES["secret"]
 
-# Fewer files are not worth a process: copying one and reading its answer takes as long as some dozen of them.
+# Fewer files do not pay for a process: copying one and reading its result takes as long as a few dozen files.
 FILES_PER_JOB: Final = 32
 MAX_FILES_BEFORE_FORK: Final = 8
-"""Files that one process checks before others are started: so many hold a run, or few of them do."""
+"""Files that the first process checks before it starts others. If none of them has a run, few of the rest do."""
 
 MAX_SECONDS: Final = 10.0
-"""Processor time for one file. The slowest file of the corpus takes under two seconds."""
+"""CPU time for one file. The slowest file of the corpus takes less than two seconds."""
 MAX_CONFIGS: Final = 100
-"""Configurations of one file, or launches of one script."""
+"""Configs of one file, or launches of one script."""
 MAX_SUPPRESSIONS: Final = 200
-"""Comments of one file that silence findings."""
+"""Suppression comments of one file."""
 
 Subject = TypeVar("Subject")
 Product = TypeVar("Product")
 
 
 def open_workspace(options: LintOptions, sources: Mapping[str, bytes] | None = None) -> Workspace:
-    """A workspace that follows the options."""
+    """Return a workspace that follows the options."""
     return Workspace(build_settings_resolver(options.settings, options.settings_files), options.command_line, sources)
 
 
 def list_enabled_rules(workspace: Workspace, path: str, options: LintOptions) -> Mapping[str, Rule]:
-    """The rules that are on for a file, by their codes."""
+    """Return the rules that are enabled for a file, by code."""
     return Selection(workspace.settings_for, options).list_enabled(path)
 
 
 def lint(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Result:
-    """Check the files. Nothing is written."""
+    """Check the files. Writes nothing."""
     lint_run = LintRun(workspace, options)
     numbered_paths = list(enumerate(paths))
     process_count = _count_processes(options.jobs, len(numbered_paths) // FILES_PER_JOB)
@@ -78,7 +78,7 @@ def lint(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Re
         while checked < min(MAX_FILES_BEFORE_FORK, len(order)) and not lint_run.ledger.run_count:
             lint_run.check_files(
                 order[checked : checked + 1]
-            )  # what a run needs is imported and read once, for all processes
+            )  # load what a run needs once, before the processes are copied
             checked += 1
         options.budget.divide()
         for ledger in pool.gather(check_part, order[checked:], process_count):
@@ -91,7 +91,7 @@ def lint(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Re
 
 
 def _count_processes(requested: int, useful: int) -> int:
-    """How many processes share the files."""
+    """Return the number of processes that share the files."""
     if useful < 2 or requested == 1:
         return 1
     from cfglint_train.foundation import pool
@@ -100,9 +100,10 @@ def _count_processes(requested: int, useful: int) -> int:
 
 
 class LintRun:
-    """The lint of some files: which configurations and runs are checked, each once."""
+    """Lint of some files: checks every config and every run once."""
 
     def __init__(self, workspace: Workspace, options: LintOptions) -> None:
+        """Prepare a lint without checking anything yet."""
         self.workspace = workspace
         self.options = options
         self.selection = Selection(workspace.settings_for, options)
@@ -110,10 +111,10 @@ class LintRun:
         self.runs: list[Run] = []
         self._documents_seen: set[str] = set()
         self._seconds_left: dict[str, float] = {}
-        """Files -> the seconds that are left for them; nothing more is done for those that have none."""
+        """Remaining CPU seconds by file; a file without any left is not processed further."""
 
     def check_files(self, numbered_paths: Iterable[tuple[int, str]]) -> None:
-        """Check the main configurations among some files, with what they name."""
+        """Check the main configs in some files, together with what they name."""
         for turn, path in numbered_paths:
             runs: list[tuple[int, Run]] = []
             configs = self._read_configs(path)
@@ -127,7 +128,7 @@ class LintRun:
             self._check_runs(runs)
 
     def check_unnamed_companions(self) -> None:
-        """Check companions that no main configuration names: each is a run of its own, as far as it goes."""
+        """Check companions that no main config names, each as a run of its own."""
         runs = [
             (turn, run)
             for path, turn in sorted(self.ledger.companion_turns.items(), key=lambda item: item[1])
@@ -135,14 +136,14 @@ class LintRun:
             if config.role != "main" and (config.document.path, config.root) not in self.ledger.config_keys
             for run in self._assemble_run(config)
         ]
-        # One may name another, as accelerate's file names DeepSpeed's.
+        # A companion can name another: accelerate's file names DeepSpeed's.
         config_keys = {(config.document.path, config.root) for _, run in runs for config in run.companions}
         self._check_runs(
             [(turn, run) for turn, run in runs if (run.main.document.path, run.main.root) not in config_keys]
         )
 
     def export_ledger(self) -> Ledger:
-        """What was found so far. Fixes are written out, since runs stay where they are."""
+        """Return the ledger for another process. Fixes are written out as edits, because runs are not sent."""
         from cfglint_train.judging.remedies import detach_findings
 
         self._finish()
@@ -151,7 +152,7 @@ class LintRun:
         return self.ledger
 
     def build_result(self) -> Result:
-        """The findings that nothing silences, in order."""
+        """Return the result, with unsuppressed findings in order."""
         self._finish()
         ledger = self.ledger
         if ledger.unread_paths:
@@ -188,7 +189,7 @@ class LintRun:
         )
 
     def _compare_with_baseline(self, baseline: Baseline, findings: list[Finding]) -> BaselineComparison:
-        """The findings compared with the baseline."""
+        """Compare the findings with the baseline."""
         from cfglint_train.foundation.regular_files import is_below
         from cfglint_train.judging.baseline import compare_with_baseline
 
@@ -196,19 +197,17 @@ class LintRun:
 
         def is_checked(path: str, code: str) -> bool:
             is_in_folder = any(is_below(path, folder) for folder in self.options.folders)
-            is_read = (
-                path not in troubled and not self.ledger.unread_paths
-            )  # of a folder that was not walked, nothing is known
+            is_read = path not in troubled and not self.ledger.unread_paths  # unread folders prove nothing
             return is_in_folder and is_read and code in self.selection.list_enabled(os.path.relpath(path))
 
         return compare_with_baseline(findings, baseline, self.ledger.secrets, is_checked)
 
     def _read_configs(self, path: str) -> list[Config]:
-        """The configurations in a file."""
+        """Return the configs in a file, or none if reading fails."""
         return self._try(path, self.workspace.read_configs, path) or []
 
     def _assemble_run(self, config: Config) -> list[Run]:
-        """The run of a configuration, if it can be assembled."""
+        """Return the run of a config in a list, which is empty if assembling fails."""
         run = self._try(config.document.path, self.workspace.resolve_run, config)
         if run is None:
             return []
@@ -216,7 +215,7 @@ class LintRun:
         return [run]
 
     def _try(self, path: str, function: Callable[[Subject], Product], argument: Subject) -> Product | None:
-        """What some work on a file makes; whatever goes wrong with the file stays with it."""
+        """Call a function on a file within its CPU time; return None and record the trouble if it fails."""
         seconds = self._seconds_left.setdefault(path, MAX_SECONDS)
         if seconds <= 0 or self._is_budget_spent(path):
             return None
@@ -237,20 +236,20 @@ class LintRun:
             self._seconds_left[path] = end - clock()
 
     def _is_budget_spent(self, path: str) -> bool:
-        """Return whether the time of the whole run is used up; a file is then noted as not read."""
+        """Return whether the CPU time of the whole call is used up; the file is then recorded as unread."""
         spent = self.options.budget.compute_seconds_left() <= 0
         if spent:
             self.ledger.unread_paths.add(path)
         return spent
 
     def _report_limit(self, path: str, reason: str) -> None:
-        """Note that a file goes beyond a limit; nothing more is done for it where its time is up."""
+        """Report that a file exceeds a limit."""
         from cfglint_train.judging.unread import report_limit
 
         report_limit(path, reason, self.selection, self.ledger)
 
     def _check_runs(self, runs: list[tuple[int, Run]]) -> None:
-        """Check runs and the configurations in them."""
+        """Check runs and the configs in them."""
         runs = [(turn, run) for turn, run in runs if not self._is_budget_spent(run.main.document.path)]
         for turn, run in runs:
             for config in run.configs:
@@ -276,7 +275,7 @@ class LintRun:
                 self.ledger.digests.append((turn, self.options.digest(run)))
 
     def _check(self, subject: Config | Run, turn: int) -> None:
-        """Note what the rules say of a configuration or a run."""
+        """Collect what the rules find in a config or a run."""
         path = (subject if isinstance(subject, Config) else subject.main).document.path
         checked = self._try(path, partial(check, selection=self.selection), subject)
         if checked is None:
@@ -291,7 +290,7 @@ class LintRun:
         self.ledger.secrets |= checked.secrets
 
     def _read_document(self, document: Document, turn: int) -> None:
-        """Note what a document holds beside settings: credentials, and comments that address cfglint."""
+        """Collect the secrets in a document and the comments that address cfglint."""
         if document.path in self._documents_seen:
             return
         self._documents_seen.add(document.path)
@@ -299,8 +298,9 @@ class LintRun:
         self._read_comments(document.path, turn)
 
     def _read_comments(self, path: str, turn: int) -> None:
-        """Note the comments of a file that address cfglint. They are read from its own text: a finding may point into
-        the commands of a Makefile or a read-me file.
+        """Collect the comments of a file that address cfglint.
+
+        They are read from the file's own text, because a finding may point into the commands of a Makefile or README.
         """
         if path in self.ledger.paths_with_comments_read:
             return
@@ -317,7 +317,7 @@ class LintRun:
             self.ledger.suppressions[path] = document, suppressions
 
     def _is_suppressed(self, finding: Finding) -> bool:
-        """Return whether a comment silences a finding."""
+        """Return whether a comment suppresses a finding."""
         _, suppressions = self.ledger.suppressions.get(finding.path, (None, ()))
         return self.options.suppressions and any(
             pragmas.find_silencing_codes(suppression, finding.code, finding.name, finding.start, finding.end)
@@ -325,14 +325,12 @@ class LintRun:
         )
 
     def _build_findings(self, rule: Rule, reports: Iterable[Report]) -> list[Finding]:
-        """The findings of a rule that reads a text alone."""
+        """Return the findings of a rule that needs only a text."""
         findings = (build_finding(rule, report, self.selection) for report in reports)
         return [finding for finding in findings if finding is not None]
 
     def _finish(self) -> None:
-        """Note the files that could not be read, and keep fixes from being applied where the framework would refuse
-        the fixed file, or another fix undoes them.
-        """
+        """Report unread files, and withhold fixes that the framework would reject or that conflict with another fix."""
         self.ledger.incomplete_repositories.update(self.workspace.repositories.list_limits_reached())
         if self.workspace.documents.unread:
             from cfglint_train.judging.unread import report_unread
@@ -346,7 +344,10 @@ class LintRun:
         )
 
     def _check_fixes(self, findings: list[Finding]) -> list[Finding]:
-        """The findings, those that would be refused for display only; no fix is kept that could not be looked at."""
+        """Return the findings with rejected fixes demoted to display only.
+
+        A fix that could not be checked is removed.
+        """
         from cfglint_train.judging.fix_preconditions import drop_rejected_fixes
 
         numbers_by_path: dict[str, list[int]] = {}

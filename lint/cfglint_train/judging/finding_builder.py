@@ -1,4 +1,4 @@
-"""From a rule's report to a finding: its code, its place, and the fix that the settings allow."""
+"""Build findings from reports: add the rule's code, the place, and the fix that the settings allow."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from cfglint_train.runs.run import Run
 from cfglint_train.settings.settings import Settings, measure_precision
 
 OF_RUN: Final = "in the run of this configuration"
-"""What is said at the head of a run's main configuration, where a finding points into a companion."""
+"""Note at the top of a run's main config, if the finding points into a companion."""
 
 
 def build_finding(
     rule: Rule, report: Report, selection: Selection, run: Run | None = None, graded: GradedReport | None = None
 ) -> Finding | None:
-    """The finding that a rule's report is; None where the rule is off for the file that it points at.
+    """Return the finding for a rule's report, or None if the rule is off for the file that it points at.
 
-    `grading`: what the report may say; without it, it rests on the text alone.
+    Without `graded`, the report rests on the text alone.
     """
     graded = graded or GradedReport(
         report.severity or rule.severity, "stated", (), report.notes, report.fix, report.help
@@ -50,14 +50,14 @@ def build_finding(
 
 
 def _list_related_places(report: Report, run: Run | None) -> tuple[Related, ...]:
-    """The report's further places; where it points into a companion, the run that it is about."""
+    """Return the related places of a report; if it points into a companion, also the main config of the run."""
     if run is None or report.place.document is run.main.document:
         return report.related
     return (*report.related, Related(run.main.find_top(), OF_RUN))
 
 
 def _apply_fix_settings(rule: Rule, fix: Fix | None, settings: Settings) -> Fix | None:
-    """The fix with the applicability that the settings give it."""
+    """Return the fix with the applicability from the settings, or None if they disable it."""
     if fix is None or fix.applicability == "display":
         return fix
 

@@ -1,8 +1,8 @@
-"""Whether a fix would make a framework refuse what it takes now, or another fix would undo it.
+"""Preconditions of fixes: the framework accepts the fixed file, and no other fix or rule undoes the change.
 
-A vocabulary fix gives a key the effect that its author meant it to have. Where that effect is refused beside the rest
-of the configuration (a plugin beside a rival, checkpointing on a model that has none), the fix is shown and never
-applied. So is a fix that changes what another one of the report changes otherwise, and one after which a rule would ask
+A vocabulary fix gives a key the effect that its author intended. If the framework rejects that effect together with the
+rest of the config (a plugin next to a rival, checkpointing for a model without support), the fix is shown but never
+applied. The same holds for fixes that set one setting to different values, and for a fix after which a rule would ask
 for the former value.
 """
 
@@ -28,10 +28,10 @@ _EDITABLE_SYNTAXES: tuple[str, ...] = ("yaml", "json")
 
 
 def drop_rejected_fixes(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings, those with a fix of keys for display only where the framework would refuse the fixed file.
+    """Return the findings, with key fixes demoted to display only if the framework would reject the fixed file.
 
-    A configuration is read once more for all of its fixes together; only where that is refused, or cannot be written,
-    once for each.
+    A config is read once more for all of its fixes together. Only if that is rejected, or cannot be written, is it read
+    once for each fix.
     """
     checked = list(findings)
     numbers_by_config: dict[int, list[int]] = {}
@@ -48,8 +48,10 @@ def drop_rejected_fixes(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def find_refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
-    """Return why other texts of some files are refused: what would stop the run and does not stop it now, by the
-    names of the entries; what a rule would undo; what would have no effect.
+    """Return the reasons against replacing the texts of some files, or an empty set.
+
+    Reasons are entries that would newly stop the run (by name), changes that a rule would undo, and changes without
+    effect.
     """
     path, root = run.main.document.path, run.main.root
     edited = workspace.replace_files(texts)
@@ -66,10 +68,9 @@ def find_refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) ->
 
 
 def drop_conflicting_fixes(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings, those with a fix for display only that another fix of theirs contradicts, or that a rule
-    would undo.
+    """Return the findings, with fixes that conflict with another fix or that a rule would undo demoted to display only.
 
-    Of two that give one setting different values the safe one keeps its fix, then the more severe one, then the first.
+    If two fixes set one setting to different values, the safe one wins, then the more severe one, then the first.
     """
     checked = list(findings)
     targets = {
@@ -107,7 +108,7 @@ def _get_priority(finding: Finding) -> tuple[object, ...]:
 
 
 def _get_location(finding: Finding) -> tuple[object, ...]:
-    """Several runs may have a finding at one place: what their fixes do to each other is seen to elsewhere."""
+    """Return code and place: conflicts between fixes of several runs at one place are resolved elsewhere."""
     return finding.code, finding.path, finding.start
 
 
@@ -118,7 +119,7 @@ def _demote_fix(finding: Finding, reason: str) -> Finding:
 
 
 def _list_targets(finding: Finding) -> dict[tuple[str, Route | str], str]:
-    """Return what a fix sets, with the new values: fields of the plan by the file that states them, and keys."""
+    """Return what a fix sets, with the new values: plan fields, by the file that states them, and keys."""
     fix, run = finding.intent, finding.run
     assert fix is not None
     targets: dict[tuple[str, Route | str], str] = {}
@@ -133,7 +134,7 @@ def _list_targets(finding: Finding) -> dict[tuple[str, Route | str], str]:
 
 
 def _find_undoing_rules_for_fix(finding: Finding) -> frozenset[str]:
-    """Return why a rule would ask for the former values after a finding's fix."""
+    """Return the reasons for which a rule would ask for the former values after a finding's fix."""
     fix, run = finding.intent, finding.run
     if fix is None or run is None or not any(map(_list_writing_rules, fix.changes)):
         return frozenset()
@@ -141,7 +142,7 @@ def _find_undoing_rules_for_fix(finding: Finding) -> frozenset[str]:
 
 
 def _find_undoing_rules(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]:
-    """Return why rules would give fields their former values again. Rules that estimate are not asked."""
+    """Return the reasons for which rules would ask for the former values. Rules that need an estimate are not run."""
     framework_names = [config.framework for config in after.configs]
     return frozenset(
         f"{rule.code} would ask for the former value of `{before.spell_key(field)}`"
@@ -156,8 +157,9 @@ def _find_undoing_rules(before: Run, after: Run, fields: Iterable[Field]) -> fro
 
 
 def _find_ineffective_changes(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]:
-    """Return the new values that have no effect: the framework leaves the fields as they were (Liger's kernels for a
-    model that they have none for).
+    """Return the new values that have no effect.
+
+    The framework leaves those fields as they were (for example Liger kernels for a model without any).
     """
     return frozenset(
         f"`{before.spell_key(field)}` would change nothing"
@@ -169,7 +171,7 @@ def _find_ineffective_changes(before: Run, after: Run, fields: Iterable[Field]) 
 
 @cache
 def _list_writing_rules(field: Field) -> tuple[Rule, ...]:
-    """Return the rules that change a field and need no estimate."""
+    """Return the rules whose fixes change the field and that need no estimate."""
     return tuple(rule for rule in registry.RULES.values() if field in rule.writes and not rule.estimates)
 
 
@@ -190,7 +192,7 @@ def _needs_check(fix: Fix | None) -> TypeGuard[Fix]:
 
 
 def _is_accepted_together(fixes: list[Fix]) -> bool:
-    """Whether the framework takes the file after the safe fixes, and after all of them."""
+    """Return whether the framework accepts the file after the safe fixes, and after all fixes."""
     config = fixes[0].keys[0][0]
     for kinds in (("safe",), ("safe", "unsafe")):
         changes = [change for fix in fixes if fix.applicability in kinds for change in fix.keys[0][1]]
@@ -201,7 +203,7 @@ def _is_accepted_together(fixes: list[Fix]) -> bool:
 
 
 def _check_single_fix(fix: Fix) -> Fix:
-    """The fix, or the same one for display only where it would be refused."""
+    """Return the fix, demoted to display only if the framework would reject it."""
     ((config, changes),) = fix.keys
     edited = _apply_changes(config, changes)
     reasons = None if edited is None else _find_new_refusals(config, edited)
@@ -211,13 +213,13 @@ def _check_single_fix(fix: Fix) -> Fix:
 
 
 def _find_new_refusals(before: Config, after: Config) -> frozenset[str]:
-    """Why the framework refuses what it took before."""
+    """Return the reasons for which the framework rejects `after` that do not hold for `before`."""
     reasons = find_config_refusals(after)
     return reasons - find_config_refusals(before) if reasons else reasons
 
 
 def find_config_refusals(config: Config) -> frozenset[str]:
-    """Why the framework refuses a configuration, as far as one file shows: empty where it does not."""
+    """Return the reasons for which the framework rejects a config, as far as one file shows; empty if it accepts it."""
     return config.compute_once(_find_config_refusals)
 
 
@@ -227,7 +229,7 @@ def _find_config_refusals(config: Config) -> frozenset[str]:
 
 
 def _apply_changes(config: Config, changes: tuple[Change, ...]) -> Config | None:
-    """The configuration after some changes; None where they cannot be written."""
+    """Return the config after some changes, or None if they cannot be written."""
     document = config.document
     try:
         edits = document.build_edits(changes)

@@ -1,6 +1,6 @@
-"""Settings that a call passes (`--set`): a key that no framework at hand has, and a value that none takes, are refused.
+"""Validate overrides (`--set`): reject a key that no framework in the files has, or a value that none accepts.
 
-A mistyped one would be silently ignored: the very mistake that cfglint is for.
+A mistyped override would be ignored silently, the very mistake that cfglint is for.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from cfglint_train.runs.statements import CommandLine
 from cfglint_train.runs.workspace import Workspace
 
 ReadOverride = Callable[[Framework], Mapping[Route, Any]]
-"""A word as a framework reads it."""
+"""Reads one override the way a framework does."""
 
 
 def validate_overrides(workspace: Workspace, files: Iterable[str], command_line: CommandLine) -> tuple[str, str] | None:
-    """The first of the settings that are passed which no configuration in the files can have, and why."""
+    """Return the first override that no config in the files can take, with the reason, or None if all can be taken."""
     unmatched: dict[str, ReadOverride] = dict(_list_overrides(command_line))
     problems: dict[str, str] = {}
     frameworks_seen: list[str] = []
@@ -66,7 +66,7 @@ def _parse_override(word: str, framework: Framework) -> Mapping[Route, Any]:
 
 
 def _read_configs(workspace: Workspace, path: str) -> list[Config]:
-    """The configurations of a file; none of one that cannot be read, which the lint reports."""
+    """Return the configs of a file, or none if it cannot be read, which the lint reports."""
     try:
         return workspace.read_configs(path)
     except Exception:
@@ -74,11 +74,11 @@ def _read_configs(workspace: Workspace, path: str) -> list[Config]:
 
 
 def _find_refusal(config: Config, read: ReadOverride) -> str | None:
-    """Why a configuration cannot be given a setting: empty where it has no such key, else what the key takes."""
+    """Return the reason for which a config rejects an override: empty if it has no such key; None if it accepts it."""
     framework = frameworks.load(config.framework)
     keys = framework.keys
     if keys is None or not keys.is_checked or not config.evidence.is_upstream:
-        return None  # which settings it has is not known
+        return None  # its settings are unknown
     vocabulary, context = keys.vocabulary, keys.build_context(config)
     if vocabulary.is_open((), vocabulary.newest, context):
         return None
@@ -87,7 +87,7 @@ def _find_refusal(config: Config, read: ReadOverride) -> str | None:
     except ValueError:
         return None  # the lint reports it
     if any(str(part).isdigit() for part in route):
-        return None  # it is about one item of a list
+        return None  # it addresses an item of a list
     facts = find_facts(vocabulary, format_route(route), context)
     if not facts:
         return ""
@@ -96,7 +96,7 @@ def _find_refusal(config: Config, read: ReadOverride) -> str | None:
 
 
 def _find_unfit_value(framework: Framework, fact: KeyFact, value: Any) -> str | None:
-    """What a key takes, where it does not take a value."""
+    """Return the values that a key accepts if `value` is not among them, else None."""
     assert framework.keys is not None
     if fact.is_open or fact.alternatives or fact.resolve_status().kind != PRESENT:
         return None

@@ -1,4 +1,4 @@
-"""Write out the fixes of findings as edits."""
+"""Write fixes out as edits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfglint_train.judging.result import Result
 
 
 def detach_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Findings with their fixes written out and without their runs, for another process."""
+    """Return the findings with their fixes as edits and without their runs, for another process."""
     return (finding._replace(intent=None, run=None) for finding in add_edits(findings))
 
 
@@ -22,9 +22,10 @@ def attach_edits(result: Result) -> Result:
 
 
 def add_edits(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings with their fixes written out as edits. What would not read back as intended is shown, and not offered.
+    """Return the findings with their fixes written out as edits.
 
-    Whether the plan is the intended one is asked where a fix is applied.
+    A fix that does not read back as intended is shown only. Whether the plan is the intended one is checked when the
+    fix is applied.
     """
     originals = list(findings)
     drafts = [None if finding.intent is None else _try_draft(finding, finding.intent) for finding in originals]
@@ -52,17 +53,17 @@ def _build_remedy(fix: Fix, drafted: draft.DraftedEdits | str) -> Remedy:
 
 
 def _try_draft(finding: Finding, fix: Fix) -> draft.DraftedEdits | str:
-    """The edits of a fix, or why it cannot be written."""
+    """Return the edits of a fix, or the reason for which it cannot be written."""
     if fix.applicability == "display":
         return []
     try:
         return draft.draft_fix(finding.run, fix)
     except CannotEdit as refusal:
         return str(refusal)
-    except Exception as error:  # the finding stands, whatever is wrong with its fix
+    except Exception as error:  # keep the finding if its fix fails
         return format_internal_error(error)
 
 
 def format_internal_error(error: Exception) -> str:
-    """Return the message for an error of cfglint itself."""
+    """Return the message for an error in cfglint itself."""
     return f"internal error (please report it): {describe_crash(error)}"

@@ -1,4 +1,4 @@
-"""What a lint found, and what kept it from its work."""
+"""Result of a lint: findings, and troubles that kept cfglint from its work."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 class Trouble(Frozen):
-    """Something that kept cfglint from its work: an unreadable file, a fact without sense, a rule that crashed."""
+    """A problem that kept cfglint from its work: an unreadable file, an invalid fact, a crashed rule."""
 
     path: str
     message: str
     position: Position | None = None
     rule: str | None = None
-    """The code of the rule that crashed."""
+    """Code of the rule that crashed."""
     is_internal: bool = False
-    """cfglint itself failed here; nothing is known to be wrong with the file."""
+    """True if cfglint itself failed; the file may be fine."""
     is_global: bool = False
-    """It concerns the whole run, not only the file at which it is reported."""
+    """True if it concerns the whole call, not only the file at which it is reported."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class CheckedFile:
-    """A file that is a configuration: its framework and what it is to a run."""
+    """A file with a config: its framework and its role in a run."""
 
     path: str
     framework: str
@@ -49,38 +49,38 @@ class UnsupportedFiles:
 
 
 class Result(Frozen):
-    """What a lint found."""
+    """Outcome of a lint."""
 
     files: tuple[CheckedFile, ...]
     findings: tuple[Finding, ...]
     troubles: tuple[Trouble, ...]
     skipped: tuple[SkippedFile, ...]
     runs: tuple[Run, ...]
-    """Empty where they were assembled in other processes."""
+    """Empty if the runs were assembled in other processes."""
     secrets: frozenset[str] = frozenset()
-    """Credentials in the files that were checked, which no report may show."""
+    """Secrets in the checked files, which no report may show."""
     digests: tuple[Any, ...] = ()
-    """What `LintOptions.digest` makes of every run, in the order of `runs`."""
+    """Result of `LintOptions.digest` for every run, in the order of `runs`."""
     run_count: int = 0
-    """How many runs there were, wherever they were assembled."""
+    """Number of runs, including those assembled in other processes."""
     file_count: int = 0
-    """How many files were looked at, configurations or not."""
+    """Number of files that were read, configs or not."""
     accepted: BaselineComparison | None = None
-    """What the baseline accepts, and what of it is stale; None without a baseline."""
+    """Comparison with the baseline, or None without one."""
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether files were left unread because the time of the run was used up."""
+        """True if files were left unread because the CPU time of the call was used up."""
         return any(trouble.is_global for trouble in self.troubles)
 
     @property
     def not_checked(self) -> tuple[Finding, ...]:
-        """The findings about runs whose memory could not be checked."""
+        """Findings about runs whose memory could not be checked."""
         return tuple([finding for finding in self.findings if RULES[finding.code].unchecked == "memory"])
 
     @property
     def unsupported(self) -> tuple[UnsupportedFiles, ...]:
-        """The skipped files that look like a tool's, by tool, in order of the names."""
+        """Skipped files that look like a tool's, grouped and sorted by tool."""
         paths_by_tool: dict[str, list[str]] = {}
         for file in self.skipped:
             if file.looks_like:
@@ -89,7 +89,7 @@ class Result(Frozen):
 
 
 def build_trouble(path: str, error: Exception) -> Trouble:
-    """The trouble that an error in reading a file is."""
+    """Return the trouble for an error in reading a file."""
     if isinstance(error, FactError):
         place = error.origin.place
         position = place.document.locate(place.span.start) if place is not None else None

@@ -1,4 +1,4 @@
-"""Which settings hold for a file, and which rules are therefore on."""
+"""Rule selection: find the settings of a file and the rules that they enable."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from cfglint_train.settings.settings import Settings, discover, measure_precisio
 
 
 def build_settings_resolver(fixed: Settings | None, files: Files = DISK) -> Callable[[str], Settings]:
-    """The settings of each file: always the same ones, or those nearest to it.
+    """Return a function that finds the settings of a file: always `fixed`, or the nearest ones.
 
-    It raises SettingsError where they cannot be read, or name rules or keys that do not exist.
+    Raises `SettingsError` if they cannot be read, or name a rule or key that does not exist.
     """
     if fixed is not None:
         settings = _validate_settings(fixed, files)
@@ -51,14 +51,15 @@ def _validate_settings(settings: Settings, files: Files) -> Settings:
     return settings
 
 
-# What a file's settings select, what they ignore, what they ignore for its path, and whether runs must be checked.
+# The selected rules, the ignored rules, those ignored for the file's path, and whether runs must be checked.
 _RuleSettings = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], bool]
 
 
 class Selection:
-    """The rules that are on: by the settings of a file and the flags, and by the frameworks that a rule applies to."""
+    """Rules that are enabled by the settings of a file and the flags, and apply to its frameworks."""
 
     def __init__(self, settings_for: Callable[[str], Settings], options: LintOptions) -> None:
+        """Prepare a selection; the settings of a file are found on first use."""
         self.settings_for = settings_for
         self._select = options.select
         self._ignore = options.ignore
@@ -67,11 +68,11 @@ class Selection:
         self._applicable: dict[tuple[_RuleSettings, Scope, tuple[str, ...]], list[Rule]] = {}
 
     def list_enabled(self, path: str) -> Mapping[str, Rule]:
-        """The rules that are on for a file, by their codes."""
+        """Return the rules that are enabled for a file, by code."""
         return self._compute_enabled(self._build_key(path))
 
     def list_applicable(self, path: str, scope: Scope, frameworks: tuple[str, ...]) -> list[Rule]:
-        """The rules that are on for a file and apply to some frameworks."""
+        """Return the rules that are enabled for a file and apply to any of the frameworks."""
         key = (self._build_key(path), scope, frameworks)
         if key not in self._applicable:
             self._applicable[key] = [
@@ -83,13 +84,13 @@ class Selection:
         return self._applicable[key]
 
     def is_ignored(self, rule: Rule, path: str) -> bool:
-        """Whether settings or flags ignore a rule for a file, rather than select others."""
+        """Return whether settings or flags explicitly ignore a rule for a file."""
         settings = self.settings_for(path)
         ignore = (*settings.disabled_selectors, *settings.list_ignored(path), *self._ignore)
         return measure_precision(ignore, rule.code, rule.name) > 0 and rule.code not in self.list_enabled(path)
 
     def find_severity(self, rule: Rule, path: str) -> Severity | None:
-        """The severity that the settings give a rule's findings in a file; None where they leave them theirs."""
+        """Return the severity that the settings give a rule's findings in a file, or None if they give none."""
         severity = self.settings_for(path).find_level(rule.code, rule.name)
         return None if severity == "off" else severity
 
@@ -110,7 +111,7 @@ class Selection:
         return self._enabled[key]
 
     def _is_selected(self, select: tuple[str, ...], ignore: tuple[str, ...], code: str, name: str) -> bool:
-        """Whether a rule is selected: the more precise of two selectors wins, of two equal ones the ignoring one.
+        """Return whether a rule is selected: the more precise selector wins; on a tie, the rule is ignored.
 
         Flags override the settings: `--select` replaces their `select` and wins a tie, `--ignore` always wins.
         """

@@ -1,4 +1,4 @@
-"""A companion that several runs share: one finding for all of them, with the grade of the worst."""
+"""Shared companions: merge the findings of several runs into one, with the worst run's grade."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from cfglint_train.judging.finding_builder import OF_RUN
 from cfglint_train.runs.run import Run
 
 Job = tuple[str, Route] | None
-"""A run by the path and root of its main configuration; None: a finding about no run."""
+"""A run, by the path and root of its main config; None for a finding about no run."""
 
 MAX_LISTED_RUNS: Final = 5
 """Runs that a finding lists by place; the others are counted."""
 
 
 class Occurrence(Frozen):
-    """What a rule says of one run."""
+    """A finding in one run."""
 
     turn: int
     finding: Finding
 
 
 def get_job(run: Run | None) -> Job:
-    """The name of a run, which processes can exchange."""
+    """Return the picklable identity of a run."""
     return None if run is None else (run.main.document.path, run.main.root)
 
 
 def merge_occurrences(occurrences: Mapping[Job, Occurrence], jobs: Collection[Job]) -> Finding:
-    """One finding for what a rule says of several runs at one place; `naming` are the jobs that name the file.
+    """Merge the findings of several runs at one place; `jobs` are the runs that name the file.
 
-    Its fix is safe only where it is safe for each of them.
+    The fix is safe only if it is safe for each of them.
     """
     ordered = sorted(
         occurrences.values(), key=lambda occurrence: (SEVERITIES.index(occurrence.finding.severity), occurrence.turn)
@@ -52,7 +52,7 @@ def merge_occurrences(occurrences: Mapping[Job, Occurrence], jobs: Collection[Jo
 
 
 def list_changed_files(finding: Finding) -> frozenset[str]:
-    """The files that the fix of a finding changes."""
+    """Return the files that the fix of a finding changes."""
     fix, run = finding.intent, finding.run
     if fix is None or run is None:
         return frozenset(edit.path for edit in finding.fix.edits) if finding.fix is not None else frozenset()
@@ -64,15 +64,15 @@ def list_changed_files(finding: Finding) -> frozenset[str]:
 
 
 def is_run_specific(finding: Finding) -> bool:
-    """Whether a fix is mere advice with values that the estimate of its own run chose: another may have no room."""
+    """Return whether a fix is advice with values from the estimate of its own run, which may not fit other runs."""
     fix = finding.intent or finding.fix
     return finding.severity == "info" and fix is not None and fix.uses_estimate
 
 
 def protect_other_runs(finding: Finding, path: str, other_count: int) -> Finding:
-    """The finding where its fix changes a file that `others` read too, which have no need of it.
+    """Return the finding with its fix demoted if `other_count` other runs read the file that it changes.
 
-    A fix is then unsafe; one of mere advice becomes its help.
+    The other runs do not need the fix, so it becomes unsafe; an info's fix becomes its help instead.
     """
     fix = finding.intent or finding.fix
     if not other_count or fix is None:
@@ -98,7 +98,7 @@ def _is_safe(finding: Finding) -> bool:
 
 
 def _demote_to_unsafe(finding: Finding) -> Finding:
-    """The finding with a fix that is applied only where unsafe ones are asked for."""
+    """Return the finding with its safe fix made unsafe."""
     intent, fix = finding.intent, finding.fix
     if intent is not None and intent.applicability == "safe":
         finding = finding._replace(intent=intent._replace(applicability="unsafe"))

@@ -1,4 +1,4 @@
-"""Comments that silence findings, and those that silence nothing."""
+"""Suppression comments: remove the findings that they suppress, and report unused ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ UNUSED_SUPPRESSION: Final = registry.ENGINE_RULES["suppression"]
 
 
 def filter_suppressed(findings: Collection[Finding], ledger: Ledger, selection: Selection) -> list[Finding]:
-    """Return the findings that no comment silences, and one for every comment that silences nothing, in order.
+    """Return the unsuppressed findings and one for every unused suppression, in order.
 
-    The troubles that silenced findings are about go, too. Where something was not checked, it is unknown what comments
-    are for.
+    Also removes the troubles that belong to suppressed findings. In files that were not checked completely, unused
+    suppressions cannot be identified and are not reported.
     """
     used: set[tuple[str, Span]] = set()
     suppressed_messages: set[tuple[str, str]] = set()
@@ -41,7 +41,7 @@ def filter_suppressed(findings: Collection[Finding], ledger: Ledger, selection: 
 
     checked_paths = {path for path, _ in ledger.checked}
     unclear_paths = {trouble.path for trouble in ledger.troubles} | ledger.unread_paths
-    # Where a run is not read, whatever else comments silence was not looked for.
+    # If a run was not read, the findings that its comments suppress were not searched for.
     unread_paths = {item.path for item in findings if registry.RULES[item.code].unchecked == "run"}
     unclear_paths |= unread_paths - checked_paths
     remaining = [finding for finding in findings if not is_suppressed(finding)]

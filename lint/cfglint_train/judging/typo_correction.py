@@ -1,7 +1,7 @@
-"""The run that a configuration with misspelt keys is meant to be.
+"""Typo correction: build the run with the intended keys from a config with misspelt ones.
 
-A memory verdict on the defaults that hold without a misspelt key would change with the first fix. So what is estimated
-counts the key that is meant, where that is beyond doubt.
+A memory verdict that uses the default of a misspelt key would change with the first fix. The estimate therefore uses
+the intended key if there is no doubt about it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from cfglint_train.runs.run import CorrectedKey, Run, build_run
 
 
 def correct_typos(run: Run, selection: Selection) -> Run:
-    """The run with every misspelt key under its right name; the same run where there is none, or no rule reports
-    one.
-    """
+    """Return the run with misspelt keys corrected; the same run if there are none or no enabled rule reports them."""
     main, corrections = _correct_config(run.main, selection)
     companions = dict(run.inputs.companions)
     for name, config in run.inputs.companions.items():
@@ -33,8 +31,9 @@ def correct_typos(run: Run, selection: Selection) -> Run:
 
 
 def build_rewritable_run(run: Run, changes: Mapping[Field, Any], selection: Selection) -> Run:
-    """The run as it is meant, to be rewritten. Raises CannotEdit where a change would add a key beside one that may be
-    meant to be it.
+    """Return the run with misspelt keys corrected, for rewriting.
+
+    Raises `CannotEdit` if a change would add a key next to a possible misspelling of it.
     """
     from cfglint_rules.vocabulary.unknown_key import list_nearest_keys
 
@@ -56,7 +55,7 @@ def _is_checked(config: Config, selection: Selection) -> bool:
 
 
 def _correct_config(config: Config, selection: Selection) -> tuple[Config, list[CorrectedKey]]:
-    """A configuration with the misspelt keys laid over it as what they are meant to be, and their names."""
+    """Return the config with its misspelt keys replaced by overrides under the intended names, and the corrections."""
     if not _is_checked(config, selection):
         return config, []
     from cfglint_rules.vocabulary.unknown_key import list_corrections

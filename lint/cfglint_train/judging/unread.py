@@ -1,4 +1,4 @@
-"""What was not read, or not to its end: as findings of their own, or as files left out where the rule is ignored."""
+"""Report files that were not read completely, or list them as skipped if the rule is ignored."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _REMEDIES: Final[Mapping[Cause, str]] = {
     "absent": "commit the file, or check it where it is: `cfglint FILE`",
     "run": "describe the run in a plan (`cfglint estimate --plan FILE.json`), or measure one step on your own GPU",
 }
-"""What a person can do where nothing is wrong with the file itself."""
+"""Remedies for causes outside the file itself."""
 
 _MAX_LISTED_FILES: Final = 3
-"""Files that one message names."""
+"""Files that one message lists."""
 
 
 def report_unread(documents: Documents, selection: Selection, ledger: Ledger) -> None:
-    """Enter the files that could not be read. Per-path ignores of the rule also apply here."""
+    """Report the files that could not be read. Per-path ignores of the rule apply."""
     for unread_file in documents.unread:
         rule = registry.ENGINE_RULES[unread_file.cause]
         if selection.is_ignored(rule, unread_file.path):
@@ -50,7 +50,7 @@ def report_unread(documents: Documents, selection: Selection, ledger: Ledger) ->
 
 
 def report_limit(path: str, message: str, selection: Selection, ledger: Ledger) -> None:
-    """Enter a file that was not checked to its end: what was found of it is kept. Per-path ignores also apply here."""
+    """Report a file that was not checked completely; its findings so far are kept. Per-path ignores apply."""
     rule = registry.ENGINE_RULES["limit"]
     if selection.is_ignored(rule, path):
         ledger.skipped.append(SkippedFile(path, f"{message} ({rule.code} is ignored here)"))
@@ -59,14 +59,14 @@ def report_limit(path: str, message: str, selection: Selection, ledger: Ledger) 
 
 
 def report_bound(path: str, bound: str, selection: Selection, ledger: Ledger) -> None:
-    """Enter, at one of its files, that not all of a repository was looked at; what is reported holds all the same."""
+    """Report, at one of its files, that a repository was not searched completely; all findings remain valid."""
     message = f"what the repository says of it may be incomplete: {bound}"
     help = "leave data out with `.gitignore` or `extend-exclude`"
     _add_finding(registry.ENGINE_RULES["limit"], path, START, message, selection, ledger, help, severity="info")
 
 
 def report_budget(paths: list[str], budget: Budget, selection: Selection, ledger: Ledger) -> None:
-    """Enter, once for all of them, the files that were not read before the time of the run was used up."""
+    """Report, in one finding, the files that were not read before the CPU time of the call was used up."""
     first = ", ".join(f"`{path}`" for path in paths[:_MAX_LISTED_FILES])
     more = f" and {len(paths) - _MAX_LISTED_FILES} more" if len(paths) > _MAX_LISTED_FILES else ""
     files, limit = format_count(len(paths), "file"), f"{budget.seconds:g} s of CPU time for all"

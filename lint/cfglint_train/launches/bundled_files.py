@@ -1,8 +1,8 @@
-"""What replaces a file that a repository does not have: what a script writes into it, DeepSpeed files that a
-framework ships, found by name, and the options that a launcher is given instead.
+"""Replacements for a file that a repository does not have.
 
-The data are beside the framework (`shipped.json`): for each path in its repository the contents, each with the first
-release that has it.
+These are a file that a script writes, a DeepSpeed file that a framework ships, found by name, and the options that a
+launcher receives instead of a file. The data are beside the framework (`shipped.json`): the contents by path in the
+framework's repository, each with the first release that has it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class BundledDocument(JsonDocument):
     is_placeholder: ClassVar[bool] = True
 
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """Raises CannotEdit."""
+        """Raise `CannotEdit`."""
         raise CannotEdit(f"{self.path} is not in this repository")
 
 
 class LauncherOptionsDocument(JsonDocument):
-    """Stands for the file of a launcher that is given options alone; empty, as these override it."""
+    """An empty document for a launcher that receives options only, which override it."""
 
     is_placeholder: ClassVar[bool] = True
 
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """Raises CannotEdit."""
+        """Raise `CannotEdit`."""
         raise CannotEdit("the launch gives it")
 
 
@@ -53,22 +53,24 @@ class WrittenDocument(JsonDocument):
     is_placeholder: ClassVar[bool] = True
 
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """Raises CannotEdit."""
+        """Raise `CannotEdit`."""
         raise CannotEdit(f"a script writes {self.path}")
 
 
-# `cat > PATH << 'EOF'`: the file, whether its text is taken as it is, and the line that ends it.
+# `cat > PATH << 'EOF'`: the path, the quote that prevents expansion, and the line that ends the file.
 _HERE_DOCUMENT: Final = re.compile(
     rb"(?m)^[^\n#]*?(?:>|\btee\b)[ \t]*(?P<path>[^\s<>|&;]+)[ \t]*"
     rb"<<-?[ \t]*(?P<quote>['\"\\]?)(?P<end>\w+)['\"]?[^\n]*\n"
 )
 _MAX_FILES: Final = 100
-"""Files of one script that are looked at."""
+"""Maximum number of files of one script to read."""
 
 
 def find_written_file(scripts: Iterable[ShellDocument], stated_path: str) -> tuple[str, Document | None]:
-    """Where a script writes a file of some path, and the file; without a place, none does. No file where the text
-    depends on the start, or scripts write different ones.
+    """Return the place where a script writes the file at `stated_path`, and the file.
+
+    The place is empty if no script writes it. The file is None if its text is only known at run time, or if scripts
+    write different texts.
     """
     places: dict[bytes, str] = {}
     for script in scripts:
@@ -89,16 +91,16 @@ def find_written_file(scripts: Iterable[ShellDocument], stated_path: str) -> tup
 
 
 def _extract_text(source: bytes, match: re.Match[bytes]) -> bytes:
-    """What a script writes; empty where it depends on the start."""
+    """Return the text that a script writes, or empty bytes if it is only known at run time."""
     end = re.compile(rb"(?m)^[ \t]*%s[ \t]*$" % re.escape(match["end"])).search(source, match.end())
     text = source[match.end() : len(source) if end is None else end.start()]
     return text if match["quote"] or not re.search(rb"[$`]", text) else b""
 
 
 def find_bundled_file(framework: Framework, stated_path: str, release: str) -> Document | None:
-    """The file that a release of a framework ships under a path, which may lead there from any folder.
+    """Return the file that a release of a framework ships under a path with any leading folders, or None.
 
-    A release older than the first one known has that one's file. None where it ships none.
+    A release older than the first row gets the contents of that row.
     """
     path = os.path.join(framework.manifest.folder, _FILE)
     if not os.path.exists(path):

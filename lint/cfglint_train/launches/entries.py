@@ -1,4 +1,4 @@
-"""Programs that launch scripts hand a configuration to: whether one of them is the framework's own."""
+"""Entry points: distinguish a framework's own programs from others that launch scripts pass a config to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cfglint_train.repository.sources import Sources
 _PYTHON: Final = re.compile(r"python[\d.]*|torchrun|accelerate launch|deepspeed|torch\.distributed\.(?:run|launch)")
 _SCRIPT: Final = re.compile(r"\.(?:sh|bash|slurm|sbatch|job)$")
 _TRAINING: Final = re.compile(r"train|tune|sft", re.IGNORECASE)
-# Python programs that are called after something else which is done with a configuration.
+# Python programs that are named after another task that uses a config.
 _OTHER_TASK: Final = re.compile(
     r"check|chat|convert|copy|diff|download|eval|export|gen|infer|lint|merge|plot|prep|print|push|render|serve|show|submit"
     r"|sync|test|tokeni|upload|valid|view",
@@ -27,22 +27,22 @@ _SUBMITTING: Final = re.compile(r"submit", re.IGNORECASE)
 
 
 class Program(Frozen):
-    """A program as a script starts it."""
+    """A program that a script starts."""
 
     name: str
     is_python: bool
-    """A Python script or module."""
+    """True for a Python script or module."""
 
 
 def get_program(document: ShellDocument, invocation: Invocation) -> Program:
-    """What is started by an invocation."""
+    """Return the program that an invocation starts."""
     parent = None if invocation.parent is None else document.invocations[invocation.parent]
     is_python = invocation.program.endswith(".py") or (parent is not None and bool(_PYTHON.fullmatch(parent.program)))
     return Program(invocation.program, is_python)
 
 
 def find_foreign_program(programs: Iterable[Program], entry_patterns: Iterable[str]) -> str | None:
-    """A program that trains and is none of a framework's own, by the patterns of their names; None where one is."""
+    """Return a training program outside the framework, or None if any program matches `entry_patterns`."""
     started_programs, patterns = list(programs), tuple(entry_patterns)
     if any(re.fullmatch(pattern, item.name) for item in started_programs for pattern in patterns):
         return None
@@ -50,7 +50,7 @@ def find_foreign_program(programs: Iterable[Program], entry_patterns: Iterable[s
 
 
 def can_train(program: Program) -> bool:
-    """Whether a program may train: a tool that only reads or copies the file does not."""
+    """Return whether a program may train; tools that only read or copy the file do not."""
     last = program.name.removesuffix(".py").rpartition("/")[2]
     if _SCRIPT.search(program.name):
         return False
@@ -59,8 +59,9 @@ def can_train(program: Program) -> bool:
 
 
 def is_only_reading(document: ShellDocument, invocation: Invocation) -> bool:
-    """Whether a Python program trains nothing with the file that it is given, by its name (`download_data.py`).
-    One that submits it to other machines has it trained there.
+    """Return whether the name of a Python program shows that it does not train with its file (`download_data.py`).
+
+    A program that submits the file to other machines counts as training.
     """
     started_program = get_program(document, invocation)
     return (
@@ -71,7 +72,7 @@ def is_only_reading(document: ShellDocument, invocation: Invocation) -> bool:
 
 
 def get_program_name(invocation: Invocation) -> str:
-    """What an invocation starts: of a path in a folder that cannot be determined, the part behind that; else empty."""
+    """Return the program of an invocation; for a path in an unknown folder the part below that, or an empty string."""
     if invocation.head[-1].is_known:
         return invocation.program
     *before, last = invocation.head[-1].fragments or (None,)
@@ -84,7 +85,7 @@ def get_program_name(invocation: Invocation) -> str:
 def resolve_program(
     document: ShellDocument, invocation: Invocation, sources: Sources, index: RepositoryIndex
 ) -> str | None:
-    """The Python file that an invocation starts by its path or as a module; None where the repository has none."""
+    """Return the Python file that an invocation starts by path or as a module, or None if the repository has none."""
     module = invocation.program.replace(".", "/")
     names = (
         (get_program_name(invocation),)

@@ -1,8 +1,7 @@
-"""Commands in read-me files, Makefiles, justfiles, jobs in YAML, docstrings and Python programs that start a
-configuration: examples of how it may be started.
+"""Example launches: find commands in READMEs, Makefiles, justfiles, YAML jobs, docstrings and Python programs.
 
-All that is not a command is blanked, so that the commands are read as a script with the lines of the file. An `exit`
-among them is none of that script: it leaves a container, or ends the shell of one line of a recipe.
+Everything that is not a command is blanked, so that the commands parse as a script with the line numbers of the file.
+`exit` is replaced, too: it leaves a container or ends the shell of one recipe line, not the script.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _COMMAND: Final = re.compile(
     r"(?m)^[ \t]*(?:\w+=\S+ )*(?:accelerate|deepspeed|python3?|torchrun|uv)\b(?:[^\n\\]|\\.|\\\n)*"
 )
 _UNCONTINUED: Final = re.compile(r"(?m)^([ \t]*accelerate launch)[ \t]*\n(?=[ \t]*--)")
-"""A launcher alone on its line, and its options on the next: in a docstring the backslash is easily forgotten."""
+"""A launcher alone on its line with its options on the next, because the backslash is often missing in docstrings."""
 _NO_NEWLINE: Final = re.compile(r"[^\n]")
 _PROMPT: Final = re.compile(r"(?m)^([ \t]*)\$ ")
 _EXIT: Final = re.compile(r"(?<![\w./$-])exit(?![\w./=-])")
@@ -39,9 +38,9 @@ _FILE: Final = re.compile(_ENDING)
 
 
 def list_examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
-    """The files of a repository with such commands, each with nothing but these in it.
+    """Return the files of a repository that contain such commands, each with everything else blanked.
 
-    A Markdown file that shows job scripts is several: what `#SBATCH` asks for is for the commands of its own block.
+    A Markdown file with job scripts is returned several times because `#SBATCH` applies to its own block only.
     """
     parts = []
     for path, text in index.read_texts("commands"):
@@ -54,10 +53,10 @@ def list_examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
 
 
 def extract_scripts(path: str, text: str, index: RepositoryIndex) -> Iterator[str]:
-    """The commands of a file that has hardly anything else, as scripts."""
+    """Yield the commands of a file that contains little else, as scripts."""
     name = os.path.basename(path)
     if path.endswith(".py"):
-        from cfglint_train.launches.python_launches import extract_commands  # few programs start others
+        from cfglint_train.launches.python_launches import extract_commands  # Few programs start others.
 
         yield extract_commands(text)
     elif is_makefile(path):
@@ -69,12 +68,12 @@ def extract_scripts(path: str, text: str, index: RepositoryIndex) -> Iterator[st
 
 
 def is_job(path: str) -> bool:
-    """Whether an example is a job: the launch itself, and not only how one may look."""
+    """Return whether an example is a job, that is the launch itself and not only an illustration."""
     return path.endswith((".yaml", ".yml"))
 
 
 def extract_docstring_commands(script: PythonScript) -> bytes:
-    """The commands in the docstring of a script, with the lines of the file; empty where it has none."""
+    """Return the commands in the docstring of a script, with the lines of the file, or empty bytes."""
     import ast
 
     if ast.get_docstring(script.module, clean=False) is None:
@@ -87,14 +86,14 @@ def extract_docstring_commands(script: PythonScript) -> bytes:
 
 
 def _list_make_variables(index: RepositoryIndex) -> frozenset[str]:
-    """The variables that commands of a repository set where they call make."""
+    """Return the variables that commands of a repository set when they call make."""
     texts = (text for _, text in index.read_texts("make"))
     calls = (call[1] for text in texts for call in makefiles.MAKE_COMMAND.finditer(text))
     return frozenset(name for call in calls for name in makefiles.MAKE_VARIABLE.findall(call))
 
 
 def _extract_fenced(text: str) -> Iterator[str]:
-    """The commands of a Markdown file, those of each job script by themselves."""
+    """Yield the commands of a Markdown file, each job script separately."""
     fences = [fence for fence in _FENCE.finditer(text) if fence[1] in _SHELLS and _STARTS.search(fence[2]) is not None]
     jobs = [fence.span(2) for fence in fences if _JOB in fence[2]]
     yield from (_blank_outside(text, [fence]) for fence in jobs)
@@ -104,7 +103,7 @@ def _extract_fenced(text: str) -> Iterator[str]:
 
 
 def _blank_outside(text: str, spans: list[tuple[int, int]]) -> str:
-    """A text with nothing but some parts of it, without the prompts there."""
+    """Return a text with everything outside `spans` blanked, and without the prompts inside them."""
     parts, end = [], 0
     for start, stop in spans:
         parts += [_blank_text(text[end:start]), _replace_exits(_PROMPT.sub(r"\1  ", text[start:stop]))]

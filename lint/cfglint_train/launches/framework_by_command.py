@@ -1,4 +1,4 @@
-"""Whose a file is that no keys distinguish: the command that trains with it shows that."""
+"""Framework by command: identify a config's framework by the command that trains with it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def identify_framework(
     uses: Iterable[tuple[ShellDocument, Invocation, tuple[Word, ...]]],
     read_program: Callable[[Document, str], Document | None],
 ) -> tuple[str, str]:
-    """The framework of some whose command is given a file, and that command; two empty texts where there is none.
+    """Return the first of `names` whose command receives a file, and that command, or two empty strings.
 
-    `given`: the invocations that have the file, each with the words behind it. `program` reads a Python program that a
-    script names, which may have the framework's parser.
+    `uses` are the invocations that receive the file: script, invocation and words after the path. `read_program` parses
+    a Python program that a script names and that may use the framework's parser.
     """
     for script, invocation, trailing in uses:
         command = " ".join(

@@ -1,7 +1,7 @@
-"""The GPUs that files of schedulers and clouds ask for: SkyPilot, dstack, Kubernetes, and functions of Modal.
+"""Job files: GPUs that SkyPilot, dstack, Kubernetes and Modal files request.
 
-A file counts for the configurations that it names; of several the nearest one. It says on what its own job runs, and
-the configuration may also be started elsewhere: all that is read here is an assumption.
+A file counts for the configs that it names; the nearest file wins. It describes its own job and the config may also be
+started elsewhere, so everything read here is an assumption.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from cfglint_train.repository.index import RepositoryIndex
 
 
 class JobFile(Frozen):
-    """A file that asks for GPUs."""
+    """A file that requests GPUs."""
 
     path: str
     text: str
     facts: Mapping[str, tuple[str | int, int]]
-    """gpu, gpus-per-node, nodes -> the value, and the line that states it."""
+    """Facts (gpu, gpus-per-node, nodes) with value and line."""
 
 
 def read_requested_gpus(index: RepositoryIndex, path: str) -> Mapping[str, FieldValue]:
-    """What the nearest file that names a configuration asks for, as facts about the cluster."""
+    """Return the cluster facts in the nearest file that names a config."""
     name, folder = os.path.basename(path), os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
     naming = [job for job in index.compute_once(_list_jobs) if name in job.text and _is_named_in(name, job.text)]
     distances = {job.path: measure_distance(folder, os.path.dirname(job.path)) for job in naming}
@@ -40,7 +40,7 @@ def read_requested_gpus(index: RepositoryIndex, path: str) -> Mapping[str, Field
 
 
 def _is_named_in(name: str, text: str) -> bool:
-    """Whether a text holds a file's name, and not only a longer one with it."""
+    """Return whether a text contains a file's name, not only as a part of a longer name."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text) is not None
 
 
@@ -61,8 +61,8 @@ def _list_jobs(index: RepositoryIndex) -> list[JobFile]:
 
 # --- YAML ------------------------------------------------------------------------------------------------------------
 
-# The key of a line and its value -> the fact that it states (`card`: a name with an optional number behind it), and a
-# text that the file has beside it.
+# Key of a line and its value -> the fact it states (`card`: a name with an optional count), and a text that the file
+# must also contain.
 _END: Final = r"[\"']?\}?[ \t]*(?:#.*)?$"
 _BEFORE: Final = r"(?:[^#\n]*[ \t{,])[\"']?"
 _MORE: Final = r"(?:[\"']?[ \t]*[},][^#\n]*)?"
@@ -96,7 +96,7 @@ def _read_yaml_job(text: str) -> dict[str, tuple[str | int, int]]:
 
 
 def _parse_gpu(text: str, has_count: bool) -> dict[str, str | int]:
-    """`A100-80GB:8`, `A100:80GB:8`, `H100`, `80GB:4`: the card and how many; one where none is stated."""
+    """Return the GPU and the count (default 1) in `A100-80GB:8`, `A100:80GB:8`, `H100` or `80GB:4`."""
     parts = [part.strip() for part in text.split(":")]
     count = int(parts.pop()) if len(parts) > 1 and parts[-1].isdigit() else 1
     name = "-".join(parts)
@@ -114,7 +114,7 @@ def _parse_gpu(text: str, has_count: bool) -> dict[str, str | int]:
 
 
 def _read_modal_job(text: str) -> dict[str, tuple[str | int, int]]:
-    """The GPUs of the functions that train, where these are the same for all of them."""
+    """Return the GPUs of the functions that train, if they are the same for all of them."""
     if "gpu=" not in text:
         return {}
     from cfglint_train.releases.pins.modal import find_gpu_requests

@@ -1,4 +1,4 @@
-"""The launch scripts of a repository that start a configuration."""
+"""Launch scripts: find the commands of a repository that start a config."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ if TYPE_CHECKING:
     ScriptUse = tuple[ShellDocument, Invocation, tuple[Word, ...]]
 
 MAX_SIBLINGS: Final = 500
-"""Files of a configuration's folder that are looked for in scripts."""
+"""Maximum number of files of a config's folder to search for in scripts."""
 
 _ASSIGNED: Final = re.compile(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+(?:/[\w.-]+)*)")
-"""`name=FILE`; what is in front of the last variable of a path may be any folder."""
+"""`name=FILE`; the part up to the last variable of a path may be any folder."""
 _MODULE: Final = r"\w+(?:\.\w+)+"
 
 
 class LaunchScripts:
-    """The shell scripts of the repositories that were asked for."""
+    """Shell scripts of the repositories in use, parsed on demand."""
 
     def __init__(self, documents: Documents, repositories: Repositories) -> None:
+        """Create an empty cache of the scripts in `repositories`."""
         self.documents = documents
         self.sources = documents.sources
         self.repositories = repositories
@@ -54,13 +55,13 @@ class LaunchScripts:
         self._sharded_siblings: dict[tuple[str, str], tuple[str, str] | None] = {}
 
     def replace_files(self, documents: Documents, changed: Collection[str]) -> LaunchScripts:
-        """The same scripts, of which some have new contents."""
+        """Return a copy in which the `changed` files are parsed again."""
         result = LaunchScripts(documents, self.repositories)
         result._parsed = {key: document for key, document in self._parsed.items() if key[0] not in changed}
         return result
 
     def find_launches(self, main: Config) -> list[Launch]:
-        """The places where scripts start a configuration."""
+        """Return the launches of a config, from the strongest kind of evidence that yields any."""
         if main.role != "main":
             return []
         if main.document.syntax == "shell":
@@ -80,7 +81,9 @@ class LaunchScripts:
                 )
             )
             or list(self._find_loop_launches(main))
-            or list(self._find_example_launches(main))  # by its name, which says more than a name with variables
+            or list(
+                self._find_example_launches(main)
+            )  # A literal name is stronger evidence than a name with variables.
             or list(
                 self._find_assumed_launches(main, self._find_variable_uses(path), "which names its file by variables")
             )
@@ -89,7 +92,7 @@ class LaunchScripts:
         )
 
     def find_caller_launches(self, main: Config) -> list[Launch]:
-        """What the scripts add that start the script that a configuration is, where it hands its arguments on."""
+        """Return the options that callers add to the command that is the config, if it forwards its arguments."""
         from cfglint_train.documents.shell.document import ShellDocument
 
         document = main.document
@@ -100,7 +103,7 @@ class LaunchScripts:
         return find_caller_launches(main, self._find_calls(document))
 
     def _find_script_launches(self, main: Config, document: ShellDocument, uses: Iterable[FileUse]) -> list[Launch]:
-        """What the invocations of a script come to that are given a configuration, and may train with it."""
+        """Return the launches by the invocations in `uses` that may train with the config."""
         from cfglint_train.launches.entries import is_only_reading
         from cfglint_train.launches.launches import find_launches
 
@@ -117,13 +120,13 @@ class LaunchScripts:
         return find_launches(document, uses, main, framework, repository, find_callers, read_job)
 
     def _find_assigned_launches(self, main: Config) -> Iterator[Launch]:
-        """The places in scripts that start a configuration by a name with variables that they set themselves."""
+        """Yield the launches that name the config by variables that the script itself sets."""
         path = main.document.path
         for document in self._find_variable_scripts(path):
             yield from self._find_script_launches(main, document, self.find_uses_in(document, path))
 
     def _find_assumed_launches(self, main: Config, uses: Iterable[ScriptUse], reason: str) -> Iterator[Launch]:
-        """What places come to that may be given a configuration."""
+        """Yield the launches by invocations that may receive the config, with assumed facts."""
         for document, invocation, words in uses:
             from cfglint_train.launches.merged_launch import mark_assumed
 
@@ -131,7 +134,7 @@ class LaunchScripts:
                 yield mark_assumed(launch, reason)
 
     def _find_uses_elsewhere(self, path: str) -> Iterator[ScriptUse]:
-        """The invocations in scripts that are given a file by its path in a folder out of sight."""
+        """Yield the invocations that receive a file by a path outside the repository."""
         for document in self._find_scripts(path):
             from cfglint_train.launches.launches import find_trailing_words_elsewhere
 
@@ -142,7 +145,7 @@ class LaunchScripts:
                     yield document, invocation, words
 
     def _find_loop_launches(self, main: Config) -> Iterator[Launch]:
-        """The places in scripts that start a configuration in a turn of a loop over files."""
+        """Yield the launches that start the config in an iteration of a loop over files."""
         path = main.document.path
         repository = self.repositories.get_index(path)
         if not repository.has_scripts:
@@ -159,7 +162,7 @@ class LaunchScripts:
             yield from self._find_script_launches(main, document, find_loop_uses(document, path, repository))
 
     def _find_variable_uses(self, path: str) -> Iterator[ScriptUse]:
-        """The invocations in scripts that are given files by names with variables, where a file may be one of them."""
+        """Yield the invocations whose file is named by variables and may be the file at `path`."""
         for document in self._find_variable_scripts(path):
             from cfglint_train.launches.named_by_variables import find_variable_uses
 
@@ -167,7 +170,7 @@ class LaunchScripts:
                 yield document, invocation, words
 
     def _find_variable_scripts(self, path: str) -> Iterator[ShellDocument]:
-        """The scripts with a name that is a file's for some values of the variables in it."""
+        """Yield the scripts with a name that matches the file for some values of its variables."""
         repository = self.repositories.get_index(path)
         if repository.has_scripts:
             from cfglint_train.launches.named_by_variables import find_variable_scripts
@@ -175,8 +178,9 @@ class LaunchScripts:
             yield from self._read_scripts(find_variable_scripts(repository, path), path)
 
     def _find_argument_launches(self, main: Config) -> Iterator[Launch]:
-        """The places in scripts that start a program of the framework with a file that they are handed: in those of the
-        configuration's folder, or of the nearest one above.
+        """Yield the launches by scripts that pass an argument to a program of the framework.
+
+        Only scripts in the config's folder, or in the nearest parent that has any, are used.
         """
         framework, path = frameworks.load(main.framework), main.document.path
         config_folder = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
@@ -191,7 +195,7 @@ class LaunchScripts:
                 yield mark_assumed(launch, "which takes its file as an argument")
 
     def _find_docstring_launches(self, main: Config) -> Iterator[Launch]:
-        """How the docstring of a Python script starts it: by the first of its commands."""
+        """Yield the launches by the first command in the docstring of a Python script."""
         program = main.document
         if program.syntax != "python":
             return
@@ -206,7 +210,7 @@ class LaunchScripts:
             return
         from cfglint_train.launches.launches import find_trailing_words_by_name
 
-        name = os.path.basename(program.path)  # examples are copied with their folder
+        name = os.path.basename(program.path)  # Examples are copied together with their folder, so the path may differ.
         candidates = (
             (invocation, find_trailing_words_by_name(invocation, name))
             for invocation in self._list_invocations(document, program.path)
@@ -216,7 +220,7 @@ class LaunchScripts:
             yield convert_full_example(launch)
 
     def _find_example_launches(self, main: Config) -> Iterator[Launch]:
-        """What the nearest read-me files, Makefiles and jobs in YAML show of how a configuration is started."""
+        """Yield the launches that the nearest READMEs, Makefiles and YAML jobs show."""
         path = main.document.path
         repository = self.repositories.get_index(path)
         if not repository.is_repository:
@@ -232,7 +236,7 @@ class LaunchScripts:
                 from cfglint_train.launches.merged_launch import convert_example, convert_full_example
 
                 launches = self._find_script_launches(main, document, self.find_uses_in(document, path))
-                if main.document.syntax == "python":  # its options are most of what there is to know
+                if main.document.syntax == "python":  # Its options are most of its settings.
                     launches = [convert_full_example(item) for item in launches[:1]]
                 elif is_job(file):
                     launches = [convert_full_example(item, "") for item in launches]
@@ -257,9 +261,10 @@ class LaunchScripts:
         return document if isinstance(document, ShellDocument) else None
 
     def find_sharded_sibling(self, main: Config) -> tuple[str, str] | None:
-        """A script and the file beside a configuration that it starts, where launchers shard all such files.
+        """Return a script and the sibling of the config that it starts, or None.
 
-        Of the files of a folder often one is in the script, and is exchanged for the others by hand.
+        None if a launcher of any started sibling does not shard the model. Users often keep the name of one file in the
+        script and replace it by hand.
         """
         path = main.document.path
         kind = (os.path.dirname(path), os.path.splitext(path)[1])
@@ -268,7 +273,7 @@ class LaunchScripts:
         return self._sharded_siblings[kind]
 
     def find_sharding_script(self, main: Config) -> str | None:
-        """A script that names a configuration, and starts what it does not name with a launcher that may shard it."""
+        """Return a script that names the config and whose launcher may shard files it does not name, or None."""
         for script in self._find_scripts(main.document.path):
             from cfglint_train.launches.launches import can_shard_variable_files
 
@@ -277,7 +282,7 @@ class LaunchScripts:
         return None
 
     def _find_sharded_file(self, folder: str, extension: str, path: str) -> tuple[str, str] | None:
-        """A script and a file of a folder that it starts, if each of those that are started may be sharded."""
+        """Return a script and a file in `folder` that it starts, or None if any started file cannot be sharded."""
         repository = self.repositories.get_index(path)
         try:
             with os.scandir(folder or ".") as entries:
@@ -298,7 +303,7 @@ class LaunchScripts:
         return first
 
     def _find_argument_scripts(self, manifest: FrameworkManifest, path: str) -> tuple[str, ...]:
-        """The shell scripts around a file that use what they are handed, and name a program of a framework."""
+        """Return the shell scripts that use their arguments and name a program of the framework."""
         index = self.repositories.get_index(path)
         key = (manifest.name, index.root)
         if key not in self._argument_scripts:
@@ -311,8 +316,10 @@ class LaunchScripts:
         return self._argument_scripts[key]
 
     def can_add_option(self, companion: Config, option: str) -> bool:
-        """Whether a launch may give a companion's launcher an option: a script that names it has the option, be it in a
-        text put together, or none names it and the launch is out of sight.
+        """Return whether a launch may pass an option to a companion's launcher.
+
+        True if a script that names the companion contains the option, even in an assembled string, or if no script
+        names the companion, so that its launch is not visible.
         """
         if companion.role == "main":
             return False
@@ -323,7 +330,7 @@ class LaunchScripts:
         return not naming or not with_option.isdisjoint(naming)
 
     def find_ignored_files(self, config: Config) -> list[IgnoredFile]:
-        """The places where launchers are given a configuration's file and do not read it."""
+        """Return the launcher options that name the config's file although the launcher ignores it."""
         if config.role == "main" or config.document.syntax == "shell":
             return []
         ignored: list[IgnoredFile] = []
@@ -332,13 +339,13 @@ class LaunchScripts:
         if repository.find_scripts_naming(os.path.basename(path)):
             from cfglint_train.launches.launches import can_have_ignored_files, find_ignored_files
 
-            # Every script of a repository may name a companion.
+            # Any script of a repository may name a companion.
             for document in self._find_scripts(path) if can_have_ignored_files(repository) else ():
                 ignored += find_ignored_files(document, config, repository)
         return ignored
 
     def find_foreign_program(self, main: Config) -> str | None:
-        """The program that scripts hand a configuration to, where its framework has none of that name."""
+        """Return the program that receives the config in scripts if none belongs to its framework, else None."""
         program_patterns = frameworks.load(main.framework).manifest.program_patterns
         if not program_patterns or main.document.syntax == "shell":
             return None
@@ -352,7 +359,7 @@ class LaunchScripts:
         )
 
     def find_invocations(self, main: Config) -> tuple[tuple[ShellDocument, Invocation], ...]:
-        """The invocations of scripts that a configuration's file is given to, or that are the configuration."""
+        """Return the invocations that receive the config's file, or that are the config."""
         document = main.document
         if document.syntax == "shell":
             from cfglint_train.documents.shell.document import ShellDocument
@@ -364,12 +371,14 @@ class LaunchScripts:
         return self.find_file_invocations(document.path)
 
     def find_file_invocations(self, path: str) -> tuple[tuple[ShellDocument, Invocation], ...]:
-        """Return the invocations of scripts that are given a file."""
+        """Return the invocations of scripts that receive a file."""
         return tuple((script, invocation) for script, invocation, _ in self.find_uses(path))
 
     def describe_hidden_options(self, main: Config) -> str:
-        """What may give each launch of a configuration further options, out of sight; empty where one has all of its
-        options in sight. What a Python script states itself, no option changes.
+        """Return the source of options that every launch of the config may add unseen, or an empty string.
+
+        It is empty if all options of some launch are visible, and for Python scripts, whose constants no option
+        changes.
         """
         reason = "" if main.document.syntax == "python" else None
         for script, invocation in self.find_invocations(main) if reason is None else ():
@@ -380,19 +389,19 @@ class LaunchScripts:
         return reason or ""
 
     def list_commands(self, main: Config) -> tuple[str, ...]:
-        """The programs that a configuration is given to, or may be, each with the word behind its name where that is no
-        option.
-        """
+        """Return the programs that receive the config or may do so, each with its subcommand if there is one."""
         uses = self.find_invocations(main) or self.find_likely_uses(main.document.path)
         return _format_commands(invocation for _, invocation, *_ in uses)
 
     def find_likely_uses(self, path: str) -> Iterator[ScriptUse]:
-        """The invocations of scripts that a file is given to, or may be, by a name with variables."""
+        """Yield the invocations that receive a file, or may receive it by a path that is not fully known."""
         yield from self.find_uses(path) or tuple(self._find_uses_elsewhere(path)) or self._find_variable_uses(path)
 
     def find_assigning_program(self, path: str) -> str:
-        """The program that is given a file as `name=FILE`, which no parser of options takes: it reads the file in its
-        own way. Empty where none is, or a launch gives the file otherwise.
+        """Return the program that receives a file as `name=FILE`, or an empty string.
+
+        Option parsers do not accept this form, so the program reads the file in its own way. The result is empty if a
+        launch passes the file in another form.
         """
         invocations = (
             ()
@@ -408,7 +417,7 @@ class LaunchScripts:
         return ""
 
     def find_uses(self, path: str) -> tuple[ScriptUse, ...]:
-        """The invocations of scripts that a file is given to, each with the words behind it."""
+        """Return the invocations that receive a file, each with its script and the words after the path."""
         if path not in self._uses:
             self._uses[path] = tuple(self._search_uses(path))
         return self._uses[path]
@@ -419,7 +428,7 @@ class LaunchScripts:
                 yield script, invocation, words
 
     def find_uses_in(self, script: ShellDocument, path: str) -> tuple[FileUse, ...]:
-        """The invocations of one script that a file is given to, each with the words behind it."""
+        """Return the invocations of one script that receive a file, each with the words after the path."""
         key = script, path
         if key not in self._uses_by_script:
             from cfglint_train.launches.launches import find_trailing_words
@@ -435,7 +444,7 @@ class LaunchScripts:
         return self._uses_by_script[key]
 
     def _list_invocations(self, script: ShellDocument, path: str) -> Sequence[Invocation]:
-        """The invocations of a script with a word that ends in a file's name. Each script is gone through once."""
+        """Return the invocations with a word that ends in the file's name. Each script is searched once."""
         if script not in self._invocations_by_name:
             from cfglint_train.launches.launches import group_by_file_name
 
@@ -443,7 +452,7 @@ class LaunchScripts:
         return self._invocations_by_name[script].get(os.path.basename(path), ())
 
     def _find_submissions(self, job: Document) -> list[Submission]:
-        """The places where other scripts submit a job script to Slurm."""
+        """Return the `sbatch` invocations of other scripts that submit a job script."""
         from cfglint_train.launches.launches import find_submission
 
         return [
@@ -453,7 +462,7 @@ class LaunchScripts:
         ]
 
     def _find_submitting_calls(self, job: Document) -> tuple[ScriptCall, ...]:
-        """The places where other scripts start a job script by way of Slurm."""
+        """Return the places where other scripts submit a job script to Slurm."""
         from cfglint_train.launches.launches import find_submission
 
         if not any(script.path != job.path and b"sbatch" in script.source for script in self._find_scripts(job.path)):
@@ -461,7 +470,7 @@ class LaunchScripts:
         return tuple(call for call in self._find_calls(job) if find_submission(*call) is not None)
 
     def _find_calls(self, job: Document) -> tuple[ScriptCall, ...]:
-        """The places where other scripts start a script."""
+        """Return the places where other scripts start a script."""
         if job.path not in self._calls_by_script:
             from cfglint_train.launches.launches import find_calls
 
@@ -475,16 +484,16 @@ class LaunchScripts:
         return self._calls_by_script[job.path]
 
     def read_script(self, path: str, referring_file: str) -> ShellDocument | None:
-        """A script, whatever it starts, as it is named beside a file."""
+        """Return the parsed script at `path`, which is relative to `referring_file`, or None."""
         return next(self._read_scripts((path,), referring_file), None)
 
     def find_scripts_naming(self, stated_path: str, referring_file: str) -> tuple[ShellDocument, ...]:
-        """The scripts that name a file as another one states it, be it there or not."""
+        """Return the scripts that name a file as another file states it, whether or not it exists."""
         scripts = self.repositories.get_index(referring_file).find_scripts_naming(os.path.basename(stated_path))
         return tuple(self._read_scripts(scripts, referring_file)) if scripts else ()
 
     def _find_scripts(self, path: str) -> tuple[ShellDocument, ...]:
-        """The scripts that name a file."""
+        """Return the scripts that name a file."""
         if path not in self._naming_scripts:
             scripts = self.repositories.get_index(path).find_scripts_naming(os.path.basename(path))
             self._naming_scripts[path] = tuple(self._read_scripts(scripts, path)) if scripts else ()
@@ -499,7 +508,7 @@ class LaunchScripts:
                 yield document
 
     def list_started_files(self, path: str) -> Iterator[str]:
-        """Return the programs of the repository that a script starts, and the files that it gives to programs."""
+        """Yield the programs of the repository that a script starts, and the configs that it passes to programs."""
         from cfglint_train.documents.shell.folders import resolve_working_folder
         from cfglint_train.launches.entries import resolve_program
 
@@ -519,11 +528,11 @@ class LaunchScripts:
                 yield from (file for file in candidates if file is not None)
 
     def read_program(self, path: str) -> Document | None:
-        """A Python program that a configuration is given to, whether or not it holds one itself."""
+        """Return a parsed Python program that receives a config, or None. It may hold no config itself."""
         return self._parse_script(path, "python")
 
     def _parse_script(self, path: str, syntax: str = "shell") -> Document | None:
-        """A script that names a configuration, whether or not it holds one itself."""
+        """Return a parsed script, or None if it cannot be read or parsed. It may hold no config itself."""
         loaded = self.documents.get_parsed(path)
         if loaded is not None:
             return loaded
@@ -537,7 +546,7 @@ class LaunchScripts:
 
 
 def _format_commands(invocations: Iterable[Invocation]) -> tuple[str, ...]:
-    """The programs that are started, each with the word behind its name where that is no option."""
+    """Return the started programs, each with its subcommand if there is one."""
     words = (
         " ".join(
             (
@@ -551,5 +560,5 @@ def _format_commands(invocations: Iterable[Invocation]) -> tuple[str, ...]:
 
 
 def _list_argument_scripts(index: RepositoryIndex) -> list[tuple[str, bytes]]:
-    """The shell scripts of a repository that use what they are handed."""
+    """Return the shell scripts of a repository that use their arguments, with their texts."""
     return [(path, text.encode()) for path, text in index.read_texts("arguments")]

@@ -1,4 +1,4 @@
-"""Where scripts start a configuration: on how many GPUs, and with what laid over it."""
+"""Launches of a config in shell scripts: their cluster facts and the settings they override."""
 
 from __future__ import annotations
 
@@ -24,49 +24,47 @@ from cfglint_train.plan.origin import FieldValue, Origin, Place
 from cfglint_train.repository.index import RepositoryIndex
 
 ScriptCall = tuple[ShellDocument, Invocation]
-"""A place that starts a script: where, and the script with its arguments."""
+"""A script and the invocation in it that starts another script."""
 
 _CONFIG_FILE: Final = ("--config_file", "--config-file")
 
 
 class LauncherInput(Frozen):
-    """What the launcher of a framework is given: a configuration file, and options that override it."""
+    """Config file and options that a framework's launcher receives; the options override the file."""
 
     framework: str
     path: str | None
-    """As written."""
+    """Path as written in the command."""
     settings: tuple[tuple[Route, Override], ...] = ()
     place: Place | None = None
-    """Where the file is named."""
+    """Position of the path in the command."""
     assumption: str = ""
-    """What is assumed where an example shows it, and how to state it."""
+    """Assumption to report if only an example shows this input, and how to confirm it."""
 
     @property
     def sort_key(self) -> tuple[str, str, str]:
-        """The same for what comes to the same."""
+        """Sort key that is equal for equivalent inputs."""
         return self.framework, self.path or "", repr([(route, override.value) for route, override in self.settings])
 
 
 class Launch(Frozen):
-    """One place where a script starts a configuration."""
+    """A place in a script that starts a config."""
 
     document: ShellDocument
     number: int
-    """Of the invocation that starts it."""
+    """Number of the invocation that starts the config."""
     facts: Mapping[str, FieldValue]
-    """nodes, gpus-per-node, gpu, host-memory: what the launch says of the cluster; None is said, and cannot be
-    determined.
-    """
+    """Cluster facts by name (nodes, gpus-per-node, gpu, host-memory). A value of None: set, but undetermined."""
     overrides: Mapping[Route, Override]
     launcher: LauncherInput | None
     sharding: FieldValue | None = None
-    """Options of the launcher shard the model, in a way that is not read: the value is None."""
+    """Launcher options that shard the model in a way that cfglint does not read; the value is None."""
     is_sharding_known: bool = False
-    """All that could shard the model is in sight; what the launch does not name, it does not use."""
+    """True if everything that could shard the model is visible; options that are not named are not used."""
     environment: Mapping[str, str] = {}
-    """What is set for it."""
+    """Environment variables set for the launch."""
     rendezvous: FieldValue | None = None
-    """Whether the processes of several nodes are given an address at which they meet."""
+    """True if the processes of several nodes get a rendezvous address."""
 
 
 def find_launches(
@@ -78,12 +76,11 @@ def find_launches(
     find_callers: Callable[[bool], Collection[ScriptCall]],
     read_job: Callable[[str | None], ShellDocument | None],
 ) -> list[Launch]:
-    """What the invocations of a script come to that are given a configuration's file, once for each place that submits
-    the script or starts it with arguments that it hands on.
+    """Return the launches of `config` by `document`, one for each place that submits or forwards arguments to it.
 
-    `given` are those, each with the words behind the file. `calls` gives the places that start the script (or submit
-    it, where only these are asked for). `jobs` reads a job script that one of them hands the file on to: its directives
-    count below the options there.
+    `uses` are the invocations that receive the config, each with the words after its path. `find_callers` returns the
+    places that start the script, or only those that submit it if its argument is false. `read_job` reads a job script
+    that receives the file from an invocation; its directives have lower precedence than the options of that invocation.
     """
     launches = []
     for invocation, words in uses:
@@ -113,8 +110,9 @@ def find_launches(
 
 
 def _get_leading_words(invocation: Invocation, trailing: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The words in front of a configuration's path, where that is the value of an option (`--config FILE`): options
-    may stand on either side of it then.
+    """Return the words before an option whose value is the config path (`--config FILE`), else nothing.
+
+    Further options may be on either side of such an option.
     """
     option = len(invocation.words) - len(trailing) - 2
     is_option_value = (
@@ -124,7 +122,7 @@ def _get_leading_words(invocation: Invocation, trailing: tuple[Word, ...]) -> tu
 
 
 def find_argument_launches(document: ShellDocument, config: Config, framework: Framework) -> list[Launch]:
-    """The places where a script starts a program of a framework with a file that is handed to the script (`$1`)."""
+    """Return the launches of a framework's program with a file that the script receives as an argument (`$1`)."""
     launches = []
     assignments = dict(_ASSIGNMENT.findall(document.source.decode("utf-8", "replace")))
     for invocation in document.invocations:
@@ -145,16 +143,16 @@ _ASSIGNMENT: Final = re.compile(r"(?m)^[ \t]*(?:(?:export|local|readonly)[ \t]+)
 
 
 def _is_argument(document: ShellDocument, word: Word, assignments: Mapping[str, str]) -> bool:
-    """Whether a word is an argument of its script, itself or by a variable. `given`: what the script assigns."""
+    """Return whether a word is an argument of its script, directly or through a variable in `assignments`."""
     text = document.get_text(word.span)
     name = _VARIABLE.fullmatch(text)
     return _ARGUMENT.search(assignments.get(name[1], text) if name is not None else text) is not None
 
 
 def _combine_nested(outer: Launch, inner: Launch, ignored_directives: Mapping[str, FieldValue]) -> Launch:
-    """A start by a script that another one hands the file to; the job that the latter states wins.
+    """Return the launch by an inner script that `outer` starts; facts and overrides of `outer` win.
 
-    `ignored`: the directives of a script that is not submitted, which are comments then.
+    `ignored_directives` are those of a script that is not submitted: they are only comments.
     """
     inner_facts = {
         name: value
@@ -166,7 +164,7 @@ def _combine_nested(outer: Launch, inner: Launch, ignored_directives: Mapping[st
 
 
 def _collect_directive_facts(job: ShellDocument) -> dict[str, FieldValue]:
-    """What the directives of a job script ask for, as far as no program in it is started otherwise."""
+    """Return the facts that the directives of a job script request, unless a program in it is started differently."""
     program_facts = [
         _collect_facts(read_launch(job, item), job, item) for item in job.invocations if not item.is_directive
     ]
@@ -182,7 +180,7 @@ def _is_submitted(document: ShellDocument, invocation: Invocation) -> bool:
 
 
 def resolve_script(document: ShellDocument, invocation: Invocation, repository: RepositoryIndex) -> str | None:
-    """The script that a place of a script starts or submits."""
+    """Return the path of the script that an invocation starts or submits, or None."""
     if not invocation.head or not invocation.head[-1].is_known or invocation.program in launchers.LAUNCHER_NAMES:
         return None
     script = invocation.head[-1].text
@@ -191,13 +189,13 @@ def resolve_script(document: ShellDocument, invocation: Invocation, repository: 
 
 
 _FILE_COMMANDS: Final = frozenset((":", "[", "cat", "cp", "echo", "grep", "ls", "mv", "printf", "sed", "test"))
-"""Commands that print, test or change the files that they are given."""
+"""Commands that only print, test or change the files they receive."""
 
 
 def detect_sharding(document: ShellDocument, path: str, repository: RepositoryIndex) -> list[bool]:
-    """For each place where a script starts a file: whether its launcher may shard the model.
+    """Return, for each place where a script starts a file, whether its launcher may shard the model.
 
-    The launcher's own file, which may lie among those that it starts, is not started.
+    The launcher's own config, which may be among these files, does not count as started.
     """
     launching = {invocation.parent for invocation in document.invocations}
     invocations = [
@@ -211,7 +209,7 @@ def detect_sharding(document: ShellDocument, path: str, repository: RepositoryIn
 
 
 def can_shard_variable_files(document: ShellDocument) -> bool:
-    """Whether a script starts what it names by a variable (`for c in ...`) and may shard the model of that."""
+    """Return whether a script starts files named by a variable (`for c in ...`) and may shard their model."""
     launches = (
         _build_launch(document, item, {})
         for item in document.invocations
@@ -221,10 +219,10 @@ def can_shard_variable_files(document: ShellDocument) -> bool:
 
 
 def find_command_launches(config: Config, submissions: Collection[Submission] = ()) -> list[Launch]:
-    """The command that a configuration is itself: its options are the settings. Empty for other shell scripts.
+    """Return the launches of a config that is itself a command, whose options are the settings; else nothing.
 
-    Where the framework reads how its commands are started, only what submits the script counts, and nothing where their
-    own options say on how many GPUs they run.
+    If the framework reads how its commands are started, only submissions of the script count, and none if the commands'
+    own options set the number of GPUs.
     """
     document, (number, *_) = config.document, config.root
     if not isinstance(document, ShellDocument):
@@ -239,9 +237,7 @@ def find_command_launches(config: Config, submissions: Collection[Submission] = 
 
 
 def find_caller_launches(config: Config, calls: Iterable[ScriptCall]) -> list[Launch]:
-    """What the places that start a script add to the command in it that is the configuration: the options there, as
-    that command reads them.
-    """
+    """Return the options that callers of a script add to the command in it that is the config, one launch per call."""
     document, (number, *_) = config.document, config.root
     assert isinstance(document, ShellDocument)
     keyed_invocation, launches = document.translators.get(int(number)), list[Launch]()
@@ -259,7 +255,7 @@ def find_caller_launches(config: Config, calls: Iterable[ScriptCall]) -> list[La
 
 
 def find_calls(document: ShellDocument, script: str, repository: RepositoryIndex) -> Iterator[ScriptCall]:
-    """The places of a script that start another one, or submit it to Slurm."""
+    """Yield the places of `document` that start `script` or submit it to Slurm."""
     path = os.path.abspath(script).replace(os.sep, "/")
     for invocation in document.invocations:
         if resolve_script(document, invocation, repository) == path:
@@ -267,14 +263,14 @@ def find_calls(document: ShellDocument, script: str, repository: RepositoryIndex
 
 
 def find_submission(document: ShellDocument, call: Invocation) -> Submission | None:
-    """What submits a script to Slurm at a place that starts it."""
+    """Return the `sbatch` invocation that submits a script at `call`, or None if it is started directly."""
     if call.parent is None or not _is_submitted(document, call):
         return None
     return document, document.invocations[call.parent]
 
 
 def can_have_ignored_files(repository: RepositoryIndex) -> bool:
-    """Whether a script of a repository has an option whose file a launcher does not read without another."""
+    """Return whether any script has an option whose file a launcher reads only together with another option."""
     spellings = (
         word for option in launchers.REQUIRED_SWITCHES for word in (option, f"--{option[2:].replace('_', '-')}")
     )
@@ -282,14 +278,14 @@ def can_have_ignored_files(repository: RepositoryIndex) -> bool:
 
 
 def find_ignored_files(document: ShellDocument, config: Config, repository: RepositoryIndex) -> Iterator[IgnoredFile]:
-    """Where a launcher of a script is given a configuration's file and does not read it."""
+    """Yield the launcher options that name the config's file although the launcher ignores it."""
     for option in launchers.find_ignored_files(document):
         if _is_config_path(option.text, config.document.path, document, option.invocation, repository):
             yield option
 
 
 def group_by_file_name(document: ShellDocument) -> Mapping[str, Sequence[Invocation]]:
-    """The invocations of a script by the last parts of the paths that their words may be: what `behind` goes by."""
+    """Return the invocations of a script by the file names of their words, for `find_trailing_words`."""
     invocations: dict[str, list[Invocation]] = {}
     for invocation in document.invocations:
         words = (*invocation.head[-1:], *invocation.words)
@@ -299,7 +295,7 @@ def group_by_file_name(document: ShellDocument) -> Mapping[str, Sequence[Invocat
 
 
 def _get_file_name(path: str) -> str:
-    """The name of the file that a path leads to."""
+    """Return the file name at the end of a path."""
     name = path.rpartition("/")[2]
     return os.path.basename(os.path.normpath(path)) if name in ("", ".", "..") else name
 
@@ -307,7 +303,7 @@ def _get_file_name(path: str) -> str:
 def find_trailing_words(
     document: ShellDocument, invocation: Invocation, config: str, repository: RepositoryIndex
 ) -> tuple[Word, ...] | None:
-    """The words behind the one that is the configuration's path: among the words of a program, or a script's own."""
+    """Return the words after the config's path in an invocation (its program may be the path), or None."""
     name = os.path.basename(config)
     words = (*invocation.head[-1:], *invocation.words)
     for index, word in enumerate(words):
@@ -319,8 +315,9 @@ def find_trailing_words(
 def find_trailing_words_elsewhere(
     document: ShellDocument, invocation: Invocation, config: str, repository: RepositoryIndex
 ) -> tuple[Word, ...] | None:
-    """The words behind a path in a folder out of sight, of whose end only the configuration has as much: an absolute
-    one that is not there, or one whose folder cannot be determined (`$ROOT/configs/sft.yaml`).
+    """Return the words after a path outside the repository whose end matches only the config, or None.
+
+    The path is absolute and missing on this machine, or its folder cannot be determined (`$ROOT/configs/sft.yaml`).
     """
     path = os.path.abspath(config).replace(os.sep, "/")
     words = (*invocation.head[-1:], *invocation.words)
@@ -334,7 +331,7 @@ def find_trailing_words_elsewhere(
 
 
 def find_trailing_words_by_name(invocation: Invocation, name: str) -> tuple[Word, ...] | None:
-    """The words behind the first one that is a path with a name."""
+    """Return the words after the first path with a given file name, or None."""
     words = (*invocation.head[-1:], *invocation.words)
     positions = (index for index, word in enumerate(words) if word.is_known and os.path.basename(word.text) == name)
     return next((words[index + 1 :] for index in positions), None)
@@ -343,12 +340,12 @@ def find_trailing_words_by_name(invocation: Invocation, name: str) -> tuple[Word
 def _is_config_path(
     written: str, config: str, document: ShellDocument, invocation: Invocation, repository: RepositoryIndex
 ) -> bool:
-    """Whether a path in a script is the configuration's.
+    """Return whether a path written in a script is the config's path.
 
-    The first of the folders in which the path leads to a file decides. Where none does, the script changes its folder
-    or runs on another machine; then the end of the path must agree, with a folder in it, as many folders have a
-    `config.yaml`, and no other file of the repository may have the same end. Where a script changes to a folder of its
-    own machine (`cd /fsx/axolotl`), the name alone will do.
+    The first folder in which the path exists decides. If there is none, the script changes its folder or runs on
+    another machine. Then the end of the path must match, including a folder (many folders have a `config.yaml`), and no
+    other file of the repository may have the same end. The name alone suffices if the script changes to an absolute
+    folder (`cd /fsx/axolotl`).
     """
     text = os.path.normpath(written).replace(os.sep, "/")
     path = os.path.abspath(config).replace(os.sep, "/")
@@ -373,10 +370,10 @@ def _is_config_path(
 
 
 def list_working_folders(document: ShellDocument, invocation: Invocation, root: str) -> list[str]:
-    """Where an invocation may run, the likeliest first.
+    """Return the folders in which an invocation may run, most likely first.
 
-    The folder from which a script will be started is unknown: from its own folder, or one above it up to the root of
-    the repository. From there it may change to another, which counts where it exists.
+    The folder from which a script is started is unknown: its own folder or any parent up to the repository root. The
+    folder that the script changes to counts if it exists below one of these.
     """
     parents = list(_list_parents(document.path, root))
     changed = resolve_working_folder(document, invocation)
@@ -385,7 +382,7 @@ def list_working_folders(document: ShellDocument, invocation: Invocation, root: 
 
 
 def _list_parents(script: str, root: str) -> Iterator[str]:
-    """The folder of a script, and those above it up to a root."""
+    """Yield the folder of a script and its parents up to `root`."""
     folder = os.path.dirname(os.path.abspath(script))
     yield folder
     while folder.replace(os.sep, "/") != root and (parent := os.path.dirname(folder)) != folder:
@@ -424,7 +421,7 @@ def _build_launch(
 def _collect_facts(
     launch: LaunchFacts, document: ShellDocument, invocation: Invocation | None = None
 ) -> dict[str, FieldValue]:
-    """What a launch says of the cluster; a launcher's default is that of the line that starts it."""
+    """Return the cluster facts of a launch; a launcher's default is attributed to the line that starts it."""
     script = os.path.basename(document.path)
     start = script if invocation is None else f"{script}:{document.locate(invocation.span.start).line}"
     values = (
@@ -441,7 +438,7 @@ def _collect_facts(
 
 
 def _read_launcher_input(document: ShellDocument, launcher: Invocation) -> LauncherInput | None:
-    """What a launcher is given; None where that is nothing, or it is no framework's."""
+    """Return the input of a framework's launcher, or None if it is no such launcher or gets no input."""
     name = find_launcher_framework(launcher.program)
     if name is None or not launcher.entries:
         return None
@@ -465,7 +462,7 @@ def _read_launcher_input(document: ShellDocument, launcher: Invocation) -> Launc
 
 
 def _mark_as_user_value(value: FieldValue, script: str) -> FieldValue:
-    """A launcher's fact as one that the user gives; its default counts too, as that is what will happen."""
+    """Return a launcher's fact as a user's value; a default counts too because the launcher will use it."""
     place = value.origin.place
     if place is not None:
         script = os.path.basename(place.document.path)
@@ -475,9 +472,7 @@ def _mark_as_user_value(value: FieldValue, script: str) -> FieldValue:
 def _parse_overrides(
     document: ShellDocument, invocation: Invocation, words: Iterable[Word], config: Config, framework: Framework
 ) -> Mapping[Route, Override]:
-    """The settings that the words make. Of a word whose value cannot be determined (`--lr=$LR`), the value is
-    `Unknown`.
-    """
+    """Return the settings that words override; a value that cannot be determined (`--lr=$LR`) is `Unknown`."""
     texts = [(_render_word(word), word) for word in words if not word.spreads and not document.is_lost_blank(word)]
     try:
         settings = framework.launch_interface.parse_trailing(config, [text for text, _ in texts])
@@ -499,7 +494,7 @@ def _parse_overrides(
 
 
 def _find_argument(document: ShellDocument, invocation: Invocation, word: Word, route: Route) -> LaunchArgument | None:
-    """The word that a fix changes to give a setting another value: that of an option, or the word itself (`a.b=1`)."""
+    """Return the argument that a fix edits to change a setting: an option's value, or the word itself (`a.b=1`)."""
     index = next((index for index, item in enumerate(invocation.words) if item is word), None)
     if index is None or len(_split_setting_name(word.text)) != len(route):
         return None
@@ -512,11 +507,11 @@ def _find_argument(document: ShellDocument, invocation: Invocation, word: Word, 
 
 
 _UNDETERMINED: Final = "cfglint-untold"
-"""Stands for a value that cannot be determined while the words are parsed."""
+"""Placeholder for a value that cannot be determined while the words are parsed."""
 
 
 def _render_word(word: Word) -> str:
-    """The text of a word, with `_UNTOLD` for a value that cannot be determined."""
+    """Return the text of a word, with `_UNDETERMINED` for a value that cannot be determined."""
     if word.is_known or word.is_optional:
         return word.text
     name, sign, _ = word.text.partition("=")
@@ -524,7 +519,7 @@ def _render_word(word: Word) -> str:
 
 
 def _find_setting_words(words: list[str], route: Route) -> range:
-    """The words that give the setting at a route, as numbers: the last one that names it, and its value behind it."""
+    """Return the positions of the words that set `route`: the last word that names it, and its value if separate."""
     position = next((index for index in reversed(range(len(words))) if _is_setting_word(words[index], route)), None)
     if position is None:
         return range(0)
@@ -533,8 +528,9 @@ def _find_setting_words(words: list[str], route: Route) -> range:
 
 
 def _is_setting_word(text: str, route: Route) -> bool:
-    """Whether a word gives the setting at a route, or one around it. A route that begins with dashes is that of an
-    option which a framework does not take for a setting.
+    """Return whether a word sets `route` or a route that contains it.
+
+    A route that begins with dashes is an option that the framework does not treat as a setting.
     """
     if str(route[0]).startswith("-"):
         return text.partition("=")[0] == route[0]
@@ -544,5 +540,5 @@ def _is_setting_word(text: str, route: Route) -> bool:
 
 
 def _split_setting_name(text: str) -> tuple[str, ...]:
-    """The setting that a word names, as the steps of a route."""
+    """Return the name of the setting in a word as the steps of a route."""
     return tuple(text.partition("=")[0].lstrip("-").replace("-", "_").split("."))

@@ -1,4 +1,4 @@
-"""What all the places come to that start one configuration, and how sure that is."""
+"""Merged launches: combine all launches of one config, and mark what is assumed."""
 
 from __future__ import annotations
 
@@ -16,38 +16,39 @@ from cfglint_train.plan.origin import FieldValue, Origin
 
 
 class MergedLaunch(Frozen):
-    """What all the places that start a configuration come to."""
+    """All launches of a config combined."""
 
     documents: tuple[ShellDocument, ...]
     facts: Mapping[str, FieldValue]
-    """nodes, gpus-per-node, gpu, host-memory. None where two places differ or one of them cannot be determined; what
-    only some of them say is assumed.
+    """Cluster facts: nodes, gpus-per-node, gpu, host-memory.
+
+    None if two launches differ or one cannot be determined; assumed if only some launches state it.
     """
     conflicts: Mapping[str, tuple[str | int, ...]]
-    """The values of the facts in which places differ, in order."""
+    """Sorted values of the facts in which launches differ."""
     overrides: Mapping[Route, Override]
-    """What all places give, the value unknown where they differ."""
+    """Overrides that all launches set; the value is unknown if they differ."""
     launch_overrides: tuple[tuple[Route, Override], ...]
-    """What each place gives."""
+    """Overrides of each launch, unmerged."""
     invocations: tuple[tuple[ShellDocument, int], ...]
-    """The invocations that the file is given to, by their numbers."""
+    """Scripts and numbers of the invocations that receive the file."""
     launchers: tuple[LauncherInput | None, ...]
-    """What the launchers of the places are given, each once, in order; None where one is given nothing."""
+    """Distinct launcher inputs in order; None for a launcher that receives nothing."""
     sharding: FieldValue | None
-    """None as a value where options of a launcher shard the model, in a way that is not read."""
+    """Options of a launcher that shard the model in a way that cfglint does not read; the value is None."""
     is_sharding_known: bool
-    """No place leaves open how it shards the model."""
+    """True if every launch shows how it shards the model."""
     environment: Mapping[str, str]
-    """The variables that every place sets to the same."""
+    """Variables that every launch sets to the same value."""
     rendezvous: FieldValue | None = None
-    """Whether several nodes are given an address at which they meet; None as a value where places differ."""
+    """True if several nodes get a rendezvous address; the value is None if launches differ."""
 
 
 def merge_launches(launches: Iterable[Launch]) -> MergedLaunch | None:
-    """What places come to that start one configuration, in whatever order; None where there are none.
+    """Return all launches of a config combined, in any order, or None if there are none.
 
-    Two scripts may start the same file on different clusters: what they differ in stays unknown. A setting that only
-    some of them lay over the file is as the file has it, which is how the others run it.
+    Two scripts may start the same file on different clusters: facts in which they differ stay unknown. A setting that
+    only some launches override keeps the value of the file, which the others use.
     """
     sorted_launches = sorted(launches, key=lambda item: item.document.path)
     if not sorted_launches:
@@ -95,21 +96,21 @@ def merge_launches(launches: Iterable[Launch]) -> MergedLaunch | None:
 
 
 def _merge_rendezvous(launches: list[Launch]) -> FieldValue | None:
-    """What all places say of an address; a value of None where they do not say the same."""
+    """Return the rendezvous of all launches; its value is None if they differ."""
     stated = next((launch.rendezvous for launch in launches if launch.rendezvous is not None), None)
     same = len({None if launch.rendezvous is None else launch.rendezvous.value for launch in launches}) == 1
     return stated if stated is None or same else stated._replace(value=None)
 
 
 def _merge_fact(name: str, values: list[FieldValue], launch_count: int) -> FieldValue:
-    """A fact that some places state: theirs if they agree and all of them can be determined."""
+    """Return a fact that some launches state: their value if they agree and all are determined."""
     first = next((value for value in values if value.value is None), values[0])
     if first.value is None:
         return first
     other = next((value for value in values if value.value != first.value), None)
     if other is not None:
         names = dict.fromkeys((_format_source(first), _format_source(other)))
-        if len(names) == 1:  # scripts of one name in two folders
+        if len(names) == 1:  # Scripts of the same name in two folders.
             names = dict.fromkeys((_format_source(first, folder=True), _format_source(other, folder=True)))
         return FieldValue(None, first.origin._replace(note=f"{' and '.join(names)} differ", assumption=""))
     certain = next((value for value in values if not value.origin.assumption), first)
@@ -121,7 +122,7 @@ def _merge_fact(name: str, values: list[FieldValue], launch_count: int) -> Field
 
 
 def mark_assumed(launch: Launch, reason: str) -> Launch:
-    """A start whose script may be meant for another file: all that it says of the cluster is assumed."""
+    """Return a launch with all cluster facts assumed, because its script may be for another file."""
     return launch._replace(
         facts={name: _mark_value_assumed(name, value, reason) for name, value in launch.facts.items()}
     )
@@ -136,14 +137,15 @@ def _mark_value_assumed(name: str, value: FieldValue, reason: str) -> FieldValue
 
 
 _SHARDING: Final = ("deepspeed", "fsdp", "fsdp_config")
-"""Settings that say how the model is sharded."""
+"""Settings that control how the model is sharded."""
 _EXAMPLE: Final = "which is an example of how to start it"
 
 
 def convert_example(launch: Launch) -> Launch | None:
-    """A start as an example shows it: the cluster, what its launcher is given and the settings that shard the model as
-    assumptions, where its nodes meet, and that the model may be sharded; None where it shows none of these. What else
-    it changes in the file is for the example alone.
+    """Return an example as a launch with assumptions, or None if it shows nothing of use.
+
+    The assumptions are the cluster, the launcher's input, the settings that shard the model, the rendezvous, and that
+    the model may be sharded. Other overrides apply to the example only.
     """
     facts = mark_assumed(launch, _EXAMPLE).facts
     overrides = {
@@ -162,7 +164,7 @@ def convert_example(launch: Launch) -> Launch | None:
 
 
 def _describe_assumption(launcher: LauncherInput, name: str) -> str:
-    """What is assumed where an example shows what a launcher is given."""
+    """Return the assumption to report if only an example shows a launcher's input."""
     input_text = f"`{launcher.path}`" if launcher.path is not None else "its options"
     return (
         f"{launcher.framework} is given {input_text}, as an example in `{name}` shows; "
@@ -171,7 +173,7 @@ def _describe_assumption(launcher: LauncherInput, name: str) -> str:
 
 
 def convert_full_example(launch: Launch, reason: str = _EXAMPLE) -> Launch:
-    """A start as an example in the script itself shows it, or as a job has it: with its options, all as assumptions."""
+    """Return an example in the script itself, or a job, as a launch with all options as assumptions."""
     facts = mark_assumed(launch, reason).facts
     return launch._replace(
         facts=facts, overrides={route: _mark_override_assumed(override) for route, override in launch.overrides.items()}
@@ -186,14 +188,14 @@ def _mark_override_assumed(override: Override) -> Override:
 
 
 def _describe_fact(name: str, value: Any) -> str:
-    """A fact about the cluster in words."""
+    """Return a cluster fact in words."""
     if name in ("nodes", "gpus-per-node"):
         return format_count(value, "node") if name == "nodes" else f"{format_count(value, 'GPU')} per node"
     return f"the card {value}" if name == "gpu" else f"{value} of host memory"
 
 
 def _format_source(value: FieldValue, folder: bool = False) -> str:
-    """The script and the line of a fact, if asked for with the script's folder."""
+    """Return the script and line of a fact, with the script's folder if `folder` is true."""
     place = value.origin.place
     if place is None:
         return value.origin.note
@@ -202,7 +204,7 @@ def _format_source(value: FieldValue, folder: bool = False) -> str:
 
 
 def _build_conflict(overrides: list[Override]) -> Override:
-    """A setting that places give in different ways."""
+    """Return an override with an unknown value for a setting in which launches differ."""
     origin = overrides[0].origin
     names = tuple(dict.fromkeys(override.origin.note for override in overrides))
     note = f"{' and '.join(names)} differ" if len(names) > 1 else f"launches in {names[0]} differ"

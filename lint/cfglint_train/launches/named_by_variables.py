@@ -17,15 +17,15 @@ _VARIABLE: Final = re.compile(r"\$(?:\{\w+\}|\w+)")
 _VARIABLE_NAME: Final = re.compile(r"\$\{?(\w+)\}?")
 _ASSIGNMENT: Final = re.compile(r"(?m)^[ \t]*(?:export[ \t]+)?(\w+)=([^\s;#]+)")
 _MIN_LITERAL: Final = 3
-"""Characters of a path that are no variable's, beside the ending: `$1.yaml` may be any file."""
+"""Minimum number of literal characters in a path besides its ending: `$1.yaml` may be any file."""
 _MAX_VARIABLE_FOLDERS: Final = 3
-"""Folders of one path that are variables: each may be any number of folders."""
+"""Maximum number of variable folders in a path; each may match several folders."""
 _MAX_PATHS: Final = 100
-"""Paths of one script that are looked at."""
+"""Maximum number of paths of one script to examine."""
 
 
 def find_variable_scripts(index: RepositoryIndex, path: str) -> tuple[str, ...]:
-    """The scripts with a path that is a file's for some values of the variables in it."""
+    """Return the scripts with a path that matches a file for some values of its variables."""
     tail = _get_relative_path(index, path)
     return tuple(
         script
@@ -37,7 +37,7 @@ def find_variable_scripts(index: RepositoryIndex, path: str) -> tuple[str, ...]:
 def find_variable_uses(
     document: ShellDocument, path: str, index: RepositoryIndex
 ) -> Iterator[tuple[Invocation, tuple[Word, ...]]]:
-    """The invocations of a script that are given such a path, each with the words behind it."""
+    """Yield the invocations of a script that receive a matching path, each with the words after it."""
     tail, text = _get_relative_path(index, path), document.source.decode("utf-8", "replace")
     assignments = dict(_ASSIGNMENT.findall(text))
     for invocation in document.invocations:
@@ -55,7 +55,7 @@ def find_variable_uses(
 
 
 def _list_patterns(index: RepositoryIndex) -> list[tuple[str, tuple[re.Pattern[str], ...]]]:
-    """The scripts of a repository that name files by variables, each with the patterns of their paths."""
+    """Return the scripts of a repository that name files by variables, each with the patterns of their paths."""
     scripts = []
     for path, text in index.read_texts("variables"):
         paths = dict.fromkeys(_PATH.findall(re.sub(r"(?m)^\s*#.*$", "", text))[:_MAX_PATHS])
@@ -66,7 +66,10 @@ def _list_patterns(index: RepositoryIndex) -> list[tuple[str, tuple[re.Pattern[s
 
 
 def _compile_pattern(text: str) -> re.Pattern[str] | None:
-    """The paths that a text with variables may be; None where its name has none of them, or nearly any path fits."""
+    """Return a pattern for the paths that a text with variables may be, or None.
+
+    None if the file name has no variable, or if nearly any path would match.
+    """
     text = text.strip("\"'")
     if _PATH.fullmatch(text) is None or "$" not in os.path.basename(text):
         return None
@@ -85,5 +88,5 @@ def _compile_pattern(text: str) -> re.Pattern[str] | None:
 
 
 def _get_relative_path(index: RepositoryIndex, path: str) -> str:
-    """A file's path below the root of its repository."""
+    """Return a file's path below the root of its repository."""
     return os.path.relpath(os.path.abspath(path), index.root).replace(os.sep, "/")

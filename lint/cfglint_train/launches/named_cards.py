@@ -1,6 +1,6 @@
-"""The GPUs that the path of a file names: `runs/8xMI300/sft.yaml`, `scripts/train_h100.sh`, and its comments.
+"""GPUs named in a file's path (`runs/8xMI300/sft.yaml`, `scripts/train_h100.sh`) and its comments.
 
-People name a file after the machine that it is for. That is no statement, but a better assumption than any card.
+Users name a file after its machine. That is not a statement, but a better assumption than any default GPU.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _GPU_NAME: Final = (
     r"(?i)(?<![a-z0-9])(?:(\d{1,2})x)?((?:rtx[-_]?)?[a-z]{0,3}\d{2,4}[a-z]{0,2}(?:[-_]\d{2,3}gb)?)(?![a-z0-9])"
 )
 _CLUE: Final = r"\d\d"
-"""In every name that matches; asked first, since most paths have none and compiling the pattern takes a millisecond."""
+"""Cheap test that all names pass; compiling the full pattern takes 1 ms and most paths have no GPU."""
 _UNAMBIGUOUS: Final = r"(?i)(?=.{4})[a-z].*"
-"""What means a card without a number of them before it: `4090` and `t4` may be anything."""
+"""Name that means a GPU without a count before it: `4090` and `t4` may be anything."""
 _FAMILY: Final = r"(?:\d{1,2}[ \t]?[x×*][ \t]?)?((?:rtx|gtx)[ -]?\d{4}|[a-z]{1,2}\d{1,3}s?)"
 _WORD: Final = rf"(?i)(?<![\w.-]){_FAMILY}(?![\w.])"
-"""A card in a comment: `2×T4`, `RTX 2080`."""
+"""GPU in a comment: `2×T4`, `RTX 2080`."""
 _PART: Final = rf"(?i)(?<![a-z0-9]){_FAMILY}(?![a-z0-9])"
-"""A card in the name of a file: `sft_v100.yaml`."""
+"""GPU in a file name: `sft_v100.yaml`."""
 
 
 def read_path_gpus(path: str) -> Mapping[str, FieldValue]:
-    """`gpu` and `gpus-per-node` as a path (below the root of its repository) names them; the file's own name wins."""
+    """Return `gpu` and `gpus-per-node` as named in a path below the repository root; the file's own name wins."""
     for part in reversed(path.replace("\\", "/").split("/")):
         if re.search(_CLUE, part) is None:
             continue
@@ -50,7 +50,7 @@ def read_path_gpus(path: str) -> Mapping[str, FieldValue]:
 
 
 def find_oldest_capability(documents: Iterable[Document]) -> tuple[int, int] | None:
-    """The lowest CUDA compute capability of the cards that names of files and their comments have; None for none."""
+    """Return the lowest CUDA compute capability of the GPUs in file names and comments, or None."""
     matches = [match[1] for document in documents for match in _find_matches(document)]
     words = {word.replace(" ", "").replace("-", "").lower() for word in matches}
     gpus = [gpu for name in list_names() if (gpu := find_gpu(name)) is not None and _get_family(gpu.name) in words]
@@ -64,12 +64,12 @@ def _find_matches(document: Document) -> Iterator[re.Match[str]]:
 
 
 def _get_family(name: str) -> str:
-    """What people call a card, whatever its memory (`v100`, `rtx2080`)."""
+    """Return a GPU's usual name without its memory (`v100`, `rtx2080`)."""
     return name.partition("-")[0].replace(" ", "").lower().removesuffix("ti")
 
 
 def _resolve_gpu_name(text: str, count: str | None) -> str | None:
-    """The card of a name; of one that is cut short (`mi300`) the only one that begins so."""
+    """Return the name of the GPU in `text`, or None. A shortened name (`mi300`) must have one completion."""
     if count is None and re.fullmatch(_UNAMBIGUOUS, text) is None:
         return None
     gpu = find_gpu(text)

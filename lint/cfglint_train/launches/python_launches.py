@@ -1,5 +1,6 @@
-"""Commands that a Python program starts (`subprocess.run(["torchrun", "train.py"])`, `os.system("axolotl train a")`)
-as a script with the lines of the program: what is not constant there is a variable without a value.
+"""Commands that a Python program starts (`subprocess.run(["torchrun", "train.py"])`), as a script.
+
+The script has the lines of the program. Values that are not constant become variables without a value.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from cfglint_train.foundation.typed import Final
 _MODULES: Final = ("subprocess", "os")
 _STARTS: Final = re.compile(r"run|call|check_call|check_output|Popen|getoutput|getstatusoutput|system|popen|execv[pe]*")
 _LISTS: Final = re.compile(r"execl[pe]*")
-"""Functions that get each word as an argument."""
+"""Functions that take each word as an argument."""
 _REPLACES: Final = re.compile(r"exec[vlpe]+")
-"""Functions that get the program before the words, of which the first is its name."""
+"""Functions that take the program, then its words (the first word is its name)."""
 MAX_CALLS: Final = 100
-"""Calls of one function that are handed commands."""
+"""Maximum number of calls of one function that receives commands."""
 _MAX_DEPTH: Final = 2
-"""Functions of the program that hand a command on to each other."""
+"""Maximum number of functions of the program that forward a command to each other."""
 
 
 def extract_commands(text: str) -> str:
-    """The commands that a Python program starts; empty where it starts none, or is no Python."""
+    """Return the commands that a Python program starts, or an empty string if it starts none or does not parse."""
     try:
         return _render_script(
             sorted(_list_commands(parse_tree(text)), key=lambda words: (words[0].line, words[0].column))
@@ -35,7 +36,7 @@ def extract_commands(text: str) -> str:
 
 
 def _list_commands(tree: ast.Module) -> Iterator[list[ProgramWord]]:
-    """The words of each command."""
+    """Yield the words of each command."""
     names = map_imports(ast.walk(tree))
     calls = {call: _get_command_arguments(call, names) for call in ast.walk(tree) if isinstance(call, ast.Call)}
     command_arguments = [arguments for arguments in calls.values() if arguments]
@@ -51,7 +52,7 @@ def _list_commands(tree: ast.Module) -> Iterator[list[ProgramWord]]:
 def _follow_command(
     arguments: list[ast.expr], other_calls: dict[str, list[ast.Call]], values: NameValues, depth: int
 ) -> Iterator[list[ProgramWord]]:
-    """The words of a command; where a function is handed it, of what the other calls of that function start."""
+    """Yield the words of a command; if a function receives it, those that the calls of that function pass."""
     parameter_match = values.find_parameter(arguments[0]) if len(arguments) == 1 and depth else None
     if parameter_match is None:
         words = [word for item in arguments for word in _read_words(item, len(arguments) == 1, values)]
@@ -74,7 +75,7 @@ def _read_words(node: ast.expr, alone: bool, values: NameValues) -> list[Program
 
 
 def _get_command_arguments(call: ast.Call, names: dict[str, str]) -> list[ast.expr]:
-    """What a call starts as a command; nothing for other calls."""
+    """Return the arguments of a call that are a command, or nothing for other calls."""
     owner, _, name = resolve_dotted_name(call.func, names).rpartition(".")
     if owner not in _MODULES:
         return []
@@ -87,7 +88,7 @@ def _get_command_arguments(call: ast.Call, names: dict[str, str]) -> list[ast.ex
 
 
 def _render_script(commands: list[list[ProgramWord]]) -> str:
-    """A script with each word in its line, where no other command is; a command goes on in the next line."""
+    """Return a script with each word on its line unless another command is there; long commands are continued."""
     lines = [""]
     for words in commands:
         first = True

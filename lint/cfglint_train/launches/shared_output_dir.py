@@ -1,4 +1,4 @@
-"""Launches of one script that write into the same folder, one after the other."""
+"""Shared output folders: launches of one script that write into the same folder one after the other."""
 
 from __future__ import annotations
 
@@ -22,45 +22,44 @@ from cfglint_train.plan.origin import Place
 from cfglint_train.repository.index import RepositoryIndex
 
 MAX_LAUNCHES: Final = 50
-"""Launches of a script that are compared; every file of them is read. Further ones are not judged."""
+"""Maximum number of launches of a script to compare, as each of their files is read. Others are not checked."""
 
 _OUTPUT: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 _RESUMING: Final[tuple[Field, ...]] = ("checkpoint.load_path", "checkpoint.resume_latest")
 _SEQUENTIAL_SCOPES: Final = frozenset(("loop", "and", "subshell"))
-"""Steps around a command that is run, once what is before it went well; others are taken or not."""
+"""Scopes whose commands always run if the commands before them succeed; other scopes are alternatives."""
 _TRAINING: Final = re.compile(r"(?:^|[^a-zA-Z])(?:train|sft|dpo|grpo|kto|rloo)(?:$|[^a-zA-Z])")
-"""A program, module or subcommand that trains, by that or by a method; the same file is given to others that evaluate
-or convert.
-"""
+"""Program, module or subcommand that trains, by its verb or a method; evaluation and conversion take the same file."""
 _OTHER_TASK: Final = re.compile(r"\bdo_(?:train|eval|predict)\b")
 _EXPANDED: Final = re.compile(r"\$\{?(\w+)")
-# A loop over one plain word has one turn.
+# A loop over one plain word has one iteration.
 _LOOP: Final = re.compile(rb"\bfor\s+(\w+)\s+in\b(?![ \t]+[\w./:@%+-]+[ \t]*(?:;|$))", re.M)
-# What ends the script, tries something else, or moves what was written somewhere else.
+# Commands that end the script, try an alternative, or move the output.
 _OTHERWISE: Final = re.compile(rb"\|\||(?:^|[;&\s])(?:exit|exec|cd|pushd|mv|rsync)\s", re.M)
 
 _LENIENT_PARSER: Final = re.compile(rb"HfArgumentParser|TrlParser|parse_known_args|\badd_dataclass\b")
-"""Parsers whose options are declared elsewhere, or that pass over those that they do not know."""
+"""Parsers whose options are declared elsewhere, or that skip unknown options."""
 
 
 class PreviousLaunch(Frozen):
-    """A launch that writes into the folder before another one does."""
+    """A launch that writes into the same folder before another launch does."""
 
     place: Place
     is_same_command: bool
-    """It is the same command, in an earlier turn of a loop."""
+    """True if it is the same command in an earlier iteration of a loop."""
 
 
 class SharedOutputDirs:
-    """The launches of the scripts of a repository by the folders that they write into. Each script is read once."""
+    """Launches of a repository's scripts by the folders they write into. Each script is read once."""
 
     def __init__(self, scripts: LaunchScripts, read_configs: Callable[[str], Sequence[Config]]) -> None:
+        """Create an empty cache; `read_configs` returns the configs of a file."""
         self.scripts = scripts
         self.read_configs = read_configs
         self._launches: dict[tuple[str, str, str], tuple[_Launch, ...]] = {}
 
     def find_previous(self, main: Config, repository: RepositoryIndex) -> tuple[PreviousLaunch, ...]:
-        """The launches before those of a configuration that write into its folder, each once."""
+        """Return the launches that write into a config's output folder before its own launch, each once."""
         launches = {
             (launch.place.document.path, launch.place.span): launch
             for launch in self._search_previous(main, repository)
@@ -68,10 +67,10 @@ class SharedOutputDirs:
         return tuple(launches.values())
 
     def _search_previous(self, main: Config, repository: RepositoryIndex) -> Iterator[PreviousLaunch]:
-        """The launches before those of a configuration that write into its folder, with other settings.
+        """Yield the earlier launches that write into a config's output folder with other settings.
 
-        Only launches of one script count that are run in any case: two scripts, and the branches of a condition, are
-        ways of which one is taken.
+        Only launches of one script that run in any case count: two scripts, or the branches of a condition, are
+        alternatives.
         """
         invocations = {
             (script, invocation.number): invocation for script, invocation in self.scripts.find_invocations(main)
@@ -99,7 +98,7 @@ class SharedOutputDirs:
                     yield PreviousLaunch(Place(script, launch.invocation.span), False)
 
     def _list_launches(self, script: ShellDocument, main: Config, repository: RepositoryIndex) -> tuple[_Launch, ...]:
-        """The launches of a script whose folder is known, in order."""
+        """Return the training launches of a script with a known output folder, in order."""
         key = script.path, main.framework, os.path.splitext(main.document.path)[1]
         if key not in self._launches:
             parts = (
@@ -113,7 +112,7 @@ class SharedOutputDirs:
         return self._launches[key]
 
     def _find_command_configs(self, script: ShellDocument) -> Iterator[_LaunchParts]:
-        """The commands of a script that are configurations themselves."""
+        """Yield the commands of a script that are configs themselves."""
         for config in self.read_configs(script.path)[:MAX_LAUNCHES]:
             if config.role == "main":
                 invocation = script.invocations[int(config.root[0])]
@@ -122,16 +121,14 @@ class SharedOutputDirs:
     def _find_file_configs(
         self, script: ShellDocument, main: Config, repository: RepositoryIndex
     ) -> Iterator[_LaunchParts]:
-        """The commands of a script that are given a file of a configuration's kind."""
+        """Yield the commands of a script that receive a file of the same framework as `main`."""
         extension = os.path.splitext(main.document.path)[1]
         words = (word for invocation in script.invocations for word in invocation.words if word.is_known)
         names = dict.fromkeys(os.path.basename(word.text) for word in words if word.text.endswith(extension))
         for name in list(names)[:MAX_LAUNCHES]:
             for file in repository.find_by_name(name):
                 path = self.scripts.sources.format_path(file, main.document.path)
-                uses = tuple(
-                    self.scripts.find_uses_in(script, path)
-                )  # not those of every script: a shared file has many
+                uses = tuple(self.scripts.find_uses_in(script, path))  # a shared file has uses in many scripts
                 for config in self.read_configs(path) if uses else ():
                     if config.role == "main" and config.framework == main.framework:
                         yield from ((config, script, invocation, words) for invocation, words in uses)
@@ -141,9 +138,10 @@ _LaunchParts = tuple[Config, ShellDocument, Invocation, tuple[Word, ...]]
 
 
 class _Launch:
-    """One place of a script that starts a configuration."""
+    """A place in a script that starts a config."""
 
     def __init__(self, config: Config, script: ShellDocument, invocation: Invocation, words: tuple[Word, ...]) -> None:
+        """Read the output and resume settings of the launch."""
         self.config, self.script, self.invocation, self.words = config, script, invocation, words
         self.is_own = config.document is script
         reading = frameworks.read_fields(config, frameworks.load(config.framework), *_OUTPUT, "model.id")
@@ -153,19 +151,19 @@ class _Launch:
         self._resuming = frozenset[str]().union(*_list_key_names(config.framework, _RESUMING).values())
         path = reading.get(next((field for field in _OUTPUT if outputs[field]), _OUTPUT[-1]))
         self.folder = ""
-        """Where it writes; empty where that is unknown."""
+        """Output folder; empty if unknown."""
         if isinstance(path, str) and path:
             self.folder = os.path.normpath(os.path.join(resolve_working_folder(script, invocation), path))
         self._model = str(reading.get("model.id"))
 
     @property
     def is_comparable(self) -> bool:
-        """Whether it trains, and where it writes is known."""
+        """True if the launch trains and its output folder is certain."""
         return bool(self.is_training and self.folder and not self.is_moved and not self.is_refused)
 
     @property
     def is_refused(self) -> bool:
-        """Whether the parser of a Python file lacks an option that it is given: the script is of another time."""
+        """True if the parser of a Python file lacks an option of the launch, so that the script is out of date."""
         source = self.config.document.source
         if self.config.document.syntax != "python" or b"argparse" not in source or _LENIENT_PARSER.search(source):
             return False
@@ -174,7 +172,7 @@ class _Launch:
 
     @property
     def is_training(self) -> bool:
-        """Whether it is a launch of training, not of another program that takes the same file."""
+        """True if the launch trains, and is not another program that takes the same file."""
         if self.is_own:
             return True
         words_before = self.invocation.words[: len(self.invocation.words) - len(self.words)]
@@ -184,12 +182,12 @@ class _Launch:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What distinguishes it from other launches."""
+        """File and words that distinguish the launch from others."""
         return (self.config.document.path, *(word.text for word in self.words))
 
     @property
     def is_repeated(self) -> bool:
-        """Whether it is run again in a loop, with settings that change from turn to turn."""
+        """True if a loop runs the launch again with settings that change in each iteration."""
         scope = self.invocation.scope
         if scope is None or not any(kind == "loop" for kind, _ in scope.chain):
             return False
@@ -198,7 +196,7 @@ class _Launch:
 
     @property
     def is_moved(self) -> bool:
-        """Whether its words may give another folder than the file does, or have it resume what an earlier one began."""
+        """True if the words may change the output folder, or resume an earlier run."""
         if self.invocation.forwards:
             return True
         texts = ["", *(word.text for word in self.words)]
@@ -208,7 +206,7 @@ class _Launch:
 
     @property
     def is_continuation(self) -> bool:
-        """Whether it starts from what is in its folder, which was meant to be replaced."""
+        """True if the launch starts from the contents of its folder, which it may replace on purpose."""
         pairs = ((before.text, word) for before, word in pairwise(self.words))
         other_words = (
             word for before, word in pairs if not {_get_last_part(before), _get_setting_name(word)} & self._outputs
@@ -219,7 +217,7 @@ class _Launch:
 
 @cache
 def _list_key_names(framework: str, fields: tuple[Field, ...]) -> Mapping[Field, frozenset[str]]:
-    """The last parts of the keys of a framework that state some fields."""
+    """Return the last parts of a framework's keys for each of the fields."""
     lenses = frameworks.load(framework).lenses
     return {
         field: frozenset(
@@ -230,14 +228,14 @@ def _list_key_names(framework: str, fields: tuple[Field, ...]) -> Mapping[Field,
 
 
 def _list_options(config: Config, keys: frozenset[str]) -> Iterator[str]:
-    """The options of a Python file whose values some of its settings have, by their names."""
+    """Yield the names of the options that set some keys of a Python file."""
     for key in keys if config.document.syntax == "python" else ():
         node = config.document.find_node((*config.root, key))
         yield from (_get_last_part(step.text) for step in getattr(node, "how", ()) if step.kind == "option")
 
 
 def _is_always_run(invocation: Invocation) -> bool:
-    """Whether a script runs a command in any case."""
+    """Return whether a script always runs a command."""
     scope = invocation.scope
     return (
         scope is not None
@@ -248,25 +246,25 @@ def _is_always_run(invocation: Invocation) -> bool:
 
 
 def _is_only_training(script: ShellDocument, invocation: Invocation) -> bool:
-    """Whether a command is run once, and no other one of its script trains: most scripts train once."""
+    """Return whether a command runs once and no other command of its script trains, as in most scripts."""
     scope = invocation.scope
     is_repeated = scope is not None and any(kind == "loop" for kind, _ in scope.chain)
     return not is_repeated and sum(map(_can_train, script.invocations)) < 2
 
 
 def _can_train(invocation: Invocation) -> bool:
-    """Whether a word of a command says that it trains."""
+    """Return whether a word of a command indicates training."""
     return any(map(_TRAINING.search, (invocation.program, *(word.text for word in invocation.words))))
 
 
 def _count_mentions(script: ShellDocument, folder: str) -> int:
-    """How often a script names a folder."""
+    """Return how often a script names a folder."""
     name = re.escape(os.path.basename(folder)).encode()
     return len(re.findall(rb"(?<![\w.-])" + name + rb"(?![\w.-])", script.source))
 
 
 def _get_setting_name(word: Word) -> str:
-    """The setting that a word names, without what leads to it."""
+    """Return the last part of the name of the setting in a word."""
     return _get_last_part(word.text.partition("=")[0])
 
 

@@ -15,7 +15,7 @@ from cfglint_train.launches.launches import list_working_folders
 from cfglint_train.repository.index import RepositoryIndex
 
 MAX_WORDS: Final = 200
-"""Words of one loop that are looked at, and what they make of one use of its variable."""
+"""Maximum number of words of one loop to expand in each use of its variable."""
 
 _HEAD: Final = re.compile(r"(?m)^[ \t]*for[ \t]+(\w+)[ \t]+in[ \t]+([^;\n]+)")
 _LS_CALL: Final = re.compile(
@@ -26,7 +26,7 @@ _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def _find_loops(text: str) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """The loops of a script: the variable, the byte at which the loop begins, and the words that it goes through."""
+    """Yield the loops of a script: the variable, the byte offset of the loop, and the words it iterates over."""
     assignments = dict(_ASSIGNMENT.findall(text))
     for head in _HEAD.finditer(text):
         ls_call = _LS_CALL.search(head[2])
@@ -44,7 +44,7 @@ def _expand_variables(word: str, assignments: dict[str, str]) -> str:
 
 
 def list_loop_patterns(index: RepositoryIndex) -> list[tuple[str, frozenset[str]]]:
-    """The scripts of a repository with loops, and the patterns of the names of files that these go through."""
+    """Return the scripts of a repository that have loops, with the patterns of the file names they iterate over."""
     scripts = []
     for path, text in index.read_texts("loops"):
         names = {
@@ -62,7 +62,7 @@ def list_loop_patterns(index: RepositoryIndex) -> list[tuple[str, frozenset[str]
 def find_loop_uses(
     document: ShellDocument, config: str, repository: RepositoryIndex
 ) -> Iterator[tuple[Invocation, tuple[Word, ...]]]:
-    """The invocations that a loop of a script gives a file to in one of its turns, each with the words behind it."""
+    """Yield the invocations that receive a file in an iteration of a loop, each with the words after it."""
     loops = list(_find_loops(document.source.decode("utf-8", "replace")))
     for invocation in document.invocations if loops else ():
         if invocation.scope is None or not any(kind == "loop" for kind, _ in invocation.scope.chain):
@@ -82,7 +82,7 @@ def find_loop_uses(
 def _is_match(
     pattern: str, config: str, document: ShellDocument, invocation: Invocation, repository: RepositoryIndex
 ) -> bool:
-    """Whether a pattern of paths, from one of the folders in which an invocation may run, is a file's."""
+    """Return whether a path pattern matches a file from one of the folders in which an invocation may run."""
     steps = os.path.abspath(config).replace(os.sep, "/").split("/")
     for base in list_working_folders(document, invocation, repository.root):
         wanted = os.path.normpath(os.path.join(base, pattern)).replace(os.sep, "/").split("/")

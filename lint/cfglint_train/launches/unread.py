@@ -1,9 +1,8 @@
-"""The runs that a script, a Python program or a notebook starts and that are not read: each is named where it is
-started, or at its program.
+"""Unread launches: report the runs that a script, Python program or notebook starts and that cfglint does not read.
 
-A command that no framework reads shows that it trains (an option such as `--learning_rate`, or the program's name); it,
-or the program that it starts, that this is a language model (an option that names or adapts one, the files of DeepSpeed
-and accelerate; a class of such models).
+Each is reported at its start or at its program. A command of an unknown program counts as training if an option
+(`--learning_rate`) or the program's name shows it. It counts as language model training if the command or program has
+an option that names or adapts a model, uses a file of DeepSpeed or accelerate, or names a class of such models.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from cfglint_train.repository.lookalikes import identify_tool
 from cfglint_train.repository.sources import Sources
 
 _CONTAINERS: Final = (".ipynb", ".mk", ".py", ".yaml", ".yml")
-"""Ends of the names of files that hold commands among other things."""
+"""Endings of files that contain commands among other things."""
 _TESTS: Final = ("test", "tests")
-"""Folders with programs that start others to try them."""
+"""Folders of programs that start other programs to test them."""
 
 
 def note_unread_runs(
@@ -51,8 +50,10 @@ def note_unread_runs(
     index: RepositoryIndex,
     is_read: Callable[[str], bool],
 ) -> None:
-    """Note what a file starts and that is not read. `configs` are its own; `reads`: whether another one is the main
-    configuration of a run, or is named as one that is not read.
+    """Record the runs that a file starts and that cfglint does not read.
+
+    `configs` are those of the file itself. `is_read` returns whether a file is the main config of a run or is already
+    reported as unread.
     """
     name = os.path.basename(path)
     sources, is_script = documents.sources, not path.endswith(_CONTAINERS) and name not in files.RECIPES
@@ -84,7 +85,7 @@ def note_unread_runs(
 def _read_commands(
     path: str, documents: Documents, scripts: LaunchScripts, index: RepositoryIndex
 ) -> Iterator[ShellDocument]:
-    """The commands that a file starts, as scripts."""
+    """Yield the commands that a file starts, as parsed scripts."""
     texts: Iterable[str] = ()
     if path.endswith(".ipynb"):
         texts = _read_notebook(path, documents)
@@ -106,7 +107,7 @@ def _read_commands(
 
 
 def _read_notebook(path: str, documents: Documents) -> Iterator[str]:
-    """The commands of a notebook. The run of its Python code is noted."""
+    """Yield the commands of a notebook. Record the run of its Python code."""
     notebook = parse_notebook(documents.sources.read(path).decode("utf-8", "replace"))
     if notebook is None:
         return
@@ -131,7 +132,7 @@ def _read_notebook(path: str, documents: Documents) -> Iterator[str]:
 
 
 def _find_option_runs(script: ShellDocument) -> Iterator[tuple[Span, str]]:
-    """Where a program or a notebook trains with options alone."""
+    """Yield the commands of a program or notebook that train without a config file, with a reason."""
     for name in find_candidates(script.source, "shell"):
         for config in frameworks.recognise(name, script):
             if config.role != "other" and config.root:
@@ -139,14 +140,14 @@ def _find_option_runs(script: ShellDocument) -> Iterator[tuple[Span, str]]:
                 yield invocation.head[-1].span, f"the options of `{invocation.program}` are read in shell scripts only"
 
 
-# --- files that are not there -----------------------------------------------------------------------------------------
+# --- missing files ----------------------------------------------------------------------------------------------------
 
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
 _FILE: Final = re.compile(r"\.(?:ya?ml|json|py)$")
 _YAML: Final = re.compile(r"\.ya?ml$")
-"""What a program that is not known is given as settings: JSON may as well be data."""
+"""Settings file of a program that cfglint does not know: JSON may as well be data."""
 _TRAINS: Final = re.compile(r"(?<!s)(?:train|tune|sft|dpo|grpo)(?!_?data)")
-"""In the name of a program that trains, and does not make the data for it."""
+"""Name of a program that trains, and does not prepare data for training."""
 _LAUNCHERS: Final = ("accelerate launch", "deepspeed", "torchrun")
 _REDIRECTION: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-])"
 """Bash writes to the file that follows."""
@@ -155,14 +156,15 @@ _SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
 MissingFiles = Mapping[str, list[tuple[Invocation, Word, str]]]
-"""Files that a repository does not have, by name: the commands that train with them, and what these start."""
+"""Files missing from the repository, by name: the commands that train with them, the word and the program's title."""
 
 
 def describe_missing_files(
     document: ShellDocument, missing: MissingFiles, sources: Sources
 ) -> Iterator[tuple[Position, str]]:
-    """Where a script trains with such a file, and what is wrong; each file once. A file that the script names
-    elsewhere, too, may be made there.
+    """Yield position and message for each missing file that a script trains with, once per file.
+
+    A file that the script also names elsewhere is left out because the script may create it there.
     """
     for file, places in missing.items():
         invocation, word, title = places[0]
@@ -174,7 +176,7 @@ def describe_missing_files(
 
 
 def describe_written_files(document: ShellDocument, missing: MissingFiles) -> Iterator[tuple[Span, str]]:
-    """Where a script trains with a file that it writes itself (`cat > c.yaml <<EOF`), and that; each file once."""
+    """Yield span and reason for each file that a script writes itself (`cat > c.yaml <<EOF`) and trains with."""
     for file, places in missing.items():
         _, word, title = places[0]
         name = re.escape(os.fsencode(os.path.basename(file)))
@@ -186,8 +188,10 @@ def describe_written_files(document: ShellDocument, missing: MissingFiles) -> It
 def describe_undetermined_files(
     document: ShellDocument, config_numbers: Container[int], index: RepositoryIndex, is_read: Callable[[str], bool]
 ) -> Iterator[tuple[Span, str]]:
-    """Where a script trains with a file of unknown name (`llamafactory-cli train $1`), once for each name;
-    nothing where the repository has files of the framework, which are checked. `reads`: whether a file is such a one.
+    """Yield span and reason for each training file whose name is unknown (`llamafactory-cli train $1`).
+
+    Each name is reported once. Nothing is reported if the repository has files of the framework, which are checked.
+    `is_read` returns whether a file is a config of a run.
     """
     seen = set[tuple[str, str]]()
     for invocation in document.invocations:
@@ -211,8 +215,9 @@ def describe_undetermined_files(
 def describe_miscased_files(
     document: ShellDocument, sources: Sources, index: RepositoryIndex, is_read: Callable[[str], bool]
 ) -> Iterator[tuple[Position, str]]:
-    """Where a script starts something with a file that the repository has in another case (`Scripts/train.py`), and
-    the file; each once. `reads`: whether a file is a run.
+    """Yield position and message for files that the repository has in another case (`Scripts/train.py`).
+
+    Each file is reported once. `is_read` returns whether a file is a config of a run.
     """
     seen = set[str]()
     for invocation in document.invocations:
@@ -237,7 +242,7 @@ def describe_miscased_files(
                 continue
             actual = existing[-len(name) :]
             if os.fsencode(actual) not in document.source and is_read(sources.format_path(existing, document.path)):
-                # Else it may be copied there.
+                # Otherwise the script may copy the file to that name.
                 message = f"run not checked: `{name}` was not found; the repository has it as `{actual}`"
                 yield document.locate(word.span.start), message
 
@@ -247,7 +252,7 @@ def _is_miscased(path: str, name: str) -> bool:
 
 
 def _find_file_word(invocation: Invocation) -> Word | None:
-    """The word that names the file of settings: the value of an option, else the first behind the command."""
+    """Return the word that names the settings file: the value of `--config`, else the first positional."""
     for flag, entry in zip(invocation.flags, invocation.entries, strict=True):
         if entry.name == _OPTION:
             return invocation.words[flag.values[0] if flag.values else flag.word]
@@ -257,7 +262,7 @@ def _find_file_word(invocation: Invocation) -> Word | None:
 def collect_missing_files(
     document: ShellDocument, config_numbers: Container[int], sources: Sources, index: RepositoryIndex
 ) -> MissingFiles:
-    """What a script trains with that the repository does not have. `read`: the invocations that are configurations."""
+    """Return the missing files that a script trains with. `config_numbers`: the invocations that are configs."""
     missing: dict[str, list[tuple[Invocation, Word, str]]] = {}
     for invocation in document.invocations:
         if invocation.number in config_numbers:
@@ -272,13 +277,13 @@ def collect_missing_files(
 
 
 def _find_framework(invocation: Invocation) -> FrameworkManifest | None:
-    """The framework that a command or module trains with; None for a script, and for what does not train."""
+    """Return the framework that a command or module trains with, or None for scripts and non-training commands."""
     name = invocation.program
     first = next((word.text for word in invocation.arguments[:1] if word.is_known), "")
     if "/" in name or name.endswith(".py"):
         return None
     framework = find_framework_of_program(name)
-    if framework is None or "yaml" not in framework.clues:  # it takes no file of settings
+    if framework is None or "yaml" not in framework.clues:  # The framework reads no settings file.
         return None
     is_training = re.fullmatch(framework.training_pattern or "", f"{name} {first}") is not None
     is_named_train = "train" in (first if _SUBCOMMAND.fullmatch(first) else name)
@@ -288,8 +293,9 @@ def _find_framework(invocation: Invocation) -> FrameworkManifest | None:
 def _format_missing_program(
     document: ShellDocument, invocation: Invocation, sources: Sources, index: RepositoryIndex
 ) -> str:
-    """A training program that a launcher of several processes starts and that the repository lacks; empty for others:
-    what a program of the repository does is seen there.
+    """Return a multi-process training program that the repository lacks, quoted, or an empty string.
+
+    A program that the repository has is checked at its own file.
     """
     is_launched = invocation.parent is not None and document.invocations[invocation.parent].program in _LAUNCHERS
     name = get_program_name(invocation)
@@ -304,32 +310,30 @@ _MODEL: Final = re.compile(
     r"(?:\w+_)?(?:base_model|model_(?:id|name|name_or_id|name_or_path|path))|(?:language|llama|llm|lm)_model"
     r"|lora_(?:alpha|r|rank)"
 )
-"""Options that name a model, or that adapt one."""
+"""Options that name a model or adapt one."""
 _TRAINING: Final = frozenset((
     "deepspeed", "deepspeed_config", "epochs", "gradient_accumulation_steps", "learning_rate", "lr",
     "lr_scheduler_type", "max_steps", "micro_batch_size", "num_epochs", "num_train_epochs",
     "per_device_train_batch_size", "train_batch_size", "warmup_ratio", "warmup_steps", "weight_decay",
 ))  # fmt: skip
 _GENERATION_OPTIONS: Final = frozenset(("micro_batch_size",))
-"""Options of programs that generate or judge, too."""
+"""Training options that generation and evaluation programs have, too."""
 _SHARDING_OPTIONS: Final = frozenset((
     "deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config", "fsdp", "fsdp_config",
     "fsdp_transformer_layer_cls_to_wrap", "micro_train_batch_size", "zero_stage",
 ))  # fmt: skip
-"""Options that name DeepSpeed's file, or that programs built around it have (DeepSpeed-Chat, OpenRLHF), and those with
-which the Trainer shards a model.
-"""
+"""Options that shard a model: DeepSpeed's file, programs built on it (DeepSpeed-Chat, OpenRLHF), and the HF Trainer."""
 _CAUSAL: Final = re.compile(rb"\w+ForCausalLM\b")
 _SETTINGS: Final = re.compile(r"conf|cfg|arg|param|setting|recipe")
-"""In the name of an option that takes settings: a file of JSON may as well be data."""
+"""Name of an option that takes settings; a JSON file of any other option may be data."""
 
 
 def describe_unread_launches(
     document: ShellDocument, sources: Sources, index: RepositoryIndex, is_read: Callable[[str], bool]
 ) -> Iterator[tuple[Span, str]]:
-    """Where a script trains with such a program, and why it is not read; each program once.
+    """Yield span and reason for each program that a script trains with and that cfglint does not read, once.
 
-    `reads`: whether a file is a configuration, or is named as one that is not read.
+    `is_read` returns whether a file is a config or is already reported as unread.
     """
     launching = {invocation.parent for invocation in document.invocations}
     seen = set()
@@ -362,8 +366,10 @@ def describe_unread_launches(
 
 
 def _is_framework_program(name: str, file: str | None, sources: Sources) -> bool:
-    """Whether a framework's program is started: a file of its name may be the repository's own (`scripts/train.py`),
-    and that does not name the framework's package.
+    """Return whether a framework's program is started.
+
+    A file of that name may belong to the repository itself (`scripts/train.py`): it counts only if it names the
+    framework's package.
     """
     framework = find_framework_of_program(name)
     if framework is None or framework.layout is None or file is None:
@@ -373,8 +379,9 @@ def _is_framework_program(name: str, file: str | None, sources: Sources) -> bool
 
 
 def _is_training(document: ShellDocument, invocation: Invocation) -> bool:
-    """Whether an invocation shows that it trains. DeepSpeed's file or a batch size alone does not: programs generate
-    with them, too.
+    """Return whether an invocation shows that it trains.
+
+    DeepSpeed's file or a batch size alone is not enough because generation programs use them, too.
     """
     started_program = get_program(document, invocation)
     if not invocation.head or not get_program_name(invocation) or not started_program.is_python:
@@ -385,7 +392,7 @@ def _is_training(document: ShellDocument, invocation: Invocation) -> bool:
 
 
 def _is_model_training(document: ShellDocument, invocation: Invocation) -> bool:
-    """Whether an invocation that trains shows that it trains a language model."""
+    """Return whether a training invocation shows that it trains a language model."""
     options = _list_option_names(invocation)
     names_model = any(_MODEL.fullmatch(option) for option in options)
     return bool(
@@ -396,7 +403,7 @@ def _is_model_training(document: ShellDocument, invocation: Invocation) -> bool:
 
 
 def _has_causal_model(invocation: Invocation, file: str | None, sources: Sources) -> bool:
-    """Whether a program with options of a training run has a class of causal language models."""
+    """Return whether a program with training options names a class of causal language models."""
     return (
         file is not None
         and bool(_list_option_names(invocation) & _TRAINING)
@@ -405,7 +412,7 @@ def _has_causal_model(invocation: Invocation, file: str | None, sources: Sources
 
 
 _SETTING: Final = re.compile(r"\+{0,2}(?:[\w/@-]+\.)*([a-z]\w*)=(?!=)")
-"""`optim.lr=1e-5`: a setting of Hydra or OmegaConf, by its own name."""
+"""Setting of Hydra or OmegaConf, captured by its last name (`optim.lr=1e-5`)."""
 
 
 def _list_option_names(invocation: Invocation) -> frozenset[str]:
@@ -415,11 +422,11 @@ def _list_option_names(invocation: Invocation) -> frozenset[str]:
 
 _IMPORT: Final = re.compile(rb"(?m)^[ \t]*(?:from|import)[ \t]+([\w.]+)")
 _SMALL: Final = 4 * 2**10
-"""Bytes of a program that may do no more than call another one."""
+"""Maximum size in bytes of a program that may only call another program."""
 
 
 def _list_training_files(file: str | None, sources: Sources, index: RepositoryIndex) -> Iterator[str]:
-    """The Python files that may train where a program is started: itself, and what a small one imports."""
+    """Yield the Python files that may contain the training: the program, and the imports of a small program."""
     if file is None:
         return
     yield file
@@ -435,7 +442,7 @@ _TRAINER: Final = re.compile(rb"\b[A-Z]\w*Trainer\b")
 
 
 def _find_imported_trainer(file: str | None, sources: Sources, index: RepositoryIndex) -> tuple[str, str] | None:
-    """The trainer that a program makes of a class of another module of the repository, and the module's file."""
+    """Return the trainer class that a program imports from the repository and calls, and its file, or None."""
     if file is None:
         return None
     text = sources.read(file)
@@ -448,7 +455,10 @@ def _find_imported_trainer(file: str | None, sources: Sources, index: Repository
 
 
 def _find_settings_files(document: ShellDocument, invocation: Invocation, sources: Sources) -> Iterator[str | None]:
-    """The files that an invocation is given as settings, but for those of DeepSpeed and for data (`--train_file`)."""
+    """Yield the settings files of an invocation, except those of DeepSpeed and data (`--train_file`).
+
+    None stands for a file that the repository does not have.
+    """
     flags = list(zip(invocation.flags, invocation.entries, strict=True))
     deepspeed_words = {value for flag, entry in flags if _is_sharding_option(entry.name) for value in flag.values}
     data_words = {value for flag, entry in flags if not _SETTINGS.search(entry.name or "") for value in flag.values}
@@ -468,14 +478,16 @@ def _is_sharding_option(option: str | None) -> bool:
 # --- programs that a framework reads ----------------------------------------------------------------------------------
 
 MAX_IMPORTERS: Final = 20
-"""Python files that may import a module, and are read to see what they give it."""
+"""Maximum number of Python files that may import a module and are read for the arguments they pass."""
 
 
 def is_reported_at_program(
     role: str, path: str, index: RepositoryIndex, framework: Framework, scripts: LaunchScripts
 ) -> bool:
-    """Whether a run is named at its program: one that a launch gives its settings, if nothing shows how it is started;
-    one that is handed its model, if something hands it one of the framework's kind.
+    """Return whether a run is reported at its program.
+
+    A program that gets its settings from a launch is reported if no launch is visible. A program that receives its
+    model as an argument is reported if some file passes a model of the framework's kind.
     """
     if role == "program":
         return not is_started(path, index, lambda name: scripts.read_script(name, path))
@@ -496,8 +508,9 @@ def _read_python_script(path: str) -> PythonScript | None:
 
 
 def is_started(path: str, index: RepositoryIndex, read_script: Callable[[str], ShellDocument | None]) -> bool:
-    """Whether a script starts a Python file, or a read-me file or Makefile with a file of settings: what it is given is
-    checked there. `read` gives a script.
+    """Return whether a script starts a Python file, or an example starts it with a settings file.
+
+    Its settings are checked there. `read_script` returns a parsed script.
     """
     name = os.path.basename(path)
     for script in index.find_scripts_naming(name):
@@ -509,8 +522,9 @@ def is_started(path: str, index: RepositoryIndex, read_script: Callable[[str], S
 
 
 def _can_start(document: ShellDocument, invocation: Invocation, name: str) -> bool:
-    """Whether an invocation may start a Python file: another Python program that is given its name starts it in a way
-    of its own.
+    """Return whether an invocation may start a Python file.
+
+    Another Python program that receives the name starts the file in its own way and does not count.
     """
     if os.path.basename(invocation.program) == name:
         return True

@@ -1,4 +1,4 @@
-"""What the decoder layers keep between forward and backward pass, and what one layer needs while it runs."""
+"""Activations: the tensors decoder layers keep between forward and backward pass, and the peak of each layer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.choices import FSDP
 
 if TYPE_CHECKING:
-    from cfglint_train.memory.vision_encoder import EncoderMemory  # imported for the models that have one: few do
+    from cfglint_train.memory.vision_encoder import EncoderMemory  # few models have a vision encoder
 
 VISION: Final = "the vision tower"
 
-# Checkpoints that are on their way to the host: OffloadActivations of torchtune and TRL lets five tensors wait.
+# Checkpoints that are being copied to the host: OffloadActivations of torchtune and TRL lets five tensors wait.
 _COPIES_IN_FLIGHT: Final = 5
 
 
@@ -30,19 +30,19 @@ class Stack(Frozen):
     """The decoder layers of one architecture in one mode, from the first on."""
 
     runs: tuple[tuple[Cost, int], ...]
-    """Runs of equal layers: the cost of one, and how many follow each other."""
+    """Runs of equal layers: the cost of one, and the number of consecutive ones."""
 
     def compute_inference(self, tokens: int) -> float:
-        """Bytes at the peak of a layer's forward pass without gradients."""
+        """Return the bytes at the peak of a layer's forward pass without gradients."""
         return max([compute_peak(cost.inference, tokens) for cost, _ in self.runs])
 
 
 @lru_cache(maxsize=1024)
 def build_stack(architecture: Architecture, mode: Mode, input_needs: bool) -> Stack | None:
-    """The costs of the layers; None for a family without a formula.
+    """Return the costs of the layers, or None for a family without a formula.
 
-    `input_needs`: autograd follows the embedding's output. It does not where only adapters are trained and nothing is
-    checkpointed: then the first layer keeps less.
+    `input_needs`: autograd follows the embedding's output. It does not if only adapters are trained and nothing is
+    checkpointed; the first layer then keeps less.
     """
     runs: list[tuple[Cost, int]] = []
     for kind, count in list_layer_runs(architecture):
@@ -61,52 +61,54 @@ def build_stack(architecture: Architecture, mode: Mode, input_needs: bool) -> St
 
 
 class LayerMoment(Frozen):
-    """The backward pass of one layer, for one micro batch, in bytes."""
+    """Memory of the backward pass of one layer, for one micro batch, in bytes."""
 
     layer: int
     kept: float
     """Activations or checkpoints that earlier layers (and this one's checkpoint) still hold."""
     copies: float
-    """Weights that were copied or made (`Cost.copies`) and that earlier layers still hold."""
+    """Copied or made weights (`Cost.copies`) that earlier layers still hold."""
     peak: float
-    """What this layer needs at its peak: its activations, gradients of activations, and the gradients of its own
-    weights made so far."""
+    """Peak of this layer: its activations, their gradients, and the gradients of its weights made so far."""
     later_gradients: float
-    """Weight gradients of the layers behind it."""
+    """Weight gradients of the layers after it."""
     forward: float
-    """What its forward pass needs at its peak, the first time; 0 where a later layer of the same kind needs more."""
+    """Peak of its first forward pass; 0 if a later layer of the same kind needs more."""
     name: str = ""
-    """What it is where it is no decoder layer."""
+    """Name of a part that is not a decoder layer."""
 
 
 class Activations(Frozen):
-    """Bytes of one micro batch on one GPU."""
+    """Activation memory of one micro batch on one GPU, in bytes."""
 
     kept: float
-    """Between forward and backward pass, in all layers."""
+    """Kept between forward and backward pass, in all layers."""
     copies: float
-    """Weights that were copied or made (`Cost.copies`) and are kept with them."""
+    """Copied or made weights (`Cost.copies`) that are kept with them."""
     layer: float
-    """What the last layer keeps of it."""
+    """Kept by the last layer alone."""
     moments: tuple[LayerMoment, ...]
-    """Backward passes that can be the highest: of each run of equal layers the last and the first, and under FSDP the
-    last but one, beside which gradients are still being reduced."""
+    """Backward passes that can be the highest: the last and the first of each run of equal layers and, under FSDP, the
+    last but one, because gradients are still being reduced beside it.
+    """
     stack: Stack
-    """The layers, for passes of other batches."""
+    """The layers, for passes with other batches."""
 
 
 def compute_activations(setup: Setup) -> Activations | None:
-    """The decoder's activations; None for a family without a formula."""
+    """Return the decoder's activations, or None for a family without a formula."""
     ranks, weights, checkpointing, mode = setup.ranks, setup.weights, setup.checkpointing, setup.mode
     checkpointed = checkpointing.method != "none"
-    input_needs = mode.trained or checkpointed or not weights.trains_decoder  # then from the projector on
+    input_needs = (
+        mode.trained or checkpointed or not weights.trains_decoder
+    )  # else autograd starts at the first adapter
     costs = build_stack(setup.architecture, mode, input_needs)
     if costs is None:
         return None
     tokens = setup.batch.tokens
     width = setup.architecture.hidden * setup.architecture.streams
     checkpoint = tokens * width * setup.formats.residual / ranks.sequence_split
-    # Sequence parallelism splits what norms keep.
+    # Sequence parallelism also splits the tensors that norms keep.
     split_elsewhere = 0.0
     if ranks.sequence_split > 1:
         from cfglint_train.memory.sharding import compute_norm_bytes
@@ -126,7 +128,7 @@ def compute_activations(setup: Setup) -> Activations | None:
         start = end
         if first >= end:
             continue
-        # A checkpointed layer keeps nothing the first time.
+        # A checkpointed layer keeps nothing in its first forward pass.
         forward_peak = compute_peak(cost.inference if checkpointed else cost.forward, tokens)
         if not checkpointed:  # the model's frame holds the layer's input, and the embedding's output
             forward_peak += checkpoint * (1 if cost.saved_input else 2)
@@ -142,7 +144,7 @@ def compute_activations(setup: Setup) -> Activations | None:
                 kept += (selected.kept - (selected.unused if setup.compiled.layers else 0)) * tokens
                 if checkpointing.method == "selective_ops" and ranks.sequence_split > 1:
                     kept += 2 * checkpoint  # both reduced sums of a layer are in the list, too
-                # What the layer itself selected is a part of what it saves.
+                # The selected tensors are a part of the saved ones.
                 selection_overhead = (selected.unsaved - selected.kept) * tokens
             if setup.offload.activations:
                 kept -= checkpoint * checkpointing.recomputed
@@ -157,7 +159,7 @@ def compute_activations(setup: Setup) -> Activations | None:
         cached_total += (end - first) * cost.fixed_saved
         gradients_total += (end - first) * gradients
     moments: list[LayerMoment] = []
-    # Micro batches that wait in a pipeline's stage keep what this one keeps.
+    # Micro batches waiting in a pipeline stage keep as much as this one.
     leaf = (setup.part.in_flight - 1) * kept_total
     if checkpointed and weights.adapters:
         leaf += _compute_embedding_output(setup)
@@ -199,14 +201,14 @@ def compute_activations(setup: Setup) -> Activations | None:
         copies_before += (end - first) * copies
         gradients_before += (end - first) * gradients
     # Under autocast the 16-bit copies of all trained weights stay cached until the forward pass ends, checkpointed or
-    # not (torch, autocast_mode.cpp, `cached_cast`: fp32 leaves that require gradients). What a layer makes itself goes
-    # with it.
+    # not (torch, autocast_mode.cpp, `cached_cast`: fp32 leaves that require gradients). Copies that a layer makes
+    # itself are dropped with the layer.
     cached = cached_total * weights.share if checkpointed else copies_total
     return Activations(kept_total, cached, rows[-1][2] if rows else 0.0, tuple(moments), costs)
 
 
 def _compute_encoder(setup: Setup) -> EncoderMemory | None:
-    """The vision tower's part; None without one, without images, or where its blocks have no formula."""
+    """Return the vision tower's memory, or None without a tower, without images, or if its blocks have no formula."""
     batch = setup.batch
     tower = setup.architecture.tower
     if tower is None or not batch.image_tokens:
@@ -230,16 +232,15 @@ def _compute_encoder(setup: Setup) -> EncoderMemory | None:
 
 
 def _compute_embedding_output(setup: Setup) -> float:
-    """Bytes of the embedding's output that checkpointed layers with adapters keep beside, or in another format than,
-    their own inputs.
+    """Return the bytes of the embedding's output that checkpointed layers with adapters keep besides their inputs.
 
-    Below frozen weights it is made a leaf of the graph, and kept; learned positions are added to it (GPT-2, OPT), or a
-    factor scales it (Granite).
+    Below frozen weights the output is made a leaf of the graph, and kept. It is a separate tensor if learned positions
+    are added to it (GPT-2, OPT), if a factor scales it (Granite), or if its format differs from the layers' inputs.
     """
     formats, mode = setup.formats, setup.mode
     family = FAMILIES[setup.architecture.formula]
     width = setup.batch.tokens * setup.architecture.hidden
-    if setup.architecture.streams > 1:  # the layers' inputs are made of it
+    if setup.architecture.streams > 1:  # the layers' inputs are made from it
         return width * mode.weight
     if formats.residual != mode.weight:
         return width * (mode.weight - formats.residual)
@@ -248,7 +249,7 @@ def _compute_embedding_output(setup: Setup) -> float:
 
 
 def _compute_recompute_peak(cost: Cost, setup: Setup) -> float:
-    """The peak of a checkpointed layer: its forward pass again, then its backward pass."""
+    """Return the peak of a checkpointed layer: its forward pass again, then its backward pass."""
     tokens = setup.batch.tokens
     if setup.checkpointing.reentrant:
         width = setup.architecture.hidden * setup.architecture.streams

@@ -1,6 +1,6 @@
-"""What PEFT's methods beside LoRA train: elements per adapted matrix, and what they are like while they run.
+"""Sizes of PEFT's methods other than LoRA: trained elements per adapted matrix, and the equivalent LoRA rank.
 
-Sources: peft 0.21.2 (tuners/*/layer.py); `tests/memory/adapters.jsonl` holds the counts of its own models.
+Sources: peft 0.21.2 (tuners/*/layer.py); `tests/memory/adapters.jsonl` holds the counts of its models.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.models.architecture import Architecture, Linear
 
-# Matrices whose inputs, not outputs, (IA)3 scales.
+# (IA)3 scales the inputs of these matrices, not the outputs.
 _FEED_FORWARD: Final = frozenset(("down_proj", "fc2", "dense_4h_to_h", "w2", "c_proj"))
 
 
 class AdapterSize(Frozen):
-    """How large adapters are, as the plan says it."""
+    """Size of adapters as stated in the plan."""
 
     rank: int = 0
-    """Of LoRA's kin; frequencies for FourierFT."""
+    """Rank of methods related to LoRA; frequencies for FourierFT."""
     block: int = 0
     """Width of an orthogonal block (OFT)."""
     blocks: int = 0
-    """How many of them a matrix has, where the block's width is 0."""
+    """Number of blocks of a matrix, if the block's width is 0."""
     tokens: int = 0
     """Virtual tokens of prompt and prefix tuning."""
 
@@ -29,21 +29,21 @@ class AdapterSize(Frozen):
 KINDS: Final = frozenset(
     ("adalora", "fourierft", "hra", "ia3", "ln_tuning", "loha", "miss", "oft", "prefix_tuning", "prompt_tuning", "vera")
 )
-"""Methods with a formula here."""
+"""Methods that have a formula."""
 
-# Methods that multiply the matrix's input (or output) by thin matrices, as LoRA does, or rotate its input.
+# Methods that multiply the matrix's input (or output) by thin matrices, like LoRA, or rotate its input.
 _LIKE_LORA: Final = frozenset(("adalora", "hra", "loha", "miss", "oft", "vera"))
 
 
 def needs_rank(kind: str) -> bool:
-    """Whether the method's size is a rank."""
+    """Return whether the method's size is a rank."""
     return kind not in ("ia3", "ln_tuning", "oft", "prefix_tuning", "prompt_tuning")
 
 
 def find_equivalent_rank(kind: str, size: AdapterSize) -> int:
-    """The rank of the LoRA that keeps about the same activations: both keep the input in the adapter's format.
+    """Return the rank of a LoRA with about the same activations: both keep the input in the adapter's format.
 
-    Nothing beside a matrix for methods that only scale, or that add tokens.
+    0 for methods that only scale, or that add tokens.
     """
     if kind not in _LIKE_LORA:
         return 0
@@ -51,7 +51,7 @@ def find_equivalent_rank(kind: str, size: AdapterSize) -> int:
 
 
 def find_block(inputs: int, stated: int) -> int:
-    """OFT's block: the divisor of `inputs` next to what is wanted (adjust_oft_parameters); the lower one of two."""
+    """Return OFT's block: the divisor of `inputs` nearest to `stated`, the lower one if two are equally near."""
     if stated >= inputs:
         return inputs
     above = next(width for width in range(stated, inputs + 1) if inputs % width == 0)
@@ -60,7 +60,7 @@ def find_block(inputs: int, stated: int) -> int:
 
 
 def _count_matrix_elements(kind: str, item: Linear, size: AdapterSize) -> int:
-    """Trained elements beside one matrix."""
+    """Return the trained elements beside one matrix."""
     rank, inputs, outputs = size.rank, item.inputs, item.outputs
     if kind == "oft":
         block = find_block(inputs, size.block) if size.block else inputs // find_block(inputs, max(1, size.blocks))
@@ -77,7 +77,7 @@ def _count_matrix_elements(kind: str, item: Linear, size: AdapterSize) -> int:
 
 
 def count_elements(kind: str, architecture: Architecture, linears: tuple[Linear, ...], size: AdapterSize) -> int:
-    """Trained elements of the whole model."""
+    """Return the trained elements of the whole model."""
     if kind == "prompt_tuning":
         return size.tokens * architecture.hidden
     if kind == "prefix_tuning":
@@ -88,7 +88,7 @@ def count_elements(kind: str, architecture: Architecture, linears: tuple[Linear,
 
 
 def count_frozen_elements(kind: str, linears: tuple[Linear, ...], size: AdapterSize) -> int:
-    """Elements that a method adds and does not train: VeRA's two matrices, which all layers share."""
+    """Return the elements that a method adds without training them: VeRA's two matrices, shared by all layers."""
     if kind != "vera" or not linears:
         return 0
     return size.rank * (max(item.inputs for item in linears) + max(item.outputs for item in linears))

@@ -1,4 +1,4 @@
-"""What decoder layers hand to each other beside the residual stream, and its gradients."""
+"""Tensors that decoder layers pass to each other besides the residual stream, and their gradients."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ class BlockOutputs(Frozen):
     """Bytes of one micro batch on one GPU."""
 
     kept: float
-    """Between forward and backward pass."""
+    """Kept between forward and backward pass."""
     freed: float
-    """The part of it that is given up before the layers run backward."""
+    """The part of it that is freed before the layers run backward."""
     gradients: float
     """Gradients, from the last layer's backward pass on."""
     before: int
-    """Layers, from the first one on, that run backward when the ones whose keys are reused ran again."""
+    """Number of first layers that run backward after the layers with reused keys are recomputed."""
     recomputed: float
-    """What those ones left."""
+    """Tensors that this recomputation leaves."""
 
 
 _NOTHING: Final = BlockOutputs(0.0, 0.0, 0.0, 0, 0.0)
 
 
 def compute_block_outputs(setup: Setup) -> BlockOutputs:
-    """A second embedding of each token (Gemma 3n, 4), of which every layer has a part, and shared keys and values."""
+    """Return the memory of a second embedding of each token, and of shared keys and values.
+
+    In Gemma 3n and 4 every layer reads a part of the second embedding.
+    """
     batch, mode = setup.batch, setup.mode
     shape = setup.architecture
     attention = shape.attention
@@ -42,9 +45,9 @@ def compute_block_outputs(setup: Setup) -> BlockOutputs:
         return _NOTHING
     weight, checkpointed = mode.weight, setup.checkpointing.method != "none"
     embedding = batch.tokens * shape.layers * width
-    # Its norm, the projection's input, and where layers are checkpointed the sum with the projected first embedding,
-    # whose parts they hold as arguments; others count the part that they keep. The gradient of one part is as large as
-    # the whole.
+    # Its norm, the projection's input and, if layers are checkpointed, the sum with the projected first embedding,
+    # whose parts they hold as arguments; other layers count the part that they keep. The gradient of one part is as
+    # large as the whole.
     spread, gathered, copies = _compute_stream_costs(shape, mode) if shape.streams > 1 else (0.0, 0.0, 0.0)
     freed = batch.tokens * gathered
     kept = batch.tokens * spread + freed + copies
@@ -58,7 +61,7 @@ def compute_block_outputs(setup: Setup) -> BlockOutputs:
     if attention is None or not attention.reusing_layers:
         return BlockOutputs(kept, freed, gradients, 0, 0.0)
     reused, made = compute_reused_keys(shape, mode)
-    if not checkpointed:  # a part of what the layers keep themselves
+    if not checkpointed:  # the layers' own activations include it
         return BlockOutputs(kept, freed, gradients, 0, 0.0)
     before = shape.layers - attention.reusing_layers - 2
     return BlockOutputs(kept + reused * batch.tokens, freed, gradients, before, made * batch.tokens)
@@ -66,12 +69,12 @@ def compute_block_outputs(setup: Setup) -> BlockOutputs:
 
 @lru_cache(maxsize=64)
 def _compute_width(architecture: Architecture) -> int:
-    """Of the second embedding, all layers' parts together; 0 without one."""
+    """Return the width of the second embedding, with the parts of all layers; 0 without one."""
     return sum([item.outputs for item in architecture.linears if item.name == PER_LAYER])
 
 
 def _compute_adapter_inputs(setup: Setup) -> float:
-    """Bytes per token that the adapter of the second embedding's projection keeps: inputs of its two matrices."""
+    """Return the bytes per token of the two matrices' inputs in the adapter of the second embedding's projection."""
     mode, hidden = setup.mode, setup.architecture.hidden
     if not mode.rank or not mode.targets & {ALL_LINEAR, "per_layer_model_projection"}:
         return 0.0
@@ -80,8 +83,9 @@ def _compute_adapter_inputs(setup: Setup) -> float:
 
 @lru_cache(maxsize=64)
 def _compute_stream_costs(architecture: Architecture, mode: Mode) -> tuple[float, float, float]:
-    """Bytes per token that making several streams of one, and one of several, keeps, the layers' inputs aside; and the
-    bytes of autocast's copies of their matrices.
+    """Return the bytes per token that splitting into streams keeps, and that joining them keeps, and of weight copies.
+
+    The layers' inputs are not included. The copies are autocast's, of the matrices used for this.
     """
     family, hidden = FAMILIES[architecture.formula], architecture.hidden
     first, last = (PROGRAMS[family.program](architecture, family, mode) for _ in range(2))
@@ -94,10 +98,10 @@ def _compute_stream_costs(architecture: Architecture, mode: Mode) -> tuple[float
 
 @lru_cache(maxsize=64)
 def compute_reused_keys(architecture: Architecture, mode: Mode) -> tuple[float, float]:
-    """Bytes per token of the keys and values that are reused, and of what making them keeps.
+    """Return the bytes per token of the keys and values that are reused, and of the tensors that making them keeps.
 
-    The last layer with a window that makes its own hands them on, and the last one without, in a dictionary
-    (`shared_kv_states`). When a checkpointed one runs again it enters new ones in their place, whose graph is never run
+    The last layer with a window that makes its own keys passes them on, and the last one without, in a dictionary
+    (`shared_kv_states`). When a checkpointed layer runs again it replaces them by new ones, whose graph is never run
     and stays until the step ends.
     """
     family, attention = FAMILIES[architecture.formula], architecture.attention

@@ -1,4 +1,4 @@
-"""How many checkpoints a run writes, and how many of them are on disk at once."""
+"""The number of checkpoints that a run writes, and that are on disk at once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SINGLE_LIMIT: Final[tuple[Field, ...]] = ("checkpoint.keep",)
 
 
 def has_sharded_checkpoints(plan: Plan) -> bool:
-    """Whether checkpoints other than those that rank 0 writes whole are written.
+    """Return whether the run writes other checkpoints than those that rank 0 writes as a whole.
 
-    OLMo has both kinds. Under DDP it writes no sharded one (ai2-olmo 0.6.0, train.py); under FSDP one before the first
-    step (v0.6.0, scripts/train.py), unless that is switched off or a checkpoint is loaded, and then one at each of its
-    intervals.
+    OLMo has both kinds. Under DDP it writes no sharded one (ai2-olmo 0.6.0, train.py). Under FSDP it writes one before
+    the first step (v0.6.0, scripts/train.py), unless that is off or a checkpoint is loaded, and then one at each
+    interval.
     """
     settings = plan.checkpoint
     if settings.checkpointer is None:
@@ -29,28 +29,29 @@ def has_sharded_checkpoints(plan: Plan) -> bool:
 
 
 def list_limits(plan: Plan) -> tuple[Field, ...]:
-    """The fields that limit the checkpoints on disk, one for each kind that is written."""
+    """Return the fields that limit the checkpoints on disk, one for each kind that is written."""
     if not has_sharded_checkpoints(plan):
-        # scripts/train.py takes the limit of the sharded ones where DDP is to keep no whole one.
+        # scripts/train.py uses the limit of the sharded ones if DDP should keep no unsharded one.
         replaced = plan.parallel.strategy == "ddp" and plan.checkpoint.keep_unsharded == 0
         return ("checkpoint.keep",) if replaced else ("checkpoint.keep_unsharded",)
     return ("checkpoint.keep", "checkpoint.keep_unsharded") if plan.checkpoint.interval_unsharded else _SINGLE_LIMIT
 
 
 def count_ephemeral(plan: Plan) -> int:
-    """Checkpoints of which only the newest is kept, beside the others and the one being written: 1, or 0 without any.
+    """Return the checkpoints of which only the newest is kept, besides the others: 1, or 0 without any.
 
-    OLMo deletes it once a permanent one is written, OLMo-core keeps it until the next of its own; both write the next
-    one before they delete the last (ai2-olmo 0.6.0, train.py; ai2-olmo-core 3.0.0, train/callbacks/checkpointer.py).
+    OLMo deletes it when a permanent one is written, OLMo-core keeps it until the next ephemeral one; both write the
+    next before they delete the last (ai2-olmo 0.6.0, train.py; ai2-olmo-core 3.0.0, train/callbacks/checkpointer.py).
     """
     return 1 if plan.checkpoint.interval_ephemeral and has_sharded_checkpoints(plan) else 0
 
 
 def count_saves(plan: Plan) -> int | None:
-    """Checkpoints that are on disk at the end of a run that deletes none, at most; None where no limit is stated.
+    """Return the maximum number of checkpoints at the end of a run that deletes none, or None if it is unlimited.
 
-    The last one counts, also where it is a model alone. OLMo and OLMo-core write none at the end of a run that ends
-    with all of its intervals, but one before the first step, and ephemeral ones, of which one is beside the others.
+    The last one counts, even if it is a model alone. OLMo and OLMo-core write none at the end of a run whose last step
+    is a multiple of all intervals, but one before the first step, and ephemeral ones, of which one exists besides the
+    others.
     """
     settings, epochs, steps = plan.checkpoint, plan.batch.epochs, compute_max_steps(plan)
     if settings.strategy == "steps" and settings.interval and steps is not None:
@@ -65,10 +66,10 @@ def count_saves(plan: Plan) -> int | None:
 
 
 def count_allowed(plan: Plan, kinds: tuple[Field, ...]) -> int:
-    """Checkpoints that limits of `kinds` allow at once: those that are kept, and the one being written.
+    """Return the checkpoints that the limits of `kinds` allow at once: retained ones, and the one being written.
 
-    Where the best one is loaded at the end, a limit of one keeps two: the best and the last. A kind of which all are
-    kept counts as one, as does one whose limit is unknown.
+    If the best one is loaded at the end, a limit of one keeps two: the best and the last. A kind of which all are kept
+    counts as one, and so does one with an unknown limit.
     """
     stated = [plan.get(field) for field in kinds]
     loads_best = bool(plan.checkpoint.load_best_at_end)
@@ -79,15 +80,16 @@ def count_allowed(plan: Plan, kinds: tuple[Field, ...]) -> int:
 
 
 def _count_saves_of_kind(plan: Plan, kind: Field) -> int:
-    """Checkpoints of a kind that a run of known length writes at its intervals."""
+    """Return the checkpoints of a kind that a run of known length writes at its intervals."""
     settings, steps = plan.checkpoint, compute_max_steps(plan)
     interval = settings.interval if kind == "checkpoint.keep" else settings.interval_unsharded
     return steps // interval if steps and interval else 1
 
 
 def count_copies(plan: Plan, kinds: tuple[Field, ...] | None = None) -> int:
-    """Checkpoints of all kinds (or of some) on disk at once: no more than the run writes, where its length is known,
-    and all of those, or of a kind, where all are kept.
+    """Return the checkpoints of all kinds (or of some) on disk at once.
+
+    If the length of the run is known, no more than it writes; if all of a kind are kept, all that it writes.
     """
     kinds = list_limits(plan) if kinds is None else kinds
     total = count_saves(plan)

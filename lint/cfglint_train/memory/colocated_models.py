@@ -14,9 +14,9 @@ class ColocatedModel(Frozen):
 
     role: str
     bytes: float
-    """On one GPU."""
+    """Bytes on one GPU."""
     elements: int = 0
-    """Of the whole model."""
+    """Elements of the whole model."""
     trained: bool = False
     offloaded: bool = False
     """Its shards wait on the host until they are used."""
@@ -25,7 +25,10 @@ class ColocatedModel(Frozen):
 def find_colocated_models(
     reader: Reader, architecture: Architecture, ranks: Ranks, formats: Formats, optimizer: float | None
 ) -> tuple[ColocatedModel, ...]:
-    """The models beside the actor; none where roles or pools are unknown. `optimizer`: bytes of state per element."""
+    """Return the models beside the actor; empty if roles or pools are unknown.
+
+    `optimizer`: bytes of state per element.
+    """
     roles = reader.get("model.roles")
     if not roles:
         return ()
@@ -49,13 +52,13 @@ def find_colocated_models(
                 element_bytes += formats.gradient / ranks.gradient_shards
             size = elements * element_bytes
             if reader.get("rollout.train_sleep"):
-                # One of the two is awake at a time (OpenRLHF 0.9.0, ppo_trainer.py ppo_train): what both keep are the
-                # 16-bit weights, beside the states of the larger one (deepspeed_utils.py, offload_deepspeed_states).
+                # One of the two is awake at a time (OpenRLHF 0.9.0, ppo_trainer.py ppo_train): both keep the 16-bit
+                # weights, beside the states of the larger one (deepspeed_utils.py, offload_deepspeed_states).
                 asleep = formats.held / ranks.parameter_shards
                 size = elements * asleep + max(0, elements - architecture.parameters) * (element_bytes - asleep)
             models.append(ColocatedModel(role.name, size, elements, trained=True))
         else:
-            # Offload works under ZeRO-3 only: other stages put the whole model on every GPU.
+            # Offload works under ZeRO-3 only; other stages put the whole model on every GPU.
             offload = reader.get("method.reference_offload") if role.name == "reference" else role.offload
             offloaded = ranks.zero_stage == 3 and bool(offload)
             size = 0.0 if offloaded else elements * formats.unquantized / (ranks.parameter_shards or 1)
@@ -64,13 +67,13 @@ def find_colocated_models(
 
 
 def count_role_elements(actor: str | None, model: str | None, architecture: Architecture) -> int | None:
-    """The elements of a role's model, the actor's where none is stated; None where it is unknown."""
+    """Return the elements of a role's model (the actor's if none is stated), or None if it is unknown."""
     role_model = architecture if model is None else find_role_model(actor, model, architecture)
     return None if role_model is None else role_model.parameters
 
 
 def find_role_model(actor: str | None, model: str | None, architecture: Architecture) -> Architecture | None:
-    """The model of a role; `architecture` is the actor's. None where it is unknown."""
+    """Return the model of a role, or None if it is unknown. `architecture` is the actor's."""
     if model is None:
         return None
     if model == actor:

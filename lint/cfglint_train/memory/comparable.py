@@ -1,7 +1,7 @@
-"""Which measured jobs a job can be compared with: how it is spread, and what it trains.
+"""Classes of measured jobs that a job can be compared with: its strategy, and the kind of training.
 
-The interval of an estimate rests on the residuals of such jobs (`calibration/fit.py`). Where fewer than three set-ups
-of a kind were measured, those of the wider kind count: one GPU or several, then all.
+The interval of an estimate uses the residuals of such jobs (`calibration/fit.py`). If fewer than three setups of a
+class were measured, those of the wider class count: one GPU or several, then all.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from cfglint_train.plan.choices import FSDP
 
 PREFIX = "published-"
 ANY_CLASS = PREFIX + "any"
-"""Of all rows: for jobs that none of them is like."""
+"""Class of all rows, for jobs that are like none of them."""
 
 
 def classify(setup: Setup) -> str:
-    """The class of a setup: single, ddp, fsdp or zero, with full, adapters or quantized."""
+    """Return the class of a setup: single, ddp, fsdp or zero, with full, adapters or quantized."""
     strategy = "fsdp" if setup.ranks.strategy in FSDP else setup.ranks.strategy
     place = "single" if setup.ranks.world == 1 or strategy == "none" else strategy
     training = "quantized" if setup.mode.quantized else "adapters" if setup.weights.adapters else "full"
@@ -26,11 +26,11 @@ def classify(setup: Setup) -> str:
 
 
 def list_classes(kind: str) -> tuple[str, str, str]:
-    """A class and the wider ones, the narrowest first."""
+    """Return a class and the wider ones, the narrowest first."""
     place = "single" if kind.startswith(f"{PREFIX}single") else "several"
     return kind, PREFIX + place, ANY_CLASS
 
 
 def find_residual(setup: Setup, residuals: Mapping[str, Residual]) -> Residual:
-    """How far comparable jobs were from their estimates."""
+    """Return the observed error of comparable jobs."""
     return next(residuals[kind] for kind in list_classes(classify(setup)) if kind in residuals)

@@ -1,6 +1,6 @@
-"""The components of an estimate, one row each; all other code refers to these rows.
+"""The components of an estimate; all other code refers to these objects.
 
-Sizes are bytes. How they are computed is shown by `explanation.py`; a row has words for what that does not say.
+Sizes are bytes. `explanation.py` shows how they are computed; `words` describes the rest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PARAMETERS: Final = Component("parameters", "state", state=True, weights=True, s
 FROZEN: Final = Component("frozen parameters", "state", weights=True, spread=True)
 MASTER: Final = Component("master weights", "state", state=True, spread=True)
 OPTIMIZER: Final = Component("optimizer state", "state", state=True, spread=True)
-# The driver moves managed memory to the host where the card is full, and torch's counters leave it out.
+# The driver moves managed memory to the host if the card is full, and torch's counters omit it.
 PAGED: Final = Component("paged optimizer state", "state", "in managed memory", counter="driver", spread=True)
 REFERENCE: Final = Component("reference model", "state", weights=True)
 OTHERS: Final = Component("other models", "state")
@@ -36,7 +36,7 @@ WEIGHT_COPIES: Final = Component(
 LOGITS: Final = Component("logits and loss", "logits", evidence=("traced",), flows=True, passes=True)
 BACKWARD: Final = Component("backward transients", "transient", evidence=("traced",), flows=True, passes=True)
 FORWARD: Final = Component("forward transients", "transient", "", evidence=(), flows=True, passes=True)
-# No token decides about it, but no row bounds it tighter.
+# It does not depend on the tokens, but no measurement allows a tighter bound.
 METADATA: Final = Component("checkpoint metadata", "transient", evidence=("shard-metadata",), flows=True)
 
 WORKSPACES: Final = Component(
@@ -78,7 +78,7 @@ OFFLOADED: Final = (
     OFFLOADED_OPTIMIZER,
     OFFLOADED_ACTIVATIONS,
 )
-"""What a host holds because it was taken off the GPUs."""
+"""Components that were moved from the GPUs to the host."""
 HOST_EXPERTS: Final = Component("experts on the host", "host")
 WORKERS: Final = Component("data loader workers", "host", coefficient="worker")
 WAITING: Final = Component("batches that wait", "host")
@@ -106,4 +106,4 @@ DISK_OPTIMIZER: Final = Component("optimizer state", "disk")
 DISK_OTHERS: Final = Component("other models' states", "disk")
 
 COMPONENTS: Final = tuple(row for row in list(globals().values()) if isinstance(row, Component))
-"""All rows, in order."""
+"""All components, in order of definition."""

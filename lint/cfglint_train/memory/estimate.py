@@ -1,7 +1,7 @@
-"""From a plan to the peaks of its phases, each with an interval.
+"""Peak memory of each phase of a plan, with an interval.
 
-The expected value of a phase is its highest event (`events.py`) plus what torch's allocator and the driver add. The
-bounds put every part at the edge of what the calibration's rows allow.
+The expected value of a phase is its highest event (`events.py`) plus the overhead of torch's allocator and the driver.
+The bounds put every part at the edge of the range that the calibration measurements allow.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from cfglint_train.plan.names import Field
 
 
-# Replaces an unknown model, to find out what else is unknown.
+# Placeholder for an unknown model, used to find out which other fields are missing.
 _PLACEHOLDER_MODEL: Final = Architecture("", "llama", 1, 1, 1, 1, 1, 1, 1, False, 1, 1, 1, 1)
 
 
@@ -73,9 +73,10 @@ def estimate(
     hardware: Hardware | None = None,
     unreadable: frozenset[Field] = frozenset(),
 ) -> Estimate:
-    """The peak of every phase, with what is missing for the others. `hardware` may be None.
+    """Estimate the peak of every phase, and list the missing inputs of the others.
 
-    `unreadable`: fields that are stated, with a value that cannot be determined; nothing usual is taken for them.
+    `hardware` may be None. `unreadable`: fields that are set to a value that cannot be determined; no default replaces
+    them.
     """
     if architecture is None:
         missing = read_setup(plan, _PLACEHOLDER_MODEL, unreadable=unreadable)[1].missing
@@ -99,7 +100,7 @@ def estimate(
 def _estimate_groups(
     plan: Plan, architecture: Architecture, hardware: Hardware | None, unreadable: frozenset[Field]
 ) -> Iterator[Phase]:
-    """The highest moment of each model that has GPUs of its own."""
+    """Yield the highest phase of each model that has its own GPUs."""
     from cfglint_train.memory.groups import generate_groups
 
     for role, role_plan, model in generate_groups(plan, architecture):
@@ -125,7 +126,7 @@ SCORED: Final = "scored"
 
 
 def _build_scoring_phase(budgets: PhaseBudget) -> Phase | None:
-    """Return the pass of a model that only scores."""
+    """Return the forward pass of a model that only scores, or None if its size is unknown."""
     parts = _compute_scoring_parts(budgets)
     if parts is None:
         return None
@@ -134,7 +135,7 @@ def _build_scoring_phase(budgets: PhaseBudget) -> Phase | None:
 
 
 def _compute_scoring_parts(budgets: PhaseBudget) -> dict[Component, float] | None:
-    """Return what a pass without gradients makes: a layer's tensors, then logits and log-probabilities."""
+    """Return the temporaries of a pass without gradients: a layer's tensors, or the logits with log-probabilities."""
     from cfglint_train.memory.groups import SCORING_BYTES, count_scoring_tokens
 
     setup, flow = budgets.setup, budgets.flow
@@ -148,8 +149,9 @@ def _compute_scoring_parts(budgets: PhaseBudget) -> dict[Component, float] | Non
 
 
 def merge_stages(last_stage: Estimate, first_stage: Estimate) -> Estimate:
-    """Of a pipeline's last and first stage the one that needs more of a GPU, phase by phase; the host and the disk are
-    those of both.
+    """Return, for each phase, the GPU budget of the pipeline stage that needs more.
+
+    The budgets of host and disk are taken from `last_stage`. Both bounds are the higher ones of the two stages.
     """
     phases = []
     for phase in last_stage.phases:
@@ -174,9 +176,10 @@ def estimate_setup(
     residual: Residual | None = None,
     job: Job | None = None,
 ) -> Estimate:
-    """The same for a setup that was read from a plan (and changed in what no plan can say). `compared`: how far jobs
-    like it were from their estimates, where that is not what the table says. `job`: the setup's, where nothing was
-    changed.
+    """Estimate a setup that was read from a plan, possibly with changes that no plan can express.
+
+    `residual`: the observed error of comparable jobs, if it differs from the calibration table. `job`: the setup's job,
+    if nothing was changed.
     """
     budgets = PhaseBudget(setup, reader, build_uncertainty(job or Job(setup, reader.plan), hardware, residual))
     missing = list(reader.missing)
@@ -210,7 +213,7 @@ def build_phases(budgets: PhaseBudget, name: str) -> Iterable[Phase | None]:
 
 
 def _build_phases_between_steps(uncertainty: Uncertainty) -> tuple[Phase, list[Phase]]:
-    """Loading, and saving and resuming, which no batch changes."""
+    """Return the load phase, and the phases of saving and resuming. They do not depend on the batch."""
     if uncertainty.phases_between_steps is None:
         budgets = PhaseBudget(uncertainty.job.setup, Reader(uncertainty.job.plan), uncertainty)
         later = (_build_save_phase(budgets), _build_resume_phase(budgets))
@@ -219,7 +222,10 @@ def _build_phases_between_steps(uncertainty: Uncertainty) -> tuple[Phase, list[P
 
 
 def _compute_engine_bytes(budgets: PhaseBudget, woken: bool = False) -> float:
-    """What a rollout engine holds of the GPU while the job trains; `woken`: or while a checkpoint is written."""
+    """Return the bytes that a rollout engine holds on the GPU while the job trains.
+
+    `woken`: the engine's weights are back on the GPU, as while a checkpoint is written.
+    """
     plan = budgets.plan
     if plan.rollout.mode != "colocate" or plan.rollout.engine in (None, "none", "hf"):
         return 0.0
@@ -229,9 +235,10 @@ def _compute_engine_bytes(budgets: PhaseBudget, woken: bool = False) -> float:
 
 
 def _build_load_phase(budgets: PhaseBudget) -> Phase:
-    """Before the first step: the weights as they are read, or cast and with the copies that making the optimizer needs.
+    """Return the load phase: the weights as they are read or cast, with the copies that creating the optimizer needs.
 
-    DeepSpeed casts them in place, one tensor after the other, before it flattens them: the embedding is the first.
+    DeepSpeed casts the weights in place, one tensor after the other, before it flattens them: the embedding is the
+    first.
     """
     setup, held, uncertainty = budgets.setup, budgets.job.held, budgets.uncertainty
     weights, formats = setup.weights, setup.formats
@@ -256,7 +263,7 @@ def _build_load_phase(budgets: PhaseBudget) -> Phase:
     budget = budgets.build_gpu_budget(
         "load", parts, LOAD_FIELDS if uncertainty.whole or uncertainty.ahead else NO_FIELDS, steady=False
     )
-    if uncertainty.ahead:  # how far the threads run ahead depends on the disk
+    if uncertainty.ahead:  # how far the threads read ahead depends on the disk
         low, high, reserved, least = budget.spans
         budget = budget._replace(
             low=int(budget.low - uncertainty.ahead), spans=(low - uncertainty.ahead, high, reserved, least)
@@ -268,8 +275,10 @@ def _build_load_phase(budgets: PhaseBudget) -> Phase:
 
 
 def _compute_flattened_bytes(budgets: PhaseBudget) -> float:
-    """Bytes beside the weights while DeepSpeed makes its optimizer: the flat copy of the weights, which it makes on the
-    CPU where the GPU has no room for it (stage_1_and_2.py, flatten_on_accelerator), or a rank's fp32 partition.
+    """Return the bytes that DeepSpeed needs beside the weights while it creates its optimizer.
+
+    This is the flat copy of the weights, or a rank's fp32 partition if the GPU has no room for the copy: DeepSpeed then
+    makes it on the CPU (stage_1_and_2.py, flatten_on_accelerator).
     """
     setup, held = budgets.setup, budgets.job.held
     flat, local = setup.weights.trained * setup.formats.gathered, count_partition_elements(setup) * 8
@@ -283,7 +292,7 @@ _BYTES: Final = itemgetter(0)
 
 
 def _build_step_phases(budgets: PhaseBudget) -> list[Phase]:
-    """Forward pass, backward pass and optimizer step, each with its highest event."""
+    """Return the forward pass, the backward pass and the optimizer step, each with its highest event."""
     setup, flow = budgets.setup, budgets.flow
     moments: dict[str, list[Sized]] = {name: [] for name in _STEP_PHASES}
     end = build_head(setup)
@@ -291,11 +300,11 @@ def _build_step_phases(budgets: PhaseBudget) -> list[Phase]:
     pool, stream_part = budgets.job.streams
     whole_logits = bool(end.logits)
     for phase, name, parts in generate_step_events(budgets.job, setup, flow, end):
-        total = sum(parts.values())  # what lasts is the same for all
+        total = sum(parts.values())  # the lasting parts are the same for all events
         in_stream = parts.get(stream_part, 0.0) if stream_part is not None else 0.0
         if in_stream > pool:
             in_stream = pool
-        logits = parts.get(LOGITS, 0.0) if whole_logits else 0.0  # in pieces they share blocks like others
+        logits = parts.get(LOGITS, 0.0) if whole_logits else 0.0  # logits in pieces share blocks with other tensors
         if logits > loss:
             loss = logits
         rest = total - logits - in_stream
@@ -329,12 +338,12 @@ def _build_step_phases(budgets: PhaseBudget) -> list[Phase]:
 
 
 def _build_eval_phase(budgets: PhaseBudget) -> Phase | None:
-    """Evaluation between steps, or behind them: no gradients, nothing is kept, but the logits are whole."""
+    """Return the evaluation phase, or None if the run has none: no gradients, nothing is kept, but whole logits."""
     setup, plan, flow = budgets.setup, budgets.plan, budgets.flow
     if setup.batch.evaluation_tokens is None or flow is None:
         return None
     if not plan.eval.enabled and (plan.eval.enabled is False or plan.eval.strategy == "no"):
-        return None  # enabled without a strategy: once, when the training is over
+        return None  # enabled without a strategy: once, when training is over
     if setup.loss.policy or setup.loss.scores:
         return None
     tokens = setup.batch.evaluation_tokens
@@ -351,7 +360,7 @@ def _build_eval_phase(budgets: PhaseBudget) -> Phase | None:
 
 
 def _build_save_phase(budgets: PhaseBudget) -> Phase | None:
-    """A checkpoint: between steps, when gradients are gone."""
+    """Return the phase in which a checkpoint is saved, between steps, when the gradients are gone."""
     setup, plan = budgets.setup, budgets.plan
     if setup.optimizer.state is None:
         return None
@@ -377,7 +386,7 @@ def _build_save_phase(budgets: PhaseBudget) -> Phase | None:
 
 
 def _build_resume_phase(budgets: PhaseBudget) -> Phase | None:
-    """A checkpoint is loaded again, beside what is offloaded."""
+    """Return the phase in which a checkpoint is loaded, beside offloaded states."""
     loaded = estimate_resume(budgets.setup, budgets.plan)
     if loaded is None:
         return None
@@ -386,7 +395,7 @@ def _build_resume_phase(budgets: PhaseBudget) -> Phase | None:
 
 
 def _build_rollout_phase(budgets: PhaseBudget, missing: list[Missing]) -> Phase | None:
-    """Generation on the GPUs of the training job, or the passes that score what was generated."""
+    """Return the phase of generation on the training GPUs, or of the passes that score the generated text."""
     plan = budgets.plan
     if plan.rollout.engine in (None, "none") and not plan.model.roles:
         return None

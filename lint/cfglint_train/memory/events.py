@@ -1,11 +1,12 @@
 """The moments of a training step at which GPU memory can be highest.
 
-A training step is a row of **events**. Each event is a sum of named parts; the peak of a phase is the *maximum over its
-events*, never a sum over phases. Which event wins decides what helps: the loss (a fused loss, a smaller micro batch), a
-layer (activation checkpointing), the reduction or the optimizer step (sharding, a fused optimizer).
+A training step is a sequence of **events**. Each event is a sum of named parts; the peak of a phase is the *maximum
+over its events*, never a sum over phases. The highest event decides what helps: for the loss a fused loss or a smaller
+micro batch, for a layer activation checkpointing, for the reduction or the optimizer step sharding or a fused
+optimizer.
 
-The step is a steady one: optimizer states exist, gradients of earlier micro batches too, and sharded weights are
-gathered ahead as they are from the second step on. Sizes are bytes on one GPU.
+The step is a steady one: optimizer states and gradients of earlier micro batches exist, and sharded weights are
+gathered ahead as from the second step on. Sizes are bytes on one GPU.
 """
 
 from __future__ import annotations
@@ -43,45 +44,48 @@ from cfglint_train.memory.tape import compute_peak
 from cfglint_train.plan.choices import FSDP
 
 Event = tuple[str, str, dict[Component, float]]
-"""One moment at which memory can be highest: its phase, its name, and the bytes of what it has beside what exists all
-the time (`Job.lasting`).
+"""One moment at which memory can be highest: its phase, its name, and its bytes beyond the lasting ones
+(`Job.lasting`).
 """
 
 
 def compute_mask_bytes(setup: Setup) -> float:
-    """Attention masks of the whole model: 16-bit numbers for eager and compiled attention, booleans for sdpa."""
+    """Return the bytes of the attention masks of the whole model.
+
+    They are 16-bit numbers for eager and compiled attention, booleans for sdpa.
+    """
     batch, mode = setup.batch, setup.mode
     if setup.compiled.loss and mode.attention == "efficient":
         element = 2 if mode.weight == 2 or mode.autocast else 4
         return batch.tokens * batch.length * element * count_mask_kinds(setup)
-    if not mode.sequence or mode.attention == "math":  # whose mask is the operation's own
+    if not mode.sequence or mode.attention == "math":  # the mask is internal to the operation
         return 0.0
     element = setup.formats.residual if mode.attention == "eager" else 1
     return batch.tokens * mode.sequence * element * count_mask_kinds(setup)
 
 
 def count_mask_kinds(setup: Setup) -> int:
-    """Layers with and without a window have a mask each."""
+    """Return the number of masks: layers with and without a window have one each."""
     return 2 if setup.architecture.window and setup.architecture.full_attention_layers is not None else 1
 
 
 class _StepAmounts(Frozen):
-    """What the events of one step share."""
+    """Amounts that the events of one step share."""
 
     job: Job
     setup: Setup
     masks: float
-    """While the layers run forward."""
+    """Masks while the layers run forward."""
     kept_masks: float
-    """Afterwards: checkpointed layers hold the mask as one of their arguments, compiled ones share it; others have
-    copies of their own at most.
+    """Masks after the forward pass: checkpointed layers hold the mask as one of their arguments, compiled ones share
+    it; others have separate copies at most.
     """
     waiting: dict[Component, float]
-    """Of the loss, until the backward pass ends."""
+    """Bytes of the loss that stay until the backward pass ends."""
 
 
 def generate_step_events(job: Job, setup: Setup, flow: Activations | None, end: Head) -> Iterator[Event]:
-    """The events of one training step. Without `flow` (a family without a formula) only those that need none."""
+    """Yield the events of one training step; without `flow`, only those that need no layer formula."""
     masks = compute_mask_bytes(setup)
     kept = masks if setup.checkpointing.method != "none" or setup.compiled.loss else 0.0
     step = _StepAmounts(job, setup, masks, kept, {LOGITS: end.waiting} if end.waiting else {})
@@ -98,7 +102,7 @@ def generate_step_events(job: Job, setup: Setup, flow: Activations | None, end: 
 
 
 def _generate_loss_events(step: _StepAmounts, flow: Activations, end: Head) -> Iterator[Event]:
-    """The end of the forward pass and the start of the backward pass: all activations and the logits."""
+    """Yield the end of the forward pass and the start of the backward pass, with all activations and the logits."""
     setup, job, cost = step.setup, step.job, end.cost
     loss = setup.loss
     tokens, copies = setup.batch.tokens, cost.copies
@@ -117,24 +121,24 @@ def _generate_loss_events(step: _StepAmounts, flow: Activations, end: Head) -> I
             with_unused_logits[WEIGHT_COPIES] = copies
         yield "forward", name, with_unused_logits
     if setup.ranks.strategy == "fsdp2" and setup.sharding.reshard:
-        # Gathered weights arrive in a buffer and are copied out of it; the first layer is already on its way.
+        # Gathered weights arrive in a buffer and are copied from it; the first layer is already being gathered.
         root, unit = transients.count_root_elements(setup), transients.count_unit_elements(setup)
         buffers = {**job.base, GATHERED: 2 * (setup.formats.gathered * root + setup.formats.unit_bytes * unit)}
         yield "forward", "the first gather", buffers
     if setup.checkpointing.method != "none":  # autocast's cache is dropped when the forward pass ends
         parts[WEIGHT_COPIES] = copies
     yield "backward", "the loss", {**parts, LOGITS: end.backward + end.fixed_backward}
-    if end.loss is not NOTHING and not has_fused_tied_gradient(setup):  # which comes last
+    if end.loss is not NOTHING and not has_fused_tied_gradient(setup):  # a fused product comes last
         parts |= step.waiting
         held = cost.saved * tokens + copies
         parts[BACKWARD] = compute_peak(cost.backward, tokens) - held + end.added
-        if setup.weights.head_trained:  # its gradient is there, and the weight is updated at once where that is so
+        if setup.weights.head_trained:  # its gradient exists by then, and the weight may be updated at once
             parts[BACKWARD] += job.updating_head
         yield "backward", "the output matrix", parts
 
 
 def _generate_layer_events(step: _StepAmounts, flow: Activations) -> Iterator[Event]:
-    """A layer runs forward for the first time, or backward."""
+    """Yield each layer's first forward pass and its backward pass."""
     job, setup, masks, kept_masks, waiting = step
     base, gathered, last = job.base, job.gathered[0], setup.layers - 1
     extra = transients.compute_ring_buffers(setup) + job.updating_layer
@@ -147,7 +151,7 @@ def _generate_layer_events(step: _StepAmounts, flow: Activations) -> Iterator[Ev
                 {**base, GATHERED: gathered, ACTIVATIONS: kept + masks, WEIGHT_COPIES: copies, FORWARD: forward_peak},
             )
         later = _compute_later_gradients(setup, gradients) if job.keeps_gradients else 0.0
-        # The first layers are of one kind: the other kind's mask went with its last layer.
+        # The first layers are of one kind: the other kind's mask was freed with its last layer.
         remaining_masks = kept_masks if layer or not kept_masks else kept_masks / count_mask_kinds(setup)
         yield (
             "backward",
@@ -166,7 +170,7 @@ def _generate_layer_events(step: _StepAmounts, flow: Activations) -> Iterator[Ev
 
 
 def _compute_later_gradients(setup: Setup, gradients: float) -> float:
-    """Gradients of the layers behind one, as they are kept by then."""
+    """Return the bytes that are still held for the gradients of the later layers."""
     later = gradients * setup.weights.share
     if setup.ranks.gradient_shards == 1:
         return later
@@ -174,7 +178,7 @@ def _compute_later_gradients(setup: Setup, gradients: float) -> float:
 
 
 def _generate_root_events(step: _StepAmounts) -> Iterator[Event]:
-    """FSDP reduces the gradients of embedding and head last, as one unit."""
+    """Yield the reduction of the gradients of embedding and head, which FSDP does last, as one unit."""
     setup, job = step.setup, step.job
     weights, formats = setup.weights, setup.formats
     root = transients.count_root_elements(setup)
@@ -194,8 +198,10 @@ def _generate_root_events(step: _StepAmounts) -> Iterator[Event]:
 
 
 def _build_end_event(step: _StepAmounts) -> Event:
-    """All gradients. A tied matrix has two and, unless they are summed in place, their sum; one of them is counted
-    among the gradients already, unless gradients of earlier micro batches are.
+    """Return the event at which all gradients exist.
+
+    A tied matrix has two gradients and, unless they are summed in place, their sum. One of them is already counted
+    among the gradients, unless gradients of earlier micro batches are.
     """
     setup, job = step.setup, step.job
     weights = setup.weights
@@ -222,8 +228,10 @@ def _build_end_event(step: _StepAmounts) -> Event:
 
 
 def _compute_compiled_embedding(setup: Setup, elements: int) -> float:
-    """What a compiled graph's end holds beyond one gradient of the embedding: inductor adds rows up in fp32. Of a tied
-    matrix it adds the product, which needs the head's input, or (autocast of fp32 weights) its 16-bit result.
+    """Return the bytes at the end of a compiled graph beyond one gradient of the embedding.
+
+    inductor sums rows in fp32. For a tied matrix it adds the product, which needs the head's input, or (autocast of
+    fp32 weights) its 16-bit result.
     """
     if not setup.architecture.tied:
         return 4.0 * elements if setup.mode.weight == 2 else 0.0
@@ -233,12 +241,12 @@ def _compute_compiled_embedding(setup: Setup, elements: int) -> float:
 
 
 def _build_update_event(step: _StepAmounts) -> Event:
-    """The optimizer step, and what the step before it left alive."""
+    """Return the optimizer step, with the tensors that the previous step left alive."""
     setup = step.setup
     parts = {**step.job.base, GRADIENTS: step.job.left, UPDATE: step.job.update}
     if setup.weights.adapters and setup.checkpointing.method != "none":
-        # The embedding's output is made a leaf so that checkpointed layers find something to follow: it stays, with
-        # its gradient, until the next forward pass.
+        # The embedding's output is made a leaf so that autograd follows checkpointed layers: it stays, with its
+        # gradient, until the next forward pass.
         parts[ACTIVATIONS] = 2.0 * setup.batch.tokens * setup.architecture.hidden * setup.mode.weight
     if setup.loss.keeps_logits and not setup.loss.scores:
         parts[LOGITS] = 2.0 * setup.batch.tokens * setup.architecture.vocab

@@ -1,4 +1,4 @@
-"""How the bytes of a component are computed: the functions of the estimate again, with sizes in place of numbers."""
+"""Explanation of an estimate: rerun its functions with sizes instead of numbers, to show how bytes are computed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _UNITS: Final = {
     "reduce_bucket": "elements of a bucket",
     "sub_group": "elements of a sub-group",
     "trained": "trained elements",
-    # what flows
+    # flow of tokens and layers
     "active": "of them at a time",
     "evaluation_tokens": "tokens",
     "head_dim": "width * of a head",
@@ -79,7 +79,7 @@ _UNITS: Final = {
     "sequence_split": "ranks of a sequence",
     "shards": "ranks",
 }  # fmt: skip
-"""The units of the fields of `Setup` and of the records in it. Other fields are no factor of any size."""
+"""Units of the fields of `Setup` and of the records in it. Other fields are not factors of any size."""
 
 _PLAN_UNITS: Final = {
     "data": {"prefetch": "batches", "workers": "workers"},
@@ -123,16 +123,16 @@ _LOSSES: Final = {
 
 
 class ExplainedComponent(Frozen):
-    """One component of a budget with its bytes."""
+    """A component of a budget with its bytes and their formula."""
 
     component: Component
     bytes: int
     formula: str
-    """How the bytes are computed, with values; words where they are a coefficient."""
+    """Computation of the bytes, with values; a description if they are a coefficient."""
 
     @property
     def name(self) -> str:
-        """The component's name."""
+        """Name of the component."""
         return self.component.name
 
 
@@ -186,10 +186,10 @@ def compute_sizes(budget: Budget) -> Mapping[Component, Size | float]:
 
 @lru_cache(maxsize=16)
 def _compute_budgets(phase: str, setup: Setup, plan: Plan, capacity: int | None) -> list[Budget]:
-    """Compute the budgets of a phase, and of those that are computed with it, with sizes.
+    """Return the budgets of a phase, and of those computed with it, with sizes instead of numbers.
 
-    Plain numbers go first: what depends on a layer's shape alone is cached, and sizes, which are found as their numbers
-    are, must not be cached.
+    Plain numbers are computed first: costs that depend on a layer's shape alone are cached, and sizes, which hash like
+    their numbers, must not be cached.
     """
     _build_budgets(phase, setup, plan, capacity)
     capacity_size = None if capacity is None else Size.create(capacity, "B of the GPU")
@@ -210,13 +210,13 @@ def _build_budgets(phase: str, setup: Setup, plan: Plan, capacity: Any) -> list[
 
 
 def trace(record: Any) -> Any:
-    """Return a record with a size for each number that has a unit, in the records within, too."""
+    """Return a record with a size for each number that has a unit, including those in nested records."""
     changes: dict[str, Any] = {}
     for name, value in record._asdict().items():
         if name == "neighbours":
             changes[name] = tuple(_trace_model(model) for model in value)
         elif name == "tower":
-            continue  # its blocks are computed for one patch, as layers are
+            continue  # its blocks are computed for one patch, like layers
         elif hasattr(value, "_asdict"):
             changes[name] = trace(value)
         elif name in _UNITS and isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -242,7 +242,7 @@ def _trace_plan(plan: Plan) -> Plan:
 
 
 class _UnboundedBudget(PhaseBudget):
-    """Budgets of parts alone: no bounds, and nothing that the allocator adds."""
+    """Budgets of the components alone, without bounds and allocator overhead."""
 
     def build_gpu_budget(
         self, phase: str, parts: dict[Component, float], fields: Any = None, steady: bool = True

@@ -1,4 +1,4 @@
-"""The formats of weights and gradients, and bytes of one element in each."""
+"""Formats of weights and gradients, and the bytes of one element in each."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DTYPE_BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8
 
 # Bytes of one quantised element with its scales: bitsandbytes' nf4 and fp4 hold 4 bits and one fp32 scale per block of
 # 64, with double quantisation an 8-bit scale and one fp32 per 256 scales; int8 one scale per row (neglected); GPTQ and
-# AWQ 4 bits, a 16-bit scale and a 4-bit zero per group of 128; HQQ 4 bits, two 16-bit numbers per group of 64;
-# MXFP4 one byte per 32; NVFP4 one byte per 16.
+# AWQ 4 bits, a 16-bit scale and a 4-bit zero per group of 128; HQQ 4 bits, two 16-bit numbers per group of 64; MXFP4
+# one byte per 32; NVFP4 one byte per 16.
 QUANTIZED_BYTES: Final = {
     "nf4": 0.5 + 4 / 64,
     "fp4": 0.5 + 4 / 64,
@@ -40,23 +40,24 @@ class FrozenWeights(Frozen):
 
     quantized: int = 0
     quantized_bytes: float = 0.0
-    """Of one element, with its scales."""
+    """Bytes of one quantised element, with its scales."""
     fp32: int = 0
-    """Those that are kept in 32 bits beside others."""
+    """Elements that are kept in 32 bits beside others."""
     plain: int = 0
     plain_bytes: float = 0.0
     scale_bytes: float = 0.0
-    """Of one quantised element, those that no rank shards: bitsandbytes keeps the scales of 4 bits beside the parameter
-    (`Params4bit.quant_state`), on the GPU of every rank, whatever FSDP or ZeRO-3 shard or offload."""
+    """Unsharded bytes of one quantised element: bitsandbytes keeps the scales of 4 bits beside the parameter
+    (`Params4bit.quant_state`), on the GPU of every rank, even if FSDP or ZeRO-3 shards or offloads the weights.
+    """
 
     @property
     def scales(self) -> float:
-        """Bytes that every rank holds whole."""
+        """Bytes that every rank holds unsharded."""
         return self.quantized * self.scale_bytes
 
     @property
     def bytes(self) -> float:
-        """All of them."""
+        """Bytes of all frozen weights."""
         return self.quantized * self.quantized_bytes + self.fp32 * 4 + self.plain * self.plain_bytes
 
 
@@ -64,47 +65,47 @@ _NOTHING: Final = FrozenWeights()
 
 
 class Formats(Frozen):
-    """Bytes of one element."""
+    """Bytes of one element, by use."""
 
     held: float
-    """A trained weight as it is kept between steps (a shard or the whole)."""
+    """Trained weight as stored between steps (a shard or the whole)."""
     gathered: float
-    """A weight as the forward pass reads it."""
+    """Weight as the forward pass reads it."""
     master: float
-    """A further copy of a trained weight; 0 without one."""
+    """Further copy of a trained weight; 0 without one."""
     gradient: float
-    """A gradient as the backward pass makes it."""
+    """Gradient as the backward pass makes it."""
     accumulated: float
-    """A gradient between micro batches."""
+    """Gradient between micro batches."""
     unquantized: float
-    """Frozen weights that are not quantised."""
+    """Frozen weight that is not quantised."""
     autocast: bool
     loaded: float = 0.0
-    """The whole model as it waits on every GPU to be sharded; 0 where it does not."""
+    """Weight of the whole model while it waits on every GPU to be sharded; 0 if it does not."""
     residual: int = 2
-    """The residual stream."""
+    """Residual stream."""
     reference: float = 0.0
-    """A second whole model; 0 without one."""
+    """Weight of a second whole model; 0 without one."""
     host_experts: float = 0.0
-    """Routed experts that stay on the host; 0 where they do not."""
+    """Weight of routed experts that stay on the host; 0 if there are none."""
     communication: float = 4.0
-    """Gradients while they are reduced."""
+    """Gradient while it is reduced."""
     unit_bytes: float = 0.0
-    """A gathered decoder layer, quantised or not."""
+    """Weight of a gathered decoder layer, quantised or not."""
     quantized_gather: float = 0.0
-    """What gathering in 8 bits takes beside the weights themselves; 0 where it is off."""
+    """Overhead of gathering in 8 bits, besides the weights themselves; 0 if it is off."""
 
 
 def get_element_bytes(dtype: str) -> float:
-    """Bytes of one element, with its scales; those of 16 bits for a format that is not known."""
+    """Return the bytes of one element with its scales; 2 for an unknown format."""
     return DTYPE_BYTES.get(dtype, QUANTIZED_BYTES.get(dtype, 2))
 
 
 def read_formats(reader: Reader, adapter: bool, fsdp: bool) -> Formats | None:
-    """The formats of a job; None if the weights' is unknown.
+    """Return the formats of a job, or None if that of the weights is unknown.
 
-    FSDP keeps its shards in the format of the master weights, where there are any, else in that of the weights; what
-    it gathers has the format of the computation where that is smaller.
+    FSDP keeps its shards in the format of the master weights if there are any, else in that of the weights. Its gathers
+    have the format of the computation if that is smaller.
     """
     get = reader.get
     compute = get("precision.compute") or "bf16"
@@ -127,8 +128,10 @@ def read_formats(reader: Reader, adapter: bool, fsdp: bool) -> Formats | None:
 
 
 def count_quantized_elements(architecture: Architecture, kind: str, experts: bool) -> int:
-    """Elements that a quantiser reaches: no embedding, head or norm. One of `nn.Linear` modules leaves fused experts
-    out unless `experts` says otherwise; MXFP4 (gpt-oss) reaches nothing but experts.
+    """Return the elements that a quantiser changes: those of linear layers, but no embedding, head or norm.
+
+    A quantiser of `nn.Linear` modules leaves fused experts out unless `experts` is set; MXFP4 (gpt-oss) changes only
+    experts.
     """
     if kind == "mxfp4" and architecture.experts is not None:
         return architecture.expert_parameters
@@ -144,7 +147,7 @@ def count_quantized_elements(architecture: Architecture, kind: str, experts: boo
 
 
 def read_frozen_weights(reader: Reader, architecture: Architecture, elements: int, zero_stage: int) -> FrozenWeights:
-    """The formats of so many frozen elements; ZeRO++ keeps 8 bits of those that have more."""
+    """Return the formats of `elements` frozen elements. ZeRO++ stores in 8 bits those that have more."""
     if not elements:
         return _NOTHING
     weights = _read_loaded_weights(reader, architecture, elements)
@@ -170,7 +173,7 @@ def _read_loaded_weights(reader: Reader, architecture: Architecture, elements: i
         if reader.get("method.double_quantization"):
             each = DOUBLE_QUANTIZED_BYTES
         scales = each - 0.5
-    # A checkpoint that comes quantised has its experts so, too.
+    # A checkpoint that is published quantised has quantised experts, too.
     experts = bool(reader.get("method.quantized_experts")) or kind in ("fp8", "nvfp4", architecture.quantization)
     quantized = min(elements, count_quantized_elements(architecture, kind, experts))
     upcast = 0
@@ -183,8 +186,9 @@ def _read_loaded_weights(reader: Reader, architecture: Architecture, elements: i
 
 
 def read_quantized_gather(reader: Reader) -> float:
-    """Bytes per element that gathering in 8 bits takes: 8-bit weights, and under bf16 the fp16 ones that they become
-    first; 0 where it is off.
+    """Return the bytes per element that gathering in 8 bits needs; 0 if it is off.
+
+    These are the 8-bit weights and, under bf16, the fp16 weights that they are converted to first.
     """
     if not reader.get("parallel.quantized_gather"):
         return 0.0
@@ -192,6 +196,6 @@ def read_quantized_gather(reader: Reader) -> float:
 
 
 def read_loaded_bytes(reader: Reader) -> float:
-    """Bytes of an element of the whole model that waits on every GPU to be sharded or cast; 0 where none does."""
+    """Return the bytes of an element of a whole model that waits on every GPU to be sharded or cast; 0 if none does."""
     dtype = reader.get("precision.loaded")
     return 0.0 if dtype in (None, "none") else get_element_bytes(dtype)

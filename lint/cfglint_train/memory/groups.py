@@ -1,4 +1,4 @@
-"""The models of a reinforcement-learning job that have GPUs of their own, and the passes that only score.
+"""The models of a reinforcement-learning job that have their own GPUs, and the passes that only score.
 
 Sources: OpenRLHF 0.9.0 and 0.11.2 (cli/train_ppo_ray.py, trainer/ray/ppo_critic.py, models/actor.py and utils.py).
 """
@@ -16,13 +16,14 @@ from cfglint_train.plan.names import Field
 
 SCORING_BYTES: Final = 6.0
 """Bytes per token and word while log-probabilities are computed without gradients: 16-bit logits and their fp32 copy
-(models/actor.py, forward), of which the kernel or the chunks of the logarithm need less."""
+(models/actor.py, forward). The kernel or the chunks of the logarithm need less.
+"""
 
 
 def generate_groups(plan: Plan, architecture: Architecture) -> Iterator[tuple[Role, Plan, Architecture]]:
-    """Each model with GPUs apart from the actor's, the plan of those GPUs, and its architecture.
+    """Yield each model with GPUs apart from the actor's, the plan of those GPUs, and its architecture.
 
-    A trained one has the models that share its GPUs beside it; frozen ones are placed one by one.
+    A trained model includes the models that share its GPUs; frozen ones are placed one by one.
     """
     roles = plan.model.roles or ()
     actor = next((role for role in roles if role.name == "actor"), None)
@@ -46,11 +47,11 @@ def generate_groups(plan: Plan, architecture: Architecture) -> Iterator[tuple[Ro
             "rollout.engine": "none",
             "method.reference_model": "none",
         }
-        if role.name != "reference":  # a value of each token, or a score of the answer, instead of logits
+        if role.name != "reference":  # one value per token, or a score of the answer, instead of logits
             model = _replace_head(model)
             changes["method.stage"] = "rm"
         if not role.trained:
-            # DeepSpeed's engine for evaluation: ZeRO-3 or none (deepspeed.py, get_ds_eval_config).
+            # DeepSpeed's engine for evaluation uses ZeRO-3 or no sharding (deepspeed.py, get_ds_eval_config).
             changes |= {"method.tuning": "freeze", "method.trainable_layers": 0, "parallel.offload_optimizer": "none"}
             offload = plan.method.reference_offload if role.name == "reference" else role.offload
             changes["parallel.offload_params"] = "cpu" if offload else "none"
@@ -58,14 +59,14 @@ def generate_groups(plan: Plan, architecture: Architecture) -> Iterator[tuple[Ro
 
 
 def _replace_head(model: Architecture) -> Architecture:
-    """The model with one value instead of the output matrix."""
+    """Return the model with one value instead of the output matrix."""
     head = 0 if model.tied else sum(item.elements for item in model.linears if item.part == "head")
     linears = tuple(item for item in model.linears if item.part != "head")
     return model._replace(parameters=model.parameters - head + model.hidden, linears=linears)
 
 
 def count_scoring_tokens(reader: Reader) -> int | None:
-    """Tokens of one micro batch of a pass that only scores; None where they are unknown."""
+    """Return the tokens of one micro batch of a pass that only scores, or None if they are unknown."""
     budget = reader.get("rollout.tokens_per_gpu")
     micro, length = reader.get("rollout.micro"), reader.get("sequence.length")
     if budget:

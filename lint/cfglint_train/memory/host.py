@@ -1,7 +1,7 @@
 """Host memory of one node while the job loads and trains.
 
-Bytes of the node with the most ranks. Pinned buffers come from torch's caching host allocator, which rounds each block
-up to a power of two (CachingHostAllocator.h, torch 2.13) and does not give it back.
+Sizes are bytes of the node with the most ranks. Pinned buffers come from torch's caching host allocator, which rounds
+each block up to a power of two (CachingHostAllocator.h, torch 2.13) and does not free it.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ def round_to_pinned_block(size: float) -> float:
 
 
 def choose_block_rounding(setup: Setup) -> Callable[[float], float]:
-    """What a block of some bytes takes of the host: as it is, or pinned."""
+    """Return the function that maps the bytes of a buffer to the host memory it needs, pinned or not."""
     return round_to_pinned_block if setup.offload.pinned else lambda size: size
 
 
 def compute_partition_bytes(setup: Setup) -> float:
-    """Bytes of a rank's partition of the weights as ZeRO-3 offloads it."""
+    """Return the bytes of a rank's partition of the weights as ZeRO-3 offloads it."""
     return (setup.weights.trained * setup.formats.gathered + setup.frozen_sharded) / max(
         1, setup.ranks.optimizer_shards
     )
 
 
 def split_into_sub_groups(setup: Setup, share: float) -> tuple[int, float, float]:
-    """How many whole sub-groups a rank's partition of `share` elements has under ZeRO-3, the elements of one, and those
-    of the last, smaller one.
+    """Return how many full sub-groups a rank's partition has under ZeRO-3, their elements, and those of the last one.
+
+    `share`: elements of the partition.
     """
     piece = min(setup.sharding.sub_group or share, share)
     full_groups = label_count(int(share / piece) if piece else 0, "sub-groups", share)
@@ -55,13 +56,13 @@ def split_into_sub_groups(setup: Setup, share: float) -> tuple[int, float, float
 
 
 def _compute_sub_group_bytes(setup: Setup, share: float, block: Callable[[float], float]) -> float:
-    """Bytes of a partition's fp32 numbers, with a block for each sub-group."""
+    """Return the bytes of a partition's fp32 numbers, with a block for each sub-group."""
     full_groups, piece, last = split_into_sub_groups(setup, share)
     return full_groups * block(piece * 4) + block(last * 4)
 
 
 def compute_offloaded(setup: Setup) -> dict[Component, float]:
-    """What the ranks of a node keep on their host because it is offloaded, of every model that they train."""
+    """Return the offloaded parts that the ranks of a node keep on their host, for every trained model."""
     parts = _compute_model_offload(setup, count_partition_elements(setup))
     for other in setup.neighbours:
         if other.trained:
@@ -74,7 +75,7 @@ def compute_offloaded(setup: Setup) -> dict[Component, float]:
 
 
 def _compute_model_offload(setup: Setup, share: float) -> dict[Component, float]:
-    """The same of one model, of which a rank has `share` trained elements."""
+    """Return the offloaded parts of one model, of which a rank has `share` trained elements."""
     ranks, formats, offload = setup.ranks, setup.formats, setup.offload
     if not offload.parameters and not offload.optimizer:
         return {}
@@ -91,7 +92,7 @@ def _compute_model_offload(setup: Setup, share: float) -> dict[Component, float]
         master = 4.0 if formats.master else formats.held
         parts[OFFLOADED_OPTIMIZER] = local * share * setup.optimizer.known_state
         if ranks.zero_stage == 3:
-            # The master copy is made sub-group by sub-group in plain memory; its gradients are pinned.
+            # The master copy is made sub-group by sub-group in unpinned memory; its gradients are pinned.
             parts[OFFLOADED_MASTER] = local * share * master
             parts[OFFLOADED_GRADIENTS] = local * (
                 _compute_sub_group_bytes(setup, share, block) + block(share * formats.gradient)
@@ -110,9 +111,9 @@ def _compute_model_offload(setup: Setup, share: float) -> dict[Component, float]
 
 
 def compute_idle_models(setup: Setup) -> float:
-    """Offloaded shards of models that are not trained, for all ranks of a node.
+    """Return the bytes of offloaded shards of models that are not trained, for all ranks of a node.
 
-    Each tensor's shard is a pinned block of its own (deepspeed 0.19.8 partition_parameters.py, _partition_param).
+    Each tensor's shard is a separate pinned block (deepspeed 0.19.8 partition_parameters.py, _partition_param).
     """
     formats = setup.formats
     shape, shards = setup.architecture, setup.ranks.parameter_shards
@@ -132,11 +133,11 @@ def compute_idle_models(setup: Setup) -> float:
 
 
 def compute_sleeping_states(setup: Setup, plan: Plan) -> float:
-    """Bytes of a node that training states take while they sleep (DeepSpeed 0.19.8, stage3.py offload_states).
+    """Return the bytes of sleeping training states on a node (DeepSpeed 0.19.8, stage3.py offload_states).
 
-    Of each trained model the master weights and both states of Adam, sub-group by sub-group, and under ZeRO-3 the flat
-    gradients, in pinned blocks (OpenRLHF 0.11.2 deepspeed_utils.py, offload_deepspeed_states: nothing where the
-    optimizer is offloaded). The pinned buffers of weights and gradients are kept for good.
+    For each trained model, the master weights and both states of Adam are in pinned blocks, sub-group by sub-group, and
+    under ZeRO-3 also the flat gradients (OpenRLHF 0.11.2 deepspeed_utils.py, offload_deepspeed_states: nothing if the
+    optimizer is offloaded). The pinned buffers of weights and gradients are never freed.
     """
     ranks = setup.ranks
     if not plan.rollout.train_sleep or ranks.strategy != "zero" or setup.offload.optimizer:
@@ -156,14 +157,15 @@ def compute_sleeping_states(setup: Setup, plan: Plan) -> float:
 
 
 def compute_worker_memory(setup: Setup, plan: Plan) -> float:
-    """Private memory of the data loader processes of a node."""
+    """Return the private memory of the data loader processes of a node, in bytes."""
     count = plan.data.workers
     return setup.ranks.local * count * load_table().coefficients["worker"].expected if count else 0.0
 
 
 def compute_waiting_batches(setup: Setup, plan: Plan) -> float:
-    """Batches that the data loader processes of a node keep ready: `input_ids`, `attention_mask` and `labels` in int64,
-    and the pixels of images in fp32.
+    """Return the bytes of the batches that the data loader processes of a node keep ready.
+
+    A batch has `input_ids`, `attention_mask` and `labels` in int64, and the pixels of images in fp32.
     """
     count, tower = plan.data.workers, setup.architecture.tower
     if not count:
@@ -177,11 +179,11 @@ def compute_waiting_batches(setup: Setup, plan: Plan) -> float:
 _TOKEN_BYTES: Final = 24
 _PIXEL_BYTES: Final = 12
 _DEFAULT_PREFETCH: Final = 2
-"""Batches that a worker keeps ready unless another number is stated (torch 2.13, utils/data/dataloader.py)."""
+"""Batches that a worker keeps ready by default (torch 2.13, utils/data/dataloader.py)."""
 
 
 def compute_offloaded_activations(setup: Setup) -> float:
-    """Checkpoints of activations that wait on the host, for all ranks of a node."""
+    """Return the bytes of activation checkpoints that wait on the host, for all ranks of a node."""
     if not setup.offload.activations:
         return 0.0
     kept = setup.batch.tokens * setup.architecture.hidden * setup.formats.residual * setup.layers * setup.part.in_flight
@@ -190,7 +192,7 @@ def compute_offloaded_activations(setup: Setup) -> float:
 
 
 def compute_loading(setup: Setup, plan: Plan) -> dict[Component, float] | None:
-    """Copies of the weights on a node while the model is loaded; None where it is unknown how that happens."""
+    """Return the copies of the weights on a node during loading, or None if the way of loading is unknown."""
     ranks = setup.ranks
     model_bytes = setup.whole.parameters * setup.formats.gathered
     if ranks.strategy in FSDP:
@@ -207,8 +209,8 @@ def compute_loading(setup: Setup, plan: Plan) -> dict[Component, float] | None:
         return {LOADED_WEIGHTS: ranks.local * model_bytes}
     if ranks.zero_stage == 3:  # every rank reads file by file, and keeps its shards
         return {LOADED_WEIGHTS: ranks.local * min(model_bytes, FILE_BYTES)}
-    return {LOADED_WEIGHTS: 0.0}  # read from mapped files straight onto the GPU
+    return {LOADED_WEIGHTS: 0.0}  # read from mapped files directly onto the GPU
 
 
-# The largest file of a published checkpoint: 5 GB is what transformers wrote before release 5.
+# The largest file of a published checkpoint: transformers wrote files of 5 GB before release 5.
 FILE_BYTES: Final = 5e9

@@ -1,4 +1,4 @@
-"""What a job has whatever its batches are: derived once for all estimates that differ in the batch alone."""
+"""Amounts of a job that do not depend on its batch, derived once for all estimates that differ in the batch alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ from cfglint_train.plan.fields import Plan
 
 
 class Job:
-    """Bytes on one GPU, unless said otherwise. No record: most are read several times in an estimate."""
+    """Bytes on one GPU, unless stated otherwise.
+
+    Not a record, because most attributes are read several times in an estimate.
+    """
 
     __slots__ = (
         "accumulates", "base", "bucket", "defers", "gathered", "head_elements", "head_gradient", "held",
@@ -45,49 +48,52 @@ class Job:
         "streams", "update", "updating_head", "updating_layer",
     )  # fmt: skip
     accumulates: bool
-    """Whole gradients of earlier micro batches exist: new ones are added to them."""
+    """Whole gradients of earlier micro batches exist; new ones are added to them."""
     base: dict[Component, float]
     """Gradients of earlier micro batches, and lasting buckets."""
     bucket: float
     """Buckets that live during the backward pass, lasting ones included."""
     defers: bool
-    """FSDP keeps whole gradients until the last micro batch. Those before it are the higher ones: the last one turns
-    whole gradients into shards."""
+    """FSDP keeps whole gradients until the last micro batch. The peak is in a micro batch before it, because the last
+    one turns whole gradients into shards.
+    """
     gathered: tuple[float, float]
-    """Whole weights while a layer, and while the loss runs."""
+    """Gathered weights while a layer runs, and while the loss runs."""
     head_elements: int
     """Elements of the output matrix (and of the embedding)."""
     head_gradient: float
-    """The gradient of the output matrix while the layers run."""
+    """Gradient of the output matrix while the layers run."""
     held: States
     keeps_gradients: bool
-    """A layer's gradients are still there while the layers before it run backward."""
+    """A layer's gradients still exist while the layers before it run backward."""
     lasting: dict[Component, float]
     """The parts that exist all the time."""
     left: float
-    """Gradients that the optimizer step starts with."""
+    """Gradients that exist when the optimizer step starts."""
     made: float
-    """Gradients that the last micro batch leaves beside those that exist already."""
+    """Gradients that the last micro batch adds to the existing ones."""
     norm: float
-    """What the gradient norm needs."""
+    """Temporary bytes of the gradient norm."""
     on_the_host: dict[Component, float]
-    """Bytes of one node while the job trains: parts that are nothing left out, and none yet of what follows the
-    tokens."""
+    """Bytes of one node while the job trains. Parts of 0 bytes are omitted; those that depend on the tokens are 0
+    here.
+    """
     plan: Plan
     reducing: float
-    """Gradients that are still being reduced while a layer, but the last one, runs backward."""
+    """Gradients that are still being reduced while a layer (but not the last one) runs backward."""
     setup: Setup
-    """Of any batch."""
+    """Setup with any batch."""
     streams: tuple[float, Component | None]
-    """What the pools of other streams come to hold, and the part of an event that is in them."""
+    """Size of the pools of other streams, and the component of an event that is in them."""
     update: float
-    """What the optimizer step needs on top of states and gradients."""
+    """Temporary bytes of the optimizer step, on top of states and gradients."""
     updating_head: float
-    """What updating the output matrix makes while the backward pass runs."""
+    """Temporary bytes of updating the output matrix while the backward pass runs."""
     updating_layer: float
-    """The same of a layer's largest matrix."""
+    """Temporary bytes of updating a layer's largest matrix then."""
 
     def __init__(self, setup: Setup, plan: Plan) -> None:
+        """Derive the amounts from a setup and its plan."""
         self.setup, self.plan = setup, plan
         held, buckets = compute_states(setup), transients.compute_lasting_bucket(setup)
         self.held, self.lasting = held, list_lasting_parts(setup, held)
@@ -109,7 +115,7 @@ class Job:
         self.updating_layer = (
             transients.compute_update_in_backward(setup, transients.count_layer_tensor(setup)) if within else 0.0
         )
-        parts = {  # None keeps the place of what follows the tokens
+        parts = {  # None reserves the position of parts that depend on the tokens
             **host.compute_offloaded(setup),
             OFFLOADED_ACTIVATIONS: None,
             HOST_EXPERTS: setup.architecture.expert_parameters * setup.formats.host_experts,
@@ -123,7 +129,7 @@ class Job:
 
 
 def list_lasting_parts(setup: Setup, held: States) -> dict[Component, float]:
-    """The parts that exist all the time, those that are nothing left out."""
+    """Return the parts that exist all the time, without those of 0 bytes."""
     parts = {
         PARAMETERS: held.parameters,
         FROZEN: held.frozen,
@@ -137,20 +143,22 @@ def list_lasting_parts(setup: Setup, held: States) -> dict[Component, float]:
 
 
 def _has_layer_gradients(setup: Setup) -> bool:
-    """Whether a layer's gradients stay where none is added to another at once."""
+    """Return whether a layer's gradients stay, given that they are not added to others at once."""
     ranks = setup.ranks
     if ranks.zero_stage == 3 or (ranks.zero_stage and setup.offload.optimizer):
         return False
     if has_gradient_offload(setup) or setup.optimizer.updates != "after":
         return False
-    # FSDP adds each reduced gradient in place to that of the micro batches before, and gives it up
-    # (_fsdp_collectives.py foreach_reduce, _runtime_utils.py _accumulate_sharded_grad).
+    # FSDP adds each reduced gradient in place to that of the earlier micro batches, and frees it (_fsdp_collectives.py
+    # foreach_reduce, _runtime_utils.py _accumulate_sharded_grad).
     return setup.batch.accumulation <= 1 or ranks.strategy not in FSDP
 
 
 def _compute_head_gradient(setup: Setup, adds_at_once: bool) -> float:
-    """The gradient of the output matrix while the layers run. Where the embedding shares the matrix it waits for the
-    embedding's; else it is added or reduced at once where that happens at all.
+    """Return the bytes of the gradient of the output matrix while the layers run.
+
+    The gradient of a tied matrix waits for that of the embedding; otherwise it is added or reduced at once if that
+    happens at all.
     """
     ranks = setup.ranks
     if not setup.weights.head_trained or has_fused_tied_gradient(setup):
@@ -158,7 +166,7 @@ def _compute_head_gradient(setup: Setup, adds_at_once: bool) -> float:
     if (ranks.zero_stage > 1 or setup.optimizer.updates == "within" or adds_at_once) and not setup.architecture.tied:
         return 0.0
     if ranks.strategy in FSDP and not setup.architecture.tied and not transients.count_root_elements(setup):
-        # A unit of its own is reduced at once.
+        # A separate unit is reduced at once.
         element_bytes = 0.0 if has_gradient_offload(setup) else setup.formats.accumulated / ranks.gradient_shards
         return transients.count_head_elements(setup) * element_bytes
     return transients.count_head_elements(setup) * setup.mode.weight

@@ -1,7 +1,7 @@
 """The loss head: final norm, output matrix, logits and loss.
 
-Where the logits exist as a whole they decide the peak of many runs: for each token and each word of the vocabulary the
-usual head holds 10 bytes at the end of the forward pass and 12 in the backward pass of the loss.
+If the logits exist as a whole, they often decide the peak: for each token and each word of the vocabulary the usual
+head holds 10 bytes at the end of the forward pass and 12 in the backward pass of the loss.
 """
 
 from __future__ import annotations
@@ -42,31 +42,34 @@ from cfglint_train.models.architecture import Architecture
 
 
 class Head(Frozen):
-    """The end of the model for one micro batch, in bytes."""
+    """The loss head for one micro batch, in bytes."""
 
     cost: Cost
     """Final norm and output matrix."""
     loss: Loss
     forward: float
-    """Loss tensors at the peak of the forward pass."""
+    """Bytes of the loss's tensors at the peak of the forward pass."""
     saved: float
     backward: float
     fixed_forward: float
-    """Bytes whatever the tokens at the peak of the forward pass: a fused loss makes its weight gradient there."""
+    """Bytes at the peak of the forward pass that do not depend on the tokens: a fused loss makes its weight gradient
+    there.
+    """
     fixed_backward: float
-    """The same at the loss's backward pass."""
+    """Bytes at the peak of the loss's backward pass that do not depend on the tokens."""
     added: float = 0
-    """Bytes of a second gradient of the output matrix while that runs backward in pieces."""
+    """Bytes of a second gradient of the output matrix while the matrix runs backward in pieces."""
     logits: float = 0
-    """Bytes of whole logits as the model makes them: a block that serves none of the loss's other tensors."""
+    """Bytes of whole logits as the model returns them: their block is not shared with the loss's other tensors."""
     waiting: float = 0
     """Bytes of the loss that stay until the backward pass ends."""
 
 
 @lru_cache(maxsize=1024)
 def compute_head_cost(architecture: Architecture, mode: Mode, trained: bool, weight: int) -> Cost:
-    """Final norm and output matrix, whose elements have `weight` bytes, on a tape. The output is as wide as the
-    vocabulary.
+    """Return the cost of the final norm and the output matrix.
+
+    `weight`: bytes of an element of the output matrix. The output is as wide as the vocabulary.
     """
     family = FAMILIES.get(architecture.formula, FAMILIES["llama"])
     layer = Layer(architecture, family, mode)
@@ -80,15 +83,16 @@ def compute_head_cost(architecture: Architecture, mode: Mode, trained: bool, wei
 
 
 def compute_head_element_bytes(setup: Setup) -> int:
-    """Bytes of an element of the output matrix as the forward pass reads it. Where it is frozen it may have 16 bits
-    beside trained layers in fp32, and autocast copies nothing.
+    """Return the bytes of an element of the output matrix as the forward pass reads it.
+
+    A frozen output matrix may have 16 bits beside trained layers in fp32; autocast then makes no copy.
     """
     frozen, weight = setup.frozen_weights, setup.mode.weight
     return 2 if not setup.weights.head_trained and frozen.plain and frozen.plain_bytes == 2 else weight
 
 
 def find_loss(setup: Setup) -> Loss:
-    """The loss's own tensors, per token and word."""
+    """Return the tensors of the loss, in bytes per token and word of the vocabulary."""
     loss, mode = setup.loss, setup.mode
     if loss.kind == "chunked":
         return _build_chunked_loss(setup)
@@ -108,11 +112,11 @@ def find_loss(setup: Setup) -> Loss:
 
 
 def _build_chunked_loss(setup: Setup) -> Loss:
-    """The compiled loss of 8 chunks of axolotl (0.16.1 monkeypatch/loss/chunked.py).
+    """Return axolotl's compiled loss of 8 chunks (0.16.1 monkeypatch/loss/chunked.py).
 
-    As a CPU runs it (`tests/memory/chunked_losses.jsonl`), it makes nothing in fp32, but copies the chunks of several
-    sequences, of which each has a piece. Logits that leave autocast become fp32 beside that. Backward, the gradients of
-    the chunks are put together.
+    As run on a CPU (`tests/memory/chunked_losses.jsonl`), it makes nothing in fp32, but copies the chunks if there are
+    several sequences, because each chunk then has a piece of every sequence. Logits that leave autocast also exist in
+    fp32. In the backward pass the gradients of the chunks are concatenated.
     """
     each = _compute_logit_bytes(setup)
     copies = each if setup.batch.sequences > 1 else 0.0
@@ -120,19 +124,20 @@ def _build_chunked_loss(setup: Setup) -> Loss:
 
 
 def _compute_logit_bytes(setup: Setup) -> float:
-    """Bytes of an element of the logits as the model makes them."""
+    """Return the bytes of an element of the logits as the model computes them."""
     return 4.0 if setup.mode.weight == 4 and not setup.mode.autocast else 2.0
 
 
 def _compute_returned_bytes(setup: Setup) -> float:
-    """Bytes of an element of the fp32 logits that the Trainer's autocast has the model return (accelerate 1.15,
-    utils/operations.py); DeepSpeed's engine has no autocast of accelerate's.
+    """Return the bytes of an element of the fp32 logits that the Trainer's autocast returns.
+
+    Source: accelerate 1.15, utils/operations.py. DeepSpeed's engine does not use accelerate's autocast.
     """
     return 4.0 if setup.mode.autocast and setup.ranks.strategy != "zero" else 0.0
 
 
 def _find_whole_loss(setup: Setup) -> Loss:
-    """The model's own loss, of whole logits."""
+    """Return the model's own loss of whole logits."""
     mode = setup.mode
     if setup.compiled.loss:
         if mode.autocast:
@@ -142,10 +147,10 @@ def _find_whole_loss(setup: Setup) -> Loss:
 
 
 def has_compiled_model(setup: Setup) -> bool:
-    """Whether the model is one compiled graph, which returns all gradients when its backward pass ends.
+    """Return whether the model is one compiled graph, which returns all gradients when its backward pass ends.
 
-    DDP cuts it by buckets (torch, _dynamo/backends/distributed.py); hooks of FSDP and ZeRO-3 and the calls of quantised
-    layers break it.
+    DDP cuts the graph by buckets (torch, _dynamo/backends/distributed.py). Hooks of FSDP and ZeRO-3 and the calls of
+    quantised layers break it.
     """
     if not setup.compiled.model:
         return False
@@ -153,21 +158,26 @@ def has_compiled_model(setup: Setup) -> bool:
 
 
 def has_compiled_model_and_loss(setup: Setup) -> bool:
-    """Whether model and loss are one compiled graph, whose inputs live until its backward pass ends, too."""
+    """Return whether model and loss are one compiled graph.
+
+    The inputs of this graph also live until its backward pass ends.
+    """
     return setup.compiled.loss and setup.loss.kind == "none" and has_compiled_model(setup)
 
 
 def has_fused_tied_gradient(setup: Setup) -> bool:
-    """Whether a tied matrix's gradient is one product that is added to the embedding's at the end of the graph, as
-    inductor fuses them where both have a format: the gradient of the logits waits for it.
+    """Return whether a tied matrix's gradient is one product, added to the embedding's at the end of the graph.
+
+    inductor fuses the two if both have the same format. The gradient of the logits then stays until the end.
     """
     cast = setup.mode.autocast and setup.mode.weight == 4
     return has_compiled_model_and_loss(setup) and setup.architecture.tied and setup.weights.head_trained and not cast
 
 
 def _compute_waiting_bytes(setup: Setup) -> float:
-    """Bytes per token and word of a compiled loss that stay until the backward pass ends: zeros for the logits that the
-    model returned, and the gradient of the logits.
+    """Return the bytes per token and word of a compiled loss that stay until the backward pass ends.
+
+    These are zeros for the logits that the model returned, and possibly the gradient of the logits.
     """
     mode = setup.mode
     if not has_compiled_model_and_loss(setup):
@@ -180,18 +190,18 @@ def _compute_waiting_bytes(setup: Setup) -> float:
 _CHUNK: Final = "tokens of a chunk"
 
 EVALUATION_LOSSES: Final = frozenset(("chunked", *COMPILED_HEADS))
-"""Losses that an evaluation has, too, and that make whole logits."""
+"""Losses that are used in evaluation, too, and that make whole logits."""
 _WITHOUT_LOGITS: Final = frozenset(("cce", "tiles", *RECOMPUTED_LOSSES, *CHUNKED_LOSSES))
 """Losses that make no whole logits in evaluation."""
 
 
 def compute_evaluation_bytes(setup: Setup) -> float:
-    """Bytes per token and word of an evaluation's loss; 0 where it makes no whole logits.
+    """Return the bytes per token and word of an evaluation's loss, or 0 if it makes no whole logits.
 
-    Cut Cross-Entropy makes none in evaluation either (ml-cross-entropy, PatchOptions.use_lce: `train_only` is off by
-    default), nor do Liger's chunked losses, which trl and axolotl call in evaluation, too (trl 0.24.0,
-    dpo_trainer.py get_batch_loss_metrics). Liger's fused cross-entropy does, unless the trainer asks for less: it skips
-    logits while the model trains (liger-kernel 0.8.5, model/llama.py).
+    Cut Cross-Entropy makes none in evaluation (ml-cross-entropy, PatchOptions.use_lce: `train_only` is off by default).
+    Neither do Liger's chunked losses, which trl and axolotl also call in evaluation (trl 0.24.0, dpo_trainer.py
+    get_batch_loss_metrics). Liger's fused cross-entropy makes whole logits unless the trainer asks for less: it skips
+    them only while the model trains (liger-kernel 0.8.5, model/llama.py).
     """
     if setup.loss.kind in _WITHOUT_LOGITS or _has_fused_evaluation(setup):
         return 0.0
@@ -200,12 +210,12 @@ def compute_evaluation_bytes(setup: Setup) -> float:
 
 
 def _compute_evaluated_bytes(setup: Setup) -> float:
-    """Bytes per token and word of whole logits and their loss, without gradients."""
+    """Return the bytes per token and word of whole logits and their loss, without gradients."""
     if setup.loss.kind in COMPILED_HEADS:
         return find_loss(setup).forward
     if setup.loss.kind != "chunked":
         return _find_whole_loss(setup).forward
-    logit_bytes = _compute_logit_bytes(setup)  # copies of chunks are gone when the model returns
+    logit_bytes = _compute_logit_bytes(setup)  # the copies of chunks are gone when the model returns
     copies = logit_bytes if (setup.batch.evaluation_tokens or 0) > setup.batch.length else 0.0
     return logit_bytes + max(copies, _compute_returned_bytes(setup))
 
@@ -215,8 +225,9 @@ def _has_fused_evaluation(setup: Setup) -> bool:
 
 
 def compute_evaluation_chunk(setup: Setup) -> float:
-    """Bytes of one chunk of an evaluation's loss that goes from chunk to chunk: it makes gradients there, too, Liger's
-    fused one that of the input only.
+    """Return the bytes of one chunk of an evaluation's loss that is computed chunk by chunk.
+
+    A chunked loss makes gradients in evaluation, too; Liger's fused loss only the gradient of its input.
     """
     chunked = CHUNKED_LOSSES.get(setup.loss.kind)
     if _has_fused_evaluation(setup):
@@ -237,7 +248,7 @@ def count_scored_tokens(setup: Setup) -> float:
 
 
 def _compute_dequantized_head(setup: Setup) -> float:
-    """Bytes of the output matrix that a chunked head dequantises beside the gradients of all chunks."""
+    """Return the bytes of the output matrix that a chunked head dequantises beside the gradients of all chunks."""
     family = FAMILIES.get(setup.architecture.formula)
     if family is None or not family.quantized_head or not setup.mode.quantized:
         return 0.0
@@ -251,8 +262,10 @@ def count_liger_chunk_tokens(tokens: int, hidden: int, vocab: int) -> int:
 
 
 def find_chunk_peak(setup: Setup, chunked: Chunked) -> tuple[float, int]:
-    """Bytes per token and word, and gradients of the output matrix, at the higher of two moments: while the logits of a
-    chunk become their gradient, and while that becomes the matrix's, which is added to that of all chunks.
+    """Return the bytes per token and word, and the gradients of the output matrix, at the peak of a chunk.
+
+    The peak is the higher of two moments: while the logits of a chunk become their gradient, and while the chunk's
+    gradient of the matrix is added to that of all chunks.
     """
     chunk_logits = count_chunk_tokens(setup, chunked)
     matrix = setup.architecture.hidden * setup.mode.weight if setup.weights.head_trained else 0
@@ -261,7 +274,7 @@ def find_chunk_peak(setup: Setup, chunked: Chunked) -> tuple[float, int]:
 
 
 def count_chunk_tokens(setup: Setup, chunked: Chunked) -> int:
-    """Tokens of one chunk of a loss that goes from chunk to chunk. torch.chunk makes the last one smaller."""
+    """Return the tokens of one chunk of a chunked loss. torch.chunk makes the last one smaller."""
     batch = setup.batch
     if chunked.tokens:
         return merge_terms(-(-batch.tokens // max(1, batch.tokens // chunked.tokens)), _CHUNK)
@@ -269,12 +282,12 @@ def count_chunk_tokens(setup: Setup, chunked: Chunked) -> int:
 
 
 def is_summed_in_place(setup: Setup) -> bool:
-    """Whether autograd adds the embedding's gradient to the output matrix's in place, where they share a matrix.
+    """Return whether autograd adds the embedding's gradient in place to that of a tied output matrix.
 
-    It does where nothing else has the storage of the first gradient (torch, autograd/input_buffer.cpp,
-    `can_accumulate_inplace`). A linear layer's is a view of the transposed product, whose base lives on. The cast from
-    autocast's 16 bits to fp32, a fused loss and the sum of several chunks leave a tensor of its own (measured:
-    loss-1b-512x1 three tensors of the size, save-1b-amp, sft-1b-amp-ac, liger-1b-512x2 and liger-3b-ac two).
+    It does if nothing else uses the storage of the first gradient (torch, autograd/input_buffer.cpp,
+    `can_accumulate_inplace`). A linear layer's gradient is a view of the transposed product, whose base lives on. The
+    cast from autocast's 16 bits to fp32, a fused loss and the sum of several chunks produce a separate tensor
+    (measured: loss-1b-512x1 three tensors of the size; save-1b-amp, sft-1b-amp-ac, liger-1b-512x2 and liger-3b-ac two).
     """
     if setup.mode.autocast and setup.mode.weight == 4:
         return True
@@ -283,8 +296,9 @@ def is_summed_in_place(setup: Setup) -> bool:
 
 
 def _compute_chunk_copies(setup: Setup, loss: Loss) -> float:
-    """Bytes of the copies that autocast makes of a frozen fp32 output matrix for each chunk but the first: it keeps a
-    cast weight for the next use only where that has a gradient (torch, autocast_mode.cpp, `cached_cast`).
+    """Return the bytes of the copies that autocast makes of a frozen fp32 output matrix, for each chunk but the first.
+
+    Autocast caches a cast weight only if it has a gradient (torch, autocast_mode.cpp, `cached_cast`).
     """
     if (
         not loss.chunk
@@ -297,10 +311,10 @@ def _compute_chunk_copies(setup: Setup, loss: Loss) -> float:
 
 
 def _build_tiled_head(setup: Setup, cost: Cost) -> Head:
-    """The head that makes no logits but those of a tile."""
+    """Return the head that makes only the logits of one tile at a time."""
     shape, tokens, weight = setup.architecture, count_scored_tokens(setup), compute_head_element_bytes(setup)
     rows, columns = min(tokens, TILE[0]), min(shape.vocab, TILE[1])
-    cast = weight == 4 and setup.mode.autocast  # a tile of the matrix, too
+    cast = weight == 4 and setup.mode.autocast  # autocast also casts a tile of the matrix
     tile = (rows + (shape.hidden if cast else 0)) * columns * (2 if weight == 2 or cast else 4)
     inputs = tokens * shape.hidden * (4.0 if setup.formats.residual == 4 else 6.0)
     matrix = shape.vocab * shape.hidden * (4 if weight == 4 else 6) if setup.weights.head_trained else 0.0
@@ -309,7 +323,7 @@ def _build_tiled_head(setup: Setup, cost: Cost) -> Head:
 
 
 def _build_recomputed_head(setup: Setup, cost: Cost) -> Head:
-    """The head whose chunks are recomputed. Autocast keeps no copy of the transposed matrix, which is no leaf."""
+    """Return the head with recomputed chunks. Autocast caches no copy of the transposed matrix (no leaf)."""
     cost = cost._replace(fixed_saved=0.0)
     shape, tokens = setup.architecture, setup.batch.tokens
     loss = RECOMPUTED_LOSSES[setup.loss.kind][setup.mode.weight == 4, setup.mode.autocast]
@@ -327,21 +341,23 @@ def _build_recomputed_head(setup: Setup, cost: Cost) -> Head:
 
 
 def _build_liger_head(setup: Setup, cost: Cost, matrix: float) -> Head:
-    """Liger's fused loss (liger-kernel 0.8.5, ops/fused_linear_cross_entropy.py): in the forward pass the logits of a
-    chunk, which become their gradient in place, the gradient of the input, and that of the matrix, to which each chunk
-    is added in place. Autocast casts the transposed fp32 matrix for each chunk anew.
+    """Return the head with Liger's fused loss (liger-kernel 0.8.5, ops/fused_linear_cross_entropy.py).
+
+    The forward pass makes the logits of a chunk, which become their gradient in place, the gradient of the input, and
+    that of the matrix, to which each chunk is added in place. Autocast casts the transposed fp32 matrix again for each
+    chunk.
     """
     chunk_bytes, cast = _compute_liger_chunk(setup, setup.batch.tokens)
     gradient = setup.batch.tokens * setup.architecture.hidden * setup.formats.residual
-    # The head's input is not kept. `cost` has it, as the forward pass does. A second copy of the matrix is cached until
-    # that ends.
+    # The head's input is not kept: `cost` includes it, and so does the forward pass. A second copy of the matrix is
+    # cached until the forward pass ends.
     cost = cost._replace(fixed_saved=0.0)
     held = 0.0 if setup.weights.head_trained else gradient
     return Head(cost, NOTHING, chunk_bytes, 0.0, held, matrix + 2 * cast, matrix)
 
 
 def _compute_liger_chunk(setup: Setup, tokens: int) -> tuple[float, float]:
-    """Bytes of the gradient of the input and of the logits of a chunk, and those of a cast of the output matrix."""
+    """Return the bytes of the input's gradient with the logits of a chunk, and of a cast output matrix."""
     mode = setup.mode
     shape = setup.architecture
     element = 2 if mode.autocast else mode.weight
@@ -351,7 +367,7 @@ def _compute_liger_chunk(setup: Setup, tokens: int) -> tuple[float, float]:
 
 
 def build_head(setup: Setup) -> Head:
-    """The head of a setup."""
+    """Return the head of a setup."""
     weights, batch, mode = setup.weights, setup.batch, setup.mode
     shape, tokens = setup.architecture, batch.tokens
     cost, name = (
@@ -366,13 +382,13 @@ def build_head(setup: Setup) -> Head:
         return _build_recomputed_head(setup, cost)
     logits = count_scored_tokens(setup) * shape.vocab
     if name in ("liger", "cce", "chunked_logits") or name in CHUNKED_LOSSES:
-        # The gradient of the output matrix, where it is trained.
+        # The gradient of the output matrix, if it is trained.
         matrix = shape.vocab * shape.hidden * mode.weight if weights.head_trained else 0.0
         gradient = tokens * shape.hidden * 2.0
         if name == "liger":
             return _build_liger_head(setup, cost, matrix)
         chunked = CHUNKED_LOSSES.get(name)
-        if chunked is not None:  # forward and backward at once; the gradients of a chunk are added to those of all
+        if chunked is not None:  # forward and backward run at once; a chunk's gradients are added to the total
             each, matrices = find_chunk_peak(setup, chunked)
             transient = each * count_chunk_tokens(setup, chunked) * shape.vocab
             return Head(cost, NOTHING, gradient + transient, gradient, gradient, matrices * matrix, matrix)
@@ -382,7 +398,7 @@ def build_head(setup: Setup) -> Head:
         return Head(cost, NOTHING, gradient + transient, gradient, gradient + transient, 2 * matrix, 2 * matrix)
     loss = find_loss(setup)
     family = FAMILIES.get(shape.formula)
-    # The model's forward pass still holds the head's input, where the head's backward pass does not.
+    # The model's forward pass still holds the head's input, even if the head's backward pass does not need it.
     normed = setup.formats.residual
     if family is not None and mode.autocast:
         normed = {"layer": 4, "layer_1p": 2}.get(family.norm, normed)

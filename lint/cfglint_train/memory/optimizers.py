@@ -1,12 +1,12 @@
-"""What an optimizer keeps per trained tensor, and what one call of it makes on top.
+"""Optimizer memory: the states per trained tensor, and the temporaries of one update.
 
-Most optimizers keep tensors of the parameter's own shape, and one number per element says all. Others look at the
+Most optimizers keep tensors of the parameter's shape, so one number per element describes them. Others depend on the
 shape: projected ones (GaLore, APOLLO) keep a matrix per weight and their states in its small space, factored ones
-(Adafactor, CAME, AdaLomo) a row and a column, Adam-mini one number per row or head, and Muon hands embeddings, heads
-and vectors to an AdamW of its own. Where states are cut into flat pieces (ZeRO, FSDP1) the optimizer sees no shapes,
-and factored states are whole.
+(Adafactor, CAME, AdaLomo) a row and a column, Adam-mini one number per row or head, and Muon uses AdamW for embeddings,
+heads and vectors. If states are cut into flat pieces (ZeRO, FSDP1), the optimizer sees no shapes, and factored states
+have the full size.
 
-Sources: the packages' own code (galore_torch 1.0, apollo_torch 1.0.3, adam_mini 1.1.1, schedulefree 1.4.1, came_pytorch
+Sources: the packages' code (galore_torch 1.0, apollo_torch 1.0.3, adam_mini 1.1.1, schedulefree 1.4.1, came_pytorch
 0.1.3, lomo_optim 0.1.1, torch_optimi 0.3.3, prodigyopt 1.1.2, badam 1.4, bitsandbytes 0.50.2, torchao 0.18.0, torch
 2.13.0, transformers 5.23.0, llamafactory 0.9.5); `tests/oracles/optimizer_states.py` runs them.
 """
@@ -20,26 +20,26 @@ from cfglint_train.models.architecture import Architecture, Linear, ModelPart
 
 
 class StateRule(Frozen):
-    """How an optimizer's memory follows from the tensors it updates."""
+    """The memory of an optimizer in terms of the tensors it updates."""
 
     tensors: float = 0
-    """State tensors of the parameter's own shape."""
+    """State tensors of the parameter's shape."""
     kind: str = ""
-    """What else shapes decide: factored, mini, muon, projected, projected_factored."""
+    """Dependence on shapes: factored, mini, muon, projected, projected_factored; empty for none."""
     pairs: int = 0
-    """Of a factored state: how many rows and columns."""
+    """Pairs of a row and a column in a factored state."""
     fp32: bool = False
-    """States have 32 bits whatever the weights have."""
+    """States have 32 bits, regardless of the weights' format."""
     low_precision: float = 0
-    """Further tensors of the parameter's shape where weights have 16 bits (Kahan's compensation)."""
+    """Further tensors of the parameter's shape if the weights have 16 bits (Kahan's compensation)."""
     foreach: float = 0
-    """Temporaries of one call over all tensors, in tensors of all weights: torch's `foreach` and its like."""
+    """Temporaries of one call over all tensors, in tensors of all weights (torch's `foreach` and similar)."""
     single: float = 0
-    """Of a call that goes tensor by tensor, in tensors of the largest."""
+    """Temporaries of a call that updates one tensor at a time, in tensors of the largest."""
     single_fp32: tuple[float, float] = (0, 0)
-    """The same in bytes per element, for weights of 32 and of 16 bits, where the call works in fp32."""
+    """The same in bytes per element, for weights of 32 and of 16 bits, if the call computes in fp32."""
     in_backward: bool = False
-    """Weights are updated while the backward pass runs, and each gradient goes at once."""
+    """Weights are updated during the backward pass, and each gradient is freed at once."""
 
 
 RULES: Final[dict[str, StateRule]] = {
@@ -81,7 +81,7 @@ _SMALL: Final = 4096
 
 
 class Tensors(Frozen):
-    """The trained matrices of one shape."""
+    """Trained matrices of one shape."""
 
     rows: int
     columns: int
@@ -89,7 +89,7 @@ class Tensors(Frozen):
     part: ModelPart
     leaf: str
     stack: int = 1
-    """Matrices that one 3-D parameter holds; 1 is an ordinary one."""
+    """Matrices that one 3-D parameter holds; 1 for an ordinary matrix."""
 
     @property
     def elements(self) -> int:
@@ -98,7 +98,7 @@ class Tensors(Frozen):
 
 
 def list_matrices(architecture: Architecture, tuning: str, layers: int) -> list[Tensors]:
-    """The matrices that full training updates, or `freeze` with `layers` trained decoder layers."""
+    """Return the matrices that full training updates, or `freeze` with `layers` trained decoder layers."""
     if not architecture.linears:
         width, vocab = architecture.hidden, architecture.vocab
         embeddings = [Tensors(vocab, width, 1 if architecture.tied else 2, "embedding", "embed_tokens")]
@@ -117,7 +117,7 @@ def list_matrices(architecture: Architecture, tuning: str, layers: int) -> list[
 
 
 def list_adapter_matrices(linears: tuple[Linear, ...], rank: int, saved: tuple[Linear, ...]) -> list[Tensors]:
-    """Both matrices of every LoRA adapter, and the modules that are trained beside them."""
+    """Return both matrices of every LoRA adapter, and the modules that are trained beside them."""
     matrices = [_build_tensors(item, item.count) for item in saved]
     for item in linears:
         matrices += build_adapter_pair(item, rank)
@@ -125,7 +125,7 @@ def list_adapter_matrices(linears: tuple[Linear, ...], rank: int, saved: tuple[L
 
 
 def build_adapter_pair(item: Linear, rank: int) -> list[Tensors]:
-    """Both matrices of an adapter; that of a parameter of experts holds the ranks of all of these."""
+    """Return both matrices of an adapter. For a parameter of experts, `rank` is the total rank of all experts."""
     return [
         Tensors(rank, item.inputs, item.count, "decoder", "lora_A"),
         Tensors(item.outputs, rank, item.count, "decoder", "lora_B"),
@@ -140,46 +140,47 @@ def _build_tensors(item: Linear, count: int) -> Tensors:
 
 
 class OptimizerChoice(Frozen):
-    """The optimizer as a plan names it."""
+    """The optimizer that a plan names."""
 
     name: str
     bits: int | None
-    """Of a state's element; None follows the weights."""
+    """Bits of an element of the state; None if it has the format of the weights."""
     updated: float
     """Bytes of an element of the weights that it updates."""
     scratch: str
-    """fused, foreach, single."""
+    """fused, foreach or single."""
     flat: bool
-    """It sees flat pieces of many parameters."""
+    """Updates flat pieces of many parameters."""
     rank: int | None = None
     targets: tuple[str, ...] = ()
-    """Parts of the projected modules' full names, or expressions that match these; empty or all-linear is every linear
-    layer but the head."""
+    """Parts of the projected modules' full names, or regular expressions for them. Empty or all-linear is every linear
+    layer but the head.
+    """
     projection: str = "std"
     embedding_bits: int | None = None
-    """Of embeddings, where that differs."""
+    """Bits for embeddings, if different."""
     fused_experts: bool = False
-    """Muon takes parameters of more than two dimensions, too."""
+    """Muon also updates parameters of more than two dimensions."""
 
     @property
     def rule(self) -> StateRule | None:
-        """The optimizer's rule; None for one without a formula."""
+        """The optimizer's rule; None if it has no formula."""
         return RULES.get(self.name.removesuffix(_LAYERWISE))
 
     @property
     def is_in_backward(self) -> bool:
-        """Whether weights are updated during the backward pass."""
+        """True if weights are updated during the backward pass."""
         rule = self.rule
         return self.name.endswith(_LAYERWISE) or (rule is not None and rule.in_backward)
 
     @property
     def is_blockwise(self) -> bool:
-        """Whether only one decoder layer is trained at a time, from an fp32 copy."""
+        """True if only one decoder layer is trained at a time, from an fp32 copy."""
         return self.name == "badam"
 
 
 def compute_uniform_state(choice: OptimizerChoice) -> float | None:
-    """Bytes of state per element, where shapes do not matter; None where they do."""
+    """Return the bytes of state per element if they do not depend on shapes, else None."""
     rule = choice.rule
     if rule is None or (rule.kind and not (choice.flat and rule.kind == "factored")):
         return None
@@ -198,9 +199,10 @@ def _compute_element_bytes(choice: OptimizerChoice, rule: StateRule) -> float:
 def compute_state_bytes(
     choice: OptimizerChoice, shapes: list[Tensors], vectors: int, architecture: Architecture
 ) -> float | None:
-    """Bytes of state of all that is trained: matrices of `shapes`, and `vectors` elements of norms and biases.
+    """Return the bytes of state of everything that is trained.
 
-    None for an optimizer without a formula, or a projected one of unknown rank.
+    This covers the matrices `shapes`, and `vectors` elements of norms and biases. None for an optimizer without a
+    formula, or a projected one of unknown rank.
     """
     rule = choice.rule
     if rule is None or (rule.kind.startswith("projected") and choice.rank is None):
@@ -225,7 +227,7 @@ def _compute_matrix_state(
     kahan: float,
     architecture: Architecture,
 ) -> float:
-    """Bytes of state of one parameter."""
+    """Return the bytes of state of one parameter."""
     rows, columns, stack, elements = shape.rows, shape.columns, shape.stack, shape.elements
     if shape.part == "embedding" and choice.embedding_bits:
         element_bytes = choice.embedding_bits / 8
@@ -261,8 +263,9 @@ def _compute_matrix_state(
 
 
 def _compute_projected_share(choice: OptimizerChoice, shape: Tensors, architecture: Architecture) -> float:
-    """The share of such parameters that GaLore and APOLLO project: of linear layers only, and of the head where it is
-    named.
+    """Return the share of the matrices of a shape that GaLore and APOLLO project.
+
+    They project linear layers, and the head only if it is named.
     """
     if shape.stack > 1 or shape.part == "embedding":
         return 0.0
@@ -275,8 +278,10 @@ def _compute_projected_share(choice: OptimizerChoice, shape: Tensors, architectu
 def _compute_low_rank_bytes(
     choice: OptimizerChoice, rule: StateRule, rows: int, columns: int, element_bytes: float
 ) -> float:
-    """The projector and the states in its space. GaLore's is a part of an SVD's factor: of fp32 gradients it is a view
-    that keeps the whole factor alive, of others a copy. APOLLO's is random.
+    """Return the bytes of the projector and of the states in its space.
+
+    GaLore's projector is a part of an SVD's factor: for fp32 gradients it is a view that keeps the whole factor alive,
+    otherwise a copy. APOLLO's is random.
     """
     low, high = min(rows, columns), max(rows, columns)
     stated_rank = choice.rank or 0
@@ -295,9 +300,9 @@ def _compute_low_rank_bytes(
 
 
 def compute_projection_bytes(choice: OptimizerChoice, shapes: list[Tensors], architecture: Architecture) -> float:
-    """Bytes that GaLore's SVD of the largest projected gradient makes: its fp32 copy, the solver's, and both factors.
+    """Return the bytes that GaLore's SVD of the largest projected gradient makes.
 
-    The solver's own workspace is not counted.
+    These are the gradient's fp32 copy, the solver's copy, and both factors. The solver's workspace is not counted.
     """
     if not choice.name.startswith("galore"):
         return 0.0
@@ -310,17 +315,17 @@ def compute_projection_bytes(choice: OptimizerChoice, shapes: list[Tensors], arc
 
 
 class Scratch(Frozen):
-    """Bytes that one call makes."""
+    """Temporary bytes of one update."""
 
     each: float = 0.0
-    """Per element of all that it updates."""
+    """Per element of all updated tensors."""
     largest: float = 0.0
     """Per element of the largest tensor."""
     besides: float = 0.0
 
 
 def compute_temporaries(choice: OptimizerChoice) -> tuple[float, float]:
-    """Bytes that one call makes per element of all it updates, and per element of the largest tensor."""
+    """Return the temporary bytes of one update per updated element, and per element of the largest tensor."""
     rule = choice.rule
     if rule is None:
         return 0.0, 0.0

@@ -1,6 +1,6 @@
-"""The budgets of one estimate: what a moment has, what torch's allocator and the driver add, and the bounds of both.
+"""The budgets of one estimate: components, the overhead of torch's allocator and the driver, and the bounds of both.
 
-A search makes thousands of estimates: comparisons are written out, as a call of `max` costs as much as ten of them.
+A search makes thousands of estimates. Comparisons are therefore written out: a call of `max` costs ten times as much.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 
 Sized = tuple[float, float, dict[Component, float], str]
-"""A moment of a training step: bytes of what it has beside what exists all the time, those of them in the pools of
-other streams, the parts that they are made of, and the event's name.
+"""A moment of a training step: bytes beyond the lasting ones, the part of them in the pools of other streams, the bytes
+by component, and the event's name.
 """
 
 
 class Step(Frozen):
-    """What all moments of a training step share, in bytes."""
+    """Amounts that all moments of a training step share, in bytes."""
 
     highest_without_loss: float
-    """At the highest moment without the loss, in the pool of the main stream."""
+    """Highest moment without the loss, in the pool of the main stream."""
     highest_unshared: float
-    """There, if that and the loss shared no block."""
+    """The same moment if it and the loss shared no block."""
     whole_logits: bool
     unshared: float
-    """In whose blocks nothing else fits."""
+    """Tensors in whose blocks nothing else fits."""
     engine: float
-    """Of a rollout engine."""
+    """Held by a rollout engine."""
 
 
 def weigh_parts(parts: dict[Component, float]) -> tuple[tuple[tuple[Component, int], ...], float, float, float]:
-    """The sizes of parts, and how much of them lasts, follows the tokens, and comes and goes."""
+    """Return the nonzero sizes, and the sums of the lasting, token-dependent and temporary ones."""
     lasting = flowing = temporary = 0.0
     sizes: list[tuple[Component, int]] = []
     for component, size in parts.items():
@@ -63,13 +63,14 @@ def weigh_parts(parts: dict[Component, float]) -> tuple[tuple[tuple[Component, i
 
 
 class Uncertainty:
-    """What bounds the budgets of a job on one GPU, whatever its batch."""
+    """Bounds of the budgets of a job on one GPU that do not depend on the batch."""
 
     def __init__(self, job: Job, hardware: Hardware | None, residual: Residual | None) -> None:
+        """Derive the factors and fixed amounts of a job on a GPU."""
         setup, coefficient_table, self.job = job.setup, load_table(), job
         ranks = setup.ranks
         self.phases_between_steps: tuple[Phase, list[Phase]] | None = None
-        """Loading, and the other phases between steps, once they were estimated."""
+        """Load phase, and the other phases between steps, once they are estimated."""
         self.paged = job.lasting.get(PAGED, 0.0)
         self.held = weigh_parts(job.lasting)
         self.capacity: int | None = None if hardware is None else hardware.get_capacity("gpu")
@@ -81,13 +82,14 @@ class Uncertainty:
         held_high = coefficient_table.residuals["states"].high
         self.flow_factor, self.held_factor = 1 + flowing.high, 1 + held_high
         self.factors = (1 + flowing.low, self.flow_factor, self.held_factor, 1 + jobs.low, 1 + jobs.high)
-        """Times what is expected that the bounds of every moment are: of what follows the tokens, the upper one of what
-        lasts, and of all where comparable jobs are less certain."""
+        """Factors on the expected value for the bounds of every moment: low and high for token-dependent parts, high
+        for lasting parts, and low and high for the total, according to comparable jobs.
+        """
         self.highest_factor = 1 + max(flowing.high, held_high, jobs.high)
-        """How much more than is expected there may be of anything."""
+        """Highest factor on the expected value of anything."""
         wider = held_high if flowing.high > jobs.high else max(held_high, jobs.high)
         self.held_high = (self.held[1] + self.held[2]) * (1 + wider)
-        """What exists all the time in the bounds that usually are the wider ones (`edges`)."""
+        """The lasting part of the upper bound that usually is the wider one (see `compute_bounds`)."""
         self.other_streams, self.stream_part = job.streams
         self.streams_pass = self.stream_part is not None and self.stream_part.passes
         self.whole = ranks.parameter_shards > 1 and job.plan.model.init_device == "cuda"
@@ -95,15 +97,17 @@ class Uncertainty:
         self.ahead = transients.compute_read_ahead(setup) if job.plan.method.reads_ahead else 0.0
         self.pinned = transients.compute_pinned_pages(setup) if self.ahead else 0.0
         modern = hardware is None or (hardware.compute_capability or 9.0) >= 9.0
-        # DeepSpeed makes a process group of one rank, too, and NCCL loads its kernels whatever the number of ranks.
+        # DeepSpeed makes a process group for one rank, too, and NCCL loads its kernels regardless of the number of
+        # ranks.
         group = "nccl" if ranks.world > 1 else "nccl-kernels" if ranks.strategy == "zero" else ""
         self.overheads, self.workspace_high, self.context_low, self.overheads_low, self.overheads_high = (
             reserve.compute_overheads(modern, group)
         )
 
     def compute_bounds(self, lasting: float, flowing: float, paged: float) -> tuple[float, float]:
-        """The bounds of what a moment has, by what its parts say of themselves or by what comparable jobs showed,
-        whichever is wider. The lower one leaves managed memory out.
+        """Return the bounds of a moment, from its parts or from comparable jobs, whichever is wider.
+
+        The lower bound leaves managed memory out.
         """
         flow_low, flow_high, held_factor, jobs_low, jobs_high = self.factors
         lasting_low = lasting - paged
@@ -114,16 +118,18 @@ class Uncertainty:
 
 @lru_cache(maxsize=256)
 def build_uncertainty(job: Job, hardware: Hardware | None, residual: Residual | None) -> Uncertainty:
-    """Return the uncertainty of a job on a GPU. `compared`: how far jobs like it were from their estimates, if that is
-    not what the table says.
+    """Return the uncertainty of a job on a GPU.
+
+    `residual`: the observed error of comparable jobs, if it differs from the calibration table.
     """
     return Uncertainty(job, hardware, residual)
 
 
 class PhaseBudget:
-    """Makes the budgets of the phases of one estimate."""
+    """Builder of the budgets of one estimate."""
 
     def __init__(self, setup: Setup, reader: Reader, uncertainty: Uncertainty) -> None:
+        """Prepare the budgets of a setup; `reader` has read its plan."""
         plan = reader.plan
         self.setup, self.reader, self.plan = setup, reader, plan
         self.uncertainty, self.job = uncertainty, uncertainty.job
@@ -134,7 +140,10 @@ class PhaseBudget:
     def build_gpu_budget(
         self, phase: str, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS, steady: bool = True
     ) -> Budget:
-        """The budget of one moment outside of steps. `steady`: what exists all the time comes on top of `parts`."""
+        """Return the budget of one moment outside of steps.
+
+        `steady`: the lasting parts are added to `parts`.
+        """
         uncertainty = self.uncertainty
         sizes, lasting, flowing, temporary = weigh_parts(parts)
         paged = parts.get(PAGED, 0.0)
@@ -147,8 +156,10 @@ class PhaseBudget:
         return self._bound_gpu_budget(phase, sizes, fields, paged, (low, high, high), spare, (0.0, 0.0))
 
     def build_step_budget(self, phase: str, step: Step, moments: list[Sized], highest_moment: Sized) -> Budget:
-        """The budget of the forward or backward pass or the update, `best` of whose `moments` has most bytes. Another
-        may be less certain, or have less in the pools of other streams: each bound is the highest of all.
+        """Return the budget of the forward pass, the backward pass or the update.
+
+        `highest_moment` has the most bytes of the `moments`. Another moment may be less certain, or have less in the
+        pools of other streams: each bound is the highest of all.
         """
         uncertainty = self.uncertainty
         highest_without_loss, highest_unshared, whole_logits, unshared, engine = step
@@ -199,12 +210,12 @@ class PhaseBudget:
             )
             grown -= spare
             kept, kept_high = kept if kept > grown else grown, kept_high + highest_unshared
-        if sharded:  # what steps leave is verified on one rank only
+        if sharded:  # cached memory left by steps has been verified on one rank only
             left_bytes = gaps.estimate_between_steps(leaving)[2]
             spare_high = spare_high if spare_high > left_bytes else left_bytes
         if (
             uncertainty.leftovers or uncertainty.pinned
-        ):  # what making the model left, where this moment does not need it
+        ):  # memory left by building the model that this moment does not use
             rest = (
                 lasts
                 + uncertainty.leftovers
@@ -234,9 +245,11 @@ class PhaseBudget:
         cached: tuple[float, float],
         pools: float = 0.0,
     ) -> Budget:
-        """A GPU's budget. `bounds`: low and high of what is allocated, and high with the pools of other streams, which
-        are `pools` beyond what is allocated. `spare`: what torch's allocator has beyond that, at least, as expected and
-        at most. `kept`: what it gives back before an allocation fails, as expected and at most.
+        """Return a GPU's budget with the overheads of driver and allocator.
+
+        `bounds`: low and high of the allocated bytes, and high with the pools of other streams, which exceed the
+        allocated bytes by `pools`. `spare`: low, expected and high of the further bytes that torch's allocator holds.
+        `cached`: expected and high bytes that it frees before an allocation fails.
         """
         uncertainty = self.uncertainty
         low, high, reserved = bounds
@@ -251,7 +264,7 @@ class PhaseBudget:
     def build_host_budget(
         self, phase: str, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS
     ) -> Budget:
-        """A budget of one node."""
+        """Return a budget of one node."""
         coefficients = load_table().coefficients
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
         low = high = 0.0
@@ -262,18 +275,18 @@ class PhaseBudget:
         return Budget("host", sizes, int(low), int(high), fields, phase=phase, basis=self.basis)
 
     def build_disk_budget(self, phase: str, parts: dict[Component, float]) -> Budget:
-        """A budget of the job's checkpoints: arithmetic."""
+        """Return the budget of the job's checkpoints on disk, which is exact."""
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
         total = sum([size for _, size in sizes])
         return Budget("disk", sizes, total, total, DISK_FIELDS, phase=phase, basis=self.basis)
 
 
 _PARTLY: Final = frozenset(("selective", "fine_grained", "budget", "every_n"))
-"""Ways of recomputing a part of what a layer keeps."""
+"""Checkpointing methods that recompute only some of the kept tensors."""
 
 
 def find_flow_residual(setup: Setup, coefficient_table: CoefficientTable) -> Residual:
-    """The residual that belongs to what follows the tokens."""
+    """Return the residual of the token-dependent parts."""
     ranks = setup.ranks
     untraced = coefficient_table.residuals["untraced"]
     if ranks.tensor > 1 and ranks.sequence_split == 1:  # between all of it on every rank and an even share

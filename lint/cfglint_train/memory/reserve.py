@@ -1,4 +1,4 @@
-"""GPU memory beyond what is allocated: torch's allocator and the driver (docs/memory/allocator.md)."""
+"""GPU memory beyond the allocated bytes: torch's allocator and the driver (docs/memory/allocator.md)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from cfglint_train.memory.setup import Setup
 
 @lru_cache(maxsize=8)
 def compute_overheads(modern: bool, group: str) -> tuple[tuple[tuple[Component, int], ...], float, float, float, float]:
-    """What the card loses beside torch's allocator, and the workspaces: the parts, the highest workspaces, the lowest
-    context, and both bounds of all of it. `modern`: compute capability 9.0 and later; `group`: the coefficient of the
-    process group, empty without one.
+    """Return the memory of the card outside torch's allocator, and the workspaces.
+
+    The result has the components, the highest workspaces, the lowest context, and both bounds of the sum. `modern`:
+    compute capability 9.0 and later; `group`: the coefficient of the process group, empty without one.
     """
     coefficients = load_table().coefficients
     workspace, context = coefficients["workspace-sm90" if modern else "workspace-sm80"], coefficients["context"]
@@ -28,7 +29,7 @@ def compute_overheads(modern: bool, group: str) -> tuple[tuple[tuple[Component, 
 
 
 Range = tuple[float, float, float]
-"""Of a coefficient: low, expected, high."""
+"""Low, expected and high value of a coefficient."""
 
 
 def _get_range(coefficient: Coefficient) -> Range:
@@ -36,7 +37,7 @@ def _get_range(coefficient: Coefficient) -> Range:
 
 
 class Gaps(Frozen):
-    """What the allocator reserves beyond what is allocated, in the pool of the main stream."""
+    """Coefficients of the reserved bytes beyond the allocated ones, in the pool of the main stream."""
 
     apart: Range
     split: Range
@@ -45,8 +46,10 @@ class Gaps(Frozen):
     def estimate_step(
         self, highest_without_loss: float, highest_unshared: float, total: float, highest: float
     ) -> Range:
-        """Bytes at a moment of a step that has `total` bytes of what comes and goes, at most `highest`. `others`: the
-        step's highest moment without the loss; `most`: what there would be if that and the loss shared no block.
+        """Return the reserved bytes at a moment of a step.
+
+        `total`: temporary bytes of the moment, at most `highest`. `highest_without_loss`: the step's highest moment
+        without the loss. `highest_unshared`: the sum if that and the loss shared no block.
         """
         room = highest_unshared - total if highest_unshared > total else 0.0
         room_high = highest_unshared - highest if highest_unshared > highest else 0.0
@@ -58,30 +61,34 @@ class Gaps(Frozen):
         )
 
     def estimate_between_steps(self, temporary: float) -> Range:
-        """The same outside of steps, of what comes and goes."""
+        """Return the reserved bytes outside of steps for the `temporary` bytes."""
         low, expected, high = self.fragmentation
         return temporary * low, temporary * expected, temporary * high
 
 
 @lru_cache(maxsize=2)
 def load_gaps(recomputes: bool) -> Gaps:
-    """The coefficients of a job that recomputes its layers, or keeps their activations."""
+    """Return the coefficients of a job that recomputes its layers, or keeps their activations."""
     coefficients, suffix = load_table().coefficients, "-checkpointed" if recomputes else ""
     return Gaps(*[_get_range(coefficients[f"{name}{suffix}"]) for name in ("apart", "split", "fragmentation")])
 
 
 class Lengths(Frozen):
-    """What batches of other lengths leave in the allocator's cache: a batch that is longer than all before it finds no
-    block for its largest tensors, and those of the batches before stay.
+    """Cached blocks left by batches of other lengths.
+
+    A batch that is longer than all before it finds no block for its largest tensors, and those of the earlier batches
+    stay.
     """
 
     records: tuple[float, float]
-    """The batches that were the longest so far, as multiples of the longest, itself left out: expected and highest."""
+    """The earlier record batches, as multiples of the longest one, which is not included: expected and highest sum."""
     pieces: Range
 
     def estimate_cached(self, loss: float, others: float) -> tuple[float, float]:
-        """Expected and highest bytes, of a batch with `loss` bytes of whole logits and `others` that come and go: what
-        the loss left has room for the others, which are smaller.
+        """Return the expected and highest cached bytes.
+
+        `loss`: bytes of whole logits of a batch; `others`: its temporary bytes. The blocks of the loss have room for
+        the others, which are smaller.
         """
         expected, high = self.records
         _, usual, most = self.pieces
@@ -90,7 +97,7 @@ class Lengths(Frozen):
 
 
 def list_length_coefficients(setup: Setup) -> tuple[str, ...]:
-    """The coefficients that `lengths` takes for a setup."""
+    """Return the coefficients that `load_lengths` uses for a setup."""
     if setup.batch.records == 0:
         return ()
     return ("cached", "records") if setup.batch.records is None else ("cached",)
@@ -98,16 +105,17 @@ def list_length_coefficients(setup: Setup) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def load_lengths(records: float | None) -> Lengths:
-    """Of batches whose order is known, or may be any."""
+    """Return the coefficients for batches in a known order (`records`), or in any order (None)."""
     coefficients = load_table().coefficients
     _, expected, high = _get_range(coefficients["records"]) if records is None else (0.0, records, records)
     return Lengths((expected, high), _get_range(coefficients["cached"]))
 
 
 def compute_unshared_activations(setup: Setup, flow: Activations | None) -> float:
-    """Bytes of activations in whose blocks no gradient fits, because a matrix has more elements than a tensor of the
-    micro batch. They are whole segments of large blocks: torch does not join them, and gives them back before an
-    allocation fails.
+    """Return the bytes of activations in whose blocks no gradient fits.
+
+    This happens if a matrix has more elements than a tensor of the micro batch. Such activations are whole segments of
+    large blocks: torch does not join them, and frees them before an allocation fails.
     """
     if flow is None or setup.weights.adapters or setup.ranks.gradient_shards > 1:
         return 0.0

@@ -1,4 +1,4 @@
-"""Generation beside training: what an inference engine holds of a GPU that it shares with the training job."""
+"""Generation beside training: memory of an inference engine that shares the GPU with the training job."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from cfglint_train.plan.fields import Plan
 
 
 def compute_engine_pool(plan: Plan, capacity: int | None) -> float | None:
-    """Bytes that an awake engine takes of a shared GPU: its share of the whole card. None where that is unknown.
+    """Return the bytes of an awake engine on a shared GPU: its share of the whole card, or None if unknown.
 
-    The engine is sized on an empty GPU and does not see what training holds of it.
+    The engine is sized on an empty GPU, regardless of the memory that training uses.
     """
     rollout = plan.rollout
     if rollout.engine in (None, "none", "hf") or rollout.mode != "colocate":
@@ -22,8 +22,9 @@ def compute_engine_pool(plan: Plan, capacity: int | None) -> float | None:
 
 
 def compute_gathered_model(setup: Setup, plan: Plan) -> float:
-    """Bytes of the model that ZeRO-3 gathers on every GPU while the training code itself generates: trained weights and
-    frozen ones (trl 1.5.0 models/utils.py, unwrap_model_for_generation).
+    """Return the bytes of the model that ZeRO-3 gathers on every GPU while the training code itself generates.
+
+    These are trained and frozen weights (trl 1.5.0 models/utils.py, unwrap_model_for_generation).
     """
     rollout = plan.rollout
     if rollout.engine != "hf" or not rollout.gathers or setup.ranks.zero_stage != 3:
@@ -33,9 +34,10 @@ def compute_gathered_model(setup: Setup, plan: Plan) -> float:
 
 
 def compute_sleep_residue(setup: Setup, plan: Plan, woken: bool = False) -> float:
-    """Bytes that a sleeping engine leaves. `woken`: its weights are back, because training has sent it new ones.
+    """Return the bytes that a sleeping engine leaves on the GPU.
 
-    Level 1 of vLLM's sleep moves the weights to the host, level 2 drops them.
+    `woken`: its weights are back, because training has sent new ones. Level 1 of vLLM's sleep moves the weights to the
+    host, level 2 drops them.
     """
     weights = setup.whole.parameters * 2.0 / (plan.rollout.tensor or 1) if woken else 0.0
     residue = load_table().coefficients["sleep-residue"].expected
@@ -43,7 +45,7 @@ def compute_sleep_residue(setup: Setup, plan: Plan, woken: bool = False) -> floa
 
 
 def compute_sleeping_engines(setup: Setup, plan: Plan) -> float:
-    """Bytes of a node that sleeping engines keep pinned: the weights of every engine of the node."""
+    """Return the pinned bytes of sleeping engines on a node: the weights of every engine of the node."""
     rollout = plan.rollout
     if not rollout.sleep or rollout.mode != "colocate":
         return 0.0

@@ -1,4 +1,4 @@
-"""What a checkpoint needs: on the GPU while weights are gathered, on the host while they are staged, and on disk.
+"""Memory of saving a checkpoint: on the GPU for gathering, on the host for staging, and on disk.
 
 All amounts are bytes: per GPU, per node (the worst one, which holds rank 0) and for the whole job on disk.
 """
@@ -35,17 +35,17 @@ from cfglint_train.plan.fields import Plan
 
 
 class Save(Frozen):
-    """One checkpoint."""
+    """Cost of one checkpoint."""
 
     gpu: dict[Component, float]
     host: dict[Component, float]
     disk: dict[Component, float]
     event: str
     copies: int = 1
-    """Checkpoints on disk at once: those that are kept, and the one being written."""
+    """Checkpoints on disk at once: the retained ones, and the one being written."""
 
 
-# Bytes per tensor and rank that olmo_core's plan takes beside those per shard.
+# Bytes per tensor and rank that olmo_core's plan needs besides those per shard.
 PLAN_BYTES = 1700
 
 # Pickled plan and metadata of one tensor and shard, staged on the GPU for the collective (ai2-olmo-core 0.1.0).
@@ -64,7 +64,7 @@ def estimate_save(setup: Setup, plan: Plan) -> Save | None:
     """Return the cost of one checkpoint, or None if nothing is saved or the way is unknown."""
     checkpoint, part_count = plan.checkpoint, count_parts(setup)
     at_the_end = checkpoint.strategy == "no"
-    # What is saved when the run has ended is the model alone, once.
+    # A run that saves only at its end saves the model alone, once.
     model_only = at_the_end or bool(checkpoint.model_only)
     checkpoint_cost = None if at_the_end and not checkpoint.final else _estimate_one(setup, plan, model_only)
     if checkpoint_cost is None:
@@ -81,13 +81,13 @@ def estimate_save(setup: Setup, plan: Plan) -> Save | None:
 
 
 def count_other_elements(setup: Setup, plan: Plan) -> int:
-    """Elements of the other models that are trained, which have checkpoints of their own; unknown ones are none."""
+    """Return the elements of the other trained models, which have separate checkpoints. Unknown ones count as 0."""
     trained = (role for role in plan.model.roles or () if role.trained and role.name != "actor")
     return sum(count_role_elements(plan.model.id, role.model, setup.whole) or 0 for role in trained)
 
 
 def count_parts(setup: Setup) -> float:
-    """Parts of the whole model under tensor and pipeline parallelism, each as large as this rank's."""
+    """Return the parts of the whole model under tensor and pipeline parallelism, each as large as this rank's."""
     return merge_terms(setup.whole.parameters / max(1, setup.architecture.parameters), "parts")
 
 
@@ -103,7 +103,7 @@ def _estimate_one(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
         if not checkpoint.interval_unsharded:
             return sharded
         whole = _estimate_unsharded(setup)
-        # Two kinds of checkpoint: the one that its host feels more.
+        # Both kinds of checkpoint are written: the one that needs more host memory counts.
         return whole if sharded is None or sum(whole.host.values()) > sum(sharded.host.values()) else sharded
     if setup.ranks.strategy == "zero":
         return _estimate_zero(setup, plan, model_only)
@@ -128,23 +128,25 @@ def _estimate_adapter(setup: Setup, model_only: bool) -> Save:
 
 
 def _compute_frozen_bytes(setup: Setup) -> float:
-    """Return the bytes of frozen weights in a whole state dict."""
+    """Return the bytes of frozen weights in a full state dict."""
     weights = setup.weights
     return setup.frozen_bytes if weights.adapters else weights.frozen * setup.formats.gathered
 
 
 def _estimate_zero(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
-    """DeepSpeed: stages 0 to 2 clone the whole model on every rank, stage 3 gathers it module by module on rank 0.
-    After that every rank writes its shards of the states; the larger of the two counts.
+    """Return the cost under DeepSpeed.
+
+    Stages 0 to 2 clone the whole model on every rank, stage 3 gathers it module by module on rank 0. Then every rank
+    writes its shards of the states. The larger of the two counts.
     """
     ranks, weights, formats, gather = setup.ranks, setup.weights, setup.formats, plan.checkpoint.gather
     whole = weights.trained * formats.gathered + _compute_frozen_bytes(setup)
     states = weights.trained * (setup.optimizer.known_state + formats.master)
     piece = 0.0 if setup.offload.optimizer else ranks.local * 4.0 * _count_flat_elements(setup)
-    if ranks.zero_stage == 3 and not gather:  # transformers calls DeepSpeed's own save_checkpoint in any case
+    if ranks.zero_stage == 3 and not gather:  # transformers calls DeepSpeed's save_checkpoint in any case
         shards = Save({}, _compute_staging_excess(piece, 0.0), {DISK_OPTIMIZER: states}, "every rank writes its shards")
         return None if gather is None else shards
-    # transformers 5 leaves frozen weights out where PEFT trains; every module is gathered on the GPU anyway.
+    # transformers 5 omits frozen weights if PEFT trains; every module is gathered on the GPU anyway.
     written = weights.trained * formats.held if weights.adapters else whole
     disk = _build_disk_sizes(written, states, model_only)
     if ranks.zero_stage < 3:
@@ -158,7 +160,7 @@ def _estimate_zero(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
 
 
 def _count_flat_elements(setup: Setup) -> float:
-    """Elements of the largest fp32 tensor of a rank's states: torch.save brings one storage at a time to the host.
+    """Return the elements of the largest fp32 tensor of a rank's states: torch.save copies one storage at a time.
 
     DeepSpeed's stages 1 and 2 hold master weights and each state of a parameter group in one flat tensor of the rank's
     share (0.19.8, zero/stage_1_and_2.py state_dict; zero1-1b and zero2-1b), stage 3 a sub-group in one.
@@ -170,12 +172,12 @@ def _count_flat_elements(setup: Setup) -> float:
 
 
 def _compute_staging_excess(piece: float, before: float) -> dict[Component, float]:
-    """What staged shards of the states take beyond what the weights took before."""
+    """Return the bytes of staged shards of the states beyond those the weights needed before."""
     return {STAGED_OPTIMIZER: piece - before} if piece > before else {}
 
 
 def count_module_elements(setup: Setup) -> float:
-    """Elements of the module with the most parameters of its own: the embedding, or a layer's fused experts."""
+    """Return the elements of the module with the most direct parameters: the embedding, or a layer's fused experts."""
     shape = setup.architecture
     fused = 0
     if shape.experts is not None and shape.experts.fused:
@@ -186,9 +188,9 @@ def count_module_elements(setup: Setup) -> float:
 
 
 def _estimate_fsdp(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
-    """FSDP: a full state dict is gathered on rank 0, weights first and the optimizer's states after them.
+    """Return the cost under FSDP: a full state dict is gathered on rank 0, weights first, then the optimizer's states.
 
-    PEFT takes the adapter out of the whole state dict (get_peft_model_state_dict).
+    PEFT extracts the adapter from the full state dict (get_peft_model_state_dict).
     """
     ranks, formats, kind = setup.ranks, setup.formats, plan.checkpoint.state_dict
     adapters, trained = setup.weights.adapters, setup.weights.trained
@@ -218,15 +220,17 @@ def _compute_olmo_sizes(setup: Setup) -> tuple[float, float]:
 
 
 def _estimate_unsharded(setup: Setup) -> Save:
-    """OLMo's unsharded checkpoint: rank 0 still holds the weights while it gathers the optimizer's states."""
+    """Return the cost of OLMo's unsharded checkpoint: rank 0 holds the weights while it gathers the states."""
     weights, states = _compute_olmo_sizes(setup)
     gpu, host = count_wrapped_elements(setup) * _UNIT_BYTES, {GATHERED_WEIGHTS: weights, GATHERED_OPTIMIZER: states}
     return Save({GATHERED: gpu}, host, _build_disk_sizes(weights, states), "rank 0 gathers an unsharded checkpoint")
 
 
 def _estimate_replicated(setup: Setup) -> Save:
-    """OLMo's checkpoint under DDP: rank 0 gives tensors on its GPU to `torch.save` (ai2-olmo 0.6.0, checkpoint.py
-    FullCheckpointer), which brings one storage at a time to the host.
+    """Return the cost of OLMo's checkpoint under DDP.
+
+    Rank 0 passes tensors on its GPU to `torch.save` (ai2-olmo 0.6.0, checkpoint.py FullCheckpointer), which copies one
+    storage at a time to the host.
     """
     largest = max(transients.count_head_elements(setup), setup.architecture.largest_tensor)
     host = {STAGED_WEIGHTS: largest * setup.formats.held}
@@ -234,12 +238,15 @@ def _estimate_replicated(setup: Setup) -> Save:
 
 
 def count_wrapped_elements(setup: Setup) -> float:
-    """Elements of the largest unit that OLMo's FSDP wraps: a layer, or the whole model."""
+    """Return the elements of the largest unit that OLMo's FSDP wraps: a layer, or the whole model."""
     return setup.architecture.parameters if setup.sharding.wrapping == "root" else transients.count_unit_elements(setup)
 
 
 def _estimate_olmo_sharded(setup: Setup, checkpointer: str) -> Save | None:
-    """OLMo's sharded checkpointers (ai2-olmo 0.6.0, checkpoint.py; ai2-olmo-core 0.1.0, distributed/checkpoint.py)."""
+    """Return the cost of OLMo's sharded checkpointers, or None for an unknown checkpointer.
+
+    Sources: ai2-olmo 0.6.0, checkpoint.py; ai2-olmo-core 0.1.0, distributed/checkpoint.py.
+    """
     ranks, shape, unit = setup.ranks, setup.architecture, count_wrapped_elements(setup)
     local, world, shards = ranks.local, ranks.world, ranks.shards
     weights, states = _compute_olmo_sizes(setup)

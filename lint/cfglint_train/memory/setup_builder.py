@@ -1,7 +1,7 @@
-"""From a plan to what memory depends on.
+"""Build a `Setup`, the record that memory depends on, from a plan.
 
-`read(plan, architecture)` returns a `Setup`, or says which plan fields it lacks. An unstated field that has a usual
-neutral value (no packing, no bucket of its own) is taken as that value, and named in `assumed`.
+`read_setup(plan, architecture)` returns a `Setup`, or records which plan fields are missing. If an unstated field has a
+neutral default (no packing, the default bucket), the default is used and the field is listed in `assumed`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.length import compute_max_steps
 from cfglint_train.plan.names import Field
 
-# DeepSpeed's own reduce_bucket_size, in elements (zero/config.py).
+# DeepSpeed's default reduce_bucket_size, in elements (zero/config.py).
 _DEFAULT_BUCKET: Final = 500_000_000
 
 RL_STAGES: Final = frozenset(("ppo", "grpo", "rloo", "reinforce", "ebft"))
@@ -46,9 +46,10 @@ SCORING_STAGES: Final = frozenset(("rm", "prm"))
 def read_setup(
     plan: Plan, architecture: Architecture, last_stage: bool = True, unreadable: frozenset[Field] = frozenset()
 ) -> tuple[Setup | None, Reader]:
-    """The setup, or None where essential fields are unknown (they are in the reader's `missing`). `ends`: of a
-    pipeline's last stage, else of its first. `unreadable`: fields that are stated, with a value that cannot be
-    determined.
+    """Return the setup, or None if essential fields are unknown (they are in the reader's `missing`).
+
+    `last_stage`: read the last stage of a pipeline, else the first. `unreadable`: fields that are set to a value that
+    cannot be determined.
     """
     setup_and_job, reader = read_setup_and_job(plan, architecture, last_stage, unreadable)
     return None if setup_and_job is None else setup_and_job[0], reader
@@ -57,7 +58,7 @@ def read_setup(
 def read_setup_and_job(
     plan: Plan, architecture: Architecture, last_stage: bool = True, unreadable: frozenset[Field] = frozenset()
 ) -> tuple[tuple[Setup, Job] | None, Reader]:
-    """The same with the job of the setup."""
+    """Return the setup with its job, or None if essential fields are unknown, and the reader."""
     reader = Reader(plan, unreadable)
     setup_and_job = _read_from(reader, architecture, last_stage)
     if not unreadable:
@@ -68,7 +69,7 @@ def read_setup_and_job(
 
 
 SINGLE_PHASE_FIELDS: Final = frozenset(("batch.eval_micro", "sequence.eval_length"))
-"""Fields without which the other phases can be determined."""
+"""Fields without which the other phases can still be estimated."""
 
 
 def _read_from(reader: Reader, architecture: Architecture, last_stage: bool) -> tuple[Setup, Job] | None:
@@ -90,8 +91,9 @@ _NO_BATCH: Final = Plan()
 
 
 def _drop_batch(plan: Plan) -> Plan:
-    """The fields that `job_of` and checkpoints follow from: of the batch only how long the run is. What is stated
-    of the model's dimensions is in the architecture.
+    """Return the plan with only the fields that `build_job` and checkpoints depend on.
+
+    Of the batch, only the length of the run remains. Stated model dimensions are already part of the architecture.
     """
     model = plan.model
     if model.overrides is not None or model.architecture is not None:
@@ -109,12 +111,12 @@ def _drop_batch(plan: Plan) -> Plan:
 def build_job(
     plan: Plan, architecture: Architecture, last_stage: bool, accumulation: int
 ) -> tuple[Job | None, Ranks, Reader]:
-    """The job of a plan that states no batch, its ranks, and what was read."""
+    """Return the job of a plan that states no batch, its ranks, and the reader."""
     reader = Reader(plan)
     strategy, tuning = reader.require("parallel.strategy"), reader.require("method.tuning")
     ranks = read_ranks(reader, strategy)
     if ranks.expert > 1 and not ranks.fsdp and strategy != "ddp":
-        reader.missing.append("parallel.expert")  # DeepSpeed's own mixtures have no formula here
+        reader.missing.append("parallel.expert")  # DeepSpeed's mixtures have no formula
         return None, ranks, reader
     rank_architecture, part = read_model_part(reader, ranks, architecture, accumulation, last_stage)
     formats = read_formats(reader, tuning not in ("full", "freeze"), ranks.fsdp)
@@ -126,7 +128,7 @@ def build_job(
     choice = read_choice(reader, ranks, formats.master or formats.held)
     if choice is not None and choice.is_blockwise:
         trained = restrict_to_one_layer(trained, rank_architecture)
-        formats = formats._replace(master=4.0)  # the layer's fp32 copy, which is what it updates
+        formats = formats._replace(master=4.0)  # the layer's fp32 copy, which the optimizer updates
         choice = choice._replace(updated=4.0)
     optimizer = build_optimizer(reader, rank_architecture, choice, trained, tuning)
     setup = _build_setup(
@@ -136,7 +138,7 @@ def build_job(
 
 
 def _add_batch(reader: Reader, job: Setup, length: int, flow: tuple[int, int, int | None, int]) -> Setup:
-    """Return the setup of a job with a batch of sequences of such a length."""
+    """Return the setup of a job with its batch. `length` is the length of a sequence."""
     architecture, mode = job.architecture, job.mode
     sequences, tokens, evaluation_tokens, whole_length = flow
     kernel, keys = choose_attention_kernel(reader, job, sequences, length)
@@ -167,10 +169,13 @@ def _build_setup(
     optimizer: Optimizer,
     accumulation: int,
 ) -> Setup:
-    """Return everything in one record, for one sequence of one token. `models`: the whole one, and the rank's part."""
+    """Return the setup for one sequence of one token.
+
+    `models`: the architecture of the whole model, and of the rank's part.
+    """
     whole, architecture = models
     mode = _build_mode(reader, ranks, formats, trained, accumulation)
-    if optimizer.updates == "within" and not ranks.fsdp:  # a weight that is updated at once gives up its gradient, too
+    if optimizer.updates == "within" and not ranks.fsdp:  # a weight that is updated at once also frees its gradient
         mode = mode._replace(accumulates=True)
     frozen = read_frozen_weights(reader, architecture, trained.frozen, ranks.zero_stage)
     weights = _add_gradient_shares(reader, architecture, part, ranks, trained, optimizer)
@@ -200,7 +205,7 @@ def _build_setup(
 def _add_gradient_shares(
     reader: Reader, architecture: Architecture, part: ModelPart, ranks: Ranks, trained: Trained, optimizer: Optimizer
 ) -> Trained:
-    """Return the trained elements with what of them has gradients."""
+    """Return the trained elements, with the shares of them that have gradients."""
     tuning = reader.get("method.tuning")
     share, active = compute_shares(
         reader, architecture, tuning, trained, ranks.strategy == "zero" and ranks.zero_stage > 0
@@ -224,7 +229,7 @@ def _complete_formats(
     mode: Mode,
     family: Family | None,
 ) -> Formats:
-    """Return the formats with those of what flows, and of models beside the trained one."""
+    """Return the formats, completed by those of the residual stream, of gathers and of further models."""
     get = reader.get
     return formats._replace(
         loaded=read_loaded_bytes(reader),
@@ -284,26 +289,26 @@ def _read_checkpointing(reader: Reader) -> Checkpointing:
 
 
 def _compute_unit_bytes(formats: Formats, frozen: FrozenWeights, trained: Trained, mode: Mode) -> float:
-    """Bytes of an element of a gathered decoder layer: of quantised weights where those are frozen."""
+    """Return the bytes of an element of a gathered decoder layer: of the quantised weights if these are frozen."""
     if not mode.quantized or not trained.frozen:
         return formats.gathered
     return min(formats.gathered, (frozen.bytes - frozen.scales) / trained.frozen)
 
 
 def _has_varying_lengths(reader: Reader) -> bool:
-    """Whether batches have different lengths."""
+    """Return whether batches have different lengths."""
     if reader.get("sequence.packing") or reader.get("sequence.padding") in ("max_length", "none"):
         return False
     return bool(reader.get("method.stage") != "pretrain")
 
 
-# Formats whose matrices have a layer of PEFT's own that casts as `Mode.as_given` says; and `Mode.clones`.
+# Formats whose PEFT layers cast as described at `Mode.as_given`, and at `Mode.clones`.
 _AS_GIVEN: Final = frozenset(("nf4", "fp4", "int8", "awq", "hqq", "eetq", "aqlm"))
 _CLONED: Final = frozenset(("nf4", "fp4"))
 
 
 def _build_mode(reader: Reader, ranks: Ranks, formats: Formats, trained: Trained, accumulation: int) -> Mode:
-    """What a layer's memory depends on beside the architecture and the batch."""
+    """Return the properties that a layer's memory depends on, besides the architecture and the batch."""
     get = reader.get
     quantization = get("method.quantization") or "none"
     adapter = bool(trained.leaves) or get("method.tuning") not in ("full", "freeze")
@@ -327,7 +332,7 @@ def _build_mode(reader: Reader, ranks: Ranks, formats: Formats, trained: Trained
         fuses_experts=bool(get("method.fuses_experts")),
         keeps_inputs=adapter and (get("method.quantization") == "int8" or bool(get("method.keeps_inputs"))),
         kernels=_list_lora_kernels(reader) if trained.leaves else frozenset(),
-        # torch.compile keeps what Liger's kernels keep: inputs of matrix products, not the steps between them.
+        # torch.compile keeps the same tensors as Liger's kernels: inputs of matrix products, no intermediate results.
         liger=bool(get("activations.liger_layers")) or bool(get("activations.compile")),
         overwrites=bool(get("activations.liger_layers")) and not get("activations.compile"),
         accumulates=not ranks.fsdp and (accumulation > 1 or ranks.zero_stage > 1),
@@ -335,7 +340,7 @@ def _build_mode(reader: Reader, ranks: Ranks, formats: Formats, trained: Trained
 
 
 def _list_lora_kernels(reader: Reader) -> frozenset[str]:
-    """The parts of a layer that fused LoRA kernels run; with DoRA they keep what plain code keeps."""
+    """Return the parts of a layer that fused LoRA kernels run. With DoRA they keep the same tensors as plain code."""
     if not reader.get("method.lora_kernels") or reader.get("method.lora_dora"):
         return frozenset()
     parts = reader.get("method.lora_kernel_parts")
@@ -343,18 +348,22 @@ def _list_lora_kernels(reader: Reader) -> frozenset[str]:
 
 
 def _has_frozen_decoder(reader: Reader) -> bool:
-    """Whether only the tower or the projector is trained; the gradient passes through the decoder all the same."""
+    """Return whether only the tower or the projector is trained. The gradient still passes through the decoder."""
     return reader.get("method.tuning") == "full" and bool(reader.get("model.frozen_language"))
 
 
 def _has_trained_tower(reader: Reader, tuning: str) -> bool:
-    """Adapters are put on the decoder's matrices, and `freeze` trains its last layers."""
+    """Return whether the vision tower is trained.
+
+    Only full training does so: adapters are added to the decoder's matrices, and `freeze` trains its last layers.
+    """
     return tuning == "full" and not reader.get("model.frozen_vision")
 
 
 def _count_image_tokens(reader: Reader, job: Setup) -> int:
-    """Tokens of a sequence that are images. Where the number is unknown, a trained tower's activations are not known;
-    a frozen one leaves nothing behind.
+    """Return the number of image tokens of a sequence.
+
+    If the number is unknown, the activations of a trained tower are unknown, too. A frozen tower keeps nothing.
     """
     tower, trained = job.architecture.tower, job.weights.trains_tower
     if tower is None:
@@ -385,7 +394,7 @@ _CHUNKED: Final = frozenset(("liger_pairs", "liger_unpaired", "liger_policy", "l
 
 
 _MEASURED_FUSED: Final = frozenset(("llama", "mistral", "qwen2"))
-"""Families whose norm, rotation and gated unit are Llama's, whose kernels of Liger 0.8.5 were measured (liger-1b)."""
+"""Families with Llama's norm, rotation and gated unit, for which Liger 0.8.5's kernels were measured (liger-1b)."""
 
 
 def _is_approximate(reader: Reader, architecture: Architecture, mode: Mode) -> bool:
@@ -395,6 +404,6 @@ def _is_approximate(reader: Reader, architecture: Architecture, mode: Mode) -> b
         return True
     if reader.get("precision.experts") == "fp32":  # the experts' matrix products run in fp32, too
         return True
-    if reader.plan.activations.fused_loss in _CHUNKED:  # kernels fuse more or less, by their sizes
+    if reader.plan.activations.fused_loss in _CHUNKED:  # these kernels fuse more or less, depending on the sizes
         return True
     return bool(reader.get("activations.tiled_mlp") or reader.get("method.lora_kernels"))

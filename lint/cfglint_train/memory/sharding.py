@@ -1,8 +1,8 @@
 """The part of a model that one rank computes with under tensor, pipeline and expert parallelism.
 
 Tensor parallelism splits the matrices of attention and MLP by their inner width, and leaves norms, routers and the
-small matrices of latent attention whole; embedding and head are split where the framework does so. A pipeline's stage
-has some of the layers, the first the embedding and the last the head. Expert parallelism leaves a rank some of the
+small matrices of latent attention unsplit; embedding and head are split if the framework does so. A pipeline stage has
+some of the layers, the first stage the embedding and the last the head. Expert parallelism gives a rank some of the
 experts.
 
 Sources: transformers 5.23.0 (`base_model_tp_plan` of the configurations, `_tp_plan` of the models), torch 2.13.0
@@ -21,12 +21,12 @@ from cfglint_train.memory.layers.layer import PROGRAMS, compute_residual_bytes
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.models.architecture import Architecture, Linear
 
-# Matrices that every tensor-parallel rank holds whole.
+# Matrices that are not split: every tensor-parallel rank holds them.
 _UNSPLIT: Final = frozenset(("gate", "router", "q_a_proj", "kv_a_proj_with_mqa", "shared_expert_gate"))
 
 
 class Slice(Frozen):
-    """What of a model one rank has."""
+    """The part of a model that one rank has."""
 
     tensor: int = 1
     embedding: int = 1
@@ -38,18 +38,18 @@ class Slice(Frozen):
     expert: int = 1
     """Ranks that share the experts of a layer."""
     sharded: bool = False
-    """FSDP shards the experts over the other ranks: of the states each has its share whatever `expert` is."""
+    """FSDP shards the experts over the other ranks: each has its share of the states, regardless of `expert`."""
     layers: int = 0
-    """Of a pipeline's stage; 0 is all."""
+    """Layers of a pipeline stage; 0 is all."""
     first: bool = True
-    """It has the embedding."""
+    """Has the embedding."""
     last: bool = True
-    """It has the final norm and the head."""
+    """Has the final norm and the head."""
 
 
 @lru_cache(maxsize=1024)
 def build_rank_architecture(architecture: Architecture, part: Slice) -> Architecture:
-    """The architecture as one rank sees it: its own widths, layers and parameters."""
+    """Return the architecture of one rank's part: its widths, layers and parameters."""
     tensor, share = part.tensor, (part.layers or architecture.layers) / architecture.layers
     linears = tuple(
         item._replace(
@@ -118,7 +118,10 @@ def build_rank_architecture(architecture: Architecture, part: Slice) -> Architec
 
 @lru_cache(maxsize=1024)
 def compute_norm_bytes(architecture: Architecture, mode: Mode) -> float:
-    """Bytes per token that the norms of one layer keep, their outputs aside: what sequence parallelism splits."""
+    """Return the bytes per token that the norms of one layer keep, without their outputs.
+
+    Sequence parallelism splits these bytes.
+    """
     family = FAMILIES.get(architecture.formula)
     if family is None:
         return 0.0
@@ -139,7 +142,10 @@ def _count_matrices(item: Linear, part: Slice, share: float) -> int:
 
 
 def _count_inputs(item: Linear, part: Slice) -> int:
-    """Row-wise matrices (attention's and the MLP's last ones) are split by their inputs, an embedding by its rows."""
+    """Return the inputs of the rank's part of a matrix.
+
+    Row-wise matrices (the last ones of attention and MLP) are split by their inputs, an embedding by its rows.
+    """
     if item.part == "embedding":
         return item.inputs // part.embedding
     if item.part == "decoder" and (item.experts or item.name in _ROWWISE) and item.name not in _UNSPLIT:
@@ -161,29 +167,28 @@ _ROWWISE: Final = frozenset(
 
 
 class Pipeline(Frozen):
-    """How micro batches run through the stages of a pipeline."""
+    """The schedule of micro batches in a pipeline."""
 
     stages: int
     """Ranks of the pipeline."""
     schedule: str
-    """1f1b, gpipe, interleaved_1f1b, looped_bfs, zero_bubble (interleaved), zbv."""
+    """1f1b, gpipe, interleaved_1f1b, looped_bfs, zero_bubble (interleaved) or zbv."""
     micro_batches: int
     per_rank: int = 1
-    """Stages of the model that one rank runs."""
+    """Stages of the model on each rank."""
 
 
 def count_in_flight(pipeline: Pipeline, rank: int) -> float:
-    """Micro batches whose activations `rank` holds at once, in units of all its layers.
+    """Return the micro batches whose activations `rank` holds at once, in units of all its layers.
 
-    In the order of torch.distributed.pipelining.schedules: 1F1B warms up with as many as there are stages behind;
-    GPipe and LoopedBFS run all forward passes first; Interleaved1F1B warms up with (v - 1) rounds of micro batches and
-    two per rank behind; the zero-bubble ones hold as many as there are ranks, because they put off the weights'
-    gradients.
+    Orders of torch.distributed.pipelining.schedules: 1F1B warms up with one micro batch per later stage; GPipe and
+    LoopedBFS run all forward passes first; Interleaved1F1B warms up with (v - 1) rounds of micro batches and two per
+    later rank; the zero-bubble ones hold one per rank, because they delay the weights' gradients.
     """
     count, stages, per_rank = pipeline.micro_batches, pipeline.stages, pipeline.per_rank
     if pipeline.schedule in ("gpipe", "looped_bfs"):
         return count
-    if pipeline.schedule == "zbv":  # of the first rank, which has both ends
+    if pipeline.schedule == "zbv":  # for the first rank, which has both ends
         return min(2 * stages, count + 1) / 2
     if pipeline.schedule == "zero_bubble":
         return min(count, stages)

@@ -1,4 +1,4 @@
-"""Sizes that show how they are computed: numbers with units, and the arithmetic on them.
+"""Sizes that record their computation: numbers with units, and the arithmetic on them.
 
 Estimates compute with plain numbers. `explanation.py` runs the same functions with a `Size` in place of each number of
 the setup, so that the text is the computation. A size is a sum of products: `8,030,261,248 trained elements x 4 B / 8
@@ -14,7 +14,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TypeVar
 
 Factor = tuple[float, str]
-"""A number and its unit. A `*` in the unit stands for the number, which goes first elsewhere."""
+"""A number and its unit. A `*` in the unit marks the position of the number, which otherwise comes first."""
 
 BYTES: Final = "B"
 CHECKPOINTS: Final = "checkpoints"
@@ -25,7 +25,7 @@ _LONGEST: Final = 6
 
 
 class Term(Frozen):
-    """A product: of numbers without a unit, of factors, and divided by others."""
+    """A product of a plain number and factors, divided by other factors."""
 
     number: float
     factors: tuple[Factor, ...] = ()
@@ -33,11 +33,12 @@ class Term(Frozen):
 
 
 class Size:
-    """A number, and the sum of products that it came from. It compares as the number."""
+    """A number with the sum of products it was computed from. It compares like the number."""
 
     __slots__ = ("terms", "value")
 
     def __init__(self, value: Any, terms: tuple[Term, ...]) -> None:
+        """Store a value with the terms that it is the sum of."""
         self.value: Any = value
         self.terms = terms
 
@@ -50,89 +51,112 @@ class Size:
 
     @property
     def unit(self) -> str:
-        """The unit of the whole: bytes if any factor counts them, else that of the first factor."""
+        """Unit of the whole: bytes if any factor counts them, else that of the first factor."""
         units = [unit for term in self.terms for _, unit in term.factors]
         return next((unit for unit in units if _is_bytes(unit)), units[0] if units else "")
 
     @property
     def text(self) -> str:
-        """The computation of a number of bytes."""
+        """Computation of a number of bytes, as text."""
         text = "".join(f" {'-' if term.number < 0 else '+'} {_format_term(term)}" for term in self.terms or (Term(0),))
         return f"-{text[3:]}" if text.startswith(" - ") else text[3:]
 
     def __repr__(self) -> str:
+        """Return the value with its computation."""
         return f"Size({self.value!r}: {self.text})"
 
-    # -- as a number
+    # Value
 
     def __format__(self, form: str) -> str:
+        """Format the value."""
         return format(self.value, form)
 
     def __bool__(self) -> bool:
+        """Return whether the value is not zero."""
         return bool(self.value)
 
     def __int__(self) -> int:
+        """Return the value as an integer."""
         return int(self.value)
 
     def __index__(self) -> int:
+        """Return the value as an index."""
         return operator.index(self.value)
 
     def __hash__(self) -> int:
+        """Hash like the value."""
         return hash(self.value)
 
     def __eq__(self, other: object) -> bool:
+        """Compare by the value."""
         return bool(self.value == _get_value(other))
 
     def __lt__(self, other: Any) -> bool:
+        """Compare by the value."""
         return bool(self.value < _get_value(other))
 
     def __le__(self, other: Any) -> bool:
+        """Compare by the value."""
         return bool(self.value <= _get_value(other))
 
     def __gt__(self, other: Any) -> bool:
+        """Compare by the value."""
         return not self <= other
 
     def __ge__(self, other: Any) -> bool:
+        """Compare by the value."""
         return not self < other
 
-    # -- arithmetic
+    # Arithmetic
 
     def __add__(self, other: Any) -> Size:
+        """Add the values, and merge the terms."""
         return Size(self.value + _get_value(other), _add_up((*self.terms, *_list_terms(other))))
 
     def __radd__(self, other: Any) -> Size:
+        """Add the values, and merge the terms."""
         return Size(_get_value(other) + self.value, _add_up((*_list_terms(other), *self.terms)))
 
     def __neg__(self) -> Size:
+        """Negate the value and the terms."""
         return Size(-self.value, _negate(self.terms))
 
     def __sub__(self, other: Any) -> Size:
+        """Subtract the values, and merge the terms."""
         return Size(self.value - _get_value(other), _add_up((*self.terms, *_negate(_list_terms(other)))))
 
     def __rsub__(self, other: Any) -> Size:
+        """Subtract the values, and merge the terms."""
         return Size(_get_value(other) - self.value, _add_up((*_list_terms(other), *_negate(self.terms))))
 
     def __mul__(self, other: Any) -> Size:
+        """Multiply the values, and expand the terms."""
         return Size(self.value * _get_value(other), _multiply(self, other))
 
     def __rmul__(self, other: Any) -> Size:
+        """Multiply the values, and expand the terms."""
         return Size(_get_value(other) * self.value, _multiply(other, self))
 
     def __truediv__(self, other: Any) -> Size:
+        """Divide the values; a sum as divisor counts as one number."""
         return Size(self.value / _get_value(other), _multiply(self, _invert(other)))
 
     def __rtruediv__(self, other: Any) -> Size:
+        """Divide the values; a sum as divisor counts as one number."""
         return Size(_get_value(other) / self.value, _multiply(other, _invert(self)))
 
     def __floordiv__(self, other: Any) -> Size:
+        """Divide and round down; the terms are kept if there is no remainder."""
         value = self.value // _get_value(other)
         exact = value * _get_value(other) == self.value
         return Size(value, _multiply(self, _invert(other))) if exact else Size.create(value, self.unit)
 
     def __rfloordiv__(self, other: Any) -> Size:
+        """Divide and round down; the result has no unit."""
         return Size.create(_get_value(other) // self.value, "")
 
     def __mod__(self, other: Any) -> Size:
+        """Return the remainder, in the unit of this size."""
         return Size.create(self.value % _get_value(other), self.unit)
 
 
@@ -141,12 +165,12 @@ if TYPE_CHECKING:
 
 
 def merge_terms(size: Number, unit: str) -> Number:
-    """Return a size as one number with a unit of its own; a plain number as it is."""
+    """Return a size as one number with a new unit; a plain number is returned unchanged."""
     return Size.create(size.value, unit) if size.__class__ is Size else size
 
 
 def label_count(number: Number, unit: str, other: float) -> Number:
-    """Return a number with its unit where `beside`, which it is computed with, is a size; else as it is."""
+    """Return a number with its unit if `other`, which it is combined with, is a size; else the number unchanged."""
     return Size.create(_get_value(number), unit) if other.__class__ is Size else number
 
 
@@ -169,7 +193,7 @@ def _negate(terms: Iterable[Term]) -> tuple[Term, ...]:
 
 
 def _invert(number: Any) -> Size:
-    """1 over a number; a sum counts as one number."""
+    """Return 1 over a number; a sum counts as one number."""
     value, terms = _get_value(number), _list_terms(number)
     if len(terms) != 1:
         terms = Size.create(value, number.unit).terms
@@ -194,14 +218,14 @@ def _multiply_terms(first: Term, second: Term) -> Term:
     ]
     divisors = [factor for factor in (*first.divisors, *second.divisors) if factor[0] != 1]
     for divisor in tuple(divisors):
-        if divisor in factors and divisor[1] != RANKS:  # those of a node are not those that share a state
+        if divisor in factors and divisor[1] != RANKS:  # the ranks of a node are not those that share a state
             factors.remove(divisor)
             divisors.remove(divisor)
     return Term(first.number * second.number, tuple(factors), tuple(divisors))
 
 
 def _add_up(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Add up what differs in one number only: bytes of the same elements, numbers of one unit, plain numbers."""
+    """Add up terms that differ in one number only: bytes of the same elements, numbers of one unit, plain numbers."""
     merged: list[Term] = []
     for term in terms:
         for place, earlier in enumerate(merged):
@@ -237,7 +261,7 @@ def _join_terms(left: Term, right: Term) -> Term | None:
 
 
 def _join_counts(term: Term, counts: tuple[Factor, ...], other_counts: tuple[Factor, ...], sign: int) -> Term | None:
-    """Add two products that differ in the count of one unit; `sign`: of the second, -1 if it is opposite."""
+    """Add two products that differ in the count of one unit. `sign`: of the second product, -1 if it is negative."""
     first, second = (
         [item for item in source if item not in target]
         for source, target in ((counts, other_counts), (other_counts, counts))
@@ -254,19 +278,19 @@ def _join_counts(term: Term, counts: tuple[Factor, ...], other_counts: tuple[Fac
 
 
 def _build_signed_term(total: float, counts: tuple[Factor, ...], unit: str, divisors: tuple[Factor, ...] = ()) -> Term:
-    """A product of counts and a number with a unit, which may be negative."""
+    """Return a product of counts and a number with a unit, which may be negative."""
     return Term((total > 0) - (total < 0), (*counts, (abs(total), unit)), divisors)
 
 
 def _is_number(term: Term) -> bool:
-    """Whether a term is a plain number, or one with a unit."""
+    """Return whether a term is a plain number, or one with a unit."""
     if not term.factors:
         return True
     return len(term.factors) == 1 and abs(term.number) == 1 and not _is_bytes(term.factors[0][1])
 
 
 def _split_per_element(term: Term) -> tuple[tuple[Factor, ...], float, bool]:
-    """The factors that count something, the number that each is multiplied by, and whether it is known as bytes."""
+    """Return the counting factors, the number each is multiplied by, and whether that number is in bytes."""
     each, factors = term.number, list(term.factors)
     for factor in term.factors:
         if factor[1] == BYTES:
@@ -277,7 +301,7 @@ def _split_per_element(term: Term) -> tuple[tuple[Factor, ...], float, bool]:
 
 
 def _format_term(term: Term) -> str:
-    """One term without its sign: counts, bytes of each, then what they are shared by."""
+    """Format one term without its sign: counts, bytes of each, then the divisors."""
     number = abs(term.number)
     counts = [_format_factor(factor) for factor in term.factors if not _is_bytes(factor[1])]
     each = [_format_factor(factor) for factor in term.factors if _is_bytes(factor[1])]
@@ -296,7 +320,7 @@ def _format_factor(factor: Factor) -> str:
 
 
 def format_number(number: float) -> str:
-    """Return a number with seven digits at least."""
+    """Format a number with at least seven digits."""
     if number == int(number) or abs(number) >= 1e6:
         return f"{round(number):,}"
     return f"{number:,.7g}"

@@ -1,7 +1,7 @@
-"""What a rank holds from step to step: weights, master copies, optimizer states, frozen and reference models.
+"""States that a rank holds from step to step: weights, master copies, optimizer, frozen and reference models.
 
-All amounts are bytes. Elements times bytes per element, divided by the ranks that share a copy; what is offloaded waits
-on the host instead.
+All amounts are bytes: elements times bytes per element, divided by the ranks that share a copy. Offloaded states are on
+the host instead.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ class States(Frozen):
     persistent: float
     """Weights that ZeRO-3 does not shard (below the persistence threshold), or a second 16-bit copy (hpZ)."""
     host: float
-    """Of one rank, on its host: what is offloaded."""
+    """Offloaded states of one rank, on its host."""
 
 
 def count_small_elements(setup: Setup) -> int:
-    """Elements of parameters at or below ZeRO-3's persistence threshold: norms, biases and small matrices."""
+    """Return the elements of parameters at or below ZeRO-3's persistence threshold.
+
+    These are norms, biases and small matrices.
+    """
     shape = setup.architecture
     large = sum(
         item.elements
@@ -42,14 +45,17 @@ def count_small_elements(setup: Setup) -> int:
 
 
 def compute_secondary_copy(setup: Setup) -> float:
-    """Bytes of hpZ's second copy of the weights on one rank: it lies where the partitions lie, and like them."""
+    """Return the bytes of hpZ's second copy of the weights on one rank.
+
+    It is stored in the same place as the partitions.
+    """
     if setup.sharding.secondary == 1:
         return 0.0
     return (setup.weights.trained * setup.formats.gathered + setup.frozen_bytes) / setup.sharding.secondary
 
 
 def compute_states(setup: Setup) -> States:
-    """The steady states of a rank."""
+    """Return the steady states of a rank."""
     ranks, formats, offload = setup.ranks, setup.formats, setup.offload
     trained, scales = setup.weights.trained, setup.frozen_weights.scales
     parameters = trained * formats.held / ranks.parameter_shards
@@ -75,7 +81,7 @@ def compute_states(setup: Setup) -> States:
     if offload.parameters:
         host += parameters + frozen
         parameters = frozen = 0.0
-        if ranks.strategy in FSDP:  # torch's CPU offload takes gradients and states along
+        if ranks.strategy in FSDP:  # torch's CPU offload includes gradients and states
             host += master + optimizer
             master = optimizer = accumulated = 0.0
     neighbours = sum(neighbour.bytes for neighbour in setup.neighbours)
@@ -88,7 +94,10 @@ def count_partition_elements(setup: Setup) -> float:
 
 
 def has_whole_fp32_gradients(setup: Setup) -> bool:
-    """Stage 1 with fp32 accumulation runs DeepSpeed's BF16_Optimizer: whole fp32 gradients on every rank, for good."""
+    """Return whether every rank permanently holds all gradients in fp32.
+
+    DeepSpeed's BF16_Optimizer, which runs for stage 1 with fp32 accumulation, does so.
+    """
     return (
         setup.ranks.zero_stage == 1
         and setup.formats.accumulated > setup.formats.gradient
@@ -97,19 +106,19 @@ def has_whole_fp32_gradients(setup: Setup) -> bool:
 
 
 def _compute_accumulated(setup: Setup) -> float:
-    """Gradients that exist while the last micro batch runs."""
+    """Return the bytes of gradients that exist while the last micro batch runs."""
     ranks, weights, formats = setup.ranks, setup.weights, setup.formats
     trained = weights.trained * weights.active
     if setup.optimizer.updates == "within":
         return 0.0
-    if ranks.zero_stage == 3:  # the flat gradient partition is allocated once and for all (stage3.py)
+    if ranks.zero_stage == 3:  # the flat gradient partition is allocated once (stage3.py)
         return trained * formats.accumulated / ranks.gradient_shards
     if has_whole_fp32_gradients(setup):
         return trained * formats.accumulated
     if setup.batch.accumulation == 1:
         return 0.0
     if ranks.strategy in FSDP and setup.sharding.defers_reduction:
-        # FSDP2 keeps them in the format that it reduces in (_fsdp_param.py, to_accumulated_grad_if_needed).
+        # FSDP2 keeps them in the format of the reduction (_fsdp_param.py, to_accumulated_grad_if_needed).
         return (
             weights.computed
             * weights.active
@@ -119,12 +128,12 @@ def _compute_accumulated(setup: Setup) -> float:
 
 
 def has_gradient_offload(setup: Setup) -> bool:
-    """FSDP's CPU offload takes each sharded gradient along as soon as it is reduced."""
+    """Return whether FSDP's CPU offload moves each sharded gradient to the host as soon as it is reduced."""
     return setup.offload.parameters and setup.ranks.strategy in FSDP and not setup.sharding.defers_reduction
 
 
 def compute_new_gradients(setup: Setup) -> float:
-    """Gradients that the last micro batch leaves beside those that exist already, in bytes."""
+    """Return the bytes of gradients that the last micro batch adds to the existing ones."""
     ranks, formats = setup.ranks, setup.formats
     trained = setup.weights.trained * setup.weights.active
     if has_gradient_offload(setup) or setup.optimizer.updates == "within":
@@ -133,10 +142,10 @@ def compute_new_gradients(setup: Setup) -> float:
         return trained * formats.gradient
     if ranks.zero_stage == 3 or (setup.offload.optimizer and ranks.zero_stage):
         return 0.0
-    if ranks.zero_stage == 1:  # the rank's partition, copied out of the whole gradients
+    if ranks.zero_stage == 1:  # the rank's partition, copied from the whole gradients
         return trained * formats.gradient / ranks.optimizer_shards
     if ranks.zero_stage == 2:
-        # What was reduced waits in the model's format until it is added to the fp32 gradients.
+        # Reduced gradients wait in the model's format until they are added to the fp32 gradients.
         fp32_bytes = formats.accumulated if setup.batch.accumulation == 1 else 0
         gradient_bytes = (
             fp32_bytes + formats.gradient if formats.accumulated > formats.gradient else fp32_bytes or formats.gradient
@@ -148,7 +157,7 @@ def compute_new_gradients(setup: Setup) -> float:
 
 
 def compute_final_gradients(setup: Setup) -> float:
-    """Gradients that the optimizer step starts with, in bytes."""
+    """Return the bytes of gradients that exist when the optimizer step starts."""
     ranks, formats = setup.ranks, setup.formats
     trained = setup.weights.trained * setup.weights.active
     if setup.optimizer.updates == "within":

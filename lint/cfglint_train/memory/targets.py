@@ -1,7 +1,7 @@
-"""Which matrices get an adapter: by leaf name, by the end of a path, by a pattern of whole paths, or by PEFT's default.
+"""The matrices with an adapter: by leaf name, by the end of a path, by a pattern of full paths, or by PEFT's default.
 
-Source: peft 0.21.2, tuners/tuners_utils.py (check_target_module_exists): a list's name is the whole path or its end
-behind a full stop; one string has to match the whole path.
+Source: peft 0.21.2, tuners/tuners_utils.py (check_target_module_exists): a name in a list matches the whole path or its
+end after a full stop; a single string must match the whole path.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from cfglint_train.models.modules import get_module_paths
 from cfglint_train.plan.fields import ALL
 from cfglint_train.plan.names import Field
 
-# What PEFT targets by default, in the order in which families have it.
+# PEFT's default targets, in the order in which they are tried for a family.
 _DEFAULT_TARGETS: Final = (("q_proj", "v_proj"), ("query_key_value",), ("qkv_proj",), ("c_attn",))
 
-# Where the decoder of a model with a tower was before transformers 4.52.
+# Path of the decoder in a model with a tower, now and before transformers 4.52.
 _ROOT: Final = "model.language_model."
 _OLD_ROOT: Final = "language_model.model."
 
-# Where the experts of a layer are, and the names that their matrices have or had.
+# Modules that may hold the experts of a layer, and the present and former names of their matrices.
 _BLOCKS: Final = ("mlp", "block_sparse_moe", "feed_forward")
 _EXPERTS: Final = ("gate_proj", "up_proj", "down_proj", "gate_up_proj", "w1", "w2", "w3")
 
 NO_MATRIX: Final = ("none",)
-"""Targets of a run that trains something else (litgpt's LLaMA-Adapter), too small to be counted."""
+"""Targets of a run that trains something too small to be counted (litgpt's LLaMA-Adapter)."""
 
 PathPredicate = Callable[[str], bool]
-"""Whether a path is chosen."""
+"""Predicate that selects paths."""
 
 
 def find_targets(reader: Reader, architecture: Architecture) -> tuple[Linear, ...] | None:
-    """The matrices with an adapter; None where they cannot be determined, which the reader then has as missing."""
+    """Return the matrices with an adapter, or None if unknown; the reader then has the field as missing."""
     pattern = reader.get("method.lora_target_pattern")
     targets = reader.get("method.lora_targets") or ()
     if not pattern and (ALL_LINEAR in targets or ALL in targets):
@@ -50,7 +50,7 @@ def find_targets(reader: Reader, architecture: Architecture) -> tuple[Linear, ..
 
 
 def get_target_field(reader: Reader) -> Field:
-    """The field that chooses the matrices."""
+    """Return the field that chooses the matrices."""
     return "method.lora_target_pattern" if reader.get("method.lora_target_pattern") else "method.lora_targets"
 
 
@@ -66,12 +66,14 @@ def _find_default(architecture: Architecture) -> tuple[Linear, ...]:
     return ()
 
 
-@lru_cache(maxsize=16)  # every estimate of a run asks again
+@lru_cache(maxsize=16)  # called again in every estimate of a run
 def _find_by_path(
     architecture: Architecture, pattern: str | None, targets: tuple[str, ...]
 ) -> tuple[Linear, ...] | None:
-    """None where paths or the pattern are unknown, and where only some of the matrices of a name get an adapter. As by
-    names, a tower's are not counted.
+    """Return the matrices whose paths match, or None if they cannot be determined.
+
+    None if paths or the pattern are unknown, or if only some of the matrices of a name get an adapter. As with names,
+    the matrices of a tower are not counted.
     """
     paths = get_module_paths(architecture.outer_type)
     if paths is None or not architecture.linears:
@@ -92,7 +94,7 @@ def _find_by_path(
         return None
     matches = _select_matrices(architecture, paths, fits)
     if matches == () and any(path.startswith(_ROOT) for path in paths):
-        # PEFT stops where nothing matches: the pattern is meant for a release in which something does.
+        # PEFT fails if nothing matches, so the pattern must be for a release with the other path.
         return _select_matrices(architecture, paths, lambda path: fits(path.replace(_ROOT, _OLD_ROOT, 1)))
     return matches
 
@@ -116,14 +118,14 @@ def _select_matrices(
 
 
 def _number_paths(paths: Iterable[str], layers: int) -> Iterator[str]:
-    """The paths in every layer; of what is numbered below a layer the first."""
+    """Yield the paths in every layer. Indices below the layer are replaced by 0."""
     for path in paths:
         for layer in range(layers) if "*" in path else (0,):
             yield path.replace("*", str(layer), 1).replace("*", "0")
 
 
 def _list_expert_paths(paths: tuple[str, ...]) -> Iterator[str]:
-    """Paths that routed experts have or had, fused or each by itself."""
+    """Yield the present and former paths of routed experts, fused or separate."""
     for layer in sorted({path.partition("*")[0] + "*" for path in paths if "*" in path}):
         for block in _BLOCKS:
             for name in _EXPERTS:

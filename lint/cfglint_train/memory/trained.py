@@ -1,4 +1,4 @@
-"""Which elements are trained: all, some layers, or adapters beside frozen weights."""
+"""The trained elements: all, some layers, or adapters beside frozen weights."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from cfglint_train.memory.ranks import Ranks
 from cfglint_train.memory.targets import NO_MATRIX, find_targets, get_target_field
 from cfglint_train.models.architecture import Architecture, Linear
 
-# PEFT 0.19 (utils/transformers_weight_conversion.py): of these families the names that experts' matrices had before
-# transformers 5 fused them stand for the fused parameters, and for no module of that name any more.
+# PEFT 0.19 (utils/transformers_weight_conversion.py): for these families, the names that the experts' matrices had
+# before transformers 5 fused them denote the fused parameters, and no longer a module.
 _EXPERT_NAMES: Final[dict[tuple[str, ...], tuple[str, str, str]]] = {
     ("minimax", "minimax_m2", "mixtral"): ("w1", "w3", "w2"),
     (
@@ -23,7 +23,7 @@ _EXPERT_NAMES: Final[dict[tuple[str, ...], tuple[str, str, str]]] = {
 
 
 class Trained(Frozen):
-    """Which elements are trained."""
+    """The trained elements of a model."""
 
     trained: int
     """Elements with a gradient, of the whole model."""
@@ -32,31 +32,33 @@ class Trained(Frozen):
     """Elements of adapters among the trained ones."""
     leaves: frozenset[str]
     experts: tuple[int, int]
-    """Ranks of the adapters of the fused experts: of gate and up, and of down; 0 is none."""
+    """Ranks of the adapters of the fused experts: of gate and up, and of down; 0 without adapters."""
     layers: int
     """Decoder layers that autograd follows."""
     rank: int = 0
-    """Of adapters, as their activations see it."""
+    """Rank of the adapters that determines their activations."""
     remote: int = 0
-    """Of the trained elements those of routed experts that other ranks have."""
+    """Trained elements of routed experts that are on other ranks."""
     share: float = 1.0
-    """Of the weights of the followed layers that are trained."""
+    """Share of the weights of the followed layers that are trained."""
     active: float = 1.0
     """Share of the trained elements that have gradients at a time."""
     head_trained: bool = False
     trains_tower: bool = False
     trains_decoder: bool = True
-    """The decoder's own weights get gradients, or an adapter beside them."""
+    """The decoder's weights, or adapters beside them, get gradients."""
 
     @property
     def computed(self) -> int:
-        """Trained elements whose gradients a rank itself computes: of experts that ranks share, its own."""
+        """Trained elements whose gradients the rank itself computes: its own experts, not those of other ranks."""
         return self.trained - self.remote
 
 
 def read_trained(reader: Reader, architecture: Architecture, tuning: str, ranks: Ranks) -> Trained | None:
-    """The trained and the frozen elements of what a rank computes with; under FSDP it holds a share of everything,
-    whatever experts are its own. None where no element is known to be trained; the reader has the field as missing.
+    """Return the trained and the frozen elements of the rank's model, or None if nothing is known to be trained.
+
+    If None, the reader has the field as missing. Under FSDP a rank holds a share of everything, regardless of its
+    experts.
     """
     total, layers, get = architecture.parameters, architecture.layers, reader.get
     if tuning in adapters.KINDS:
@@ -99,7 +101,7 @@ def read_trained(reader: Reader, architecture: Architecture, tuning: str, ranks:
 
 
 def _read_adapted(reader: Reader, architecture: Architecture, kind: str) -> Trained | None:
-    """Methods of PEFT beside LoRA."""
+    """Return the trained elements of PEFT's methods other than LoRA."""
     get = reader.get
     rank = (reader.require("method.lora_rank") or 0) if adapters.needs_rank(kind) else 0
     tokens = (reader.require("method.virtual_tokens") or 0) if kind in ("prompt_tuning", "prefix_tuning") else 0
@@ -133,17 +135,18 @@ def _read_adapted(reader: Reader, architecture: Architecture, kind: str) -> Trai
 def _read_lora(
     reader: Reader, architecture: Architecture
 ) -> tuple[int, int, frozenset[str], tuple[int, int], int] | None:
-    """Elements of the adapters and of modules trained beside them, the leaf names with an adapter, the ranks of the
-    fused experts' adapters, and of the adapters' elements those of routed experts.
+    """Return the sizes of LoRA adapters, or None if they are unknown.
 
-    A LoRA of rank r adds r (inputs + outputs) to each matrix, DoRA one number per output on top.
+    These are the elements of the adapters and of modules trained beside them, the leaf names with an adapter, the ranks
+    of the fused experts' adapters, and the adapter elements of routed experts. A LoRA of rank r adds r (inputs +
+    outputs) to each matrix, DoRA one number per output on top.
     """
     rank = reader.require_count("method.lora_rank")
     if rank is None:
         return None
     targets = reader.get("method.lora_targets") or ()
     target_parameters = reader.get("method.lora_target_parameters") or ()
-    # axolotl hands PEFT an empty list where parameters alone are named: no default replaces it.
+    # axolotl passes PEFT an empty list if only parameters are named: no default replaces it.
     has_targets = bool(targets or not target_parameters or reader.get("method.lora_target_pattern"))
     linears = find_targets(reader, architecture) if has_targets else ()
     if linears is None:
@@ -167,7 +170,7 @@ def _read_lora(
     leaves = frozenset(item.name for item in linears)
     if (
         not adapters and not routed and not saved_elements and targets != NO_MATRIX
-    ):  # PEFT stops where nothing gets an adapter
+    ):  # PEFT fails if nothing gets an adapter
         reader.missing.append(get_target_field(reader))
         return None
     return adapters + routed, saved_elements, leaves, (fused["gate_up_proj"], fused["down_proj"]), routed
@@ -176,9 +179,9 @@ def _read_lora(
 def _find_expert_ranks(
     architecture: Architecture, linears: tuple[Linear, ...], targets: tuple[str, ...]
 ) -> dict[str, int]:
-    """Fused expert parameters that PEFT adapts because the names of what they were fused from are targets.
+    """Return the fused expert parameters that PEFT adapts because their former names are targets.
 
-    Parameter -> how many times the rank it gets: twice where two matrices are one now.
+    The result maps a parameter to a factor of the rank: 2 if two matrices were fused.
     """
     if architecture.experts is None or not any(item.experts for item in architecture.linears):
         return {}
@@ -191,7 +194,7 @@ def _find_expert_ranks(
 
 
 def restrict_to_one_layer(trained: Trained, architecture: Architecture) -> Trained:
-    """Only one decoder layer is trained at a time (BAdam)."""
+    """Return the trained elements if only one decoder layer is trained at a time (BAdam)."""
     layer = architecture.layer_parameters
     return trained._replace(trained=layer, frozen=trained.frozen + trained.trained - layer)
 
@@ -199,8 +202,10 @@ def restrict_to_one_layer(trained: Trained, architecture: Architecture) -> Train
 def compute_shares(
     reader: Reader, architecture: Architecture, tuning: str, trained: Trained, partitioned: bool
 ) -> tuple[float, float]:
-    """Shares of the weights of the followed layers that are trained, and of the trained elements that have gradients at
-    a time. `partitioned`: by ZeRO, which gives every element a gradient.
+    """Return the trained share of the weights of the followed layers, and the share that has gradients at a time.
+
+    The second is a share of the trained elements. `partitioned`: ZeRO shards them, which gives every element a
+    gradient.
     """
     share = 1.0
     if tuning == "freeze":

@@ -1,8 +1,8 @@
-"""What patterns of parameter names leave to be trained: elements, and how far down autograd has to go.
+"""The parameters that patterns of names leave trainable: their elements, and the lowest layer autograd follows.
 
-The names are those of transformers' Llama-like models. Patterns are matched from the start of a name, their full stops
-are literal, and a range of rows behind one (`[:32000]`) trains the whole parameter with a masked gradient (axolotl
-0.18.0, utils/freeze.py).
+The names are those of transformers' Llama-like models. Patterns are matched from the start of a name, and their full
+stops are literal. With a range of rows at the end (`[:32000]`) the whole parameter is trained with a masked gradient
+(axolotl 0.18.0, utils/freeze.py).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from cfglint_train.memory.module_names import ENDS, find_part, list_layer_roots
 from cfglint_train.models.architecture import Architecture, Linear
 
 
-@lru_cache(maxsize=16)  # every estimate of a run asks again
+@lru_cache(maxsize=16)  # called again in every estimate of a run
 def count_trained(architecture: Architecture, patterns: tuple[str, ...]) -> tuple[int, int] | None:
-    """Trained elements without norms, and decoder layers from the lowest trained one up; None where names are not
-    known, or a pattern is none that is read (`foundation/patterns.py`).
+    """Return the trained elements without norms, and the decoder layers from the lowest trained one up.
+
+    None if names are unknown, or a pattern is not supported (`foundation/patterns.py`).
     """
     import re
 
@@ -49,12 +50,12 @@ def count_trained(architecture: Architecture, patterns: tuple[str, ...]) -> tupl
                 lowest = 0 if item.part == "embedding" else lowest
             continue
         if not find_part(architecture, item.name) or item.count > layers:
-            # Whatever its name is, and in whichever layers: trained where all of every layer is.
+            # The name and the layers are unknown: the matrix is trained if every layer is trained as a whole.
             if not all(is_trained(tuple(f"{root}.{layer}." for root in layers_in)) for layer in range(layers)):
                 return None
             elements, lowest = elements + item.elements, 0
             continue
-        # Of a mixture's layers the first may be dense.
+        # The first layers of a mixture may be dense.
         start = layers - item.count if item.experts else 0
         for layer in range(start, start + item.count):
             if is_trained(_list_names(architecture, item, layer)):

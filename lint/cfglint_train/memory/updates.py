@@ -13,15 +13,17 @@ from cfglint_train.models.architecture import Architecture
 
 
 class Optimizer(Frozen):
-    """What an optimizer holds and makes."""
+    """States and temporaries of an optimizer."""
 
     state: float | None = None
     """Bytes per trained element; None for an optimizer without a formula."""
     implementation: str = "fused"
-    """fused, foreach, single, custom: how it goes over the tensors."""
+    """Way of iterating over the tensors: fused, foreach, single or custom."""
     scratch: Scratch = Scratch()
     updates: str = "after"
-    """after (the backward pass), within (each weight as its gradient is there), block (one decoder layer at a time)."""
+    """Time of the update: after (the backward pass), within (each weight when its gradient exists), or block (one
+    decoder layer at a time).
+    """
     paged: bool = False
 
     @property
@@ -31,14 +33,14 @@ class Optimizer(Frozen):
 
 
 def read_choice(reader: Reader, ranks: Ranks, updated: float) -> OptimizerChoice | None:
-    """The optimizer; None if it is not stated. `updated`: bytes of an element of what it updates."""
+    """Return the optimizer, or None if it is not stated. `updated`: bytes of an element of the updated weights."""
     get = reader.get
     name = reader.require("optimizer.name")
     if name is None:
         return None
     implementation = get("optimizer.implementation")
     scratch = implementation if implementation in ("foreach", "single", "custom") else "fused"
-    # DeepSpeed and FSDP1 hand the optimizer flat pieces.
+    # DeepSpeed and FSDP1 pass the optimizer flat pieces.
     flat = ranks.strategy in ("zero", "fsdp1")
     bits, embeddings = get("optimizer.state_bits"), get("optimizer.embedding_bits")
     choice = OptimizerChoice(
@@ -58,7 +60,7 @@ def read_choice(reader: Reader, ranks: Ranks, updated: float) -> OptimizerChoice
 def build_optimizer(
     reader: Reader, architecture: Architecture, choice: OptimizerChoice | None, trained: Trained, tuning: str
 ) -> Optimizer:
-    """What a chosen optimizer holds of the trained elements."""
+    """Return the optimizer's states and temporaries for the trained elements."""
     if choice is None:
         return Optimizer()
     state, projecting = _compute_average_state(reader, architecture, choice, trained, tuning)
@@ -75,7 +77,7 @@ def build_optimizer(
 def _compute_average_state(
     reader: Reader, architecture: Architecture, choice: OptimizerChoice, trained: Trained, tuning: str
 ) -> tuple[float | None, float]:
-    """Bytes of optimizer state per trained element, on average, and those of a projection's making."""
+    """Return the average bytes of optimizer state per trained element, and the temporary bytes of a projection."""
     uniform_bytes = optimizers.compute_uniform_state(choice)
     if uniform_bytes is not None or choice.rule is None:
         return uniform_bytes, 0.0

@@ -1,7 +1,7 @@
-"""What a vision tower keeps and needs: its blocks on the same tape as the decoder's layers, patches for tokens.
+"""Memory of a vision tower: its blocks on the same tape as the decoder's layers, with patches as tokens.
 
-The tower runs before the decoder and goes back after it, so that what it keeps is beside everything else. The
-projector and the embedding of patches are left out: two matrices of some thirty blocks.
+The tower runs before the decoder in the forward pass and after it in the backward pass, so its saved tensors exist all
+the time. The projector and the embedding of patches are left out: two matrices, compared to some thirty blocks.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from cfglint_train.models.architecture import Architecture, Tower
 
 
 class BlockMoment(Frozen):
-    """The backward pass of one block, in bytes."""
+    """Memory of the backward pass of one block, in bytes."""
 
     kept: float
-    """What the blocks before it still hold."""
+    """Held by the blocks before it."""
     copies: float
-    """Weight copies of autocast that they still hold."""
+    """Weight copies of autocast held by these blocks."""
     peak: float
-    """What it needs itself, its own weight gradients included."""
+    """Needed by the block itself, with its weight gradients."""
     later_gradients: float
-    """Weight gradients of the blocks behind it."""
+    """Weight gradients of the blocks after it."""
 
 
 class EncoderMemory(Frozen):
     """Bytes of one micro batch on one GPU."""
 
     kept: float
-    """What the blocks keep for their backward pass: nothing where they are frozen."""
+    """Kept by the blocks for their backward pass; 0 if they are frozen."""
     copies: float
     """Weight copies of autocast that are kept with it."""
     forward: float
@@ -43,21 +43,21 @@ class EncoderMemory(Frozen):
 
 @lru_cache(maxsize=64)
 def compute_block_cost(tower: Tower, mode: Mode) -> Cost | None:
-    """The cost of one block, per patch; None for a tower without a formula."""
+    """Return the cost of one block, per patch, or None for a tower without a formula."""
     return compute_layer_cost(_build_block(tower), mode) if tower.kind else None
 
 
 def compute_encoder_memory(tower: Tower, mode: Mode, patches: int, checkpointed: bool) -> EncoderMemory | None:
-    """The tower's memory for so many patches; None for a tower without a formula.
+    """Return the tower's memory for a number of patches, or None for a tower without a formula.
 
-    `mode.trained` says whether its blocks are trained. Frozen ones leave nothing behind: no gradient reaches them.
+    `mode.trained`: the blocks are trained. Frozen blocks keep nothing, because no gradient reaches them.
     """
     cost = compute_block_cost(tower, mode)
     if cost is None:
         return None
     width = float(tower.hidden * mode.weight * patches)
     forward_peak, others = compute_peak(cost.inference, patches) + width, tower.layers - 1
-    if not mode.trained:  # nor does autocast keep copies of weights that are frozen
+    if not mode.trained:  # autocast caches no copies of frozen weights either
         return EncoderMemory(0.0, 0.0, forward_peak, ())
     if checkpointed:
         top, kept, copies = max(compute_peak(cost.recompute, patches), compute_peak(cost.backward, patches)), width, 0.0
@@ -73,7 +73,7 @@ def compute_encoder_memory(tower: Tower, mode: Mode, patches: int, checkpointed:
 
 
 def _build_block(tower: Tower) -> Architecture:
-    """A block in the words of a decoder."""
+    """Return a block as a decoder architecture."""
     return Architecture(
         id="",
         model_type=f"vision:{tower.kind}",

@@ -1,4 +1,4 @@
-"""The attention of models whose layers have different heads, or share or choose their keys."""
+"""Attention of models whose layers have different heads, or share or select their keys."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ _HEADS: Final = ("num_attention_heads", "num_key_value_heads", "head_dim")
 
 
 def read_attention(config: Mapping[str, Any]) -> Attention | None:
-    """What a decoder's configuration with all defaults written out says of its attention; None where all layers have
-    the heads that `num_attention_heads`, `num_key_value_heads` and `head_dim` state.
+    """Return the attention features of a decoder's configuration that has all defaults written out.
+
+    The result is None if all layers have the heads of `num_attention_heads`, `num_key_value_heads` and `head_dim`.
     """
     attention_features = Attention(
         reusing_layers=_get_count(config, "num_kv_shared_layers"),
@@ -37,7 +38,7 @@ def read_attention(config: Mapping[str, Any]) -> Attention | None:
 
 
 def count_sparse_layers(config: Mapping[str, Any]) -> int:
-    """Layers, from the first one on, whose MLP keeps a share of its gate only (Gemma 3n)."""
+    """Return the number of first layers whose MLP keeps only a share of its gate (Gemma 3n)."""
     pattern = config.get("activation_sparsity_pattern")
     if not isinstance(pattern, Sequence):
         return 0
@@ -45,7 +46,7 @@ def count_sparse_layers(config: Mapping[str, Any]) -> int:
 
 
 def _find_different_layers(config: Mapping[str, Any]) -> Mapping[int, Mapping[str, Any]]:
-    """The layers that differ, by their places, each with what it has instead."""
+    """Return the indices of the layers with different heads, each with its changed settings."""
     layer_configs = config.get("per_layer_config")
     if not isinstance(layer_configs, Mapping):
         return {}

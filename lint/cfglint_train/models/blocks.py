@@ -1,4 +1,4 @@
-"""The classes of the layers that models are made of, as FSDP wraps them (`blocks.json`)."""
+"""Layer classes of models, as FSDP wraps them (`blocks.json`)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ PATH: Final = os.path.join(os.path.dirname(__file__), "blocks.json")
 
 
 class LayerClasses(Frozen):
-    """The classes in the models of one family."""
+    """The layer classes of one model family."""
 
     decoder: tuple[str, ...]
     encoders: tuple[str, ...]
-    """Layers of the encoders beside the decoder."""
+    """Layers of the encoders next to the decoder."""
 
 
 def get_layer_classes(model_type: str) -> LayerClasses | None:
-    """The classes of a family's layers, by the decoder's `model_type`; None where they are not known."""
+    """Return the layer classes of a family by the decoder's `model_type`, or None if they are unknown."""
     return _load_families().get(model_type)
 
 
 def is_layer(name: str) -> bool:
-    """Whether a class is a layer of some known family."""
+    """Return whether a class is a layer of a known family."""
     return any(name in family.decoder or name in family.encoders for family in _load_families().values())
 
 

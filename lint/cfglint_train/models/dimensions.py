@@ -1,8 +1,8 @@
-"""The dimensions of a model, read from a transformers `config.json`.
+"""Model dimensions, read from a transformers `config.json`.
 
-Model families name the same thing differently (`hidden_size`, `n_embd`, `d_model`); the tables here list the names in
-the order in which they are tried. Where a configuration leaves a key out, transformers' class has a default; the
-defaults that matter are in `families.py`.
+Model families use different keys for the same dimension (`hidden_size`, `n_embd`, `d_model`); the tables here list the
+keys in the order in which they are tried. For a missing key, transformers' class has a default; the defaults that
+matter are in `families.py`.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ SHARED_COUNT: Final = ("n_shared_experts", "num_shared_experts", "moe_num_shared
 DENSE_FIRST: Final = ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
 SPARSE_EVERY: Final = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "expert_layer_period")
 
-# What the entries of `layer_types` mean.
+# Meaning of the entries of `layer_types`.
 RECURRENT: Final = frozenset({"linear_attention", "mamba", "mamba2", "conv", "recurrent", "kda", "gdn"})
 WINDOWED: Final = frozenset({"sliding_attention", "chunked_attention", "local_attention", "local"})
 FULL: Final = frozenset({"full_attention", "attention", "global", "global_attention"})
 
-# Of so many layers in a row one attends to the whole sequence, where a configuration does not say which.
+# Every n-th layer attends to the whole sequence, for families whose configuration does not list these layers.
 FULL_ATTENTION_PERIODS: Final = {
     "gemma2": 2,
     "gpt_oss": 2,
@@ -68,28 +68,28 @@ FULL_ATTENTION_PERIODS: Final = {
     "gemma3_text": 6,
 }
 
-# Encoders with a decoder of their own; `num_layers` is the encoder's depth.
+# Encoder-decoder models; `num_layers` is the encoder's depth.
 ENCODER_DECODERS: Final = frozenset({"t5", "mt5", "umt5"})
 
-# Families whose window counts only with `use_sliding_window`.
+# Families whose window applies only with `use_sliding_window`.
 WINDOW_SWITCH_FAMILIES: Final = frozenset({"qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3"})
 
-# Configurations that wrap a decoder name it so.
+# Keys of the decoder in configurations that wrap it.
 DECODER_KEYS: Final = ("text_config", "llm_config", "language_config", "thinker_config")
 TOWER_KEYS: Final = ("vision_config", "audio_config", "encoder_config", "visual")
 TOWER_LAYERS: Final = ("num_hidden_layers", "depth", "encoder_layers", "layers")
 TOWER_HIDDEN: Final = ("hidden_size", "embed_dim", "d_model", "width")
 
 MAX_DIMENSION: Final = 10**9
-"""No dimension of a model is larger; a file with a larger one is rejected."""
+"""Upper limit of every dimension; a file with a larger value is rejected."""
 MAX_LAYERS: Final = 10**4
 
 
 class Dimensions(Frozen):
-    """What a configuration says about its decoder. Widths are elements."""
+    """The decoder's dimensions in a configuration. Widths are elements."""
 
     model_type: str
-    """The decoder's."""
+    """The decoder's `model_type`."""
     layers: int
     hidden: int
     vocab: int
@@ -107,13 +107,13 @@ class Dimensions(Frozen):
     recurrent_layers: int
     context: int | None
     has_towers: bool
-    """The configuration has towers beside the decoder."""
+    """True if the configuration has towers besides the decoder."""
     tower_layers: int = 0
     tower_hidden: int = 0
 
 
 def get_decoder_config(config: HfConfig) -> HfConfig:
-    """The part of a configuration that describes the decoder: itself, or what it wraps (`text_config`)."""
+    """Return the part of a configuration that describes the decoder: itself, or a nested part (`text_config`)."""
     for name in DECODER_KEYS:
         inner = config.get(name)
         if isinstance(inner, Mapping) and get_first(inner, HIDDEN) is not None:
@@ -122,7 +122,7 @@ def get_decoder_config(config: HfConfig) -> HfConfig:
 
 
 def get_first(config: HfConfig, names: tuple[str, ...]) -> Any:
-    """The first of the named values that is stated and not null."""
+    """Return the first of the named values that is present and not null, or None."""
     for name in names:
         value = config.get(name)
         if value is not None:
@@ -131,9 +131,9 @@ def get_first(config: HfConfig, names: tuple[str, ...]) -> Any:
 
 
 def read_dimensions(config: HfConfig, defaults: HfConfig | None = None) -> Dimensions | None:
-    """The dimensions that a configuration states; None where one that every model has is missing.
+    """Return the dimensions that a configuration states, or None if a required dimension is missing.
 
-    `defaults` replaces keys that the configuration leaves out.
+    `defaults` supplies keys that the configuration omits.
     """
     inner = get_decoder_config(config)
     present = {key: value for key, value in inner.items() if value is not None or key == "sliding_window"}
@@ -180,7 +180,7 @@ def read_dimensions(config: HfConfig, defaults: HfConfig | None = None) -> Dimen
 
 
 def _parse_count(value: Any) -> int | None:
-    """A whole number; of a list (one value for each layer) the largest."""
+    """Return a whole number; for a list (one value per layer), the largest. None if the value is invalid."""
     if isinstance(value, (list, tuple)):
         numbers = [_parse_count(item) for item in value]
         return max((number for number in numbers if number is not None), default=None)
@@ -218,7 +218,7 @@ def _compute_intermediate(settings: HfConfig, hidden: int) -> int:
     width = _parse_count(settings.get("block_ff_dim")) or _parse_count(get_first(settings, INTERMEDIATE))
     if width is None:
         return 4 * hidden
-    if settings.get("model_type") == "qwen":  # counts both halves of the gated unit
+    if settings.get("model_type") == "qwen":  # it counts both halves of the gated unit
         return width // 2
     if settings.get("model_type") == "lfm2" and settings.get("block_auto_adjust_ff_dim", True):
         multiplier = settings.get("block_ffn_dim_multiplier", 1.0)
@@ -241,7 +241,7 @@ def _list_layer_kinds(settings: HfConfig, layers: int | None) -> list[str]:
 
 
 def _read_window(settings: HfConfig, kinds: list[str], layers: int) -> tuple[int | None, int | None]:
-    """The attention window and, where only some layers have full attention, how many."""
+    """Return the attention window and, if only some layers have full attention, their number."""
     size = _parse_count(get_first(settings, ("sliding_window", "attention_chunk_size")))
     if kinds:
         windowed = sum(kind in WINDOWED for kind in kinds)
@@ -301,7 +301,7 @@ def _read_experts(settings: HfConfig, layers: int) -> tuple[Experts | None, int]
 
 
 def _is_mixture(settings: HfConfig, index: int, dense: int, period: int) -> bool:
-    """Whether the layer at `index` is a mixture, in whichever way its family states it."""
+    """Return whether the layer at `index` is a mixture; families state this in different ways."""
     for name in ("mlp_layer_types", "moe_layer_types"):
         kinds = settings.get(name)
         if isinstance(kinds, (list, tuple)) and index < len(kinds):
@@ -312,7 +312,7 @@ def _is_mixture(settings: HfConfig, index: int, dense: int, period: int) -> bool
     if isinstance(pattern, str):
         return pattern[index : index + 1] == "E"
     kinds = settings.get("layers_block_type")
-    if isinstance(kinds, (list, tuple)) and ("moe" in kinds or "mlp" in kinds):  # Nemotron-H; Jamba names mixers only
+    if isinstance(kinds, (list, tuple)) and ("moe" in kinds or "mlp" in kinds):  # Nemotron-H; Jamba lists mixers only
         return bool(kinds[index : index + 1] == ["moe"])
     dense_too = settings.get("mlp_only_layers")
     if index < dense or (isinstance(dense_too, (list, tuple)) and index in dense_too):

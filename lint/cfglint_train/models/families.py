@@ -1,8 +1,8 @@
-"""What the decoder layers of each model family consist of, as a table; and the blueprint that follows from it.
+"""Decoder layers of each model family as a table, and the blueprints built from it.
 
-Every row was read from the family's class in transformers 5.23 and is held to it by `tests/models/`: random
-configurations are built on the meta device and compared tensor for tensor. Families marked `remote` have no class in
-transformers; their rows follow the repository's own modelling file and are held to the published parameter count.
+Every row was read from the family's class in transformers 5.23. `tests/models/` verifies it: random configurations are
+built on the meta device and compared tensor by tensor. Families marked `remote` have no class in transformers; their
+rows follow the repository's own modelling file and are verified against the published parameter count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cfglint_train.models.blueprint import Block, Blueprint, Weight
 from cfglint_train.models.dimensions import HEADS, INTERMEDIATE, KV_HEADS, Dimensions, HfConfig, get_first
 
 Switch = bool | str
-"""True, False, or the configuration key that decides (with its default behind `=`: `use_bias=1`)."""
+"""True, False, or the configuration key that decides, with its default after `=` (`use_bias=1`)."""
 
 LLAMA_NAMES: Final = ("q_proj", "k_proj", "v_proj", "o_proj")
 GATED_MLP: Final = ("gate_proj", "up_proj", "down_proj")
@@ -23,10 +23,10 @@ PLAIN_MLP: Final = ("up_proj", "down_proj")
 
 
 class Family(Frozen):
-    """One family of decoders."""
+    """A family of decoders."""
 
     attention: tuple[str, ...] = LLAMA_NAMES
-    """Leaf names: four of them are query, key, value and output; two are fused query-key-value and output."""
+    """Leaf names: four are query, key, value and output; two are fused query-key-value and output."""
     mlp: tuple[str, ...] = GATED_MLP
     """Leaf names: gate, up, down; or up, down (`gated` false); or fused gate-and-up, down (`gated` true)."""
     gated: bool = True
@@ -43,22 +43,22 @@ class Family(Frozen):
     head_bias: Switch = False
     embedding: str = "embed_tokens"
     positions: int | None = None
-    """Learned position embeddings: how many more than the context."""
+    """Learned position embeddings: the number of rows beyond the context."""
     embedding_norm: bool = False
     extras: tuple[int, ...] = ()
     """Lengths of further 1-D parameters of a layer."""
     sinks: bool = False
-    """One learned logit for each head."""
+    """True if each head has a learned logit."""
     router: str = ""
-    """The router's leaf name where it is a linear layer (elsewhere it is a bare parameter)."""
+    """The router's leaf name if it is a linear layer (otherwise it is a bare parameter)."""
     router_bias: bool = False
     expert_bias: bool = False
     correction: bool = False
-    """The router's score correction is a parameter (elsewhere a buffer)."""
+    """True if the router's score correction is a parameter (otherwise it is a buffer)."""
     shared: str = ""
-    """How the shared experts are made: `gated` adds a linear gate of one output, `plain` does not."""
+    """Kind of shared experts: `gated` adds a linear gate of one output, `plain` does not."""
     defaults: Mapping[str, Any] = {}
-    """Values of keys that a `config.json` may leave out, where they are not the common ones."""
+    """Defaults of keys that a `config.json` may omit, if they differ from the common ones."""
     remote: bool = False
 
 
@@ -304,13 +304,13 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "mimo": Family(qkv_bias=True, remote=True),
 }
-"""By `model_type`. `mimo` counts without its multi-token-prediction layer, which training frameworks do not load."""
+"""Families by `model_type`. `mimo` excludes its multi-token-prediction layer, which training frameworks do not load."""
 
 
 def build_blueprint(dimensions: Dimensions, config: HfConfig, labels: int | None = None) -> Blueprint | None:
-    """The weights of a decoder; None for a family whose formula is not stated here, or for a variant outside it.
+    """Return the weights of a decoder, or None for an unknown family or an unsupported variant.
 
-    `labels` puts a score of that many outputs in the place of the head, as a reward model has it.
+    `labels` replaces the head by a score with that many outputs, as in a reward model.
     """
     family = FAMILIES.get(dimensions.model_type)
     if family is None or dimensions.has_towers or _is_unsupported(dimensions, config):
@@ -347,7 +347,7 @@ def build_blueprint(dimensions: Dimensions, config: HfConfig, labels: int | None
 
 
 def _is_unsupported(dimensions: Dimensions, config: HfConfig) -> bool:
-    """Variants that share a `model_type` but not the layout of the table."""
+    """Return whether a variant shares a `model_type` but not the layout of the table."""
     projected = get_first(config, ("word_embed_proj_dim",))
     if dimensions.model_type == "opt" and projected not in (None, dimensions.hidden):
         return True

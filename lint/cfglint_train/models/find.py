@@ -1,4 +1,4 @@
-"""Find the architecture of a model by the name that a configuration gives it."""
+"""Model lookup: find the architecture of a model by the name in a configuration."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ def find_plan_model(
     config: Mapping[str, Any] | None = None,
     online: bool = False,
 ) -> Architecture | None:
-    """Return the architecture of a plan's model: from the object of a `config.json` given for it, the dimensions
-    that it states, or its name. `get` gives the value of a plan field; the rest is as in `architecture_of`.
+    """Return the architecture of a plan's model.
+
+    It comes from `config` (the object of a `config.json`), from the dimensions that the plan states, or from the
+    model's name. `get` returns the value of a plan field; the other arguments are those of `find_architecture`.
     """
     name, changes = get("model.id"), dict(get("model.overrides") or ())
     if config is not None:
         return local.resolve_config(config, name if isinstance(name, str) else "", changes)
     dimensions = get("model.architecture")
     if dimensions:
-        from cfglint_train.models.olmo import build_olmo  # as below: only where it is needed
+        from cfglint_train.models.olmo import build_olmo  # imported here because few runs need it
 
         return build_olmo(dict(dimensions))
     if not isinstance(name, str):
@@ -47,15 +49,15 @@ def find_architecture(
     online: bool = False,
     allowed_folders: tuple[str, ...] | None = None,
 ) -> Architecture | None:
-    """Return the architecture of a preset, or of a model by hub id or path: a folder here, the catalogue, the Hugging
-    Face cache or (`online`) the Hub.
+    """Return the architecture of a preset, or of a model by hub id or path, or None if it is unknown.
 
-    Arguments are those of `local.known`. None where the model is unknown. Raises UnreadableModelError for a folder
-    whose `config.json` is broken, and where the Hub does not give what is asked for.
+    The sources are a local folder, the catalogue, the Hugging Face cache and (with `online`) the Hub. The arguments are
+    those of `local.find_local_model`. Raise `UnreadableModelError` for a folder with a broken `config.json`, and if the
+    Hub does not return the model.
     """
     changes = overrides or {}
     if name.startswith(PRESET):
-        from cfglint_train.models.olmo_core import build_preset  # as below: only where it is needed
+        from cfglint_train.models.olmo_core import build_preset  # imported here because few runs need it
 
         return build_preset(name.removeprefix(PRESET), changes)
     if not name:

@@ -1,4 +1,4 @@
-"""An architecture from a transformers `config.json`, by closed form."""
+"""Architectures from a transformers `config.json`, in closed form."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ CLASSIFIER: Final = "ForSequenceClassification"
 
 
 def parse_config(config: HfConfig, name: str = "") -> Architecture | None:
-    """The architecture that a `config.json` describes.
+    """Return the architecture that a `config.json` describes, or None if it cannot be determined.
 
-    Counts come from the family's closed form (`families.py`); for a family without one (hybrids, models with towers)
-    from the catalogue's entry of exactly the same dimensions. None where neither has it, or where a dimension is
-    missing: an unknown model is unknown, never guessed.
+    Counts come from the family's closed form (`families.py`). For a family without one (hybrids, models with towers)
+    they come from the catalogue's entry of exactly the same dimensions. None if neither exists or a dimension is
+    missing: an unknown model is never guessed.
     """
     family = str(get_decoder_config(config).get("model_type") or config.get("model_type") or "")
     dimensions = read_dimensions(config, FAMILIES[family].defaults if family in FAMILIES else None)
@@ -58,7 +58,7 @@ def parse_config(config: HfConfig, name: str = "") -> Architecture | None:
 
 
 def build_uncounted(dimensions: Dimensions, config: HfConfig, name: str) -> Architecture:
-    """The record with everything but the counts."""
+    """Return the architecture without its counts."""
     family = FAMILIES.get(dimensions.model_type)
     return Architecture(
         id=name or str(config.get("_name_or_path") or ""),
@@ -96,23 +96,23 @@ VARIANTS: Final[Mapping[tuple[str, str], str]] = {
     ("falcon", "alibi"): "falcon_alibi",
     ("stablelm", "qk_layernorm"): "stablelm_qk_norm",
 }
-"""(model type, setting that is on) -> the formula of models with that setting."""
+"""(model type, enabled setting) -> the formula of models with that setting."""
 
 
 def get_variant(config: HfConfig) -> str:
-    """The name of the formula of a decoder's layers, where its `model_type` has several; empty for the usual one."""
+    """Return the formula's name for a decoder whose `model_type` has several, or "" for the usual one."""
     family = str(config.get("model_type") or "")
     return next((name for (kind, key), name in VARIANTS.items() if kind == family and config.get(key)), "")
 
 
 def get_whole_type(config: HfConfig, decoder: str) -> str:
-    """The `model_type` of a whole configuration; empty where it is the decoder's."""
+    """Return the `model_type` of a whole configuration, or "" if it equals the decoder's."""
     outer = str(config.get("model_type") or "")
     return "" if outer == decoder else outer
 
 
 def count_labels(config: HfConfig) -> int | None:
-    """Outputs of the score that a sequence classifier (a reward model) has instead of a head; None without one."""
+    """Return the score's number of outputs in a sequence classifier (a reward model), or None for other models."""
     names = config.get("architectures")
     if not isinstance(names, (list, tuple)) or not any(str(name).endswith(CLASSIFIER) for name in names):
         return None
@@ -124,19 +124,19 @@ def count_labels(config: HfConfig) -> int | None:
 
 
 def count_active_parameters(parameters: int, experts: int, dimensions: Dimensions) -> int | None:
-    """Parameters that one token passes through; None in a dense model."""
+    """Return the parameters used for one token, or None for a dense model."""
     mixture = dimensions.experts
     return parameters - experts + experts * mixture.per_token // mixture.count if mixture else None
 
 
 def get_dtype(config: HfConfig) -> str | None:
-    """The number format of the published weights, in the plan's words."""
+    """Return the number format of the published weights in the plan's terms, or None."""
     name = config.get("dtype") or config.get("torch_dtype") or get_decoder_config(config).get("torch_dtype")
     return DTYPES.get(str(name).removeprefix("torch.")) if name else None
 
 
 def get_quantization(config: HfConfig) -> str | None:
-    """How the published weights are quantised, in the plan's words; None where they are not."""
+    """Return the quantization of the published weights in the plan's terms, or None if there is none."""
     settings: Any = config.get("quantization_config")
     if not isinstance(settings, Mapping):
         return None

@@ -1,6 +1,6 @@
-"""Models that files here describe: folders with a `config.json`, the catalogue, the Hugging Face cache.
+"""Local models: folders with a `config.json`, the catalogue, and the Hugging Face cache.
 
-Only files are read, nothing is imported or fetched.
+Files are only read; nothing is imported or fetched.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from cfglint_train.models.architecture import Architecture
 from cfglint_train.models.names import is_folder
 
 MAX_BYTES: Final = 4 << 20
-"""A `config.json` is a few KiB; a larger file is no model configuration."""
+"""Size limit in bytes. A `config.json` is a few KiB; a larger file is not a model configuration."""
 
 CONFIG: Final = "config.json"
 ADAPTER: Final = "adapter_config.json"
 
 
 class UnreadableModelError(Exception):
-    """A model whose configuration cannot be read; the message names the file (or the model) and the remedy."""
+    """An unreadable model configuration; the message names the file (or the model) and the remedy."""
 
 
 def find_local_model(
@@ -34,12 +34,14 @@ def find_local_model(
     environment: Mapping[str, str] | None = None,
     allowed_folders: tuple[str, ...] | None = None,
 ) -> Architecture | None:
-    """Return the architecture of a model by hub id or path from a folder here, the catalogue or the Hugging Face cache.
+    """Return the architecture of a model by hub id or path, or None if it is unknown.
 
-    A relative path is tried against `folder` (where the configuration lies) and the working directory; a folder's own
-    configuration wins over its name. Only folders in one of `inside` are looked at, links followed; None: all.
-    `overrides` are keys of the model's own configuration that the run changes (`model.overrides` of the plan). None
-    where the model is unknown. Raises UnreadableModelError for a folder whose `config.json` is broken.
+    The sources are a local folder, the catalogue and the Hugging Face cache. A relative path is tried against `folder`
+    (the configuration's folder) and the working directory; a folder's own configuration wins over its name. Only
+    folders inside `allowed_folders` are read, after following links; None allows all. `overrides` are keys of the
+    model's own configuration that the run changes (`model.overrides` of the plan).
+
+    Raise `UnreadableModelError` for a folder with a broken `config.json`.
     """
     changes = overrides or {}
     for base in dict.fromkeys((folder, ".")):
@@ -56,7 +58,7 @@ def find_local_model(
 
 
 def _can_read(path: str, allowed_folders: tuple[str, ...] | None) -> bool:
-    """Whether there is such a file, in one of some folders."""
+    """Return whether a file exists in one of the allowed folders."""
     return os.path.isfile(path) and _is_allowed(path, allowed_folders)
 
 
@@ -67,10 +69,10 @@ def _is_allowed(path: str, allowed_folders: tuple[str, ...] | None) -> bool:
 def read_folder(
     folder: str, overrides: Mapping[str, Any] | None = None, allowed_folders: tuple[str, ...] | None = None
 ) -> Architecture | None:
-    """The architecture of a model folder; None where it has no configuration or one of an unknown family.
+    """Return the architecture of a model folder, or None without a configuration or for an unknown family.
 
-    A LoRA folder (`adapter_config.json`) is its base model. Only files in one of `inside` are read; None: all. Raises
-    UnreadableModelError for a broken file.
+    A LoRA folder (`adapter_config.json`) stands for its base model. Only files inside `allowed_folders` are read; None
+    allows all. Raise `UnreadableModelError` for a broken file.
     """
     config = _load_json(os.path.join(folder, CONFIG), allowed_folders)
     if config is None:
@@ -83,7 +85,7 @@ def read_folder(
 def resolve_config(
     config: Mapping[str, Any], name: str, overrides: Mapping[str, Any] | None = None
 ) -> Architecture | None:
-    """The architecture that the object of a `config.json` describes; None for a family that cfglint cannot count."""
+    """Return the architecture of the object of a `config.json`, or None for a family that cfglint cannot count."""
     from cfglint_train.models.hf_config import parse_config
     from cfglint_train.models.overrides import merge_overrides
 
@@ -92,16 +94,16 @@ def resolve_config(
 
 
 def read_adapter_base(folder: str, allowed_folders: tuple[str, ...] | None = None) -> str | None:
-    """What a LoRA folder names as its base model; None where there is none. Raises UnreadableModelError."""
+    """Return the base model that a LoRA folder names, or None. Raise `UnreadableModelError` for a broken file."""
     adapter = _load_json(os.path.join(folder, ADAPTER), allowed_folders)
     base = adapter.get("base_model_name_or_path") if adapter else None
     return base if isinstance(base, str) else None
 
 
 def load_config(path: str) -> dict[str, Any]:
-    """The object of a `config.json`, or of the one in a folder, of a model that cfglint can count.
+    """Return the object of a `config.json` (or of the file in a folder) of a model that cfglint can count.
 
-    Raises UnreadableModelError where there is none, where it is broken, and where the family has no counts here.
+    Raise `UnreadableModelError` if the file is missing or broken, or if the family has no counts here.
     """
     file = os.path.join(path, CONFIG) if os.path.isdir(path) else path
     config = _load_json(file)
@@ -119,9 +121,9 @@ def find_cached_model(
     overrides: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Architecture | None:
-    """The architecture of a hub id from the Hugging Face cache; None where it is not there.
+    """Return the architecture of a hub id from the Hugging Face cache, or None if it is not cached.
 
-    Raises UnreadableModelError for a snapshot whose `config.json` is broken.
+    Raise `UnreadableModelError` for a snapshot with a broken `config.json`.
     """
     if name.count("/") != 1:
         return None
@@ -132,7 +134,7 @@ def find_cached_model(
 
 
 def get_hub_cache(environment: Mapping[str, str] | None = None) -> str:
-    """The cache folder as huggingface_hub finds it."""
+    """Return the cache folder that huggingface_hub uses."""
     settings = os.environ if environment is None else environment
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if settings.get(variable):
@@ -150,14 +152,14 @@ def _override(architecture: Architecture, overrides: Mapping[str, Any] | None) -
 
 
 def _find_snapshot(model: str, revision: str) -> str | None:
-    """The folder of a revision: a commit, a branch, or for `main` the only snapshot that there is."""
+    """Return the folder of a revision: a commit, a branch, or for `main` the only existing snapshot."""
     requested = revision
     if os.pardir in revision.split("/"):
         return None
     snapshots = os.path.join(model, "snapshots")
     reference = os.path.join(model, "refs", *revision.split("/"))
     if os.path.isfile(reference):
-        from contextlib import suppress  # only where a model was downloaded
+        from contextlib import suppress  # imported here because it is needed for downloaded models only
 
         with suppress(OSError):
             revision = regular_files.read_anywhere(reference)[:100].decode("utf-8", "replace").strip()
@@ -169,7 +171,10 @@ def _find_snapshot(model: str, revision: str) -> str | None:
 
 
 def _find_namesake(config: Mapping[str, Any], folder: str) -> Architecture | None:
-    """For a family without a formula: the catalogue's entry of the folder's or the stated name, if the sizes agree."""
+    """Return the catalogue's entry of the same name and sizes, for a family without a formula.
+
+    The name is the folder's or the stated one.
+    """
     inner = config.get("text_config")
     sizes = {**config, **(inner if isinstance(inner, Mapping) else {})}
     for name in (config.get("_name_or_path"), folder):
@@ -182,7 +187,10 @@ def _find_namesake(config: Mapping[str, Any], folder: str) -> Architecture | Non
 
 
 def _load_json(path: str, allowed_folders: tuple[str, ...] | None = None) -> dict[str, Any] | None:
-    """A JSON object, None where there is no such file in one of some folders. Raises UnreadableModelError."""
+    """Return a JSON object, or None if the file is missing or not allowed.
+
+    Raise `UnreadableModelError` if it is broken.
+    """
     if not _is_allowed(path, allowed_folders):
         return None
     try:

@@ -1,7 +1,7 @@
-"""The catalogue: architectures of released models, by the names that users write.
+"""Model catalogue: architectures of released models, by the names that users write.
 
-The data are in `catalogue/`: `index.json` (keys to file and id) and one file for each family. A lookup reads the index
-and one entry of a family file, and keeps both.
+The data are in `catalogue/`: `index.json` (keys to file and id) and one file per family. A lookup reads the index and
+one entry of a family file, and caches both.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MatchKind = Literal["id", "name"]
 
 
 class Match(Frozen):
-    """A catalogue entry and how the name led to it."""
+    """A catalogue entry and the way in which the name matched it."""
 
     architecture: Architecture
     kind: MatchKind
-    """id: the name is the entry's id or one of its aliases; name: only the last component agrees (mirror, folder)."""
+    """id: the name is the entry's id or an alias; name: only the last component agrees (mirror, folder)."""
 
 
 _texts: dict[str, str] = {}
@@ -37,16 +37,16 @@ _cache: dict[str, Any] = {}
 
 
 def find_entry(name: str) -> Architecture | None:
-    """The architecture of a model by hub id, alias, mirror or local folder name; None where it is unknown."""
+    """Return the architecture of a model by hub id, alias, mirror or local folder name, or None if it is unknown."""
     match = match_name(name)
     return match.architecture if match else None
 
 
 def match_name(name: str) -> Match | None:
-    """The entry for a name, with the way it was found. A quantised copy's name sets `quantization`.
+    """Return the entry for a name, with the kind of match. A quantised copy's name sets `quantization`.
 
-    A model that shares the shape of another one under a name of its own may have other positions (Qwen3-4B has 40,960,
-    Qwen3-4B-Instruct-2507 262,144): `context` is that of the entry's own name.
+    A model with its own name may share the shape of another model but have a different context (Qwen3-4B has 40,960,
+    Qwen3-4B-Instruct-2507 262,144), so `context` applies to the entry's own name only.
     """
     index = _load_data("index.json")
     parsed = parse_name(name)
@@ -70,7 +70,7 @@ def match_name(name: str) -> Match | None:
 
 
 def find_by_shape(dimensions: Dimensions) -> Architecture | None:
-    """The entry whose decoder (and tower) has exactly these dimensions, for models without a closed form."""
+    """Return the entry whose decoder (and tower) has exactly these dimensions, for models without a closed form."""
     location = _load_data("shapes.json").get(build_shape_key(dimensions))
     if location is None:
         return None
@@ -87,7 +87,7 @@ def find_by_shape(dimensions: Dimensions) -> Architecture | None:
 
 
 def build_shape_key(dimensions: Dimensions) -> str:
-    """What two models of one architecture agree in, whatever their vocabulary."""
+    """Return the key of the dimensions that models of one architecture share, whatever their vocabulary."""
     parts = (
         dimensions.model_type,
         dimensions.layers,
@@ -104,8 +104,8 @@ def build_shape_key(dimensions: Dimensions) -> str:
 
 
 def suggest_ids(name: str, count: int = 3, cutoff: float = 0.6) -> list[str]:
-    """The ids whose keys look most like the name, best first: for "did you mean"."""
-    import difflib  # only where a name is unknown
+    """Return the ids whose keys are most similar to the name, best first, for "did you mean"."""
+    import difflib  # imported here because it is needed for an unknown name only
 
     index = _load_data("index.json")
     keys = difflib.get_close_matches(parse_name(name).key, index["names"], n=count, cutoff=cutoff)
@@ -113,13 +113,13 @@ def suggest_ids(name: str, count: int = 3, cutoff: float = 0.6) -> list[str]:
 
 
 def list_ids() -> Iterator[str]:
-    """The id of every entry, in the order of the files."""
+    """Yield the id of every entry, in the order of the files."""
     for file in _load_data("index.json")["files"]:
         yield from _load_data(f"{file}.json")
 
 
 def load_entry(file: str, model: str) -> Architecture:
-    """One entry of a family file."""
+    """Return one entry of a family file."""
     cached = _cache.get(model)
     if isinstance(cached, Architecture):
         return cached
@@ -129,14 +129,14 @@ def load_entry(file: str, model: str) -> Architecture:
 
 
 def _load_fields(file: str, model: str) -> dict[str, Any]:
-    """What a family file has of one model, which stands at the start of a line; the others are not parsed."""
+    """Return the fields of one model from a family file; they start a line, and the other models are not parsed."""
     text, key = _read_text(f"{file}.json"), f"\n{json.dumps(model)}: "
     fields: dict[str, Any] = json.JSONDecoder().raw_decode(text, text.index(key) + len(key))[0]
     return fields
 
 
 def build_architecture(model: str, fields: dict[str, Any]) -> Architecture:
-    """The record of a catalogue entry's fields."""
+    """Return the architecture made of a catalogue entry's fields."""
     fields = {name: value for name, value in fields.items() if name != "aliases"}
     for name, kind in _PARTS:
         if name in fields:

@@ -1,4 +1,4 @@
-"""The paths of the modules with a matrix, by which patterns choose them (`modules.json`)."""
+"""Module paths with a matrix, which patterns select (`modules.json`)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ PATH: Final = os.path.join(os.path.dirname(__file__), "modules.json")
 
 
 def get_module_paths(model_type: str) -> tuple[str, ...] | None:
-    """The paths in models whose configuration has this `model_type` at its top, without towers and projectors; a `*`
-    for every number. None where they are not known.
+    """Return the module paths of models with this `model_type`, with `*` for every number, or None if unknown.
+
+    The `model_type` is that at the top of the configuration. Towers and projectors are excluded.
     """
     paths = _load_families().get(model_type)
     return None if paths is None else tuple(paths)

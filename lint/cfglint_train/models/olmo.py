@@ -1,8 +1,7 @@
-"""An architecture from OLMo v1 settings (the `model:` mapping of its YAML).
+"""Architectures from OLMo v1 settings (the `model:` mapping of its YAML).
 
-Defaults and layout are those of OLMo 0.6.0, `olmo/config.py` (ModelConfig) and `olmo/model.py`; the names of the
-weights too. Held to the published models: OLMo2-7B 7,298,617,344 parameters in 259 tensors, 13B 323, 1B 131,
-OLMo-7B 130.
+Defaults, layout and weight names are those of OLMo 0.6.0, `olmo/config.py` (ModelConfig) and `olmo/model.py`. Verified
+against the published models: OLMo2-7B 7,298,617,344 parameters in 259 tensors, 13B 323, 1B 131, OLMo-7B 130.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 
 def build_olmo(settings: Mapping[str, Any], name: str = "") -> Architecture | None:
-    """The architecture that OLMo v1 builds from `model:` settings; None where they do not describe one.
+    """Return the architecture that OLMo v1 builds from `model:` settings, or None if they are invalid or unresolved.
 
-    A value that the reader cannot resolve (an interpolation, a wrong type) makes the whole unknown.
+    A value that the reader cannot resolve (an interpolation, a wrong type) makes the whole architecture unknown.
     """
     model = {**DEFAULTS, **settings}
     hidden, heads, layers = model["d_model"], model["n_heads"], model["n_layers"]
@@ -91,7 +90,7 @@ def _build_blueprint(
     bias = bool(model["include_bias"])
     key = hidden // heads * kv_heads
     if model["block_type"] == "llama":
-        # its key and value are full width unless there is one key head
+        # The key and value have full width unless there is one key head.
         width_kv = hidden // heads if model["multi_query_attention"] else hidden
         attention: tuple[Weight, ...] = (
             Weight("q_proj", hidden, hidden, bias),
@@ -122,7 +121,7 @@ def _build_blueprint(
 
 
 def _list_norm_sizes(model: Mapping[str, Any], size: int, affine: bool) -> tuple[int, ...]:
-    """The lengths of one norm's parameters."""
+    """Return the lengths of one norm's parameters."""
     if not affine:
         return ()
     norm_bias = model["bias_for_layer_norm"]
@@ -136,7 +135,7 @@ def _count_kv_heads(model: Mapping[str, Any]) -> Any:
 
 
 def _get_model_type(model: Mapping[str, Any]) -> str:
-    """The transformers family whose layers behave alike; `olmo_v1` where there is none."""
+    """Return the transformers family with equivalent layers, or `olmo_v1` if there is none."""
     if model["layer_norm_type"] == "rms":
         if model["norm_after"]:
             return "olmo2" if model["attention_layer_norm"] else "olmo_v1"

@@ -1,8 +1,8 @@
-"""A model's `config.json` from the Hub, for `--online`: the one thing that cfglint ever fetches.
+"""Model configurations from the Hub, for `--online`; cfglint fetches nothing else.
 
-huggingface_hub does the work, so its environment counts: `HF_ENDPOINT`, `HF_TOKEN` (or a login), `HF_HOME`,
-`HF_HUB_OFFLINE`, `HF_HUB_ETAG_TIMEOUT`, `HF_HUB_DOWNLOAD_TIMEOUT`, proxies. It is no dependency: `pip install
-'cfglint-train[online]'`. What was fetched is in the Hugging Face cache, where the next run finds it offline.
+huggingface_hub fetches the file, so its environment applies: `HF_ENDPOINT`, `HF_TOKEN` (or a login), `HF_HOME`,
+`HF_HUB_OFFLINE`, `HF_HUB_ETAG_TIMEOUT`, `HF_HUB_DOWNLOAD_TIMEOUT`, proxies. It is an optional dependency: `pip install
+'cfglint-train[online]'`. Fetched files are in the Hugging Face cache, where the next run finds them offline.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ REMEDY: Final = "--online needs huggingface_hub: pip install 'cfglint-train[onli
 
 _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _MAX_ID_LENGTH: Final = 96
-"""Characters of a repository's name on the Hub."""
+"""Length limit of a repository's name on the Hub, in characters."""
 
 
 class FetchError(UnreadableModelError):
-    """A configuration that could not be fetched; the message names the model, the reason and the remedy."""
+    """A failed fetch of a configuration; the message names the model, the reason and the remedy."""
 
 
 def is_available() -> bool:
-    """Whether huggingface_hub is installed."""
-    from importlib.util import find_spec  # only with --online
+    """Return whether huggingface_hub is installed."""
+    from importlib.util import find_spec  # imported here because only --online needs it
 
     return find_spec(PACKAGE) is not None
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name could be a repository of the Hub, `organisation/name`, and no path."""
+    """Return whether a name can be a repository of the Hub, `organisation/name`, rather than a path."""
     return (
         _ID.fullmatch(name) is not None
         and len(name) <= _MAX_ID_LENGTH
@@ -55,7 +55,7 @@ def is_hub_id(name: str) -> bool:
 _LOG_IN: Final = "log in (hf auth login, or HF_TOKEN)"
 
 _fetched: dict[tuple[str, str], str | FetchError] = {}
-"""Snapshot folders, or why there is none: each repository is asked for once, however many files name it."""
+"""Snapshot folders or errors; each repository is requested once, however many files name it."""
 
 
 def fetch_architecture(
@@ -64,10 +64,10 @@ def fetch_architecture(
     overrides: Mapping[str, Any] | None = None,
     allowed_folders: tuple[str, ...] | None = None,
 ) -> Architecture | None:
-    """The architecture of a repository of the Hub; None for a family that cfglint cannot count.
+    """Return the architecture of a repository of the Hub, or None for a family that cfglint cannot count.
 
-    A repository of a LoRA is its base model; a folder is that only in one of `inside`. Raises FetchError where nothing
-    can be fetched, UnreadableModelError where what was fetched is no model configuration.
+    A LoRA repository stands for its base model, which is read from a folder only inside `allowed_folders`. Raise
+    `FetchError` if nothing can be fetched, and `UnreadableModelError` if the fetched file is not a model configuration.
     """
     folder = _fetch_folder(name, revision or "main")
     base = _read_base(folder)
@@ -81,7 +81,7 @@ def fetch_architecture(
 
 
 def _fetch_folder(name: str, revision: str) -> str:
-    """The snapshot's folder. Raises FetchError."""
+    """Return the snapshot's folder. Raise `FetchError` if it cannot be fetched."""
     key = name, revision
     if key not in _fetched:
         try:
@@ -95,8 +95,9 @@ def _fetch_folder(name: str, revision: str) -> str:
 
 
 def _download(name: str, revision: str) -> str:
-    """Fetch a configuration into the cache. The metadata are asked for first, because that has a time limit and
-    retries nothing, and returns the size.
+    """Fetch a configuration into the cache and return its folder.
+
+    The metadata come first, because this request has a time limit, does not retry, and returns the size.
     """
     try:
         import huggingface_hub as hub
@@ -115,13 +116,16 @@ def _download(name: str, revision: str) -> str:
             continue
         except FetchError:
             raise
-        except Exception as error:  # its own, those of the HTTP library beneath it, and of the file system
+        except Exception as error:  # huggingface_hub's own errors, those of its HTTP library, and of the file system
             raise FetchError(f"{name}: {_explain_error(error, revision)}") from None
     raise FetchError(f"{name}: there is no {CONFIG} in it, so it is not a model of transformers")
 
 
 def _explain_error(error: Exception, revision: str) -> str:
-    """Why nothing could be fetched, with the remedy. Classes go by name: releases of huggingface_hub move them."""
+    """Return the reason of a failed fetch with the remedy.
+
+    Errors are recognised by class name, because releases of huggingface_hub move the classes.
+    """
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "GatedRepoError" in kinds:
         return f"access to it is restricted; request access on the Hub, then {_LOG_IN}"
@@ -146,7 +150,7 @@ def _get_first_line(error: BaseException) -> str:
 
 
 def _read_base(folder: str) -> str | None:
-    """What a folder with nothing but an adapter's configuration names as its base."""
+    """Return the base model of a folder that only has an adapter's configuration, else None."""
     if os.path.isfile(os.path.join(folder, CONFIG)):
         return None
     return read_adapter_base(folder)

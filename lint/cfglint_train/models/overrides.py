@@ -1,6 +1,6 @@
-"""What overrides of a model's own configuration do to its architecture (axolotl's `overrides_of_model_config`).
+"""Overrides of a model's own configuration, applied to its architecture (axolotl's `overrides_of_model_config`).
 
-A key that changes a shape makes a catalogue entry unknown unless it states what the entry has anyway: the counts of the
+A key that changes a shape makes a catalogue entry unknown, unless it states the entry's own value: the counts of the
 changed model could only be guessed.
 """
 
@@ -22,7 +22,7 @@ FIELD_BY_KEY: Final[Mapping[str, str]] = {
     "head_dim": "head_dim",
     "tie_word_embeddings": "tied",
 }
-"""Keys that must agree with the field of the record."""
+"""Key -> the field of the architecture that it must equal."""
 
 SHAPE_KEYS: Final = frozenset(
     (
@@ -48,11 +48,11 @@ SHAPE_KEYS: Final = frozenset(
         "architectures",
     )
 ).difference(FIELD_BY_KEY)
-"""Keys that change shapes or counts in a way that the record alone does not show."""
+"""Keys that change shapes or counts in a way that the architecture alone does not show."""
 
 
 def merge_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """A `config.json` with overrides; mappings are merged, anything else replaced."""
+    """Return a `config.json` with overrides; mappings are merged, anything else is replaced."""
     result = dict(config)
     for key, value in overrides.items():
         old_value = result.get(key)
@@ -62,7 +62,7 @@ def merge_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
 
 
 def apply_overrides(architecture: Architecture, overrides: Mapping[str, Any]) -> Architecture | None:
-    """A record under overrides; None where they change a shape."""
+    """Return an architecture with overrides, or None if they change a shape."""
     positions = any(linear.name in ("wpe", "embed_positions") for linear in architecture.linears)
     for key, value in _flatten(overrides):
         field = FIELD_BY_KEY.get(key)

@@ -1,4 +1,4 @@
-"""The recurrent or convolutional mixers of hybrid decoders: which kind, and how wide."""
+"""Recurrent and convolutional mixers of hybrid decoders: their kind and widths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONVOLUTIONS: Final = frozenset({"lfm2", "lfm2_moe"})
 
 
 def read_recurrent(config: Mapping[str, Any]) -> Recurrent | None:
-    """The mixer of a decoder's configuration with all defaults written out; None where there is no formula for it."""
+    """Return the mixer of a configuration with all defaults written out, or None if there is no formula for it."""
     family, hidden = config.get("model_type"), config.get("hidden_size")
     if not isinstance(hidden, int):
         return None

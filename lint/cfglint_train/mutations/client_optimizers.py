@@ -1,8 +1,7 @@
-"""Programs of a repository that hand DeepSpeed an optimizer or a scheduler of their own: the file's section makes none
-then.
+"""Client optimizers: find programs that pass their own optimizer or scheduler to DeepSpeed.
 
-DeepSpeed 0.10.0 to 0.19.8 `__init__.py` (initialize) and `runtime/engine.py` (_configure_optimizer,
-_configure_lr_scheduler: up to 0.14 the file's scheduler won).
+DeepSpeed then ignores the section of the file. Sources: DeepSpeed 0.10.0 to 0.19.8 `__init__.py` (initialize) and
+`runtime/engine.py` (_configure_optimizer, _configure_lr_scheduler: up to 0.14 the scheduler of the file won).
 """
 
 from __future__ import annotations
@@ -16,18 +15,19 @@ from cfglint_train.repository.index import RepositoryIndex
 
 _CALL: Final = "deepspeed.initialize"
 _POSITIONS: Final = {"optimizer": 2, "lr_scheduler": 5}
-"""Among the arguments: `initialize(args, model, optimizer)`."""
+"""Positions of the arguments: `initialize(args, model, optimizer)`."""
 
 
 def has_client_optimizer(index: RepositoryIndex) -> bool:
-    """Whether one of the programs may hand it an optimizer, or there are too many to be read; copies of frameworks,
-    which are not started so, do not count.
+    """Return whether a program may pass an optimizer to DeepSpeed, or there are too many programs to read.
+
+    Copies of frameworks do not count because they are not started directly.
     """
     return _is_passed(index, "optimizer")
 
 
 def has_client_scheduler(index: RepositoryIndex) -> bool:
-    """Whether one of the programs may hand it a scheduler of the learning rate."""
+    """Return whether a program may pass a learning rate scheduler to DeepSpeed."""
     return _is_passed(index, "lr_scheduler")
 
 
@@ -53,5 +53,5 @@ def _is_passed_in(text: str, keyword: str) -> bool:
 
 
 def _get_keyword_arguments(call: ast.Call, keyword: str) -> list[ast.expr]:
-    """What an argument gets, and what may have it (`**arguments`)."""
+    """Return the keyword's argument, and arguments that may contain it (`**arguments`)."""
     return [word.value for word in call.keywords if word.arg in (keyword, None)]

@@ -1,4 +1,4 @@
-"""Options of a command that do not go to the framework's own parser, or only where that has them."""
+"""Command options: options of a command that bypass the framework's own parser, or reach it only if it has them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ _PARSER_CALL: Final = b".add_argument("
 
 
 class CommandOptions(Mutations):
-    """The options of one command of a script. What it starts is looked for when something is asked."""
+    """Options of one command of a script. The program is resolved when a method is called."""
 
     __slots__ = ("_document", "_number", "_scripts")
 
     def __init__(self, document: Document, root: Route, scripts: LaunchScripts) -> None:
+        """Refer to the invocation at `root` in a script."""
         assert isinstance(document, ShellDocument)
         self._document = document
         self._number = int(root[0])
         self._scripts = scripts
 
     def is_assigned(self, name: str) -> bool:
-        """Whether the program assigns an argument."""
+        """Return whether the program assigns an argument."""
         return is_argument_assigned(name, self._find_programs(), self._scripts)
 
     def is_custom(self, route: Route) -> bool:
-        """Whether the command gives an option only where the program's help has it, or to a parser of its own."""
+        """Return whether an option is passed only if the program's help lists it, or a custom parser declares it."""
         name = _get_argument_name(route)
         return name != "" and (
             name in {_get_argument_name((step,)) for step in self._document.find_probed_options((self._number,))}
@@ -38,15 +39,15 @@ class CommandOptions(Mutations):
         )
 
     def is_refused(self, route: Route) -> bool:
-        """Whether the program is one of the repository with a parser of its own, which does not declare an option."""
+        """Return whether the program has its own parser in the repository that does not declare an option."""
         programs = self._find_programs()
         has_parser = any(_PARSER_CALL in self._scripts.sources.read(program) for program in programs)
         return has_parser and not self._is_declared(_get_argument_name(route))
 
     def _is_declared(self, name: str) -> bool:
-        """Whether the program is one of the repository, and it or what it imports declares an option.
+        """Return whether the program is in the repository, and it or its imports declare an option.
 
-        What a copy of the framework declares counts elsewhere: it is read as the vocabulary.
+        Declarations in a copy of the framework do not count here: they are read as the vocabulary.
         """
         programs = self._find_programs()
         if not programs:
@@ -61,7 +62,7 @@ class CommandOptions(Mutations):
         )
 
     def _find_programs(self) -> tuple[str, ...]:
-        """The file of the program that the command starts; none where the repository has none."""
+        """Return the file of the program that the command starts, or nothing if the repository has none."""
         return find_programs([(self._document, self._document.invocations[self._number])], self._scripts)
 
 

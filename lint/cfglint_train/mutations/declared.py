@@ -1,7 +1,7 @@
-"""Settings that the Python of a repository declares: fields of its classes, options of its parsers.
+"""Declared settings: fields of classes and options of parsers in the Python files of a repository.
 
-A program of the repository that reads a configuration by HfArgumentParser, hydra, OmegaConf or argparse takes them. The
-files are read as text and never run; copies of frameworks are left out.
+A program of the repository that reads a config by HfArgumentParser, Hydra, OmegaConf or argparse accepts them. Files
+are read as text and never run; copies of frameworks are left out.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from cfglint_train.repository.index import RepositoryIndex
 
 
 class Declarations:
-    """What the Python files of a repository declare, each parsed when it may declare what is asked for."""
+    """Declarations in the Python files of a repository. A file is parsed if it may declare a requested name."""
 
     def __init__(self, index: RepositoryIndex) -> None:
+        """Create an empty cache for a repository."""
         self._index = index
         self._names: dict[str, frozenset[str]] = {}
 
     def is_declared(self, name: str, allowed: Container[str] | None = None) -> bool:
-        """Whether some file declares a setting of a name; of the files that may, the first within the bound are read.
+        """Return whether a file declares a setting; files beyond the size limit are not read.
 
-        The bound is of one name: what another one costs must not decide. `among`: only these files count.
+        Each name has its own limit, so that the order of names does not matter. Only files in `allowed` count if it is
+        set.
         """
         files = self._index.compute_once(PythonSources)
         spellings = sorted({name, name.replace("_", "-")})

@@ -1,7 +1,8 @@
-"""Settings of a file that a script of the repository handles before the framework sees it: templates and their fillers.
+"""Fillers: programs and scripts of a repository that change a file's settings before the framework reads them.
 
-A Python file that names the configuration, finds it by a pattern or is handed it by a command: what it stores, takes
-out and reads by constant names. A shell script that edits it with yq or sed. Both are read as text and never run.
+A Python file counts if it names the config, finds it by a pattern or receives it from a command; constant names that it
+stores, removes and reads are recorded. A shell script counts if it edits the file with yq or sed. Both are read as text
+and never run.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ if TYPE_CHECKING:
     from cfglint_train.documents.python.fillers import PythonFiller
 
 _GLOBS: Final = ("glob", "iglob", "rglob")
-"""Functions with which a program finds files by a pattern."""
+"""Functions that find files by a pattern."""
 MAX_PROGRAM_BYTES: Final = 256 * 2**10
-"""Bytes of the programs that one search of a repository follows: following a MiB takes one to three seconds."""
+"""Maximum size in bytes of the programs that a search analyses; a MiB takes one to three seconds."""
 
 
 class SettingChanges(Frozen):
-    """Routes of settings, by what becomes of them."""
+    """Routes of settings, by what programs do with them."""
 
     changed: frozenset[Route] = frozenset()
-    """Stored or taken out: what the file says of them is not what the framework gets."""
+    """Stored or removed: the framework does not get the value in the file."""
     read: frozenset[Route] = frozenset()
-    """Only looked at; the empty route is the file as a whole."""
+    """Only read; the empty route is the file as a whole."""
     keys: frozenset[str] = frozenset()
-    """Keys whose lines are replaced or taken out wherever they are."""
+    """Keys whose lines are replaced or removed anywhere."""
     placeholders: frozenset[str] = frozenset()
-    """Texts that are replaced wherever they are."""
+    """Texts that are replaced anywhere."""
     open_mappings: frozenset[Route] = frozenset()
-    """Mappings over which another one is laid whose keys cannot be determined: each value may be replaced."""
+    """Mappings that are updated with undetermined keys: each value may be replaced."""
 
 
 def find_changes(path: str, index: RepositoryIndex) -> SettingChanges:
-    """What the scripts that name a file do with its settings."""
+    """Return the changes by scripts that name a file."""
     name, changed, read = os.path.basename(path), set[Route](), set[Route]()
     keys, placeholders, open_mappings = set[str](), set[str](), set[Route]()
     ending = os.path.splitext(name)[1].lstrip(".")
@@ -74,7 +75,7 @@ def find_changes(path: str, index: RepositoryIndex) -> SettingChanges:
 
 
 def find_program_changes(programs: Iterable[str], path: str, index: RepositoryIndex) -> SettingChanges:
-    """Return what the Python programs that are given a file do with its settings."""
+    """Return the changes by Python programs that receive a file."""
     changes = [
         index.compute_once(PythonSources).analyse_filler(program).find_handled_routes(os.path.basename(path))
         for program in programs
@@ -85,16 +86,17 @@ def find_program_changes(programs: Iterable[str], path: str, index: RepositoryIn
 
 
 class PythonSources:
-    """The Python files of a repository, each read and parsed at most once, and copies of frameworks left out."""
+    """Python files of a repository, each read and parsed at most once, without copies of frameworks."""
 
     def __init__(self, index: RepositoryIndex) -> None:
+        """Create an empty cache for a repository."""
         self._index = index
         self._texts: dict[str, str] = {}
         self._parsed: dict[str, PythonFiller] = {}
         self._copies: tuple[str, ...] | None = None
 
     def read_text(self, path: str) -> str:
-        """The text of a file; empty where it cannot be read."""
+        """Return the text of a file, or an empty string if it cannot be read."""
         if path not in self._texts:
             try:
                 self._texts[path] = regular_files.read(path).decode("utf-8", "replace")
@@ -103,22 +105,22 @@ class PythonSources:
         return self._texts[path]
 
     def analyse_filler(self, path: str) -> PythonFiller:
-        """What a file does."""
+        """Return the settings that a file changes and reads."""
         if path not in self._parsed:
-            from cfglint_train.documents.python.fillers import parse_filler  # most repositories have no such file
+            from cfglint_train.documents.python.fillers import parse_filler  # most repositories have no filler
 
             self._parsed[path] = parse_filler(self.read_text(path))
         return self._parsed[path]
 
     @property
     def copies(self) -> tuple[str, ...]:
-        """The folders of copies of frameworks, each with a slash behind it."""
+        """Folders of copies of frameworks, each with a trailing slash."""
         if self._copies is None:
             folders = []
             for manifest in list_frameworks().values():
                 roots = () if manifest.layout is None else self._index.find_parent_folders(*manifest.layout.packages)
                 if roots:
-                    from cfglint_train.forks.vendored import get_package_folder, is_copy  # few repositories hold one
+                    from cfglint_train.forks.vendored import get_package_folder, is_copy  # few repositories have copies
 
                     folders += [f"{get_package_folder(root, manifest)}/" for root in roots if is_copy(root, manifest)]
             self._copies = tuple(folders)
@@ -126,8 +128,10 @@ class PythonSources:
 
 
 def _is_path_of(patterns: list[str], path: str, index: RepositoryIndex, script: str = "") -> bool:
-    """Return whether one of some paths or patterns is that of a file: the same end, and a bare name only if no second
-    file has it, or the script that states it is beside the file.
+    """Return whether a path or pattern matches a file.
+
+    The end of the path must be the same. A bare name counts only if no other file has it, or if the script that states
+    it is beside the file.
     """
     is_sibling = bool(script) and os.path.dirname(os.path.abspath(script)) == os.path.dirname(os.path.abspath(path))
     path_parts = regular_files.normalize_path(os.path.abspath(path)).split("/")

@@ -1,4 +1,4 @@
-"""The Python files of a repository that a program imports, directly or through others. They are read as text."""
+"""Imports: the Python files that a program imports, directly or through others. Files are read as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cfglint_train.repository.index import RepositoryIndex
 
 MAX_FILES: Final = 500
 MAX_BYTES: Final = 4 * 2**20
-"""Of all the files that are followed from one program: its parser is among the first."""
+"""Maximum size in bytes of the files followed from one program: its parser is among the first."""
 
 _FROM: Final = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*|[^\n;#]*)", re.MULTILINE)
 _IMPORT: Final = re.compile(r"^[ \t]*import[ \t]+([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)", re.MULTILINE)
@@ -21,15 +21,16 @@ _NAME: Final = re.compile(r"(\w+)(?:\s+as\s+\w+)?")
 
 
 class ImportGraph:
-    """The files that programs of a repository import, each program followed once."""
+    """Files that programs of a repository import. Each program is followed once."""
 
     def __init__(self, index: RepositoryIndex) -> None:
+        """Create an empty cache for a repository."""
         self._index = index
         self._reached: dict[str, frozenset[str]] = {}
         self._direct: dict[str, tuple[str, ...]] = {}
 
     def find_imports(self, program: str) -> frozenset[str]:
-        """The files that a program is made of, itself among them; paths are absolute, with forward slashes."""
+        """Return the files of a program, including itself, as absolute paths with forward slashes."""
         start = regular_files.normalize_path(os.path.abspath(program))
         if start not in self._reached:
             self._reached[start] = frozenset(self._follow(start))
@@ -50,7 +51,7 @@ class ImportGraph:
                     waiting.append(imported)
 
     def _find_direct_imports(self, path: str, text: str) -> tuple[str, ...]:
-        """The files that a file imports itself."""
+        """Return the files that a file imports directly."""
         if path not in self._direct:
             paths = (
                 self._resolve_module(path, folder, module)
@@ -60,7 +61,7 @@ class ImportGraph:
         return self._direct[path]
 
     def _resolve_module(self, importer: str, folder: str, module: str) -> str | None:
-        """The file of a module: in a folder, else (empty) of those whose paths end with its name the nearest one."""
+        """Return the file of a module in `folder`, or the nearest file of that name if `folder` is empty, or None."""
         *before, last = module.split("/")
         for tail in (f"{last}.py", f"{last}/__init__.py"):
             full_tail = "/".join((*before, tail))
@@ -73,7 +74,7 @@ class ImportGraph:
 
 
 def _list_modules(path: str, text: str) -> Iterator[tuple[str, str]]:
-    """The modules that a file may import: the folder that a relative one is in, else nothing, and its path there."""
+    """Yield the modules that a file may import: the folder of a relative import (else empty), and the path below it."""
     for statement in _IMPORT.finditer(text):
         yield from (("", name.strip().replace(".", "/")) for name in statement[1].split(","))
     for statement in _FROM.finditer(text):

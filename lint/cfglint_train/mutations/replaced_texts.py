@@ -1,6 +1,4 @@
-"""Marks that scripts of a repository replace, whatever file they read: by sed, perl, `${X//A/B}`, `str.replace`,
-`str.format` and Python's `%`.
-"""
+"""Placeholders that scripts replace in any file: by sed, perl, `${X//A/B}`, `str.replace`, `str.format` or `%`."""
 
 from __future__ import annotations
 
@@ -11,25 +9,27 @@ from cfglint_train.mutations.fillers import PythonSources
 from cfglint_train.repository.index import RepositoryIndex
 
 _EXPANDED: Final = re.compile(r"\$\{\w+//?([^/{}\n]+)/")
-"""What bash replaces where it inserts a variable."""
+"""Text that bash replaces when it expands a variable."""
 _PLACEHOLDER: Final = re.compile(r"(?![-+]?[\d.,_]*$)[^a-z]+|[\W_].*[\W_]")
-"""Texts that look as if they stood for others: which file a script replaces them in is not asked. `sed s/true/false/`
-is no evidence about every `true` of the repository, nor `sed s/8/16/` about every 8.
+"""Text that looks like a placeholder, because the file in which a script replaces it is not checked.
+
+`sed s/true/false/` is no evidence about every `true` of the repository, nor `sed s/8/16/` about every 8.
 """
 _CONVERSION: Final = re.compile(r"(%\((\w+)\))[-#0 +\d.]*[a-z]")
-"""What Python's `%` puts a value of a mapping into."""
+"""Conversion of Python's `%` that inserts a value of a mapping."""
 
 
 class ReplacedPlaceholders:
-    """The marks that are replaced in a repository, each script read where a mark is in it."""
+    """Placeholders that are replaced in a repository. A script is read if it contains a requested placeholder."""
 
     def __init__(self, index: RepositoryIndex) -> None:
+        """Create an empty cache for a repository."""
         self._index = index
         self._by_shell: dict[str, frozenset[str]] = {}
         self._results: dict[str, bool] = {}
 
     def is_replaced(self, text: str) -> bool:
-        """Whether this is a mark, and a script replaces just it."""
+        """Return whether a text is a placeholder and a script replaces exactly this text."""
         conversion = _CONVERSION.fullmatch(text)
         placeholder, name = (conversion[1], conversion[2]) if conversion else (text, text)
         if not _PLACEHOLDER.fullmatch(placeholder) or not placeholder.isprintable():

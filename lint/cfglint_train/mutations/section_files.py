@@ -1,6 +1,6 @@
-"""Sections of a configuration that it gives as the name of a JSON file: TrainingArguments' `fsdp_config: fsdp.json`.
+"""Section files: sections that a config names as a JSON file, such as TrainingArguments' `fsdp_config: fsdp.json`.
 
-transformers 4.30.0 to 5.24.0 `training_args.py` (`__post_init__`: json.load), `trainer_pt_utils.py`
+Sources: transformers 4.30.0 to 5.24.0 `training_args.py` (`__post_init__`: json.load), `trainer_pt_utils.py`
 (AcceleratorConfig.from_json_file).
 """
 
@@ -19,7 +19,7 @@ from cfglint_train.repository.sources import Sources
 
 
 def merge_section_files(main: Config, sources: Sources, repositories: Repositories) -> Config:
-    """The configuration with the settings of such files laid into it; unchanged where it names none that is there."""
+    """Return the config with the settings of its section files, or unchanged if it names no existing file."""
     overrides: dict[Route, Override] = {}
     for name in load(main.framework).traits.section_files:
         stated_path = main.get(name)
@@ -41,7 +41,7 @@ def merge_section_files(main: Config, sources: Sources, repositories: Repositori
 
 
 def _parse_json(path: str, sources: Sources) -> Document | None:
-    """A file as JSON; None where `json.load` refuses it, or it is no mapping."""
+    """Return a file as JSON, or None if `json.load` rejects it or it is no mapping."""
     try:
         source = sources.read(path)
         loads(source)
@@ -52,7 +52,7 @@ def _parse_json(path: str, sources: Sources) -> Document | None:
 
 
 def _list_settings(name: str, document: Document, assumption: str) -> Iterator[tuple[Route, Override]]:
-    """The section as a whole, and each of its settings at its own place."""
+    """Yield the section as a whole, and each of its settings at its own place."""
     value = document.get_value()
     assert isinstance(document.root, Mapping)
     top = Place(document, Span(document.root.span.start, document.find_line_end(document.root.span.start)))

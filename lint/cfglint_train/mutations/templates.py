@@ -1,4 +1,4 @@
-"""Files as templates: whether a script of the repository handles a setting before the framework sees it."""
+"""Templates: files whose settings a script of the repository may change before the framework reads them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER: Final = re.compile(r"\[\[\s*\w+\s*\]\]|\{\w+\}")
 _MAX_PLACEHOLDER: Final = 100
-"""Bytes of a mark that is looked at."""
+"""Maximum length of a placeholder in bytes."""
 
 
 class Template(Mutations):
-    """A mapping of a file that scripts of its repository may handle first; they are looked for when something is asked.
+    """A mapping of a file that scripts of its repository may change; they are searched on demand.
 
-    What was found is kept, since a companion is asked about in each run that names it.
+    Results are kept because each run that names a companion checks it again.
     """
 
     __slots__ = ("_config", "_filled", "_handled", "_programs", "_scripts")
 
     def __init__(self, config: Config, scripts: LaunchScripts) -> None:
+        """Refer to the mapping at the root of a config."""
         self._config = config
         self._scripts = scripts
         self._programs: tuple[str, ...] | None = None
@@ -38,7 +39,7 @@ class Template(Mutations):
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The Python programs of the repository that the file is given to."""
+        """Python programs of the repository that receive the file."""
         if self._programs is None:
             self._programs = find_programs(
                 self._scripts.find_file_invocations(self._config.document.path), self._scripts
@@ -47,7 +48,7 @@ class Template(Mutations):
 
     @property
     def script_changes(self) -> SettingChanges:
-        """What scripts do with the settings that name the file."""
+        """Changes by scripts that name the file."""
         if self._filled is None:
             from cfglint_train.mutations.fillers import find_changes  # few findings are explained by a script
 
@@ -56,7 +57,7 @@ class Template(Mutations):
 
     @property
     def program_changes(self) -> SettingChanges:
-        """What the programs do with the settings that the file is given to."""
+        """Changes by programs that receive the file."""
         if self._handled is None:
             from cfglint_train.mutations.fillers import find_program_changes
 
@@ -64,7 +65,7 @@ class Template(Mutations):
         return self._handled
 
     def is_changed(self, route: Route) -> bool:
-        """Whether a script stores a setting, takes it out, or replaces a text in it."""
+        """Return whether a script stores or removes a setting, or replaces a text in it."""
         route = (*self._config.root, *route)
         return (
             _is_touched(self.script_changes, route)
@@ -75,11 +76,11 @@ class Template(Mutations):
         )
 
     def is_assigned(self, name: str) -> bool:
-        """Whether a program that the file is given to assigns an argument."""
+        """Return whether a program that receives the file assigns an argument."""
         return is_argument_assigned(name, self.programs, self._scripts)
 
     def is_custom(self, route: Route) -> bool:
-        """Return whether a script stores or declares a setting, or one reads it that the file is given to."""
+        """Return whether a script stores or declares a setting, or a program that receives the file reads it."""
         full_route = (*self._config.root, *route)
         if _is_touched(self.script_changes, full_route) or (not route and full_route in self.script_changes.read):
             return True
@@ -96,7 +97,7 @@ class Template(Mutations):
         )
 
     def has_client_object(self, section: str) -> bool:
-        """Whether a program of the repository hands DeepSpeed an optimizer or a scheduler."""
+        """Return whether a program of the repository passes an optimizer or scheduler to DeepSpeed."""
         from cfglint_train.mutations.client_optimizers import has_client_optimizer, has_client_scheduler
 
         return self._get_index().compute_once(has_client_scheduler if section == "scheduler" else has_client_optimizer)
@@ -105,25 +106,25 @@ class Template(Mutations):
         return self._scripts.repositories.get_index(self._config.document.path)
 
     def _is_declared(self, key: str) -> bool:
-        """Whether a class or a parser of the repository declares a setting."""
+        """Return whether a class or parser of the repository declares a setting."""
         from cfglint_train.mutations.declared import Declarations
 
         return self._get_index().compute_once(Declarations).is_declared(key)
 
     def _has_placeholder(self, route: Route) -> bool:
-        """Whether the value holds a text that is replaced."""
+        """Return whether the value contains a text that a script naming the file replaces."""
         text = self._get_text(route) if self.script_changes.placeholders else ""
         return any(placeholder in text for placeholder in self.script_changes.placeholders)
 
     def _is_replaced(self, route: Route) -> bool:
-        """Whether a script replaces just the text of the value, be it in a file that it is given."""
+        """Return whether a script replaces exactly the text of the value, in whatever file."""
         from cfglint_train.mutations.replaced_texts import ReplacedPlaceholders
 
         text = self._get_text(route)
         return text != "" and self._get_index().compute_once(ReplacedPlaceholders).is_replaced(text)
 
     def _get_text(self, route: Route) -> str:
-        """The text of a value; of a collection, that of a mark which YAML takes for one (`[[LR]]`, `{lr}`)."""
+        """Return the text of a scalar, or of a placeholder that YAML parses as a collection (`[[LR]]`, `{lr}`)."""
         node = self._config.document.find_node(route)
         if isinstance(node, Scalar):
             return node.text
@@ -136,12 +137,12 @@ class Template(Mutations):
 
 
 def _is_in_open_mapping(changes: SettingChanges, route: Route) -> bool:
-    """Whether a mapping is laid over one that has a setting, which is in it all the same."""
+    """Return whether a setting is in a mapping that is updated with undetermined keys."""
     return any(len(mapping) < len(route) and route[: len(mapping)] == mapping for mapping in changes.open_mappings)
 
 
 def _is_touched(changes: SettingChanges, route: Route) -> bool:
-    """Whether a setting, or one around or below it, is stored or taken out, or its key is replaced."""
+    """Return whether a setting, its parent or a child is stored or removed, or its key is replaced."""
     names = [step for step in route if isinstance(step, str)] if changes.keys or changes.placeholders else []
     return (
         any(changed_route[: len(route)] == route[: len(changed_route)] for changed_route in changes.changed)

@@ -1,4 +1,4 @@
-"""The values of the plan's fields that are enumerations."""
+"""Plan fields that are enumerations, and their values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cfglint_train.plan.names import Field
 
 
 def list_choices(field: Field) -> tuple[str, ...] | None:
-    """Return the values that a field can have; None where it is no enumeration."""
+    """Return the possible values of a field, or None if it is not an enumeration."""
     group, name = field.split(".")
     record: Any = Plan._field_defaults[group]
     alias = getattr(aliases, type(record).__annotations__[name].removesuffix(" | None"), None)

@@ -1,7 +1,7 @@
-"""The fields of the plan: what one training job will do, in the field's own terms and in no framework's.
+"""Plan fields: the settings of one training job in framework-independent terms.
 
-Fields are named `group.field` (`"batch.micro"`). `None` always means *unknown*; what is switched off has a value
-(`"none"`, `False`, 0). Sizes are bytes and counts are elements unless a name says otherwise.
+Fields are named `group.field` (`"batch.micro"`). `None` always means *unknown*; a feature that is switched off has a
+value (`"none"`, `False`, 0). Sizes are bytes and counts are elements unless a name says otherwise.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ALL: Final = "all"
 
 
 class Method(Frozen):
-    """What is trained, and which part of it."""
+    """The training method and the trained part of the model."""
 
     stage: str | None = None
     """pretrain, sft, dpo, kto, orpo, simpo, ipo, rm, prm, ppo, grpo, rloo, reinforce, ebft."""
@@ -49,53 +49,54 @@ class Method(Frozen):
     lora_rank: int | None = None
     lora_alpha: float | None = None
     lora_targets: tuple[str, ...] | None = None
-    """Module names (`q_proj`) or ends of paths (`self_attn.q_proj`); `("all-linear",)` is every linear layer but the
-    head; empty is PEFT's default."""
+    """Module names (`q_proj`) or ends of paths (`self_attn.q_proj`); `("all-linear",)` is every linear layer except the
+    head; empty is PEFT's default.
+    """
     lora_target_pattern: str | None = None
-    """A regular expression that whole paths of modules match, in place of names."""
+    """A regular expression for whole paths of modules, instead of names."""
     lora_target_parameters: tuple[str, ...] | None = None
     """Parameters (not modules) with an adapter: the fused experts of a mixture."""
     lora_modules_to_save: tuple[str, ...] | None = None
-    """Modules trained in full beside the adapter (a second copy of each)."""
+    """Modules trained in full in addition to the adapter (a second copy of each)."""
     lora_dropout: float | None = None
     """Dropout before the adapters; above 0 it keeps a mask and a copy of every adapter's input."""
     lora_dora: bool | None = None
     lora_kernels: bool | None = None
-    """Fused LoRA kernels that keep fewer activations (axolotl's `lora_mlp_kernel` and its like)."""
+    """Fused LoRA kernels that keep fewer activations (axolotl's `lora_mlp_kernel` and similar)."""
     lora_kernel_parts: tuple[str, ...] | None = None
-    """The parts of a layer that those kernels run: mlp, qkv, o; unknown is all three."""
+    """The parts of a layer that these kernels run: mlp, qkv, o; unknown means all three."""
     keeps_inputs: bool | None = None
     """Frozen 4-bit matrices keep their inputs for the backward pass (bitsandbytes before 0.43.1)."""
     quantization: str | None = None
-    """How frozen base weights are held: none, nf4, fp4, int8, gptq, awq, hqq, eetq, aqlm, mxfp4, nvfp4, fp8."""
+    """Format of frozen base weights: none, nf4, fp4, int8, gptq, awq, hqq, eetq, aqlm, mxfp4, nvfp4, fp8."""
     double_quantization: bool | None = None
     quantized_experts: bool | None = None
-    """Whether the fused experts of a mixture are quantised too; bitsandbytes alone leaves them in 16 bits."""
+    """The fused experts of a mixture are quantised too; bitsandbytes alone leaves them in 16 bits."""
     unpacks_experts: bool | None = None
-    """Quantised experts of a layer are unpacked together, and kept in 16 bits until its backward pass is done."""
+    """Quantised experts of a layer are unpacked together and kept in 16 bits until its backward pass is done."""
     fuses_experts: bool | None = None
-    """Kernels add the experts' adapters to each product: whole new weights W + BA are not made (ScatterMoE)."""
+    """Kernels add the experts' adapters to each product, so that no whole weights W + BA are created (ScatterMoE)."""
     reads_ahead: bool | None = None
     """16-bit weights are read onto the GPU ahead of their quantisation (transformers 5.0 to 5.3)."""
     block_size: int | None = None
-    """For `oft`: the width of an orthogonal block; 0 where their number is stated."""
+    """For `oft`: the width of an orthogonal block; 0 if the number of blocks is stated."""
     blocks: int | None = None
-    """For `oft`: how many blocks each matrix has; 0 where their width is stated."""
+    """For `oft`: the number of blocks of each matrix; 0 if their width is stated."""
     virtual_tokens: int | None = None
     """For `prompt_tuning` and `prefix_tuning`: tokens before each sequence."""
     trainable_layers: int | None = None
-    """For `freeze`: how many decoder layers are trained."""
+    """For `freeze`: the number of decoder layers that are trained."""
     active_layers: int | None = None
-    """Decoder layers that have gradients at a time, while the optimizer comes to hold the states of all (LISA)."""
+    """Decoder layers that have gradients at a time; over the run the optimizer gets states for all layers (LISA)."""
     unfrozen: tuple[str, ...] | None = None
-    """For `freeze`: patterns of the names of the parameters that are trained, instead of whole layers."""
+    """For `freeze`: name patterns of the trained parameters, instead of whole layers."""
     reference_model: ReferenceModel | None = None
     reference_offload: bool | None = None
-    """Under ZeRO-3 the reference model's shards wait on the host; other stages keep the whole model on every GPU."""
+    """Under ZeRO-3, the reference model's shards wait on the host; other stages keep the whole model on every GPU."""
 
 
 class Role(Frozen):
-    """One model of a job that holds several (actor, critic, reference, reward)."""
+    """One model of a job with several models (actor, critic, reference, reward)."""
 
     name: str
     """actor, critic, reference, reward, ema."""
@@ -106,9 +107,9 @@ class Role(Frozen):
     pool: str | None = None
     """Roles with the same pool share its GPUs."""
     offload: bool | None = None
-    """Weights wait on the host until they are used; the reference model's are `method.reference_offload`."""
+    """Weights wait on the host until they are used; for the reference model this is `method.reference_offload`."""
     unstated: str = ""
-    """The setting that would name its model, which is a default."""
+    """The setting that would name its model, if the model is a default."""
 
 
 class Model(Frozen):
@@ -120,32 +121,32 @@ class Model(Frozen):
     overrides: tuple[tuple[str, Any], ...] | None = None
     """Keys of the model's own configuration that the run overrides, as (name, value)."""
     architecture: tuple[tuple[str, Any], ...] | None = None
-    """The dimensions where the training configuration itself states them (OLMo), as (name, value)."""
+    """The dimensions if the training configuration itself states them (OLMo), as (name, value)."""
     trust_remote_code: bool | None = None
     from_scratch: bool | None = None
-    """Only the model's shape is taken; its weights are made anew."""
+    """Only the model's shape is used; its weights are initialized."""
     rope_scaling: str | None = None
-    """How positions beyond the model's own are scaled: none, linear, dynamic, yarn, llama3, ..."""
+    """Scaling of positions beyond the model's context: none, linear, dynamic, yarn, llama3, ..."""
     dtype: Format | None = None
-    """The number format that the weights are loaded in; what the run holds them in is under `precision`."""
+    """The number format in which the weights are loaded; the run's own formats are under `precision`."""
     frozen_vision: bool | None = None
     frozen_projector: bool | None = None
     frozen_language: bool | None = None
     init_device: str | None = None
-    """Where weights are first made: meta, cpu, cuda."""
+    """Device on which weights are created: meta, cpu, cuda."""
     embeddings_fp32: bool | None = None
-    """Embeddings, head and norms are kept in fp32 beside 16-bit layers."""
+    """Embeddings, head and norms are kept in fp32 while the layers are 16-bit."""
     roles: tuple[Role, ...] | None = None
-    """The models of the job; where unstated, only the one that is trained."""
+    """The models of the job; if unknown, only the trained model."""
     host_experts: bool | None = None
     """Routed experts stay in host memory and are computed there (KTransformers)."""
 
 
 class Precision(Frozen):
-    """Number formats. `params` to `master` are what the run holds, whatever the configuration calls it.
+    """Number formats. `params` to `master` are the formats that the run holds, whatever the configuration calls them.
 
-    Under FSDP the shards have the format of `master` where there is one, else of `params`; what is gathered has that of
-    `compute` where it is smaller.
+    Under FSDP the shards have the format of `master` if it is set, else of `params`; gathered weights have the format
+    of `compute` if it is smaller.
     """
 
     compute: Compute | None = None
@@ -155,14 +156,14 @@ class Precision(Frozen):
     params: Format | None = None
     """Trained weights as the forward pass holds them."""
     frozen: Format | None = None
-    """Frozen weights where they are not quantised."""
+    """Frozen weights that are not quantised."""
     grads: Format | None = None
     accumulation: Format | None = None
-    """Gradients between micro batches, where that differs from `grads`."""
+    """Gradients between micro batches, if this differs from `grads`."""
     master: Format | None = None
-    """A further copy of the trained weights for the optimizer."""
+    """An additional copy of the trained weights for the optimizer."""
     experts: Format | None = None
-    """Fused experts that the quantiser leaves out, where their format is not that of `frozen`."""
+    """Fused experts that the quantiser leaves out, if their format differs from `frozen`."""
     adapter: Format | None = None
     """LoRA weights."""
     loaded: Format | None = None
@@ -170,19 +171,19 @@ class Precision(Frozen):
 
 
 class Optimizer(Frozen):
-    """The optimizer as the framework will build it (a replacement under offload included)."""
+    """The optimizer as the framework builds it, including a replacement under offload."""
 
     name: str | None = None
     """adamw, adam, sgd, lion, adafactor, muon, galore_adamw, apollo_adamw, adam_mini, came, lomo, adopt, ..."""
     implementation: Implementation | None = None
     state_bits: int | None = None
-    """Bits of one element of a state tensor: 32, 16, 8, 4."""
+    """Bits per element of a state tensor: 32, 16, 8, 4."""
     embedding_bits: int | None = None
-    """The same of an embedding's state, where that differs."""
+    """Bits per element of an embedding's state, if different."""
     rank: int | None = None
-    """Of the projected gradients (GaLore, APOLLO)."""
+    """Rank of the projected gradients (GaLore, APOLLO)."""
     targets: tuple[str, ...] | None = None
-    """Parts of the names of the matrices that are projected; `("all-linear",)` is every linear layer but the head."""
+    """Parts of the names of the projected matrices; `("all-linear",)` is every linear layer except the head."""
     projection: Projection | None = None
     paged: bool | None = None
     stated_name: str | None = None
@@ -190,72 +191,74 @@ class Optimizer(Frozen):
     learning_rate: float | None = None
     """The rate after the warm-up."""
     scheduler: str | None = None
-    """How the rate changes, as transformers names it: constant, constant_with_warmup, linear, cosine, ..."""
+    """Schedule of the rate, as transformers names it: constant, constant_with_warmup, linear, cosine, ..."""
     warmup_steps: int | None = None
-    """Optimizer steps until the whole rate is reached, where they are stated as such."""
+    """Optimizer steps until the full rate is reached, if stated as steps."""
     clipping: float | None = None
-    """The gradient norm above which gradients are scaled down; 0 is never."""
+    """Gradient norm above which gradients are scaled down; 0 disables clipping."""
 
 
 class Batch(Frozen):
-    """How many sequences go where."""
+    """Batch sizes and the length of the run."""
 
     micro: int | None = None
     """Sequences per GPU and forward pass."""
     micro_tokens: int | None = None
-    """The same in tokens, where it is stated so and is no whole number of sequences; `micro` is then unknown."""
+    """Tokens per GPU and forward pass, if stated in tokens and not a whole number of sequences; `micro` is then
+    unknown.
+    """
     accumulation: int | None = None
     """Micro batches per optimizer step."""
     global_: int | None = None
     """Sequences per optimizer step over the whole job."""
     global_tokens: int | None = None
-    """The same in tokens, where it is stated so and is no whole number of sequences; `global_` is then unknown."""
+    """Tokens per optimizer step, if stated in tokens and not a whole number of sequences; `global_` is then unknown."""
     eval_micro: int | None = None
     tokens_per_gpu: int | None = None
-    """A token budget that replaces `micro` where batches are built by length."""
+    """A token budget that replaces `micro` if batches are built by length."""
     pairs: bool | None = None
-    """Each sequence is really two (chosen and rejected)."""
+    """Each sequence is two sequences (chosen and rejected)."""
     auto_find: bool | None = None
-    """The framework halves the batch itself when memory runs out."""
+    """The framework halves the batch itself if memory runs out."""
     steps: int | None = None
-    """Optimizer steps of the whole run, where they are stated as such."""
+    """Optimizer steps of the whole run, if stated as steps."""
     epochs: float | None = None
-    """Passes over the data, which count where `steps` and `tokens` are unknown."""
+    """Passes over the data; they count if `steps` and `tokens` are unknown."""
     samples: int | None = None
-    """Samples of one pass over the data, at most; prompts in PPO."""
+    """Upper limit of the samples of one pass over the data; prompts in PPO."""
     tokens: int | None = None
-    """Tokens of the whole run, where its length is stated so."""
+    """Tokens of the whole run, if its length is stated in tokens."""
 
 
 class SequenceLength(Frozen):
     """Tokens per sequence."""
 
     length: int | None = None
-    """The longest sequence that can occur; memory is estimated for it."""
+    """The longest possible sequence; memory is estimated for it."""
     packing: bool | None = None
     padding: Padding | None = None
     eval_length: int | None = None
     eval_packing: bool | None = None
-    """Samples of an evaluation are packed; None: as in training."""
+    """Samples of an evaluation are packed; if unknown, as in training."""
     dataset_length: int | None = None
-    """The length that the data was prepared with, where the two must agree."""
+    """The length that the data was prepared with, if the two must agree."""
     block_mask: bool | None = None
     """Each packed sequence carries a mask of length x length."""
     image_tokens: int | None = None
-    """Tokens of one sequence that stand for images; they are a part of its length. 0 where it is text only."""
+    """Tokens of one sequence that represent images, as part of its length; 0 for text only."""
 
 
 class Activations(Frozen):
-    """What the forward pass keeps for the backward pass."""
+    """Activations that the forward pass keeps for the backward pass."""
 
     checkpointing: Checkpointing | None = None
     every: int | None = None
-    """For `every_n`: of `every` blocks in a row, `of` are recomputed."""
+    """For `every_n`: of `every` consecutive blocks, `of` are recomputed."""
     of: int | None = None
     budget: float | None = None
     """For `budget`: the share of activation memory that is kept."""
     tower: bool | None = None
-    """Blocks of the vision tower are checkpointed; unknown: if decoder layers are."""
+    """Blocks of the vision tower are checkpointed; if unknown, like decoder layers."""
     reentrant: bool | None = None
     offload: ActivationOffload | None = None
     attention: str | None = None
@@ -266,24 +269,26 @@ class Activations(Frozen):
     tiled_mlp: bool | None = None
     compile: bool | None = None
     compiled_model: bool | None = None
-    """torch.compile covers the whole model, not one layer at a time."""
+    """torch.compile covers the whole model rather than one layer at a time."""
     compiled_loss: bool | None = None
-    """torch.compile covers the loss, too, which a model of transformers computes itself."""
+    """torch.compile also covers the loss that a model of transformers computes itself."""
     compiled_head: bool | None = None
     """torch.compile covers the output layer, which computes the loss itself and returns no logits."""
     dropout: float | None = None
     keeps_outputs: bool | None = None
     """The caller keeps the logits alive during the backward pass."""
     passing_logits: int | None = None
-    """Bytes per token and word of logits beside the loss's: of a reference model, or ignored by a reward model."""
+    """Bytes per token and vocabulary entry of logits other than the loss's: of a reference model, or ignored by a
+    reward model.
+    """
     fused_evaluation: bool | None = None
-    """Liger's fused loss makes no whole logits in an evaluation, either; None: it does."""
+    """Liger's fused loss also avoids whole logits in an evaluation; if unknown, it does."""
     scored_tokens: int | None = None
-    """Tokens of a sequence that have logits, where those are not all."""
+    """Tokens of a sequence that have logits, if not all."""
 
 
 class Parallel(Frozen):
-    """How the work and the states are spread over GPUs."""
+    """Distribution of the work and the states over GPUs."""
 
     strategy: Strategy | None = None
     zero_stage: int | None = None
@@ -294,18 +299,18 @@ class Parallel(Frozen):
     """Copies of the states (hybrid sharding)."""
     tensor: int | None = None
     sequence_parallel: bool | None = None
-    """Outside the matrices each tensor-parallel rank holds a part of the sequence."""
+    """Outside the matrices, each tensor-parallel rank holds a part of the sequence."""
     split_vocabulary: SplitVocabulary | None = None
     pipeline: int | None = None
     schedule: Schedule | None = None
     stages: int | None = None
-    """Stages of a pipeline that one rank runs."""
+    """Pipeline stages per rank."""
     context: int | None = None
     expert: int | None = None
     wrapping: Wrapping | None = None
     wrapping_group: int | None = None
     wrapped_classes: tuple[str, ...] | None = None
-    """For `block`: the classes of the modules that are wrapped; None leaves them to the model."""
+    """For `block`: the classes of the wrapped modules; if unknown, the model's own."""
     reshard_after_forward: bool | None = None
     use_orig_params: bool | None = None
     offload_params: Offload | None = None
@@ -321,15 +326,15 @@ class Parallel(Frozen):
     max_live_parameters: int | None = None
     max_reuse_distance: int | None = None
     sub_group: int | None = None
-    """Elements of the local partition that one optimizer call takes."""
+    """Elements of the local partition that one optimizer call processes."""
     secondary_partition: int | None = None
-    """hpZ: ranks over which a second copy of the 16-bit weights is spread; 1 is off."""
+    """hpZ: ranks that share a second copy of the 16-bit weights; 1 disables it."""
     quantized_gather: bool | None = None
     """ZeRO++: weights are gathered in 8 bits."""
     quantized_frozen: bool | None = None
     """ZeRO++: partitions of frozen weights are kept in 8 bits."""
     cpu_efficient_loading: bool | None = None
-    """Only one rank of a node reads the weights."""
+    """Only one rank per node reads the weights."""
     leaf_modules: bool | None = None
     """The experts of a mixture are gathered as one unit."""
     communication: str | None = None
@@ -339,30 +344,30 @@ class Parallel(Frozen):
 
 
 class Checkpoint(Frozen):
-    """What is saved, when, and how."""
+    """Checkpoints: their content, times and format."""
 
     strategy: SaveStrategy | None = None
     interval: int | None = None
     """Optimizer steps between checkpoints (rollout iterations for PPO in OpenRLHF)."""
     per_epoch: int | None = None
-    """Checkpoints of one pass over the data, where they are stated so."""
+    """Checkpoints per pass over the data, if stated like this."""
     interval_ephemeral: int | None = None
-    """Steps between checkpoints of which only the newest is kept; 0 where there are none."""
+    """Steps between temporary checkpoints, which replace each other; 0 disables them."""
     interval_unsharded: int | None = None
-    """Steps between checkpoints that rank 0 writes whole; 0 where there are none."""
+    """Steps between checkpoints that rank 0 writes whole; 0 disables them."""
     keep: int | Literal["all"] | None = None
     """Checkpoints kept on disk."""
     rotates_first: bool | None = None
-    """Old checkpoints are deleted before the new one is written, which makes `keep` the most there is at any time."""
+    """Old checkpoints are deleted before the new checkpoint is written, so that there are never more than `keep`."""
     keep_unsharded: int | Literal["all"] | None = None
-    """The same of those that rank 0 writes whole, which are beside the others."""
+    """Checkpoints kept on disk of those that rank 0 writes whole, in addition to the others."""
     model_only: bool | None = None
-    """Optimizer state is left out; the run cannot be resumed."""
+    """Optimizer state is left out, so the run cannot be resumed."""
     gather: bool | None = None
     """ZeRO-3: the 16-bit weights are gathered on rank 0 at save."""
     state_dict: StateDict | None = None
     final: bool | None = None
-    """The whole model is saved at the end, whatever `strategy` says."""
+    """The whole model is saved at the end, whatever `strategy` is."""
     checkpointer: str | None = None
     """OLMo: torch_legacy, torch_new, local, olmo_core."""
     load_checkpointer: str | None = None
@@ -370,25 +375,25 @@ class Checkpoint(Frozen):
     path: str | None = None
     load_path: str | None = None
     converted: bool | None = None
-    """A script that starts the run makes whole weights of DeepSpeed's shards afterwards."""
+    """A script that starts the run converts DeepSpeed's shards to whole weights afterwards."""
     load_ranks: int | None = None
-    """Ranks that wrote the checkpoint that the run resumes from, by its shards, if those are in the repository."""
+    """Ranks that wrote the checkpoint from which the run resumes, by its shards, if they are in the repository."""
     load_universal: bool | None = None
-    """DeepSpeed's universal checkpoint is read, which any number of ranks can do."""
+    """DeepSpeed's universal checkpoint is read, which any number of ranks can load."""
     final_path: str | None = None
-    """Where the weights go at the end, where that is not `path` (OpenRLHF)."""
+    """Folder of the final weights, if it differs from `path` (OpenRLHF)."""
     resume_latest: bool | None = None
     """The run looks for its own newest checkpoint at start."""
     overwrite: bool | None = None
     remote: bool | None = None
     hf_export: bool | None = None
-    """OpenRLHF: Hugging Face weights beside each DeepSpeed checkpoint."""
+    """OpenRLHF: Hugging Face weights in addition to each DeepSpeed checkpoint."""
     deepspeed_checkpoint: bool | None = None
     load_best_at_end: bool | None = None
     at_start: bool | None = None
-    """A checkpoint is saved before the first step, so that a save that cannot work fails at once."""
+    """A checkpoint is saved before the first step, so that a save that cannot work fails early."""
     load_optimizer: bool | None = None
-    """Optimizer state is read from `load_path`, too."""
+    """Optimizer state is also read from `load_path`."""
 
 
 class Eval(Frozen):
@@ -397,17 +402,17 @@ class Eval(Frozen):
     strategy: EvalStrategy | None = None
     interval: int | None = None
     enabled: bool | None = None
-    """There is something to evaluate on and evaluation is switched on."""
+    """Evaluation is switched on and there is data to evaluate on."""
 
 
 class Logging(Frozen):
-    """What makes the host wait for the GPU. Intervals are optimizer steps."""
+    """Logging and other work that makes the host wait for the GPU. Intervals are optimizer steps."""
 
     interval: int | None = None
     metrics_interval: int | None = None
-    """Statistics of every parameter (OLMo), or collection of metrics (OLMo-core)."""
+    """Interval for statistics of every parameter (OLMo), or for collecting metrics (OLMo-core)."""
     metrics_enabled: bool | None = None
-    """Those statistics are collected (W&B is on)."""
+    """These statistics are collected (W&B is on)."""
     cancel_check_interval: int | None = None
     gc_interval: int | None = None
     count_tokens: bool | None = None
@@ -422,7 +427,7 @@ class Data(Frozen):
     workers: int | None = None
     """Loader processes per rank."""
     prefetch: int | None = None
-    """Batches that each worker keeps ready."""
+    """Batches that each worker prefetches."""
     pin_memory: bool | None = None
     preprocessing_workers: int | None = None
     streaming: bool | None = None
@@ -438,12 +443,12 @@ class Rollout(Frozen):
     engine: Engine | None = None
     mode: EngineMode | None = None
     utilization: float | None = None
-    """The share of a GPU's whole memory that an engine may take."""
+    """The share of a GPU's whole memory that an engine may use."""
     engines: int | None = None
     tensor: int | None = None
     sleep: bool | None = None
     awake_at_save: bool | None = None
-    """The weights of an engine that sleeps are back on the GPU while a checkpoint is written; None: they are not."""
+    """The weights of a sleeping engine are back on the GPU while a checkpoint is written; if unknown, they are not."""
     train_sleep: bool | None = None
     """Training states leave the GPU during generation."""
     gathers: bool | None = None
@@ -452,9 +457,9 @@ class Rollout(Frozen):
     """Prompts per rollout."""
     samples_per_prompt: int | None = None
     completions: int | None = None
-    """Completions that the framework divides into groups of `samples_per_prompt`, where that must come out even."""
+    """Completions that the framework divides into groups of `samples_per_prompt`, if this must divide evenly."""
     micro: int | None = None
-    """Sequences per GPU in the forward passes that only score."""
+    """Sequences per GPU in forward passes that only score."""
     tokens_per_gpu: int | None = None
     new_tokens: int | None = None
     asynchronous: bool | None = None
@@ -465,14 +470,14 @@ class Rollout(Frozen):
 
 
 class Launch(Frozen):
-    """How the job is started."""
+    """The launch of the job."""
 
     nodes: int | None = None
     gpus_per_node: int | None = None
     groups: tuple[tuple[str, int], ...] | None = None
-    """What the job asks the cluster for, where that is not nodes x GPUs per node: (who, GPUs) of each placement."""
+    """GPUs requested from the cluster as (name, GPUs) per placement, if they are not nodes x GPUs per node."""
     meets: bool | None = None
-    """The processes of several nodes are given an address at which they meet."""
+    """The processes of several nodes have a rendezvous address."""
     launcher: str | None = None
     """torchrun, accelerate, deepspeed, llamafactory-cli, ray, python."""
     environment: tuple[tuple[str, str], ...] | None = None
@@ -481,7 +486,7 @@ class Launch(Frozen):
 
 
 class Plan(Frozen):
-    """What one training job will do."""
+    """The settings of one training job."""
 
     method: Method = Method()
     model: Model = Model()
@@ -499,11 +504,11 @@ class Plan(Frozen):
     launch: Launch = Launch()
 
     def __hash__(self) -> int:
-        """Of the groups that differ in most plans, because every estimate looks its job up."""
+        """Hash the groups that differ in most plans, because every estimate looks up its job."""
         return hash((self.method, self.precision, self.activations, self.parallel))
 
     def get(self, field: Field) -> Any:
-        """Return the value of `"group.field"`. Raises AttributeError for a name that is no field."""
+        """Return the value of `"group.field"`. Raise `AttributeError` for an unknown field."""
         group, name = field.split(".")
         return getattr(getattr(self, group), name)
 
@@ -522,13 +527,13 @@ class Plan(Frozen):
 
     @property
     def data_parallel(self) -> int | None:
-        """Ranks that see different sequences: the world without tensor, pipeline and context parallelism."""
+        """Data-parallel ranks: the world size divided by tensor, pipeline and context parallelism."""
         others = (self.parallel.tensor or 1) * (self.parallel.pipeline or 1) * (self.parallel.context or 1)
         return None if self.world_size is None else max(1, self.world_size // others)
 
     @property
     def trains_adapter(self) -> bool:
-        """Only an adapter is trained; the base model is frozen."""
+        """True if only an adapter is trained and the base model is frozen."""
         return self.method.tuning not in FULL_MODEL_TUNING
 
 
@@ -541,10 +546,10 @@ _FIELDS_BY_NAME: Final[dict[str, Field]] = dict(zip(FIELDS, FIELDS))
 
 
 def get_field(name: str) -> Field:
-    """The field with a name. Raises KeyError with the name where there is none."""
+    """Return the field with a name. Raise `KeyError` if there is none."""
     return _FIELDS_BY_NAME[name]
 
 
 def validate_fields(values: Mapping[str, Any]) -> dict[Field, Any]:
-    """Return values under the names of their fields. Raises KeyError with the first name that is no field."""
+    """Return the values with their names checked as fields. Raise `KeyError` for the first unknown name."""
     return {get_field(name): value for name, value in values.items()}

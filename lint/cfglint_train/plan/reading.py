@@ -1,4 +1,4 @@
-"""Values and origins of plan fields while lenses, companions and inference gather them."""
+"""Resolved plans: values and origins of plan fields while lenses, companions and inference collect them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from cfglint_train.plan.origin import FieldValue, Origin
 
 
 class ResolvedPlan:
-    """Values and origins of plan fields while they are gathered. Later puts win."""
+    """Values and origins of plan fields during collection. Later values win."""
 
     __slots__ = ("values",)
 
     def __init__(self, values: Mapping[Field, FieldValue] | None = None) -> None:
+        """Copy the values."""
         self.values: dict[Field, FieldValue] = dict(values or {})
 
     def put(self, field: Field, value: Any, origin: Origin) -> None:
-        """State a field. Raises KeyError for a name that is no field."""
+        """Set a field. Raise `KeyError` for an unknown field."""
         if field not in _INDICES:
             raise KeyError(field)
         self.values[field] = FieldValue(value, origin)
 
     def infer(self, field: Field, value: Any, note: str, assumption: str = "") -> None:
-        """State a field that follows from others, unless the configuration states it itself.
+        """Set a field that follows from others, unless the configuration states it itself.
 
-        A stated value that cannot be read stays unknown. `assumed`: what it follows by that is not stated.
+        A stated value that cannot be read stays unknown. `assumption` names an unstated fact that the inference uses.
         """
         present = self.values.get(field)
         kind = "inferred" if present is None else present.origin.kind
@@ -37,44 +38,45 @@ class ResolvedPlan:
             self.put(field, value, Origin("inferred", note=note, assumption=assumption))
 
     def get(self, field: Field) -> Any:
-        """The value of a field, None where it is unknown."""
+        """Return the value of a field, or None if it is unknown."""
         present = self.values.get(field)
         return None if present is None else present.value
 
     def get_origin(self, field: Field) -> Origin | None:
-        """Where the value comes from, None where it is unknown."""
+        """Return the origin of a field's value, or None if it is unknown."""
         present = self.values.get(field)
         return None if present is None else present.origin
 
     def is_stated(self, field: Field) -> bool:
-        """Whether the configuration or the user says it in so many words."""
+        """Return whether the configuration or the user states the field explicitly."""
         origin = self.get_origin(field)
         return origin is not None and origin.kind in ("explicit", "user")
 
     @property
     def unreadable_fields(self) -> frozenset[Field]:
-        """The fields that are stated, with a value that cannot be determined."""
+        """Fields that are stated with a value that cannot be determined."""
         stated_kinds = ("explicit", "user")
         return frozenset(
             field for field, value in self.values.items() if value.value is None and value.origin.kind in stated_kinds
         )
 
     def update(self, other: ResolvedPlan) -> None:
-        """Take over every field of another reading."""
+        """Copy every field of another plan."""
         self.values.update(other.values)
 
     def __iter__(self) -> Iterator[tuple[Field, FieldValue]]:
+        """Iterate over the fields and their values."""
         return iter(self.values.items())
 
     @property
     def world_size(self) -> int | None:
-        """`Plan.world`, while the plan is still being made."""
+        """`Plan.world_size` of the unfinished plan."""
         nodes, gpus = self.get("launch.nodes"), self.get("launch.gpus_per_node")
         return nodes * gpus if nodes and gpus else None
 
     @property
     def data_parallel(self) -> int | None:
-        """`Plan.data_parallel`, while the plan is still being made."""
+        """`Plan.data_parallel` of the unfinished plan."""
         world = self.world_size
         axes: tuple[Field, ...] = ("parallel.tensor", "parallel.pipeline", "parallel.context")
         others = 1
@@ -84,12 +86,12 @@ class ResolvedPlan:
 
     @property
     def trains_adapter(self) -> bool:
-        """`Plan.trains_adapter`, while the plan is still being made."""
+        """`Plan.trains_adapter` of the unfinished plan."""
         return self.get("method.tuning") not in FULL_MODEL_TUNING
 
     def build_plan(self) -> Plan:
-        """The typed records."""
-        # By what is known: that is a third of the fields.
+        """Return the typed records."""
+        # Go by the known fields, which are about a third of all.
         groups: list[list[Any]] = [[None] * len(record._fields) for record in _GROUPS]
         for field, value in self.values.items():
             group, place = _INDICES[field]
@@ -99,16 +101,17 @@ class ResolvedPlan:
 
 _GROUPS: Final[tuple[Any, ...]] = tuple(map(type, Plan._field_defaults.values()))
 
-# Full name of a field -> the number of its group, and its own number there.
+# Full name of a field -> the index of its group, and its index in the group.
 _INDICES: Final[Mapping[Field, tuple[int, int]]] = dict(
     zip(FIELDS, [(group, place) for group, record in enumerate(_GROUPS) for place in range(len(record._fields))])
 )
 
 
 def merge_plans(readings: Sequence[ResolvedPlan]) -> tuple[ResolvedPlan, dict[Field, tuple[Any, ...]]]:
-    """What several readings of one run have in common, and the values of the fields in which they differ.
+    """Return the common fields of several plans of one run, and the values of the fields in which they differ.
 
-    Such a field is unknown, whatever the order of the readings; one that only some of them have is one of these.
+    A differing field is unknown in the result, whatever the order of the plans. A field that only some plans have
+    differs.
     """
     first, *others = readings
     if not others:
@@ -131,14 +134,14 @@ def merge_plans(readings: Sequence[ResolvedPlan]) -> tuple[ResolvedPlan, dict[Fi
     return result, differing
 
 
-# Fields that only repeat how a setting is spelled: they change whenever it does.
+# Fields that only repeat the spelling of a setting; they change whenever the setting does.
 SPELLINGS: Final = frozenset(("optimizer.stated_name",))
 
 
 def find_changed_fields(
     before: ResolvedPlan, after: ResolvedPlan, kinds: Iterable[str] = ("explicit", "default", "user")
 ) -> dict[Field, Any]:
-    """The fields whose stated values differ, with the new values. Inferred fields follow and do not count."""
+    """Return the fields whose stated values differ, with the new values. Inferred fields do not count."""
     fields = {field for reading in (before, after) for field, value in reading if value.origin.kind in kinds}
     return {
         field: after.get(field) for field in fields - SPELLINGS if not is_equal(before.get(field), after.get(field))
@@ -146,5 +149,5 @@ def find_changed_fields(
 
 
 def is_equal(left: Any, right: Any) -> bool:
-    """Equality under which a NaN in a file is what it is."""
+    """Return whether two values are equal, where NaN equals NaN."""
     return bool(left == right or (left != left and right != right))

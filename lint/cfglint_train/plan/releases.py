@@ -1,4 +1,4 @@
-"""The releases that a run is checked against."""
+"""The package releases that a run is checked against."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from cfglint_train.plan.origin import Origin, Place
 
 
 class Release(Frozen):
-    """One package at one release."""
+    """A package at one release."""
 
     version: str
     origin: Origin
 
 
 class AllowedReleases(Frozen):
-    """The allowed releases of one package, where none is named."""
+    """The allowed releases of a package, if no single release is named."""
 
     constraint: Constraint
     origin: Origin
 
 
 class BestRelease(Frozen):
-    """The release that takes most of the keys, where none takes them all."""
+    """The release that accepts most of the keys, if none accepts them all."""
 
     release: str
     accepted_keys: int
@@ -32,25 +32,24 @@ class BestRelease(Frozen):
 
 
 class PossibleReleases(Frozen):
-    """The releases of one package that a configuration may run on."""
+    """The releases of a package that a configuration may run on."""
 
     package: str
     releases: tuple[str, ...]
-    """The candidates, oldest first: final known releases, or the one that is stated."""
+    """The candidates, oldest first: final known releases, or the stated release."""
     chosen: str
-    """The one whose defaults count: the newest candidate that takes the keys."""
+    """The release whose defaults count: the newest candidate that accepts the keys."""
     is_stated: bool
     reasons: tuple[str, ...] = ()
-    """What narrowed it, each with its place."""
+    """The reasons that narrowed the candidates, each with its place."""
     is_too_old: bool = False
-    """It is stated, or a comment or a setting of the file says, that it is older than the oldest release that cfglint
-    knows."""
+    """True if it is stated (also in a comment or a setting of the file) to be older than the oldest known release."""
     is_outdated: bool = False
-    """Whatever runs the file is: every known release refuses it for what such a release took."""
+    """True if every known release rejects the file, because of a key that only older releases accepted."""
     can_be_older: bool = False
-    """It may also be older than the oldest known release."""
+    """True if it may also be older than the oldest known release."""
     best: BestRelease | None = None
-    """No candidate takes all keys together: the one that takes most."""
+    """The release that accepts most keys, if no candidate accepts them all."""
 
 
 class Exclusion(Frozen):
@@ -58,18 +57,18 @@ class Exclusion(Frozen):
 
     package: str
     pin: str
-    """What is pinned, as comparisons."""
+    """The pin as comparisons."""
     place: Place
     release: str
-    """The framework's release; the newest, where several are allowed."""
+    """The framework's release; the newest if several are allowed."""
     requirement: str
-    """What that release requires."""
+    """The requirement of that release."""
     framework_place: Place
-    """Where the framework is pinned."""
+    """The place of the framework's pin."""
 
 
 class Releases:
-    """The releases that a run is checked against, by package name in lower case; what is not here is unknown."""
+    """The releases that a run is checked against, by package name in lower case; other packages are unknown."""
 
     __slots__ = (
         "_candidates",
@@ -89,21 +88,22 @@ class Releases:
         outdated_packages: frozenset[str] = frozenset(),
         fresh_releases: Mapping[str, str] | None = None,
     ) -> None:
+        """Copy the mappings."""
         self.by_package: dict[str, Release] = dict(by_package or {})
         self.allowed_releases: dict[str, AllowedReleases] = dict(allowed_releases or {})
-        """What the repository's requirements allow, where that is more than one release."""
+        """Package -> the releases that the repository's requirements allow, if there are several."""
         self.candidate_finders: dict[str, Callable[[], PossibleReleases]] = dict(candidate_finders or {})
-        """How to find the candidates of a package; few configurations have a finding that asks for them."""
+        """Package -> a function that finds its candidates; few findings need them."""
         self.outdated_packages = outdated_packages
         """Packages that are stated to be older than the oldest known release."""
         self.fresh_releases: dict[str, str] = dict(fresh_releases or {})
-        """The release that a fresh installation gets, of each package where that one refuses keys in use."""
+        """Package -> the release that a fresh installation gets, if that release rejects keys in use."""
         self.exclusions: tuple[Exclusion, ...] = ()
         """Pins that cannot be installed together."""
         self._candidates: dict[str, PossibleReleases] = {}
 
     def find_candidates(self, package: str) -> PossibleReleases:
-        """The candidate releases of a package. Raises KeyError where its release is unknown."""
+        """Return the candidate releases of a package. Raise `KeyError` if its release is unknown."""
         if package not in self._candidates:
             make = self.candidate_finders.get(package)
             self._candidates[package] = self._build_single_candidate(package) if make is None else make()
@@ -121,12 +121,12 @@ class Releases:
         )
 
     def get(self, package: str) -> str | None:
-        """The release of a package, or None."""
+        """Return the release of a package, or None."""
         release = self.by_package.get(package)
         return None if release is None else release.version
 
     def is_at_least(self, package: str, version: str) -> bool | None:
-        """Whether the package is at `version` or later; None where its release is unknown."""
+        """Return whether the package is at `version` or later, or None if its release is unknown."""
         certain = self.is_certainly_at_least(package, version)
         version_known = self.get(package)
         return (
@@ -136,7 +136,7 @@ class Releases:
         )
 
     def is_certainly_at_least(self, package: str, version: str) -> bool | None:
-        """Whether the package is at `version` or later, as stated and not by assumption; else None."""
+        """Return whether the package is at `version` or later if that is stated rather than assumed, else None."""
         if self.is_stated(package):
             return parse_release(self.by_package[package].version) >= parse_release(version)
         allowed = self.allowed_releases.get(package)
@@ -144,17 +144,20 @@ class Releases:
         return allowed.constraint.is_at_least(version) if allowed is not None and is_known else None
 
     def is_stated(self, package: str) -> bool:
-        """Whether it was named (by a flag, a setting, a pragma, a pin) rather than cfglint taking the newest."""
+        """Return whether a flag, setting, pragma or pin names the release, so that it is not just the newest."""
         release = self.by_package.get(package)
         return release is not None and release.origin.kind in ("user", "explicit")
 
     def is_assumed(self, package: str) -> bool:
-        """Whether the release is unknown, so that cfglint takes the newest, or has none."""
+        """Return whether the release is unknown, so that cfglint uses the newest release or none."""
         release = self.by_package.get(package)
         return release is None or release.origin.kind == "assumed"
 
     def replace_release(self, package: str, version: str) -> Releases:
-        """These releases, with another of one package, and of the framework that it holds."""
+        """Return these releases with a different release of one package.
+
+        The framework that contains the package shares its release record and changes with it.
+        """
         previous, replacement = (
             self.by_package[package],
             Release(version, Origin("user", note="another admissible release")),
@@ -165,7 +168,7 @@ class Releases:
         )
 
     def add_defaults(self, defaults: Mapping[str, Release]) -> Releases:
-        """These releases, completed from others."""
+        """Return these releases, completed from others."""
         return Releases(
             {**defaults, **self.by_package},
             self.allowed_releases,

@@ -1,4 +1,4 @@
-"""Plan fields by their names, and values as the plan holds them: what a plan file, an axis and a house rule state."""
+"""Typed values of plan fields, as stated in a plan file, an axis or a house rule."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cfglint_train.plan.names import Field
 
 
 def parse_field(name: str) -> Field:
-    """The field of that name. Raises UsageError where there is none."""
+    """Return the field with a name. Raise `UsageError` if there is none."""
     for field in FIELDS:
         if field.removesuffix("_") == name.removesuffix("_"):
             return field
-    import difflib  # only for a name that is wrong
+    import difflib  # imported here because it is needed for a wrong name only
 
     near = difflib.get_close_matches(name, FIELDS, n=2, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
@@ -25,7 +25,7 @@ def parse_field(name: str) -> Field:
 
 
 def get_field_type(field: Field) -> str:
-    """The type of a field's values where they are known, as Python writes it: `int`, `tuple[str, ...]`."""
+    """Return the type of a field's known values as Python writes it: `int`, `tuple[str, ...]`."""
     group, name = field.split(".")
     kind = str(type(getattr(Plan(), group)).__annotations__[name])
     return kind.removesuffix(" | None")
@@ -42,7 +42,7 @@ _SCALARS: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def convert_value(field: Field, value: Any) -> Any:
-    """A value as the plan holds it; null is unknown. Raises UsageError for one of another type."""
+    """Return a value as the plan holds it; null is unknown. Raise `UsageError` if the type is wrong."""
     if value is None:
         return None
     kind = get_field_type(field)
@@ -73,7 +73,7 @@ def convert_value(field: Field, value: Any) -> Any:
 
 
 def parse_value(field: Field, text: str) -> Any:
-    """A field's value as typed on a command line: `4`, `full`, `true`. Raises UsageError."""
+    """Return a field's value from a command line: `4`, `full`, `true`. Raise `UsageError` if it is invalid."""
     kind, word = get_field_type(field), text.strip()
     if kind == "bool":
         return convert_value(field, {"true": True, "yes": True, "false": False, "no": False}.get(word.lower(), word))

@@ -1,8 +1,13 @@
-"""The releases of a package that a configuration may run on, where none is stated.
+"""Candidate releases: the releases of a package on which a config may run if none is stated.
 
-A release is a candidate where requirement files allow it, a comment of the file does not name another, the
-packages that are stated beside it can be installed with it, and it takes the keys in use. What contradicts all releases
-that are left narrows nothing.
+A release is a candidate if it meets these conditions:
+
+- requirement files allow it;
+- no comment of the file names another release;
+- the packages that are stated beside it can be installed with it;
+- it accepts the keys in use.
+
+Evidence that contradicts all remaining releases is ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class CandidateReleases(Frozen):
-    """The releases that are left, oldest first, and what narrowed them."""
+    """Remaining releases, oldest first, and the evidence that excluded others."""
 
     releases: tuple[str, ...]
     reasons: tuple[str, ...] = ()
@@ -35,7 +40,7 @@ class CandidateReleases(Frozen):
     """Releases that comments of the file name, each with its place."""
 
     def narrow(self, test: Callable[[str], bool], reason: str) -> CandidateReleases:
-        """Those that pass a test; all of them where none does."""
+        """Return the releases that pass a test, or all if none does."""
         remaining = tuple([release for release in self.releases if test(release)])
         is_narrower = remaining and len(remaining) < len(self.releases)
         return self._replace(releases=remaining, reasons=(*self.reasons, reason)) if is_narrower else self
@@ -44,9 +49,9 @@ class CandidateReleases(Frozen):
 def find_candidate_releases(
     framework: Framework, document: Document, root: Route, statements: ReleaseStatements
 ) -> CandidateReleases:
-    """The releases of a framework that are allowed; none where what is allowed is unknown here.
+    """Return the allowed releases of a framework, or none if cfglint knows no allowed release.
 
-    What comments and other packages say counts among the releases that take the keys in use.
+    Comments and other packages narrow the releases that accept the keys in use.
     """
     package, keys = framework.manifest.package, framework.keys
     known_releases = (framework.default_release,) if keys is None else keys.vocabulary.releases
@@ -85,23 +90,23 @@ def find_candidate_releases(
 
 @lru_cache(maxsize=64)
 def _filter_finished(releases: tuple[str, ...], newest: str) -> tuple[str, ...]:
-    """The releases up to one that are not under development."""
+    """Return the finished releases up to `newest`."""
     return tuple(
         [release for release in releases if is_final(release) and parse_release(release) <= parse_release(newest)]
     )
 
 
 def _is_installable(framework: str, package: str, constraint: Constraint, release: str) -> bool:
-    """Whether a release of a framework can be installed beside a package, as far as their bounds show."""
+    """Return whether the bounds of a framework's release allow a package version beside it."""
     required = load_requirements(framework, release).required.get(package)
     return required is None or not Constraint((*required.comparisons, *constraint.comparisons)).is_impossible
 
 
 def _find_commented_releases(document: Document, package: str) -> Iterable[tuple[Constraint, str]]:
-    """Releases that comments of the file name: `# axolotl 0.6`, `# tested with axolotl>=0.9`."""
+    """Yield releases that comments of the file name: `# axolotl 0.6`, `# tested with axolotl>=0.9`."""
     text = document.source.decode("utf-8", "replace")
     if not any(name in text.lower() for name in _list_package_names(package)):
-        return  # before an expression is compiled for it
+        return  # Avoids compiling the pattern.
     pattern = _compile_release_pattern(package)
     if pattern.search(text) is None:
         return
@@ -115,7 +120,7 @@ def _find_commented_releases(document: Document, package: str) -> Iterable[tuple
 
 @cache
 def _list_package_names(package: str) -> frozenset[str]:
-    """What a package is called, in lower case."""
+    """Return the names of a package in lower case."""
     manifest = list_packages().get(package)
     return (
         frozenset()
@@ -126,22 +131,22 @@ def _list_package_names(package: str) -> frozenset[str]:
 
 @cache
 def _compile_release_pattern(package: str) -> re.Pattern[str]:
-    """A package and one of its releases, in running text."""
+    """Return a pattern for a package followed by a release, in text."""
     names = "|".join(sorted(map(re.escape, _list_package_names(package)), key=len, reverse=True))
     return re.compile(rf"(?<![\w./-])(?:{names})[ \t]*(>=|<=|==|=|<|>)?[ \t]*v?(\d+\.\d+(?:\.\d+)*)(?![\w/])", re.I)
 
 
 class KeySupport(Frozen):
-    """What the keys in use make of some releases."""
+    """Releases filtered by the keys in use."""
 
     releases: tuple[str, ...]
-    """Those that take every key that one of them takes; all of them where none does."""
+    """Releases that accept every key that any of them accepts, or all releases if there are none."""
     best: BestRelease | None
-    """Where none does: the newest of those that take most."""
+    """Newest release that accepts the most keys, if none accepts all of them."""
 
 
 def filter_by_keys(releases: tuple[str, ...], uses: Iterable[KeyUse]) -> KeySupport:
-    """Check the keys in use against some releases. A key that none of them takes is no evidence."""
+    """Return the support of releases for the keys in use. A key that no release accepts is no evidence."""
     uses = list(uses)
     programs = [use for use in uses if use.entry is None]
     releases = (
@@ -164,9 +169,9 @@ def _is_older_than_known(
     candidate_releases: CandidateReleases,
     releases: tuple[str, ...],
 ) -> bool:
-    """Whether a comment or a setting of a file is of a release before the oldest known one.
+    """Return whether a comment or setting of a file is of a release before the oldest known release.
 
-    What only upstream's examples lost counts where no setting is of a later release than the oldest.
+    A setting that only upstream's examples lost counts if no setting is of a release after the oldest.
     """
     keys = framework.keys
     if keys is None:
@@ -185,7 +190,7 @@ def build_possible_releases(
     candidate_releases: CandidateReleases,
     chosen: str,
 ) -> PossibleReleases:
-    """The window of the release that is chosen among the candidates for a framework's configuration."""
+    """Return the possible releases of a framework, with `chosen`, for a config."""
     package = framework.manifest.package
     uses = [] if framework.keys is None else framework.keys.find_used_keys(document, root)
     support = filter_by_keys(candidate_releases.releases, uses)
@@ -204,9 +209,10 @@ def build_possible_releases(
 def build_companion_releases(
     host: Framework, releases: Releases, framework: Framework, document: Document, root: Route, package: str
 ) -> PossibleReleases:
-    """The window of a package beside a host framework: what one of the host's candidates allows, and the keys take.
+    """Return the possible releases of a package beside a host framework.
 
-    `framework` is the one whose keys the document holds: the host itself, or that of a companion.
+    A candidate of the host must allow them, and they must accept the keys. `framework` is the owner of the document's
+    keys: the host itself, or that of a companion.
     """
     chosen, host_candidates = releases.by_package[package].version, releases.find_candidates(host.manifest.package)
     remaining = CandidateReleases(_list_releases(package, host.name, host_candidates.releases, chosen))
@@ -224,9 +230,7 @@ def build_companion_releases(
         remaining.releases, keys.find_used_keys(document, root, other_package) if keys is not None and decides else []
     )
     if chosen not in support.releases:
-        support = KeySupport(
-            remaining.releases, None
-        )  # what the host installs is known better than what the file was written for
+        support = KeySupport(remaining.releases, None)  # the host's requirement is stronger evidence than the keys
     return _create_possible_releases(
         package,
         support,
@@ -240,8 +244,9 @@ def build_companion_releases(
 
 @lru_cache(maxsize=256)
 def _list_releases(package: str, host: str, host_releases: tuple[str, ...], chosen: str) -> tuple[str, ...]:
-    """The final releases of a package, oldest first: those of its vocabulary, and those that the host's requirements
-    name, which a vocabulary without a change at that release does not list.
+    """Return the final releases of a package, oldest first, from its vocabulary and the host's requirements.
+
+    A vocabulary does not list releases without a change, but the host's requirements may name them.
     """
     name = find_vocabulary(package)
     names = set[str]()
@@ -259,7 +264,7 @@ def _list_releases(package: str, host: str, host_releases: tuple[str, ...], chos
 def _filter_installable(
     package: str, host: str, host_releases: tuple[str, ...], releases: tuple[str, ...]
 ) -> frozenset[str]:
-    """Those of a package's releases that one of the host's can be installed with."""
+    """Return the releases of a package that can be installed with one of the host's releases."""
     host_requirements = _list_host_requirements(host, host_releases)
     return frozenset(
         [release for release in releases if any(item.can_install(package, release) for item in host_requirements)]
@@ -267,7 +272,7 @@ def _filter_installable(
 
 
 def _list_host_requirements(host: str, host_releases: tuple[str, ...]) -> list[PackageRequirements]:
-    """What the candidates of a host framework may require."""
+    """Return the requirements of the candidates of a host framework."""
     return [load_requirements(host, neighbour) for release in host_releases for neighbour in add_final_release(release)]
 
 
@@ -287,7 +292,7 @@ def _create_possible_releases(
 
 
 def _is_older_excluded(framework: Framework, statements: ReleaseStatements) -> bool:
-    """Whether requirements exclude every release before the oldest known one."""
+    """Return whether requirements exclude every release before the oldest known release."""
     if framework.keys is None:
         return True
     allowed = statements.get_allowed_range(framework.manifest.package)
@@ -295,5 +300,5 @@ def _is_older_excluded(framework: Framework, statements: ReleaseStatements) -> b
 
 
 def _has_oldest_release(framework: Framework, releases: tuple[str, ...]) -> bool:
-    """Whether the oldest known release is a candidate, so that those before it are as well."""
+    """Return whether the oldest known release is a candidate, so that older releases are possible, too."""
     return framework.keys is not None and releases[:1] == (framework.keys.vocabulary.releases[0],)

@@ -1,4 +1,4 @@
-"""Requirements of one repository that cannot be installed together, according to the framework's own requirements."""
+"""Exclusions: requirements of a repository that conflict with the framework's own requirements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def find_exclusions(framework: Framework, statements: ReleaseStatements) -> Iterator[Exclusion]:
-    """The packages whose pins no release that the framework's own pin allows can be installed with."""
+    """Yield the packages whose pins conflict with every release that the framework's own pin allows."""
     package = framework.manifest.package
     framework_pin = _get_binding_pin(statements, package)
     if framework_pin is None or framework.keys is None:
@@ -49,7 +49,7 @@ def find_exclusions(framework: Framework, statements: ReleaseStatements) -> Iter
 
 
 def _get_binding_pin(statements: ReleaseStatements, package: str) -> ResolvedPin | None:
-    """What the requirement files say of a package, where that counts. What a fork requires is not known."""
+    """Return the pin of a package, or None if it does not count. Requirements of a fork are unknown."""
     from cfglint_train.releases.pins.readers import COPIED
 
     pin = statements.pins.get(package)
@@ -61,7 +61,7 @@ def _get_binding_pin(statements: ReleaseStatements, package: str) -> ResolvedPin
 
 
 def _is_locked_together(first: ResolvedPin, second: ResolvedPin) -> bool:
-    """Whether both are what a lock file settled on, overrides included."""
+    """Return whether both pins are from a lock file, which includes overrides."""
     from cfglint_train.releases.pins.readers import LOCKED
 
     return first.pins[0].weight == second.pins[0].weight == LOCKED
@@ -72,6 +72,6 @@ def _is_exclusive(first: Constraint, second: Constraint) -> bool:
 
 
 def _build_place(pin: Pin, statements: ReleaseStatements) -> Place:
-    """The line of a requirement file."""
+    """Return the line of a pin in its requirement file."""
     document = LinesDocument(statements.named(pin.path), regular_files.read(pin.path))
     return Place(document, document.find_line_span(pin.line))

@@ -1,8 +1,8 @@
-"""What a run's framework takes by default at the other releases that it may run on.
+"""Other releases: defaults of a run's framework at the other releases on which it may run.
 
-A default that all candidates share follows from the configuration; one that differs between them is assumed (design.md,
-section 7). The configuration is read once more at every candidate, so that this holds for each framework, and for
-defaults that code decides on as for those of a table.
+A default that all candidates share follows from the config; a default that differs between them is assumed (design.md,
+section 7). The config is read again at every candidate, so that this works for each framework, for defaults in code and
+in tables.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from cfglint_train.plan.origin import FieldValue
 from cfglint_train.plan.reading import ResolvedPlan, is_equal
 
 RELEASE: Final = "release:"
-"""Prefix of a package of unknown release, among the facts of a run that are no plan fields."""
+"""Prefix of a package of unknown release, among the facts of a run that are not plan fields."""
 
 
 class AlternativeDefaults(Frozen):
-    """A candidate whose defaults are others than those of the release that counts."""
+    """A candidate release whose defaults differ from those of the chosen release."""
 
     fact: str
     chosen: str
-    """The release that counts."""
+    """Release whose defaults are used."""
     release: str
     defaults: Mapping[Field, FieldValue | None]
-    """None where it has no default."""
+    """Default by field, or None if the release has none."""
 
 
 def find_alternative_defaults(configs: Iterable[Config], base: ResolvedPlan) -> tuple[AlternativeDefaults, ...]:
-    """One candidate, the newest, for each set of other defaults than those in what the files of a run say together."""
+    """Return the newest candidate for each distinct set of defaults of a run's files."""
     return tuple(
         alternative
         for config in configs
@@ -44,7 +44,7 @@ def find_alternative_defaults(configs: Iterable[Config], base: ResolvedPlan) -> 
 
 
 def _list_packages(config: Config) -> Iterator[str]:
-    """The packages whose defaults a configuration takes, where the release is not stated."""
+    """Yield the packages of unstated release whose defaults a config uses."""
     manifest = frameworks.load(config.framework).manifest
     for package in (manifest.package, manifest.companion_package):
         if package in config.releases.by_package and not config.releases.is_stated(package):
@@ -55,7 +55,7 @@ def _find_for_package(config: Config, package: str, base: ResolvedPlan) -> Itera
     window = config.releases.find_candidates(package)
     framework = frameworks.load(config.framework)
     current = frameworks.read_config(config) if len(window.releases) > 1 else ResolvedPlan()
-    # A lens all of whose fields are stated has no default that could be another.
+    # A lens whose fields are all stated has no default that could differ.
     default_fields = {field for lens in framework.lenses if not has_fixed_default(lens) for field in lens.fields}
     lenses = tuple(
         lens
@@ -83,7 +83,7 @@ def _find_for_package(config: Config, package: str, base: ResolvedPlan) -> Itera
 
 
 def _is_default_in_both(field: Field, base: ResolvedPlan, config_plan: ResolvedPlan) -> bool:
-    """Whether a configuration takes a default for a field, and the run with it."""
+    """Return whether both the config and the run use the default of a field."""
     run_value, config_value = base.values.get(field), config_plan.values.get(field)
     return (
         _is_default(run_value)

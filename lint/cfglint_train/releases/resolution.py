@@ -1,7 +1,7 @@
-"""The releases that a configuration is checked against, each with where it comes from.
+"""Release resolution: choose the releases against which a config is checked, each with its source.
 
-For each package the first of these counts: a flag, a pragma or a setting; what the requirement files of the repository
-pin; for a framework, what the keys in use allow; what the framework's own release installs beside itself; the newest.
+For each package the first of these counts: a flag, a pragma or a setting; a pin of the repository's requirement files;
+for a framework, the releases that the keys in use allow; the version that the framework's release installs; the newest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cfglint_train.releases.statements import ReleaseStatements
 
 
 def resolve_releases(framework: Framework, document: Document, root: Route, statements: ReleaseStatements) -> Releases:
-    """The releases for a main configuration."""
+    """Return the releases for a main config."""
     releases = Releases()
     for package in {*statements.facts, *statements.pins}:
         release, allowed = statements.get_release(package), statements.get_allowed_range(package)
@@ -69,7 +69,7 @@ def resolve_releases(framework: Framework, document: Document, root: Route, stat
 
 
 def describe_source(config: Config) -> str | None:
-    """Which release a configuration is checked against and why, where neither the file nor a flag states it."""
+    """Return the release against which a config is checked and the reason, or None if the file or a flag states it."""
     release = config.releases.by_package.get(config.framework)
     if release is None or release.origin.kind != "user" or release.origin.place is not None:
         return None
@@ -86,7 +86,7 @@ def resolve_companion_releases(
     root: Route,
     statements: ReleaseStatements,
 ) -> Releases:
-    """The releases for a file that a main configuration names: the main one's, and its own framework's."""
+    """Return the releases for a file that a main config names: those of the main config and of its own framework."""
     name = framework.name
     releases = owner.add_defaults({})
     if name not in releases.by_package:
@@ -106,7 +106,7 @@ def resolve_companion_releases(
 
 
 def _mark_older(framework: Framework, package: str, releases: Releases) -> None:
-    """Note where a package is stated to be older than the oldest release that is known."""
+    """Mark a package that is stated to be older than the oldest known release."""
     if framework.keys is None:
         return
     first, release, allowed = (
@@ -128,8 +128,9 @@ def _resolve_framework(
     candidate_releases: candidates.CandidateReleases,
     fresh: dict[str, str],
 ) -> Release:
-    """A framework's release where it is not stated, among the candidates that are left. `fresh` gets the newest of
-    them where it refuses keys in use.
+    """Return a framework's release from the remaining candidates if none is stated.
+
+    `fresh` receives the newest candidate if it rejects keys in use.
     """
     instruction = f"state {package}=RELEASE"
     if not candidate_releases.releases:
@@ -144,7 +145,7 @@ def _resolve_framework(
     hint = None if keys is None else keys.infer_release(document, root, newest)
     if hint is not None and keys is not None:
         support = candidates.filter_by_keys(candidate_releases.releases, keys.find_used_keys(document, root))
-        # A development version may be the only one that has them all.
+        # Only a development version may accept all keys.
         fitting = hint.find_newest(candidate_releases.releases) or (
             None if reasons else hint.find_newest(keys.vocabulary.releases)
         )
@@ -163,13 +164,13 @@ def _resolve_framework(
 
 
 def _format_refused(hint: ReleaseHint) -> str:
-    """Why the newest release does not count: the first of the keys that it refuses."""
+    """Return the first key that the newest release rejects, as the reason why it does not count."""
     suffix = f" and {len(hint.refused_keys) - 1} more" if len(hint.refused_keys) > 1 else ""
     return f"{hint.refused_keys[0]}{suffix}" if hint.refused_keys else "its program was removed"
 
 
 def _add_installed(framework: Framework, releases: Releases) -> None:
-    """Packages that the framework's release installs with itself, and those of which a range is allowed."""
+    """Add the packages that the framework's release installs, and those with an allowed range."""
     title = f"{framework.title} {releases.by_package[framework.name].version}"
     release = releases.by_package[framework.name].version
     installed = framework.list_installed(release)
@@ -193,7 +194,7 @@ def _get_releases(vocabulary: Vocabulary, package: str) -> tuple[str, ...]:
 def _resolve_keyed_package(
     framework: Framework, package: str, releases: Releases, document: Document, root: Route
 ) -> None:
-    """The release of another package that decides about keys, as training arguments are those of transformers."""
+    """Set the release of another package that determines keys, such as transformers for training arguments."""
     current = releases.by_package.get(package)
     if current is None or current.origin.kind == "user" or framework.keys is None:
         return
@@ -206,7 +207,7 @@ def _resolve_keyed_package(
         for candidate in _get_releases(framework.keys.vocabulary, package)
         if parse_release(candidate) <= upper_bound
     ]
-    if releases.is_stated(framework.manifest.package):  # another release could not be installed beside it
+    if releases.is_stated(framework.manifest.package):  # It must be installable with the framework.
         required = load_requirements(framework.name, releases.by_package[framework.name].version)
         older = [candidate for candidate in older if required.can_install(package, candidate)]
     fitting = hint.find_newest(

@@ -1,4 +1,4 @@
-"""The statements about releases around a document: by the user, and by the requirement files of its repository."""
+"""Release statements about a document: by the user, and by the requirement files of its repository."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ if TYPE_CHECKING:
 
 
 class ReleaseStatements:
-    """The statements about each package."""
+    """Statements about the release of each package."""
 
     __slots__ = ("facts", "named", "pins")
 
     def __init__(
         self, facts: Mapping[str, FieldValue], pins: Mapping[str, ResolvedPin], named: Callable[[str], str]
     ) -> None:
+        """Combine facts of the user with pins of requirement files."""
         self.facts = facts
-        """Package -> release, from flags, pragmas and settings."""
+        """Stated release by package, from flags, pragmas and settings."""
         self.pins = pins
         self.named = named
-        """The path of a file as reports show it."""
+        """Function that formats the path of a file for reports."""
 
     def get_release(self, package: str) -> Release | None:
-        """The stated release."""
+        """Return the stated release of a package, or None."""
         if package in self.facts:
             fact = self.facts[package]
             return Release(str(fact.value), fact.origin)
@@ -42,7 +43,10 @@ class ReleaseStatements:
         return Release(resolved.constraint.exact_release, Origin("user", note=place))
 
     def get_allowed_range(self, package: str) -> AllowedReleases | None:
-        """The releases that the requirement files allow, where they name none."""
+        """Return the range that requirement files allow, or None.
+
+        None if they name an exact release or contradict each other.
+        """
         resolved = self.pins.get(package)
         if resolved is None or package in self.facts or not resolved.is_consistent:
             return None
@@ -55,19 +59,19 @@ class ReleaseStatements:
         )
 
     def describe_conflict(self, package: str) -> str:
-        """Where requirement files name releases that exclude each other; empty where they do not."""
+        """Return the places of requirement files that exclude each other, or an empty string."""
         resolved = self.pins.get(package)
         if resolved is None or package in self.facts or resolved.is_consistent:
             return ""
         return " and ".join(dict.fromkeys(self._format_place(pin) for pin in resolved.pins))
 
     def is_former(self, package: str) -> bool:
-        """Whether a read-me file leads to a repository that the package has left, and nothing names a release."""
+        """Return whether a README links to a repository that the package has left, and no release is named."""
         resolved = self.pins.get(package)
         return resolved is not None and resolved.former_pin is not None and not resolved.is_specified
 
     def list_installed(self) -> Iterator[tuple[str, Constraint, str]]:
-        """The packages that are stated to be installed, each with the releases that are allowed and the place."""
+        """Yield the packages that are stated to be installed, each with its constraint and the place."""
         for package, fact in self.facts.items():
             version = str(fact.value)
             yield package, Constraint((("==", version),)), f"{package}={version}"

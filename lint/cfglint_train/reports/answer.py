@@ -1,4 +1,4 @@
-"""The answer first: one line that says whether a run fits, made of the estimate that the details show."""
+"""One-line answer that says whether a run fits, shown before the details."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 _RESOURCE_LABELS: Final = {"gpu": "", "host": " of host memory", "disk": " of disk"}
 NO_JOB: Final = "the file describes no training run by itself"
-"""What keeps a companion from being estimated: the file of a library that a run uses."""
+"""Reason why a companion is not estimated: it configures a library that a run uses."""
 _LENGTH_STEP: Final = 100
-"""Tokens to which a length above that is rounded, upwards."""
+"""Sequence lengths are rounded up to a multiple of this many tokens."""
 
 
 def answer_lint(result: Result) -> str | None:
-    """Return the answer of a lint of one run; None if there are others, or if no rule estimated it."""
+    """Return the answer for a lint of one run, or None if there are several or no rule estimated it."""
     run = result.runs[0].corrected if len(result.runs) == 1 else None
     if run is None or not run.is_estimated:
         return None
@@ -36,7 +36,7 @@ def answer_lint(result: Result) -> str | None:
     if not run.estimate.phases and not is_training_run(run):
         return None
     solution = None
-    if any(finding.code == "MEM001" for finding in result.findings):  # which has looked for it
+    if any(finding.code == "MEM001" for finding in result.findings):  # MEM001 has searched for it
         from cfglint_train.fitting.smallest import find_smallest
 
         solution = find_smallest(run)
@@ -44,7 +44,7 @@ def answer_lint(result: Result) -> str | None:
 
 
 def _find_safe_fix(result: Result, run: Run) -> tuple[str, ...]:
-    """Return the settings of the first safe fix with which the run fits."""
+    """Return the settings of the first safe fix that makes the run fit."""
     worst = _find_worst(run)
     if worst is None or not places.is_lacking_room(worst):
         return ()
@@ -75,7 +75,7 @@ def answer_several(runs: Sequence[Run | StatedPlan]) -> Iterator[str]:
 
 
 def answer_estimate(run: Run | StatedPlan) -> str:
-    """Return the answer with the largest sizes that fit, or the smallest change with which the run does."""
+    """Return the answer with the largest sizes that fit, or with the smallest change that makes the run fit."""
     worst, solution = _find_worst(run), None
     if worst is not None and places.is_lacking_room(worst) and isinstance(run, Run):
         from cfglint_train.fitting.smallest import find_smallest_for
@@ -92,10 +92,10 @@ def format_answer(
     holding: HardwareNeed | None = None,
     sizes: bool = False,
 ) -> str:
-    """Return the answer: `fits: 16.1 of 23.5 GiB`.
+    """Return the answer, such as `fits: 16.1 of 23.5 GiB`.
 
-    `solution` or `settled` is the change that is offered if it does not fit, and `holding` what would hold it if no
-    change makes it fit; `sizes`: also say which micro batch and which length fit.
+    `solution` or `fix_settings` is the change that is proposed if the run does not fit, `holding` the hardware that
+    would hold it if no change does. `sizes`: also state which micro batch and sequence length fit.
     """
     reason, worst = _explain_no_estimate(run), _find_worst(run)
     if reason or worst is None:
@@ -123,7 +123,7 @@ def format_answer(
 
 
 def _explain_no_estimate(run: Run | StatedPlan) -> str:
-    """Return why no training step was estimated; empty if one was. The details have the remedy."""
+    """Return the reason why no training step was estimated, or an empty string; the details have the remedy."""
     if not isinstance(run, Run):
         return ""
     from cfglint_train.runs.not_estimated import explain_not_estimated
@@ -133,7 +133,7 @@ def _explain_no_estimate(run: Run | StatedPlan) -> str:
 
 
 def _find_worst(run: Any) -> Judgement | None:
-    """Return the verdict that counts: the worst of GPU, host and disk."""
+    """Return the worst judgement among GPU, host and disk, or None if the GPU is not estimated."""
     gpu = places.judge_place(run, "gpu")
     if gpu is None:
         return None
@@ -141,7 +141,7 @@ def _find_worst(run: Any) -> Judgement | None:
 
 
 def _describe_sizes(run: Any, current: Judgement) -> list[str]:
-    """Return the largest micro batch that fits, and the length from which the verdict is a worse one."""
+    """Return the largest micro batch that fits, and the length at which the verdict gets worse."""
     from cfglint_train.fitting.alternatives import MAX_VALUE, find_largest
 
     sizes = []

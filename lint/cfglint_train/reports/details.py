@@ -1,4 +1,4 @@
-"""What a report shows below a finding's headline: notes, help, the fix, and the other places."""
+"""Lines below a finding's headline: notes, help, fix and related places."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfglint_train.reports.fixes import mask_fix
 
 
 class RelatedPlace(Frozen):
-    """A further place of a finding."""
+    """A secondary place of a finding."""
 
     path: str
     start: Position
@@ -23,7 +23,7 @@ class RelatedPlace(Frozen):
 def list_details(finding: Finding, redact: Redact) -> Iterator[tuple[str, str]]:
     """Yield a label and a line of text for each note, the help and the fix; credentials are masked.
 
-    The label of a fix that can be written names its applicability; one that is only advice has none.
+    The label of a fix with edits names its applicability; advice has no label.
     """
     for note in finding.notes:
         yield "note", redact(note)
@@ -35,12 +35,12 @@ def list_details(finding: Finding, redact: Redact) -> Iterator[tuple[str, str]]:
 
 
 def format_details(finding: Finding, redact: Redact) -> Iterator[str]:
-    """Yield the same as lines: `help: ...`."""
+    """Yield the details as lines: `help: ...`."""
     return (f"{label}: {text}" if label else text for label, text in list_details(finding, redact))
 
 
 def list_related_places(finding: Finding, redact: Redact) -> Iterator[RelatedPlace]:
-    """Yield the further places of a finding; credentials are masked."""
+    """Yield the related places of a finding; credentials are masked."""
     for related_place in finding.related:
         document, span = related_place.place.document, related_place.place.span
         start, end = document.locate(span.start), document.locate(span.end)
@@ -48,6 +48,6 @@ def list_related_places(finding: Finding, redact: Redact) -> Iterator[RelatedPla
 
 
 def format_related_places(finding: Finding, redact: Redact) -> Iterator[str]:
-    """Yield the same as lines: `path:line:column: message`."""
+    """Yield the related places as lines: `path:line:column: message`."""
     for place in list_related_places(finding, redact):
         yield f"{place.path}:{place.start.line}:{place.start.column}: {place.message}"

@@ -1,4 +1,4 @@
-"""The diffs and summaries of fixing, safe to print."""
+"""Diffs and summaries of fixes, safe to print."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from cfglint_train.reports.escape import escape_diff_line, escape_text
 
 
 class Diff(Frozen):
-    """Unified diffs of every file that would change."""
+    """Unified diffs of all files that would change."""
 
     lines: tuple[str, ...]
     altered: int
-    """Lines that are shown otherwise than they are: they hold a credential, or what a terminal or a CI would obey."""
+    """Number of lines that contain a credential or a command for terminals or CI systems, and are shown masked."""
 
 
 def build_diff(fixed: FixOutcome) -> Diff:
-    """The diffs of all files, ready to be printed; `patch` takes them unless lines were altered."""
+    """Return the diffs of all files, safe to print; `patch` accepts them unless lines were altered."""
     from difflib import unified_diff
 
     redact = build_redaction(fixed.result.secrets)
@@ -40,18 +40,18 @@ def build_diff(fixed: FixOutcome) -> Diff:
 
 
 def _split_lines(source: bytes) -> list[str]:
-    """The lines with their `\\n`; the last one may have none."""
+    """Split a text into lines with their `\\n`; the last one may have none."""
     *whole, last = source.decode("utf-8", "replace").split("\n")
     return [f"{line}\n" for line in whole] + [last] * bool(last)
 
 
 def format_promise(fixed: FixOutcome) -> str:
-    """How much `--fix` would do."""
+    """Return how many files `--fix` would change."""
     return f"--fix would change {format_count(len(fixed.sources), 'file')}."
 
 
 def render_summary(fixed: FixOutcome) -> Iterator[str]:
-    """What was fixed, and what was not and why."""
+    """Yield what was fixed, what was not fixed and why, and the fixes that need a decision."""
     redact = build_redaction(fixed.result.secrets)
     for applied_fix in fixed.applied:
         yield f"fixed: {escape_text(applied_fix.path)}: {applied_fix.code} {escape_text(redact(applied_fix.message))}"
@@ -64,7 +64,7 @@ def render_summary(fixed: FixOutcome) -> Iterator[str]:
 
 
 def render_refusals(fixed: FixOutcome) -> Iterator[str]:
-    """What was not fixed, and why."""
+    """Yield what was not fixed, and why."""
     redact = build_redaction(fixed.result.secrets)
     for refused_fix in fixed.refused:
         yield f"not fixed: {escape_text(refused_fix.path)}: {refused_fix.code}: {escape_text(redact(refused_fix.reason))}"

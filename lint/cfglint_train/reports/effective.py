@@ -1,4 +1,4 @@
-"""The settings that hold for a path, where each comes from, and which rules they leave on."""
+"""The settings in effect for a path, their sources, and the rules they enable."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class RuleFlags(Protocol):
-    """The flags that choose rules, as `api.Options` has them."""
+    """The flags that select rules, with the names of `api.Options`."""
 
     @property
     def select(self) -> Iterable[str] | None:
-        """--select."""
+        """Value of `--select`."""
 
     @property
     def ignore(self) -> Iterable[str]:
-        """--ignore."""
+        """Value of `--ignore`."""
 
 
 _LIST_SETTINGS: Final = {
@@ -53,7 +53,7 @@ _PLAIN_SETTINGS: Final = {
 
 
 def collect_settings(path: str, settings: Settings, options: RuleFlags, enabled: Collection[str]) -> dict[str, Any]:
-    """The settings as plain values, flags laid over them; rules with whether they are on, and why."""
+    """Return the settings as plain values, with the flags; for each rule, whether it is enabled and why."""
     return {
         "path": path,
         "settings-file": settings.source,
@@ -80,7 +80,7 @@ def collect_settings(path: str, settings: Settings, options: RuleFlags, enabled:
 
 
 def _describe_house_rule(rule: HouseRule) -> dict[str, Any]:
-    """A rule of the house as its table has it, with its place."""
+    """Return a house rule as in its table, with its file."""
     subject = {"key": rule.key} if rule.field is None else {"field": rule.field}
     limits = {"paths": [glob.text for glob in rule.paths], "frameworks": list(rule.frameworks)}
     return {
@@ -94,7 +94,10 @@ def _describe_house_rule(rule: HouseRule) -> dict[str, Any]:
 
 
 def _explain_rule(code: str, name: str, path: str, settings: Settings, options: RuleFlags) -> str:
-    """The selector that decides about a rule, with where it is. (The engine decides; the tests hold them equal.)"""
+    """Return the selector that enables or disables a rule, with its source.
+
+    The engine makes the decision itself; the tests check that both agree.
+    """
     path_selector = find_most_precise(settings.list_ignored(path), code, name)
     if path_selector is not None:
         return f"ignored for this path: {path_selector} ({settings.source})"
@@ -119,14 +122,14 @@ def _explain_rule(code: str, name: str, path: str, settings: Settings, options: 
 
 
 def _format_selector(settings: Settings, kind: str, selector: str | None) -> str:
-    """A selector with the key and the file that it is in."""
+    """Return a selector with its key and file."""
     for source, key, value, _ in settings.selectors:
         if value == selector and key.rpartition(".")[2] in _KEYS[kind]:
             return f"{key} {selector} ({source})"
     return f"{kind} {selector} (default)"
 
 
-# Settings that select rules, or turn them off.
+# Settings that enable or disable rules.
 _KEYS: Final = {"select": ("select", "extend-select"), "ignore": ("ignore", "extend-ignore", "severity")}
 
 
@@ -135,7 +138,7 @@ def _compute_precision(selector: str | None, code: str, name: str) -> int:
 
 
 def render_table(settings: Mapping[str, Any]) -> Iterator[str]:
-    """For people: the settings as TOML would have them, then a line per rule."""
+    """Yield the settings as TOML, then a line per rule."""
     source = settings["settings-file"]
     yield f"# {escape_text(settings['path'])}: {escape_text(source) if source else 'no settings file, only defaults'}"
     for name in (*_LIST_SETTINGS, "exclude", *_PLAIN_SETTINGS):
@@ -156,5 +159,5 @@ def render_table(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def render_json(settings: list[dict[str, Any]]) -> Iterator[str]:
-    """The same as a list, one object per path."""
+    """Yield the settings as a JSON list with one object per path."""
     yield encode(settings)

@@ -1,4 +1,4 @@
-"""The memory budget of a run: a table for people, an object for programs."""
+"""The memory budget of a run, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ VERSION: Final = 1
 _PLACES: Final = (("gpu", "one GPU"), ("host", "one host"), ("disk", "disk"))
 _MAX_BAR: Final = 24
 _MIN_BAR: Final = 8
-"""Columns that a bar has at most, and at least; without room for it there is none."""
+"""Maximum and minimum width of a bar in columns; bars are omitted if less is available."""
 _ROW_WIDTH: Final = 33
 """Columns of a phase's name and size, and of the blanks in its line."""
 _UNLIMITED_WIDTH: Final = 1 << 16
-"""The width of what has no edge."""
+"""Width if the output has no edge."""
 _NOTHING: Final = format_gib(0)
 _COLORS: Final = {"fits": "32", "tight": "33", "probably does not fit": "31", "does not fit": "31"}
-"""Verdict -> its style, as in the colours of severities."""
+"""Color of each verdict, the same as those of severities."""
 ASSUMED_MARK: Final = " (assumed)"
-"""What follows a fact that no file states."""
+"""Suffix of a fact that no file states."""
 
 
 def render_table(runs: Sequence[Run | StatedPlan], style: Style = PLAIN) -> Iterator[str]:
-    """Every run with its phases, their components, and what the numbers rest on."""
+    """Yield every run with its phases, their components, and what the numbers rest on."""
     yield from wrap_lines(answer.answer_several(runs), style)
     for run in runs:
         yield from render_opening(run, style, alone=len(runs) == 1)
@@ -58,18 +58,18 @@ def render_table(runs: Sequence[Run | StatedPlan], style: Style = PLAIN) -> Iter
 
 
 def render_opening(run: Run | StatedPlan, style: Style = PLAIN, *, alone: bool = False) -> Iterator[str]:
-    """Yield the answer, and what the run is. With several runs, what takes a search is left to `fit`."""
+    """Yield the answer and the description of a run. For several runs, searches are left to `fit`."""
     yield from wrap_lines([answer.answer_estimate(run) if alone else answer.format_answer(run)], style)
     yield from render_head(run, style)
 
 
 def render_head(run: Run | StatedPlan, style: Style = PLAIN) -> Iterator[str]:
-    """What the run is: file, model, job."""
+    """Yield the description of a run: file, model, job."""
     return wrap_lines(_describe_run(run), style)
 
 
 def wrap_lines(lines: Iterable[str], style: Style) -> Iterator[str]:
-    """Lines that no terminal misreads, broken at its edge, the rest below the text."""
+    """Yield escaped lines, wrapped at the width of the terminal with an indentation."""
     for line in map(escape_text, lines):
         if style.width is None or len(line) <= style.width:
             yield line
@@ -105,7 +105,7 @@ def _describe_run(run: Run | StatedPlan) -> Iterator[str]:
 
 
 def _suggest_model(model: str | None) -> str:
-    """Return which known model a misspelt name may be."""
+    """Return a suggestion for a misspelled model name, or an empty string."""
     from cfglint_train.models.lookup import suggest_ids
 
     suggestions = suggest_ids(model, 1, MIN_SIMILARITY) if model else []
@@ -116,18 +116,18 @@ _CLUSTER: Final[tuple[Field, ...]] = ("launch.nodes", "launch.gpus_per_node")
 
 
 def format_cluster_size(run: Run | StatedPlan, field: Field) -> str:
-    """The number of nodes, or of GPUs on each, marked where it is assumed."""
+    """Return the number of nodes, or of GPUs per node, marked if it is assumed."""
     number = run.plan.get(field)
     return "?" if number is None else f"{number}{mark_assumed(run, field)}"
 
 
 def mark_assumed(run: Run | StatedPlan, *facts: str) -> str:
-    """ASSUMED where one of some facts of a run is stated by no file; else nothing."""
+    """Return ASSUMED_MARK if no file states one of some facts of a run, or an empty string."""
     return ASSUMED_MARK if not list_assumed_facts(run).isdisjoint(facts) else ""
 
 
 def list_assumed_facts(run: Run | StatedPlan) -> frozenset[str]:
-    """The names of the facts that are assumed: `gpu`, `model`, `fork`, plan fields."""
+    """Return the names of the assumed facts: `gpu`, `model`, `fork`, plan fields."""
     return frozenset(
         assumption.fact for assumption in (assumptions_of(run) if isinstance(run, Run) else run.assumptions)
     )
@@ -168,12 +168,12 @@ def _render_resource(run: Run | StatedPlan, resource: str, name: str, style: Sty
 
 
 def _is_visible(budget: Budget | None) -> bool:
-    """Whether there is something to show: no row is 0.00 GiB."""
+    """Return whether a budget rounds to more than 0.00 GiB."""
     return budget is not None and format_gib(budget.expected) != _NOTHING
 
 
 def _render_components(phases: Sequence[Phase], resource: str) -> Iterator[str]:
-    """What the highest peak is made of, and where its interval comes from."""
+    """Yield the components of the highest peak and the source of its interval."""
     worst = max(phases, key=lambda phase: getattr(phase, resource).expected)
     yield f"    in {worst.title}, {worst.event}:"
     for part in sorted(explain(getattr(worst, resource)), key=lambda part: -part.bytes):
@@ -186,7 +186,7 @@ def _render_components(phases: Sequence[Phase], resource: str) -> Iterator[str]:
 
 
 def _draw_bar(size: int, top: int, width: int, style: Style) -> str:
-    """A bar of blocks where the terminal has them, else of signs."""
+    """Return a bar of block elements, or of ASCII characters if the terminal has none."""
     filled = round(width * size / top) if top else 0
     full, empty = ("\u2588", "\u2591") if style.blocks else ("#", ".")
     return full * filled + empty * (width - filled)
@@ -208,7 +208,7 @@ def _render_notes(run: Run | StatedPlan) -> Iterator[str]:
 
 
 def list_not_counted(run: Run | StatedPlan) -> list[str]:
-    """The misspelt keys of a run that its estimate leaves out, each with what it may be meant to be."""
+    """Return the misspelled keys that the estimate ignores, each with the likely intended key."""
     if not isinstance(run, Run):
         return []
     nearest = registry.load_module(registry.RULES["KEY001"]).list_nearest_keys
@@ -222,17 +222,17 @@ def list_not_counted(run: Run | StatedPlan) -> list[str]:
 
 
 def list_assumption_notes(run: Run | StatedPlan) -> list[str]:
-    """The assumptions, each with the way to state the fact."""
+    """Return the notes of the assumptions, each with the way to state the fact."""
     return collect_notes(list_assumptions(run))
 
 
 def collect_notes(items: Iterable[Assumption]) -> list[str]:
-    """What some assumptions say, each text once."""
+    """Return the notes of some assumptions without duplicates."""
     return list(dict.fromkeys(assumption.note for assumption in items))
 
 
 def list_assumptions(run: Run | StatedPlan) -> tuple[Assumption, ...]:
-    """The assumptions that the figures rest on."""
+    """Return the assumptions that the numbers rest on."""
     if not isinstance(run, Run):
         return run.assumptions
     return tuple(
@@ -243,7 +243,10 @@ def list_assumptions(run: Run | StatedPlan) -> tuple[Assumption, ...]:
 
 
 def _is_relevant(assumption: Assumption, run: Run) -> bool:
-    """Whether an estimate rests on it: not on a default of another release that leaves it as it is."""
+    """Return whether an estimate rests on an assumption.
+
+    An assumed release does not matter if all other possible releases give the same numbers.
+    """
     other_releases = assumption.others if assumption.fact.startswith(RELEASE) else ()
     return not other_releases or any(
         _collect_sizes(run.build_scenario({assumption.fact: release})) != _collect_sizes(run)
@@ -252,7 +255,7 @@ def _is_relevant(assumption: Assumption, run: Run) -> bool:
 
 
 def _collect_sizes(run: Run) -> list[tuple[str, list[tuple[int, int, int] | None]]]:
-    """The sizes of each phase's budgets."""
+    """Return the expected, low and high sizes of each phase's budgets in bytes."""
     return [
         (
             phase.name,
@@ -266,7 +269,7 @@ def _collect_sizes(run: Run) -> list[tuple[str, list[tuple[int, int, int] | None
 
 
 def describe_missing(run: Run | StatedPlan) -> Iterator[str]:
-    """What a phase could not be computed without, in words."""
+    """Yield descriptions of the facts that are missing for a phase."""
     for field in run.estimate.missing:
         if field != MODEL:
             key, words = run.spell_key(field), describe_field(get_field(field))
@@ -279,12 +282,12 @@ def describe_missing(run: Run | StatedPlan) -> Iterator[str]:
 
 
 def build_document(runs: Sequence[Run | StatedPlan]) -> dict[str, Any]:
-    """The same as plain values; sizes in bytes."""
+    """Return the estimates as plain values; sizes are in bytes."""
     return {"version": VERSION, "runs": [convert_record(build_estimate(run)) for run in runs]}
 
 
 def render_json(runs: Sequence[Run | StatedPlan]) -> Iterator[str]:
-    """The object, indented."""
+    """Yield the estimates as indented JSON."""
     yield encode(build_document(runs))
 
 
@@ -309,7 +312,7 @@ def build_estimate(run: Run | StatedPlan) -> RunEstimate:
 
 
 def _build_not_checked(not_estimated: NotEstimated | None) -> NotChecked | None:
-    """Where a setting is missing without which no training step can be estimated, and what would settle it."""
+    """Return the record of a setting without which no training step can be estimated, or None."""
     if not_estimated is None:
         return None
     path, line = (
@@ -341,7 +344,7 @@ def _build_budget(budget: Budget | None, capacity: int | None) -> records.Budget
 
 
 def _list_evidence(budget: Budget) -> tuple[str, ...]:
-    """The published rows whose residuals bound a GPU's interval; none for a host and a disk."""
+    """Return the published measurements whose residuals bound a GPU's interval; empty for hosts and disks."""
     if budget.place != "gpu":
         return ()
     return comparable.find_residual(budget.setup, table_of_evidence().residuals).evidence

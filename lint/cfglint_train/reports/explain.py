@@ -1,4 +1,4 @@
-"""What a finding rests on: the facts that its rule read, what changes with the assumed ones, and how to be sure."""
+"""Explanation of a finding: the facts that its rule read, other scenarios, and how to make it certain."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cfglint_train.runs.run import Run
 
 VERSION: Final = 1
 _MAX_COLUMN: Final = 36
-"""Characters of a column; longer values push the next one to the right."""
+"""Maximum width of a column; longer values push the next column to the right."""
 
 
 class Fact(Frozen):
@@ -31,17 +31,17 @@ class Fact(Frozen):
     fact: str
     """A plan field, `gpu`, `host-memory`, `disk`, or a package."""
     key: str
-    """The key by which the configuration states it; empty where none does."""
+    """Key that states it in the configuration; empty if there is none."""
     value: Any
     grade: Certainty
     note: str
-    """Where it is, or where it comes from."""
+    """Source of the value, or its location."""
     remedy: str
-    """How to be sure of it; empty where it is stated."""
+    """Way to make it certain; empty if it is stated."""
 
 
 def list_facts(finding: Finding) -> list[Fact]:
-    """The facts that the rule of a finding read, in the order of the plan; the others that it rests on at the end."""
+    """Return the facts that the rule of a finding read, in plan order, then the others that it rests on."""
     read_facts = [] if finding.run is None else list(_list_run_facts(finding, finding.run))
     names = {fact.fact for fact in read_facts}
     read_facts += [
@@ -78,7 +78,7 @@ def _build_fact(fact: str, key: str, value: Any, origin: Origin, assumed: str | 
 
 
 def render_table(findings: Iterable[Finding], secrets: Iterable[str], style: Style) -> Iterator[str]:
-    """The same for people."""
+    """Yield the explanation as text."""
     redact = build_redaction(secrets)
     for finding in findings:
         place = f"{escape_line_start(finding.path)}:{finding.start.line}"
@@ -117,7 +117,7 @@ def _render_facts(rows: list[Fact], redact: Redact, style: Style) -> Iterator[st
 
 
 def _format_value(value: Any) -> str:
-    """A value of the plan as people read it: numbers with separators, lists without brackets."""
+    """Format a value of the plan for people: numbers with separators, lists without brackets."""
     if isinstance(value, Role):
         return f"{value.name} on {value.nodes or '?'} x {value.gpus_per_node or '?'}"
     if isinstance(value, tuple):
@@ -143,7 +143,7 @@ def _render_scenarios(scenarios: Iterable[Scenario], redact: Redact, style: Styl
 
 
 def render_json(findings: Iterable[Finding], secrets: Iterable[str]) -> Iterator[str]:
-    """The same as an object."""
+    """Yield the explanation as a JSON object."""
     redact = build_redaction(secrets)
     yield encode({"version": VERSION, "findings": [_build_finding(finding, redact) for finding in findings]})
 

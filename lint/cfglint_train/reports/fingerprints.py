@@ -1,4 +1,4 @@
-"""Fingerprints of findings, by which other programs know one again after the file has changed around it."""
+"""Fingerprints of findings, by which other programs recognize a finding after the file has changed around it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from cfglint_train.reports.places import make_checkout_path
 
 
 def compute_fingerprints(result: Result, root: str | None) -> Iterator[tuple[Finding, str, int]]:
-    """Every finding with its fingerprint, and how many like it are before it in its file.
+    """Yield every finding with its fingerprint and the number of equal fingerprints before it.
 
-    The rule, the path from the checkout's `root` and the text of the line make it: not the line's number, nor the
-    message, whose figures change with the model and the cluster. Credentials do not go into it.
+    A fingerprint consists of the rule, the path from the checkout's `root` and the text of the line. It ignores the
+    line number, and the message, whose numbers change with model and cluster. Credentials are excluded.
     """
     redact = build_redaction(result.secrets)
     seen: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What `cfglint fit` prints: the ladder of changes of a run, as text or as plain values."""
+"""Reports of `cfglint fit`: the alternatives of a run as text or JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERSION: Final = 1
 
 
 def render_text(runs: Sequence[Alternatives], style: Style = PLAIN) -> Iterator[str]:
-    """Yield every run with its verdict, its ladder and the change that is proposed."""
+    """Yield every run with its verdict, its alternatives and the proposed change."""
     yield from estimate.wrap_lines(answer.answer_several([alternatives.run for alternatives in runs]), style)
     for alternatives in runs:
         opening = answer.format_answer(
@@ -56,7 +56,8 @@ def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
         yield from _render_alternatives(alternatives.alternatives, style)
     yield ""
     if solution is not None:
-        # As for --fix: what a measured change does is the same at each release at which the run does not fit.
+        # As for --fix: a release assumption does not count, because the change has the same effect at every release at
+        # which the run does not fit.
         has_assumptions = any(not assumption.fact.startswith(RELEASE) for assumption in assumptions)
         yield from _render_solution(solution, has_assumptions)
     elif not alternatives.lacks_room:
@@ -74,7 +75,7 @@ def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
 
 
 def _describe_no_change(*judgements: Judgement) -> str:
-    """That a run is expected to fit as it is, and by how much where it is tight."""
+    """Return that a run is expected to fit unchanged, with the margins if it is tight."""
     tight = [judgement for judgement in judgements if judgement.verdict == "tight"]
     if not tight:
         return "  no change needed"
@@ -87,7 +88,10 @@ def _describe_no_change(*judgements: Judgement) -> str:
 
 
 def _format_judgement(judgement: Judgement) -> str:
-    """`backward: 180 GiB expected (145.1 to 215.9), 79.1 GiB available: does not fit`, with the place if no GPU."""
+    """Format as `backward: 180 GiB expected (145.1 to 215.9), 79.1 GiB available: does not fit`.
+
+    The resource is named if it is not the GPU.
+    """
     budget = judgement.budget
     resource = "" if judgement.resource == "gpu" else f" ({judgement.resource})"
     return (
@@ -97,7 +101,7 @@ def _format_judgement(judgement: Judgement) -> str:
 
 
 def _render_alternatives(alternatives: Sequence[Alternative], style: Style) -> Iterator[str]:
-    """Yield a line for each change; two, if one of those lines is longer than the terminal is wide."""
+    """Yield one line per change, or two if some line is wider than the terminal."""
     rows = [(_format_settings(alternative), _format_effect(alternative)) for alternative in alternatives]
     width = min(max(len(setting) for setting, _ in rows), 77)
     lines = [f"{setting:<{width}}  {effect}" for setting, effect in rows]
@@ -144,17 +148,17 @@ def _render_solution(solution: Solution, has_assumptions: bool) -> Iterator[str]
 
 
 def render_json(runs: Sequence[Alternatives]) -> Iterator[str]:
-    """The same for programs."""
+    """Yield the fits as indented JSON."""
     yield encode(build_document(runs))
 
 
 def build_document(runs: Sequence[Alternatives]) -> dict[str, Any]:
-    """The same as plain values; sizes in bytes, slowdowns as factors on the time of a step."""
+    """Return the fits as plain values; sizes are in bytes, slowdowns are factors on the time per step."""
     return {"version": VERSION, "runs": [convert_record(build_fit(alternatives)) for alternatives in runs]}
 
 
 def build_fit(alternatives: Alternatives) -> RunFit:
-    """Return the record of a ladder."""
+    """Return the record of a run's alternatives."""
     gpu = None if alternatives.judgement is None else _build_room(alternatives.judgement)
     return RunFit(
         path=escape_data(alternatives.run.main.document.path),

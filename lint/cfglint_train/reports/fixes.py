@@ -1,4 +1,4 @@
-"""What reports show of a fix: its edits, unless they hold a credential, and the lines that it makes of others."""
+"""Fixes as reports show them: their edits, unless they contain a credential, and the changed lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cfglint_train.foundation.redact import Redact
 
 
 class DisplayedFix(Frozen):
-    """A fix that may be shown. Without edits it is advice."""
+    """A fix that is safe to show. Without edits it is advice."""
 
     applicability: Applicability
     message: str
@@ -19,7 +19,7 @@ class DisplayedFix(Frozen):
 
 
 def mask_fix(remedy: Remedy, redact: Redact) -> DisplayedFix:
-    """A fix without credentials: where its text holds one, it cannot be both right and shown."""
+    """Return a fix without credentials; if an edit contains one, the edits are left out."""
     if any(redact(edit.edit.text) != edit.edit.text for edit in remedy.edits):
         return DisplayedFix("display", redact(f"{remedy.message}: --fix writes it, but its text holds a credential"))
     if remedy.refused is not None:
@@ -28,17 +28,17 @@ def mask_fix(remedy: Remedy, redact: Redact) -> DisplayedFix:
 
 
 class Hunk(Frozen):
-    """Whole lines that a fix replaces by others; their endings are part of them."""
+    """Whole lines that a fix replaces, including their line endings."""
 
     path: str
     line: int
-    """The first of the old lines; where there are none, the line that the new ones are put before."""
+    """The first of the old lines; if there are none, the line before which the new ones are inserted."""
     before: tuple[str, ...]
     after: tuple[str, ...]
 
 
 def build_hunks(edits: Iterable[FileEdit], documents: Mapping[str, Document]) -> Iterator[Hunk]:
-    """The hunks of some edits, in order; of files that are not among the documents there are none."""
+    """Yield the hunks of some edits in order; edits of files that are not in `documents` are skipped."""
     by_path: dict[str, list[Edit]] = {}
     for edit in edits:
         by_path.setdefault(edit.path, []).append(edit.edit)
@@ -48,7 +48,7 @@ def build_hunks(edits: Iterable[FileEdit], documents: Mapping[str, Document]) ->
 
 
 def _build_document_hunks(document: Document, edits: list[Edit]) -> Iterator[Hunk]:
-    """Edits whose lines touch make one hunk."""
+    """Yield the hunks of one document; edits on touching lines are in the same hunk."""
     groups: list[tuple[int, int, list[Edit]]] = []
     for edit in sorted(edits, key=lambda edit: edit.span):
         begin, end = _find_line_span(document, edit)
@@ -68,7 +68,7 @@ def _build_document_hunks(document: Document, edits: list[Edit]) -> Iterator[Hun
 
 
 def _find_line_span(document: Document, edit: Edit) -> tuple[int, int]:
-    """The bytes of the lines that an edit touches; none where it only puts whole lines before one."""
+    """Return the byte span of the lines that an edit touches; empty if it only inserts whole lines."""
     source, (start, end) = document.source, edit.span
     begin = source.rfind(b"\n", 0, start) + 1
     if start == begin and (source[end - 1 : end] == b"\n" if end > start else edit.text.endswith("\n")):

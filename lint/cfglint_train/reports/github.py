@@ -1,8 +1,8 @@
-"""Annotations by GitHub's workflow commands, then every finding as plain lines of the log.
+"""Annotations by GitHub workflow commands, then every finding as a plain line of the log.
 
-The runner keeps the first ten errors, warnings and notices of a step (`ExecutionContext.cs`), so what is worst comes
-first, nine of each kind at most, and one notice says how many are left. Columns only count where an annotation is
-on one line.
+The runner keeps the first ten errors, warnings and notices of a step (`ExecutionContext.cs`). So the most severe come
+first, at most nine of each kind, and one notice gives the number of the rest. Columns are only respected if an
+annotation is on one line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MESSAGE_LIMIT: Final = 4096
 
 
 class Annotation(Frozen):
-    """What one workflow command says."""
+    """Contents of a workflow command."""
 
     path: str
     title: str
@@ -38,7 +38,7 @@ class Annotation(Frozen):
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """The annotations, then the whole list."""
+    """Report the annotations, then the whole list."""
     yield from render_commands(result, "the log of this step", style=style)
     yield from text.concise(result)
 
@@ -46,9 +46,9 @@ def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
 def render_commands(
     result: Result, where: str, changed: Callable[[Finding], bool] | None = None, style: Style = PLAIN
 ) -> Iterator[str]:
-    """One command for each of the first findings; those on `changed` lines come before the others of their severity.
+    """Yield one command for each of the first findings, those on `changed` lines first within a severity.
 
-    `where` says in words where all of them are listed.
+    `where` describes where all findings are listed.
     """
     redact = build_redaction(result.secrets)
     omitted = 0
@@ -74,7 +74,7 @@ def _build_annotation(finding: Finding, redact: Redact, style: Style) -> Annotat
 
 
 def _annotate_troubles(result: Result, redact: Redact) -> Iterator[Annotation]:
-    """What kept cfglint from its work and is no finding."""
+    """Yield annotations for the problems that no finding reports."""
     for trouble in text.find_unreported_troubles(result):
         yield Annotation(
             trouble.path, "cfglint", redact(text.format_trouble_message(trouble)), trouble.position, trouble.position

@@ -1,4 +1,4 @@
-"""GitLab's code quality report: a list of issues, in the part of the Code Climate format that GitLab reads.
+"""GitLab code quality report: a list of issues in the subset of the Code Climate format that GitLab reads.
 
 Source: docs.gitlab.com, "Code Quality", "Import code quality results": description, check_name, fingerprint, severity,
 and a location with a path and the first line (or positions).
@@ -25,7 +25,7 @@ _SEVERITIES: Final = {"error": "critical", "warning": "major", "info": "minor"}
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """The list, an issue per line."""
+    """Report the list of issues, one per line."""
     return render_list("[", _build_issues(result, style), "]")
 
 
@@ -37,7 +37,7 @@ def _build_issues(result: Result, style: Style) -> Iterator[dict[str, Any]]:
             "description": escape_data(redact(finding.message)),
             "check_name": finding.code,
             **_build_content(finding, redact, style),
-            # GitLab takes two issues of one fingerprint for one.
+            # GitLab merges issues with the same fingerprint.
             "fingerprint": f"{fingerprint}{earlier:04x}",
             "severity": _SEVERITIES[finding.severity],
             "location": {
@@ -62,7 +62,7 @@ def _build_issues(result: Result, style: Style) -> Iterator[dict[str, Any]]:
 
 
 def _build_content(finding: Finding, redact: Redact, style: Style) -> dict[str, Any]:
-    """Notes, help, the other places and the rule's page, where Code Climate's format has them (GitLab skips it)."""
+    """Return notes, help, related places and the rule's page in a field of Code Climate that GitLab ignores."""
     pages = style.get_page_lines(finding.code, finding.name)
     lines = (*format_related_places(finding, redact), *format_details(finding, redact), *pages)
     body = escape_data("\n".join(lines))

@@ -1,4 +1,4 @@
-"""The JSON report, version 1, in a stable order: one object, or one object per line."""
+"""JSON report, version 1, in a stable order: one object, or one object per line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VERSION: Final = 1
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """The whole object, a line for every record."""
+    """Report everything as one object, with one line per record."""
     yield f'{{"version": {VERSION},'
     yield from render_array("files", map(convert_record, list_files(result)), ",")
     yield from render_array("findings", (_add_url(finding, style) for finding in list_findings(result)), ",")
@@ -36,7 +36,7 @@ def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
 
 
 def lines(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """Every record of the object on a line of its own, its kind in `type`."""
+    """Yield every record as an object on its own line, with its kind in `type`."""
     for kind, listing in (
         ("file", map(convert_record, list_files(result))),
         ("finding", (_add_url(finding, style) for finding in list_findings(result))),
@@ -49,17 +49,17 @@ def lines(result: Result, style: Style = PLAIN) -> Iterator[str]:
 
 
 def render_file_list(result: Result) -> Iterator[str]:
-    """The configurations alone, each on a line of its own."""
+    """Yield the configurations as a list, one per line."""
     return render_list("[", map(convert_record, list_files(result)), "]")
 
 
 def render_array(name: str, records: Iterable[Any], end: str) -> Iterator[str]:
-    """An entry of an object whose value is a list: every record on a line of its own, `end` behind the last one."""
+    """Yield an entry of an object whose value is a list, one record per line, with `end` after the last one."""
     return render_list(f'"{name}": [', records, f"]{end}")
 
 
 def render_list(head: str, records: Iterable[Any], end: str) -> Iterator[str]:
-    """Records between two texts, each on a line of its own."""
+    """Yield records between two texts, one per line."""
     pending = head
     separator = ""
     for record in records:
@@ -69,24 +69,24 @@ def render_list(head: str, records: Iterable[Any], end: str) -> Iterator[str]:
 
 
 def encode(value: Any) -> str:
-    """JSON text for people. It is harmless wherever it is shown, and what it means stays the same."""
+    """Return a value as indented JSON that is safe to print; escaping does not change its meaning."""
     return _escape_commands(dumps(value, indent=2))
 
 
 def encode_compact(value: Any) -> str:
-    """The same on one line."""
+    """Return a value as JSON on one line that is safe to print."""
     return _escape_commands(dumps(value))
 
 
 def _escape_commands(text: str) -> str:
-    """GitHub's runner would execute a line with `##[command]` in it; terminals may heed DEL."""
+    """Escape `##[command]`, which GitHub's runner executes, and DEL, which terminals may interpret."""
     if "##" in text:
         text = re.sub(r"##([A-Za-z]*)\[", r"##\1\\u005b", text)
     return text.replace("\x7f", "\\u007f")
 
 
 def convert_record(value: Any) -> Any:
-    """Return a record as plain values: an object of its fields."""
+    """Return a record as plain values: a dict of its fields."""
     if isinstance(value, tuple):
         names = getattr(value, "_fields", None)
         return list(map(convert_record, value)) if names is None else dict(zip(names, map(convert_record, value)))
@@ -94,7 +94,7 @@ def convert_record(value: Any) -> Any:
 
 
 def build_document(result: Result) -> dict[str, Any]:
-    """The report as plain values."""
+    """Return the report as plain values."""
     return {
         "version": VERSION,
         "files": list(map(convert_record, list_files(result))),
@@ -106,17 +106,17 @@ def build_document(result: Result) -> dict[str, Any]:
 
 
 def list_files(result: Result) -> Iterator[CheckedFile]:
-    """Yield the configurations of a lint."""
+    """Return the configurations of a lint."""
     return (CheckedFile(escape_data(file.path), file.framework, file.role) for file in result.files)
 
 
 def list_unsupported(result: Result) -> Iterator[UnsupportedFiles]:
-    """Yield the files of a lint that look like those of tools that are not supported, by tool."""
+    """Return the files of a lint that look like those of unsupported tools, by tool."""
     return (UnsupportedFiles(group.framework, tuple(map(escape_data, group.paths))) for group in result.unsupported)
 
 
 def list_skipped(result: Result) -> Iterator[SkippedFile]:
-    """Yield the files that a lint left out."""
+    """Return the files that a lint skipped."""
     return (
         SkippedFile(escape_data(file.path), escape_data(file.reason), file.named, file.looks_like)
         for file in result.skipped
@@ -124,7 +124,7 @@ def list_skipped(result: Result) -> Iterator[SkippedFile]:
 
 
 def list_applied(fixed: FixOutcome) -> Iterator[Applied]:
-    """Yield the fixes that were made."""
+    """Yield the applied fixes."""
     redact = build_redaction(fixed.result.secrets)
     for fix in fixed.applied:
         yield type(fix)(
@@ -133,13 +133,13 @@ def list_applied(fixed: FixOutcome) -> Iterator[Applied]:
 
 
 def list_refused(fixed: FixOutcome) -> Iterator[Refused]:
-    """Yield the fixes that could not be made."""
+    """Return the fixes that could not be applied."""
     redact = build_redaction(fixed.result.secrets)
     return (type(fix)(escape_data(fix.path), fix.code, escape_data(redact(fix.reason))) for fix in fixed.refused)
 
 
 def list_failures(result: Result) -> Iterator[Failure]:
-    """Yield what kept a lint from its work."""
+    """Yield the problems that kept a lint from checking."""
     redact = build_redaction(result.secrets)
     for trouble in result.troubles:
         line, column = (None, None) if trouble.position is None else trouble.position
@@ -155,7 +155,7 @@ def list_not_checked(result: Result) -> Iterator[NotChecked]:
 
 
 def list_findings(result: Result) -> Iterator[records.Finding]:
-    """Yield the findings of a lint."""
+    """Return the findings of a lint."""
     redact = build_redaction(result.secrets)
     return (_build_finding(finding, redact) for finding in result.findings)
 
@@ -186,7 +186,7 @@ def _build_finding(finding: Finding, redact: Redact) -> records.Finding:
 
 
 def _add_url(finding: records.Finding, style: Style) -> dict[str, Any]:
-    """A finding with the address of its rule's page, where that is stated."""
+    """Return the fields of a finding, with the URL of its rule's page if that is configured."""
     page = style.build_page_url(finding.code, finding.name)
     return convert_record(finding) if page is None else {**convert_record(finding), "url": page}
 

@@ -1,6 +1,6 @@
-"""JUnit's XML: a suite per file, a failure per finding, and a passed case for every file without one.
+"""JUnit XML: a suite per file, a failure per finding, and a passed case for every file without findings.
 
-The elements and attributes are those of the schema that Jenkins' xUnit plugin checks (junit-10.xsd).
+Elements and attributes follow the schema that Jenkins' xUnit plugin checks (junit-10.xsd).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cfglint_train.reports.style import PLAIN, Style
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """The whole document, a line per case."""
+    """Report the whole document, with one line per case."""
     redact = build_redaction(result.secrets)
     findings: dict[str, list[Finding]] = {file.path: [] for file in result.files}
     for finding in result.findings:
@@ -63,6 +63,6 @@ _ENTITIES = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&
 
 
 def _escape_attribute(value: str) -> str:
-    """Text for an attribute or an element: characters that XML 1.0 has no place for are escaped as in every report."""
+    """Escape a text for an attribute or element; characters that XML 1.0 forbids are shown as escapes."""
     escaped = re.sub("[\ufffe\uffff]", lambda match: f"\\u{ord(match[0]):04x}", escape_text(value))
     return escaped.translate(_ENTITIES)

@@ -1,8 +1,8 @@
-"""The hash by which GitHub's code scanning recognises a line, `primaryLocationLineHash`.
+"""The hash by which GitHub code scanning recognizes a line, `primaryLocationLineHash`.
 
-GitHub's action computes it on upload, and compares it with ours; an upload through the interface behind it has to
-contain it. Source: github/codeql-action `src/fingerprints.ts`: a polynomial over the 100 UTF-16 units
-from the line's start, without blanks, and a number for equal ones.
+GitHub's action computes it on upload and compares it with ours; uploads through the API must contain it. Source:
+github/codeql-action `src/fingerprints.ts`: a polynomial over the 100 UTF-16 units from the start of the line, in 64
+bits, with a count of equal hashes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _END: Final = "\uffff"
 
 
 def compute_line_hashes(text: str, line_numbers: Collection[int]) -> Mapping[int, str]:
-    """The hashes of some lines (numbers from 1) of a text; lines that it does not have are left out."""
-    # What the reference reads: no blanks, one unit per line ending, a mark behind the last.
+    """Return the hashes of some lines (numbered from 1) of a text; nonexistent lines are left out."""
+    # Normalize like the reference: no blanks, one unit per line ending, an end mark.
     stripped = text.replace("\r\n", "\n").replace("\r", "\n").replace(" ", "").replace("\t", "")
     units = (stripped if stripped.isascii() else _convert_to_utf16(stripped)) + _END
     last = max(line_numbers, default=0)
@@ -38,7 +38,7 @@ def compute_line_hashes(text: str, line_numbers: Collection[int]) -> Mapping[int
 
 
 def _convert_to_utf16(text: str) -> str:
-    """A text of UTF-16 code units, each as a character."""
+    """Return the UTF-16 code units of a text, each as a character."""
     return "".join(map(chr, memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")))
 
 

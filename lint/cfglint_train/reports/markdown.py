@@ -1,7 +1,7 @@
-"""A report in GitHub's Markdown, for a job summary or a comment: the runs with their budgets, the findings, the fixes.
+"""Report in GitHub-flavored Markdown for a job summary or comment: runs with budgets, findings, fixes.
 
-GitHub takes one MiB of summary per step, and nothing of what is larger (runner `FileCommandManager.cs`), so the report
-stops in time and says what it leaves out. Nothing that a file says becomes a link, a mention, an image or HTML.
+GitHub accepts 1 MiB of summary per step and rejects anything larger (runner `FileCommandManager.cs`), so the report
+stops early and says what it omits. Texts from files never become links, mentions, images or HTML.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cfglint_train.runs.assumptions import list_assumptions
 from cfglint_train.runs.run import GPU, Run
 
 MAX_BYTES: Final = 900_000
-"""Where the report stops, well below the limit."""
+"""Size limit of the report, well below that of GitHub."""
 MAX_FINDINGS: Final = 200
 MAX_RUNS: Final = 50
 _BAR: Final = 10
@@ -43,7 +43,7 @@ _PLACES: Final = ("gpu", "host", "disk")
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """The whole report, as long as it may be."""
+    """Report everything up to the size limit."""
     size = 0
     for block in _render_blocks(result, style):
         lines = list(block)
@@ -58,7 +58,7 @@ def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
 
 
 def _render_blocks(result: Result, style: Style) -> Iterator[Iterable[str]]:
-    """Pieces that are shown as a whole or not at all."""
+    """Yield blocks of lines that are shown completely or not at all."""
     redact = build_redaction(result.secrets)
     counts = " ".join(text.render_summary(result)) or "Nothing could be checked."
     yield ("## cfglint", "", f"**{_escape_cell(counts)}**", "")
@@ -78,7 +78,7 @@ def _render_blocks(result: Result, style: Style) -> Iterator[Iterable[str]]:
 
 
 class RunRow(Frozen):
-    """What the report says of a run, for another process."""
+    """Summary of a run that can be sent to another process."""
 
     order: tuple[str, str]
     row: str
@@ -86,7 +86,7 @@ class RunRow(Frozen):
 
 
 def run_row(run: Run) -> RunRow:
-    """The row of a run."""
+    """Build the table row of a run."""
     peaks = {place: run.estimate.find_peak(place) for place in _PLACES}
     cells = [_format_peak(run, place, peaks[place]) for place in _PLACES]
     model = run.plan.model.id or (run.architecture.id if run.architecture is not None else None)
@@ -136,7 +136,7 @@ def _draw_bar(share: float) -> str:
 
 
 def _format_verdict(run: Run, peaks: dict[str, Phase | None]) -> str:
-    """The worst of the places whose capacity is known."""
+    """Return the worst verdict among the resources with a known capacity."""
     verdicts = [
         compute_verdict(getattr(phase, resource), capacity)
         for resource, phase in peaks.items()
@@ -201,10 +201,10 @@ def _render_fix(title: str, lines: list[str]) -> Iterator[str]:
     yield from (f"{fence}diff", *lines, fence, "", "</details>", "")
 
 
-# Whatever means something in Markdown or HTML, or makes a link of plain text, becomes an entity.
+# Characters with a meaning in Markdown or HTML, or that turn plain text into a link, become entities.
 _ENTITIES: Final = {ord(mark): f"&#{ord(mark)};" for mark in "\\`*_{}[]<>&#|!~$@:^\"'"}
 
 
 def _escape_cell(value: str) -> str:
-    """Text on one line in which nothing means anything to Markdown."""
+    """Return a text on one line without Markdown or HTML syntax."""
     return escape_text(value).translate(_ENTITIES).replace("www.", "www&#46;")

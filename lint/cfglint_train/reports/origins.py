@@ -1,4 +1,4 @@
-"""Every field of a run's plan with its value and where that comes from: a table for people, a list for programs."""
+"""Fields of a run's plan with their values and origins, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cfglint_train.reports.text import wrap_text
 from cfglint_train.runs.run import Run
 
 _VALUE_WIDTH: Final = 24
-"""Columns of the values; longer ones push their origin to the right."""
+"""Columns for values; longer ones push the origin to the right."""
 
 
 def render_table(runs: Iterable[Run], secrets: Iterable[str], style: Style) -> Iterator[str]:
-    """The fields of every run, then its cluster and releases; unknown fields are named at the end."""
+    """Yield the fields of every run, then its cluster and releases; unknown fields are named at the end."""
     redact = build_redaction(secrets)
     for run in runs:
         yield style.paint(escape_line_start(run.main.document.path), "1") + f"  ({run.framework.title})"
@@ -74,7 +74,7 @@ def _format_value(value: Any) -> str:
 
 
 def _describe_origin(origin: Origin) -> str:
-    """Where a value comes from, in words."""
+    """Describe the source of a value."""
     place = _locate(origin)
     location = "" if place is None else f"{place[0]}:{place[1].line}:{place[1].column}"
     key = f" ({origin.key})" if origin.key else ""
@@ -95,7 +95,7 @@ def _locate(origin: Origin) -> tuple[str, Position] | None:
 
 
 def render_json(runs: Iterable[Run], secrets: Iterable[str]) -> Iterator[str]:
-    """The same as an object; `null` is unknown."""
+    """Yield the fields as a JSON object; `null` means unknown."""
     redact = build_redaction(secrets)
     yield encode(
         {

@@ -1,4 +1,4 @@
-"""Places as other programs count them: columns in UTF-16 units or UTF-8 bytes, paths from the checkout, addresses."""
+"""Places as other programs expect them: columns in UTF-16 units or UTF-8 bytes, checkout paths, URIs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cfglint_train.judging.result import Result
 
 
 def collect_documents(result: Result) -> Mapping[str, Document]:
-    """The documents of a result, by their paths."""
+    """Return the documents of a result by path."""
     by_path: dict[str, Document] = {}
     for document in _iterate_documents(result):
         by_path.setdefault(document.path, document)
@@ -33,7 +33,7 @@ def _iterate_documents(result: Result) -> Iterator[Document]:
 
 
 def compute_utf16_column(document: Document | None, position: Position) -> int:
-    """The column counted in UTF-16 code units, from 1."""
+    """Return the column in UTF-16 code units, from 1."""
     before = _get_prefix(document, position)
     return (
         position.column if before.isascii() else position.column + sum(ord(character) > 0xFFFF for character in before)
@@ -41,7 +41,7 @@ def compute_utf16_column(document: Document | None, position: Position) -> int:
 
 
 def compute_utf8_column(document: Document | None, position: Position) -> int:
-    """The column counted in bytes of UTF-8, from 1."""
+    """Return the column in UTF-8 bytes, from 1."""
     before = _get_prefix(document, position)
     return position.column + len(before.encode("utf-8", "replace")) - len(before)
 
@@ -51,7 +51,7 @@ def _get_prefix(document: Document | None, position: Position) -> str:
 
 
 def make_checkout_path(path: str, root: str | None) -> str:
-    """A path from the root of a checkout, with forward slashes; as it is where it is outside, or there is none."""
+    """Return a path relative to a checkout, with forward slashes; unchanged if it is outside or `root` is empty."""
     if not root:
         return path
     relative = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
@@ -62,10 +62,10 @@ _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 
 
 def format_uri(path: str) -> str:
-    """A path as a relative reference of RFC 3986; an absolute one as a `file` address."""
+    """Return a path as a relative reference of RFC 3986, or as a `file` URI if it is absolute."""
     try:
         source = os.fsencode(path.replace(os.sep, "/"))
-    except UnicodeEncodeError:  # a name that no file has
+    except UnicodeEncodeError:  # a name that no real file has
         source = path.encode("utf-8", "backslashreplace")
     quoted = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in source)
     return f"file://{quoted}" if quoted.startswith("/") else quoted

@@ -1,7 +1,7 @@
-"""Reviewdog's diagnostic format: what it comments on a pull request, with fixes that one click applies.
+"""Reviewdog's diagnostic format, for pull request comments with fixes that can be applied by a click.
 
-Source: reviewdog `proto/rdf/reviewdog.proto`. Columns count bytes of UTF-8 there, and ends are exclusive; a range
-without columns is whole lines, its last one included.
+Source: reviewdog `proto/rdf/reviewdog.proto`. Columns count UTF-8 bytes, ends are exclusive; a range without columns
+means whole lines, including the last.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SEVERITIES: Final = {"error": "ERROR", "warning": "WARNING", "info": "INFO"}
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """The whole object, a line per diagnostic."""
+    """Report everything as one object, with one line per diagnostic."""
     yield '{"source": {"name": "cfglint"},'
     yield from render_array("diagnostics", _build_diagnostics(result, style), "}")
 
@@ -71,7 +71,7 @@ def _build_range(document: Document | None, start: Position, end: Position) -> d
 def _build_suggestions(
     finding: Finding, documents_by_path: Mapping[str, Document], redact: Redact
 ) -> Iterator[dict[str, Any]]:
-    """A safe fix, where it is one stretch of lines of the finding's own file: no half of a fix can be applied."""
+    """Yield a safe fix if it is a single hunk in the finding's own file, because a fix must not be half applied."""
     if finding.fix is None:
         return
     fix = mask_fix(finding.fix, redact)
@@ -84,7 +84,7 @@ def _build_suggestions(
     first, last = hunk.line, hunk.line + len(hunk.before) - 1
     text = "".join(hunk.after)
     if not hunk.before:
-        # Reviewdog can only replace lines: the one behind the new ones is put there again, else the one before them.
+        # Reviewdog can only replace lines, so repeat the line after the insertion, or else the line before it.
         if first <= len(document.line_starts) and document.line_starts[first - 1] < len(document.source):
             last, text = first, text + get_line_text(document, first)
         else:
@@ -96,6 +96,6 @@ def _build_suggestions(
 
 
 def _format_message(finding: Finding, redact: Redact) -> str:
-    """The message with the other places, notes and help: not every release of reviewdog has fields for them."""
+    """Return the message with related places, notes and help, which not every release of reviewdog has fields for."""
     lines = (redact(finding.message), *format_related_places(finding, redact), *format_details(finding, redact))
     return escape_data("\n".join(lines))

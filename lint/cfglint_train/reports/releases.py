@@ -1,4 +1,4 @@
-"""Which releases each run was checked against, and where each of them comes from: for `--verbose`."""
+"""Releases that each run was checked against and their sources, for `--verbose`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cfglint_train.runs.run import Run
 
 
 def format_releases(runs: Iterable[Run]) -> Iterator[str]:
-    """One line per run, the framework first; `?` where only a range is known."""
+    """Yield one line per run, its framework first; `?` if only a range is known."""
     for run in runs:
         releases, package = run.releases, run.framework.manifest.package
         parts = [f"{package} {_format_release(releases.by_package[package])}"]
@@ -30,7 +30,7 @@ def format_releases(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def _is_other_package(name: str, package: str) -> bool:
-    """Whether this is a package beside the framework's own, which is also known by the framework's name."""
+    """Return whether a name is not the framework's own package, under which its release is also listed."""
     return name != package and (name not in list_frameworks() or list_frameworks()[name].package == name)
 
 

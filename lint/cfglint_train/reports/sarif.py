@@ -1,11 +1,11 @@
-"""SARIF 2.1.0, as GitHub's code scanning and editors read it.
+"""SARIF 2.1.0 report, as read by GitHub code scanning and editors.
 
-Columns count UTF-16 code units. Paths are relative to the checkout, which is what GitHub expects. The rules carry their
-documentation; of those that are known, the ones that found something are listed.
+Columns count UTF-16 code units. Paths are relative to the checkout, as GitHub expects. The report lists the rules that
+have findings, with their documentation.
 
-With a baseline every result is `new`. Results that are accepted (`unchanged`) or gone (`absent`) are left out: code
-scanning reads neither `baselineState` nor `suppressions`, so each would be an open alert. It closes the alerts whose
-result is missing.
+With a baseline every result is `new`. Accepted (`unchanged`) and gone (`absent`) results are left out: code scanning
+reads neither `baselineState` nor `suppressions`, so each would be an open alert. It closes alerts whose result is
+missing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LEVELS: Final = {"error": "error", "warning": "warning", "info": "note"}
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """The whole log: one run, a line per rule and per result."""
+    """Report the whole log: one run, with one line per rule and per result."""
     codes = sorted({finding.code for finding in result.findings})
     yield f'{{"$schema": "{SCHEMA}", "version": "2.1.0", "runs": [{{"columnKind": "utf16CodeUnits",'
     yield f'"tool": {{"driver": {{"name": "cfglint", "version": "{VERSION}", "semanticVersion": "{VERSION}",'
@@ -108,7 +108,7 @@ def _build_results(result: Result, codes: list[str]) -> Iterator[dict[str, Any]]
 
 
 def _format_message(finding: Finding, redact: Redact) -> str:
-    """The headline, and below it what the format has no field for: notes, help, and a fix that is only advice."""
+    """Return the headline, followed by what the format has no field for: notes, help, and fixes without edits."""
     lines = [
         f"{label}: {line}" if label else line
         for label, line in list_details(finding, redact)
@@ -118,7 +118,7 @@ def _format_message(finding: Finding, redact: Redact) -> str:
 
 
 def _hash_lines(result: Result) -> Mapping[str, Mapping[int, str]]:
-    """The keys by which GitHub recognises the lines of findings."""
+    """Return the hashes by which GitHub recognizes the lines of findings, by path and line number."""
     line_numbers: dict[str, set[int]] = {}
     sources: dict[str, bytes] = {}
     for finding in result.findings:
@@ -178,7 +178,7 @@ def _build_change(
 
 
 def _build_invocation(result: Result) -> dict[str, Any]:
-    """How the lint itself went: whatever is no finding."""
+    """Return the outcome of the lint itself, with everything that is not a finding."""
     redact = build_redaction(result.secrets)
     root = os.environ.get("GITHUB_WORKSPACE")
 

@@ -1,4 +1,4 @@
-"""How often each rule finds something: a table for people, a list for programs."""
+"""Number of findings per rule, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from cfglint_train.reports.style import Style
 
 
 class RuleCount(Frozen):
-    """What one rule found."""
+    """The findings of one rule."""
 
     code: str
     name: str
     severity: str
-    """The gravest that it gave."""
+    """The highest severity among the findings."""
     severities: Mapping[str, int]
-    """How many findings there are of each, the gravest first."""
+    """Number of findings by severity, the highest first."""
     findings: int
     files: int
     fixable: int
-    """How many of the findings `--fix` or `--fix --unsafe-fixes` settles."""
+    """Number of findings that `--fix` or `--fix --unsafe-fixes` resolves."""
     frameworks: Mapping[str, int]
-    """How many of them in the configurations of each framework, by its name."""
+    """Number of findings by the framework of their configuration."""
 
 
 def count_findings(result: Result) -> list[RuleCount]:
-    """The rules that found something, the most frequent first."""
+    """Count the findings of each rule, the most frequent first."""
     framework_of = {file.path: file.framework for file in result.files}
     by_code: dict[str, list[Any]] = {}
     for finding in result.findings:
@@ -56,7 +56,7 @@ def count_findings(result: Result) -> list[RuleCount]:
 
 
 def render_table(result: Result, style: Style) -> Iterator[str]:
-    """A line per rule, then the summary."""
+    """Yield a line per rule, then the summary."""
     rule_counts = count_findings(result)
     width = max((len(str(count.findings)) for count in rule_counts), default=0)
     has_frameworks = len({file.framework for file in result.files}) > 1
@@ -74,18 +74,18 @@ def render_table(result: Result, style: Style) -> Iterator[str]:
 
 
 def _format_severities(count: RuleCount) -> str:
-    """The severity of a rule's findings, or how many are of which."""
+    """Return the severity of a rule's findings, or the number of findings by severity."""
     if len(count.severities) == 1:
         return count.severity
     return ", ".join(format_count(number, severity) for severity, number in count.severities.items())
 
 
 def _format_frameworks(count: RuleCount) -> str:
-    """The frameworks behind a rule's name."""
+    """Return the number of findings by framework as a suffix, or an empty string."""
     frameworks = ", ".join(f"{list_frameworks()[name].title} {number}" for name, number in count.frameworks.items())
     return f" ({frameworks})" if frameworks else ""
 
 
 def render_json(result: Result) -> Iterator[str]:
-    """The counts as a list."""
+    """Yield the counts as a JSON list."""
     yield encode([count._asdict() for count in count_findings(result)])

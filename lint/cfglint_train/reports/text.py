@@ -1,4 +1,4 @@
-"""Reports for people: one block per finding with its source line, one line per finding, or those lines by file."""
+"""Text reports: a block per finding with its source line, one line per finding, or lines grouped by file."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from cfglint_train.reports.style import PLAIN, Style
 
 _COLORS: Final = {"error": "31;1", "warning": "33;1", "info": "36;1"}
 _RELATED_COLOR: Final = "34;1"
-"""The colour of the marks of further places; those of the finding have its severity's."""
+"""Color of the marks at related places; those of the finding use the color of its severity."""
 _FRAME_WIDTH: Final = 160
 _GUTTER: Final = 13
-"""Columns of a frame beside the source: the line number, and dots where the line goes on."""
+"""Columns of a frame next to the source: the line number, and dots where the line is cut."""
 _CONTEXT: Final = 60
-"""Of a long line, how much is shown before the marked columns."""
+"""Columns of a long line that are shown before the marked ones."""
 
 
 def full(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """Every finding with its source frame, then a summary."""
+    """Report every finding with its source frame, then a summary."""
     redact = build_redaction(result.secrets)
     if not style.quiet:
         yield from _render_answer(result, style)
@@ -45,7 +45,7 @@ def full(result: Result, style: Style = PLAIN) -> Iterator[str]:
 
 
 def _render_answer(result: Result, style: Style) -> Iterator[str]:
-    """Yield whether the run fits, if there is one, and an empty line in front of findings."""
+    """Yield whether the run fits, if there is exactly one, and an empty line before findings."""
     if len(result.runs) == 1:
         from cfglint_train.reports.answer import answer_lint
 
@@ -56,7 +56,7 @@ def _render_answer(result: Result, style: Style) -> Iterator[str]:
 
 
 def concise(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """Every finding on one line, then a summary."""
+    """Report every finding on one line, then a summary."""
     redact = build_redaction(result.secrets)
     for finding in result.findings:
         yield f"{_format_head(finding, style)}{_mark_fixable(finding)} {escape_text(redact(finding.message))}"
@@ -66,7 +66,7 @@ def concise(result: Result, style: Style = PLAIN) -> Iterator[str]:
 
 
 def grouped(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """The findings of each file below its name, places and codes in columns, then a summary."""
+    """Report the findings of each file below its name, with places and codes in columns, then a summary."""
     redact = build_redaction(result.secrets)
     for path, group in groupby(result.findings, key=lambda finding: finding.path):
         findings = list(group)
@@ -93,7 +93,7 @@ def _format_code(finding: Finding, style: Style) -> str:
 
 
 def _mark_fixable(finding: Finding) -> str:
-    """The mark of a finding that --fix settles."""
+    """Return the mark of a finding that --fix resolves, or an empty string."""
     return " [*]" if finding.fix is not None and finding.fix.edits else ""
 
 
@@ -120,7 +120,7 @@ def _render_finding(finding: Finding, style: Style, redact: Redact) -> Iterator[
 
 
 class _MarkedPlace(Frozen):
-    """A place that is shown, and how."""
+    """A place in a source frame and how to mark it."""
 
     document: Document
     start: Position
@@ -131,7 +131,7 @@ class _MarkedPlace(Frozen):
 
 
 def _list_marked_places(finding: Finding) -> list[_MarkedPlace]:
-    """The places of a finding, those of its own file first, and those of each file in the order of the file."""
+    """Return the places of a finding, those in its own file first; within a file in source order."""
     marked_places = []
     if finding.place is not None:
         marked_places.append(
@@ -147,11 +147,11 @@ def _list_marked_places(finding: Finding) -> list[_MarkedPlace]:
 
 
 _CONTROL: Final = r"\x1b(?:\[[0-9;]*m|\]8;;[^\x1b]*\x1b\\)"
-"""What `Look` puts into a text and takes no column."""
+"""Escape sequences from `Style`, which take no columns."""
 
 
 def wrap_text(head: str, text: str, style: Style, indent: int) -> Iterator[str]:
-    """A head with its text, broken at the width of the terminal; the gutter of further lines is never blank."""
+    """Yield a head with its text, wrapped at the width of the terminal; continuation lines have a visible gutter."""
     import re
 
     width = 0 if style.width is None else style.width
@@ -181,9 +181,9 @@ def _render_frame(
     redact: Redact,
     color: str = _RELATED_COLOR,
 ) -> Iterator[str]:
-    """The line, and below it the marked columns. Every line has a gutter that is not blank.
+    """Yield the source line, and below it the marked columns; every line has a visible gutter.
 
-    Of a long line the part around the marked columns is shown.
+    Of a long line only the part around the marked columns is shown.
     """
     if start.line > len(document.line_starts):
         return
@@ -204,7 +204,7 @@ def _render_frame(
 
 
 def _measure_width(text: str) -> int:
-    """Columns of a terminal that a text takes."""
+    """Return the number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -213,33 +213,33 @@ def _measure_width(text: str) -> int:
 
 
 def render_troubles(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """What kept cfglint from its work, unless a finding already says it."""
+    """Yield the problems that kept cfglint from checking, unless a finding reports them."""
     redact = build_redaction(result.secrets)
     for trouble in find_unreported_troubles(result):
         yield from wrap_text("error: ", format_trouble(trouble, redact), style, 5)
 
 
 def find_unreported_troubles(result: Result) -> Iterator[Trouble]:
-    """The troubles that no finding reports."""
+    """Return the troubles that no finding reports."""
     reported = {(finding.path, finding.message) for finding in result.findings}
     return (trouble for trouble in result.troubles if (trouble.path, trouble.message) not in reported)
 
 
 def format_trouble(trouble: Trouble, redact: Redact) -> str:
-    """One trouble on one line."""
+    """Return a trouble on one line."""
     place = f":{trouble.position.line}:{trouble.position.column}" if trouble.position is not None else ""
     return f"{escape_line_start(trouble.path)}{place}: {escape_text(redact(format_trouble_message(trouble)))}"
 
 
 def format_trouble_message(trouble: Trouble) -> str:
-    """What happened, and who should read it."""
+    """Return the message of a trouble; for a crash, it asks the user to report it."""
     if trouble.rule is not None:
         return f"rule {trouble.rule} crashed (please report it): {trouble.message}"
     return f"cfglint failed (please report it): {trouble.message}" if trouble.is_internal else trouble.message
 
 
 def render_summary(result: Result) -> Iterator[str]:
-    """What was left out, how many findings there are, and how many of them --fix would settle."""
+    """Yield skipped files, the number of findings, and how many of them --fix resolves."""
     yield from describe_skipped(result)
     counts = dict.fromkeys(_COLORS, 0)
     for finding in result.findings:
@@ -267,7 +267,7 @@ def render_summary(result: Result) -> Iterator[str]:
 
 
 def describe_no_config(result: Result) -> str:
-    """Return what was looked at where none of it is a configuration."""
+    """Return a warning that no configuration was found, with the number of searched files."""
     if not result.file_count:
         kinds = "there are no YAML, JSON, shell or Python files, or the settings exclude them"
         return f"warning: no training config found: {kinds}"
@@ -276,14 +276,14 @@ def describe_no_config(result: Result) -> str:
 
 
 def describe_lowered(result: Result) -> Iterator[str]:
-    """Return how many findings each piece of evidence about the repository made one level milder."""
+    """Yield the number of findings whose severity was lowered by each piece of evidence about the repository."""
     grounds = (ground for finding in result.findings for ground in finding.rests_on if ground.fact == LOWERED)
     for evidence, count in Counter(str(ground.value) for ground in grounds).items():
         yield f"{format_count(count, 'finding')} lowered: {escape_text(evidence)}."
 
 
 def describe_no_run(result: Result) -> str:
-    """Return what was looked at if there is no run in it."""
+    """Return the number of files that were read without finding a run."""
     read_files = format_count(len(result.files), "file")
     return (
         f"no run in {read_files} that cfglint recognises; --verbose says why"
@@ -293,11 +293,11 @@ def describe_no_run(result: Result) -> str:
 
 
 _MAX_SKIPPED: Final = 5
-"""Files that are said to be left out, one line each; a shell's pattern may name hundreds."""
+"""Maximum number of skipped files to list; a shell pattern may name hundreds."""
 
 
 def describe_skipped(result: Result) -> Iterator[str]:
-    """Yield the files that a person named and that are no configurations, and how many look like another tool's."""
+    """Yield the files that were named explicitly but are not configurations, and counts of other tools' files."""
     reported = {finding.path for finding in result.findings}
     named_files = [file for file in result.skipped if file.named and file.path not in reported]
     for file in named_files[:_MAX_SKIPPED]:
@@ -312,7 +312,7 @@ def describe_skipped(result: Result) -> Iterator[str]:
 
 
 def _describe_baseline(result: Result) -> Iterator[str]:
-    """How many findings the baseline accepts, and which of its entries are stale."""
+    """Yield how many findings the baseline accepts, and which of its entries are stale."""
     if result.accepted is None:
         return
     name = escape_line_start(os.path.relpath(result.accepted.path))
@@ -327,7 +327,7 @@ def _describe_baseline(result: Result) -> Iterator[str]:
 
 
 def describe_not_checked(result: Result) -> str | None:
-    """How many runs were not checked; None where all were."""
+    """Return how many runs were not checked, or None if all were."""
     count = sum(finding.run_count for finding in result.not_checked)
     if not count:
         return None
@@ -336,7 +336,7 @@ def describe_not_checked(result: Result) -> str | None:
 
 
 def list_files(result: Result) -> Iterator[str]:
-    """Yield a line for each configuration: its path, its framework, its role."""
+    """Yield a line for each configuration: path, framework, role."""
     width = max((len(escape_line_start(file.path)) for file in result.files), default=0)
     for file in result.files:
         yield f"{escape_line_start(file.path):<{width}}  {file.framework} {file.role}"

@@ -1,4 +1,4 @@
-"""Files as documents, each read once; those that are none are noted, with the reason.
+"""Documents of files, each read once; files that are not configurations are recorded with the reason.
 
 A file without any framework's clue is never parsed.
 """
@@ -22,18 +22,20 @@ from cfglint_train.repository import files
 from cfglint_train.repository.sources import Sources
 
 Cause = Literal["file", "syntax", "limit", "absent", "run"]
-"""Why a file is not read: it cannot be opened or decoded, it cannot be parsed, it is too large, or it is not there.
-run: one that the file starts cannot be read.
+"""Reason why a file is not read.
+
+In this order: it cannot be opened or decoded, it cannot be parsed, it is too large, it is missing, or a run that it
+starts cannot be read.
 """
 
 START: Final = Position(1, 1)
 
 _MARK: Final = re.compile(r"@{1,3}\w{1,60}@{1,3}|%{1,3}\w{1,60}%{1,3}|%\(\w{1,60}\)[-#0 +\d.]{0,9}[a-z]")
-"""Marks of templates that begin no word of YAML or JSON."""
+"""Template marks that cannot begin a word of YAML or JSON."""
 
 
 _MAX_NAMED: Final = 5
-"""Files that a person may name by hand."""
+"""Number of files that a person may name by hand."""
 
 
 class UnreadFile(Frozen):
@@ -44,31 +46,33 @@ class UnreadFile(Frozen):
     message: str
     cause: Cause
     place: Place | None = None
-    """The text that it is about, where that was read."""
+    """Text that the message is about, if it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file that is no configuration, with the reason (shown by --verbose)."""
+    """A file that is not a configuration, with the reason (shown by --verbose)."""
 
     path: str
     reason: str
     named: bool = False
-    """It was named for its own sake, not found in a folder."""
+    """True if the user named the file itself, rather than a folder that contains it."""
     looks_like: str = ""
-    """The tool that cfglint does not support whose file it seems to be."""
+    """Unsupported tool that the file seems to belong to."""
 
 
 class Documents:
-    """The documents of the files that were asked for.
+    """The documents of the files to check.
 
-    `part_of`: the copy of a framework that a file is a part of, or nothing. Other training tools and runs that cannot
-    be read are its authors' matter there. `is_replaced`: whether a script replaces a mark in the repository of a file.
+    `find_copy` returns the copy of a framework that contains a file, or "". Files of other training tools and
+    unreadable runs in it are left to its authors. `is_replaced` tells whether a script replaces a mark in the
+    repository of a file.
     """
 
     def __init__(
         self, sources: Sources, find_copy: Callable[[str], str], is_replaced: Callable[[str, str], bool]
     ) -> None:
+        """Start without documents; files are read on request."""
         self.sources = sources
         self._part_of = find_copy
         self._is_replaced = is_replaced
@@ -83,7 +87,7 @@ class Documents:
         self._documents: dict[str, Document | None] = {}
 
     def replace_sources(self, sources: Sources, changed: Collection[str]) -> Documents:
-        """The same documents but for those of some files, whose contents are new."""
+        """Return a copy with new sources, without the documents of changed files."""
         copy = Documents(sources, self._part_of, self._is_replaced)
         copy.skipped = [skipped for skipped in self.skipped if skipped.path not in changed]
         copy.unread = [unread for unread in self.unread if unread.path not in changed]
@@ -94,17 +98,23 @@ class Documents:
         return copy
 
     def get_parsed(self, path: str) -> Document | None:
-        """The document of a file if it was read."""
+        """Get the document of a file, or None if it was not read."""
         return self._documents.get(path)
 
     def read_document(self, path: str) -> Document | None:
-        """The document of a configuration file; None where it is no configuration or cannot be read (noted)."""
+        """Read the document of a configuration file.
+
+        If it is no configuration or unreadable, record the reason and return None.
+        """
         if path not in self._documents:
             self._documents[path] = self._open(path)
         return self._documents[path]
 
     def read_commented(self, path: str, mark: bytes = b"") -> Document | None:
-        """Return a file as the text that its comments are in, or None if it is unreadable or has none (or no mark)."""
+        """Read a file as the text that contains its comments.
+
+        Return None if it is unreadable, or has no comments or no `mark`.
+        """
         document = self._documents.get(path)
         if document is not None:
             return document if mark in document.source else None
@@ -115,7 +125,7 @@ class Documents:
             return None
 
     def read_json(self, path: str) -> Document | None:
-        """The document of a file that is read as JSON, however it is called; None where it is none of a framework."""
+        """Read a file as JSON, whatever its name; None if it is not a framework's configuration."""
         if not path.endswith((".yaml", ".yml")):
             return self.read_document(path)
         try:
@@ -126,10 +136,11 @@ class Documents:
             return None
 
     def skip(self, path: str, reason: str, source: bytes = b"", tool: str = "") -> None:
-        """Note a file that is no configuration. `source` is its text, where that may be another tool's; `tool` is that
-        tool, where it is known.
+        """Record a file that is not a configuration.
+
+        `source` is its text if it may belong to another tool; `tool` is that tool, if it was identified.
         """
-        from cfglint_train.repository.lookalikes import identify_tool  # only where a file is left out
+        from cfglint_train.repository.lookalikes import identify_tool  # only needed for skipped files
 
         tool = tool or identify_tool(path, source)
         if tool and self._part_of(path):
@@ -137,7 +148,7 @@ class Documents:
         self.skipped.append(SkippedFile(path, reason, path in self.sources.named_paths, tool))
 
     def note_run(self, document: Document, span: Span | None, why: str) -> None:
-        """Note a run that cannot be read, and what shows it."""
+        """Record a run that cannot be read, with its evidence."""
         path = document.path
         copy = self._part_of(path)
         if copy:
@@ -148,13 +159,13 @@ class Documents:
         self.unread.append(UnreadFile(path, position, f"run not checked: {why}", "run", place))
 
     def ignore(self, path: str, reason: str) -> None:
-        """Note a file that no report mentions."""
+        """Record a file that no report mentions."""
         self.skipped.append(SkippedFile(path, reason))
 
     def _open(self, path: str) -> Document | None:
         try:
             source = self.sources.read(path)
-        except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
             reason = getattr(error, "strerror", None) or str(error)
             hint = (
                 _suggest_path(path) if isinstance(error, FileNotFoundError) and path in self.sources.named_paths else ""
@@ -213,7 +224,10 @@ class Documents:
             return None
 
     def _describe_syntax_error(self, path: str, source: bytes) -> str:
-        """Return what keeps a file that a person named from being YAML; empty where nothing does, or many are named."""
+        """Describe the YAML syntax error of a file that the user named.
+
+        Return "" if there is none, or if many files are named.
+        """
         if len(self.sources.named_paths) > _MAX_NAMED:
             return ""
         try:
@@ -223,12 +237,12 @@ class Documents:
         return ""
 
     def _is_replaced_mark(self, path: str, source: bytes, position: Position) -> bool:
-        """Whether a parser stumbled over a mark (`@NAME@`, `%NAME%`, `%(name)s`) that a script replaces."""
+        """Return whether a parser failed at a mark (`@NAME@`, `%NAME%`, `%(name)s`) that a script replaces."""
         line = b"".join(source.split(b"\n")[position.line - 1 : position.line])
         return any(self._is_replaced(path, mark) for mark in _MARK.findall(line.decode("utf-8", "replace")))
 
     def _describe_started(self, path: str, source: bytes) -> str:
-        """What a script that a person named starts; empty where that is nothing that cfglint knows."""
+        """Describe the run that a script named by the user starts; empty if cfglint does not know the program."""
         from cfglint_train.documents.shell.document import ShellDocument
         from cfglint_train.repository.started import describe_started
 
@@ -240,7 +254,7 @@ class Documents:
 
 
 def _suggest_path(path: str) -> str:
-    """Return `did you mean PATH?`: what lies in the folder of a path that does not exist."""
+    """Return `did you mean PATH?` with a similar name in the same folder as a path that does not exist."""
     folder = os.path.dirname(path)
     try:
         names = os.listdir(folder or os.curdir)
@@ -254,6 +268,6 @@ def _classify_error(error: DocumentError) -> Cause:
 
 
 def _is_template_at(source: bytes, position: Position) -> bool:
-    """Whether a parser stumbled over a mark of a template language (Helm, Jinja): on its line, or the one before."""
+    """Return whether a parser failed at a template mark (Helm, Jinja), on its line or the line before."""
     lines = source.split(b"\n")[max(0, position.line - 2) : position.line]
     return any(mark in line for line in lines for mark in (b"{{", b"{%"))

@@ -1,4 +1,4 @@
-"""Which files the arguments mean, and how a file is read. Opens files, and nothing but files."""
+"""Files: walk folders, detect the syntax of files, and parse them. Only files are opened."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ SYNTAXES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 CONFIGURATIONS: Final = (".yaml", ".yml", ".json")
-"""Endings of the files that a program is given to configure it."""
+"""Extensions of files that configure a program."""
 MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile")
 JUSTFILES: Final = ("justfile", "Justfile", ".justfile")
 RECIPES: Final = (*MAKEFILES, *JUSTFILES)
-"""Files with commands under names of their own."""
+"""Files with named groups of commands."""
 
 _LINES: Final = re.compile(
     r"(?:docker|container)file(?:\..*)?|pipfile|.*\.(?:cfg|dockerfile|in|toml|txt)", re.IGNORECASE
 )
 """Names of files whose comments are lines that begin with `#`."""
 _LOCK_FILE: Final = re.compile(r"pylock(?:\..+)?\.toml|conda-lock\.ya?ml", re.IGNORECASE)
-"""Names of lock files, which the next lock writes anew, beside those that end in `.lock`."""
+"""Names of lock files, which the next lock overwrites, in addition to `*.lock`."""
 
 STDIN: Final = "-"
-"""The name of standard input by default."""
+"""Default name of standard input."""
 
 _FIRST_LINE_BYTES: Final = 80
-"""Bytes of a file in which its first line is looked for."""
+"""Bytes of a file in which its first line is searched."""
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
@@ -45,14 +45,14 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 def walk(
     folder: str, settings_for: Callable[[str], Settings], is_ignored: Callable[[str, bool], bool]
 ) -> Iterator[str]:
-    """The files below a folder whose names imply a syntax, and shell scripts without an extension, without what the
-    settings exclude, in order of their names. Of notebooks and recipes only what they start counts.
+    """Walk a folder and yield the files that may matter, sorted by name, without those that the settings exclude.
 
-    `ignored(path, is_folder)`: what else is left out, where the settings want that.
+    These are files whose names imply a syntax, and shell scripts without an extension. Notebooks and recipes only count
+    for the runs that they start. `is_ignored(path, is_folder)` tells what else is omitted, if the settings respect it.
 
-    Links to folders are not followed; pipes, devices and links to nothing are no files.
+    Links to folders are not followed; pipes, devices and broken links are no files.
     """
-    pending = [folder]  # not `os.walk`, which calls itself for every level before Python 3.12
+    pending = [folder]  # not `os.walk`, which is recursive before Python 3.12
     while pending:
         parent = pending.pop()
         settings = settings_for(os.path.join(parent, "x"))
@@ -62,7 +62,7 @@ def walk(
             with os.scandir(parent) as entries:
                 for entry in entries:
                     (folders if entry.is_dir(follow_symlinks=False) else files).append(entry.name)
-        except OSError:  # it may not be read, or its path is too long
+        except OSError:  # unreadable, or its path is too long
             continue
         for name in sorted(files):
             path = os.path.join(parent, name)
@@ -83,7 +83,7 @@ def is_shell_script(path: str) -> bool:
 
 
 def is_plain_script(path: str) -> bool:
-    """Whether a regular file whose name has no extension is a shell script, by its first line (`#!/bin/bash`)."""
+    """Return whether a regular file without an extension is a shell script, by its first line (`#!/bin/bash`)."""
     name = os.path.basename(path)
     if name.startswith(".") or "." in name:
         return False
@@ -94,7 +94,7 @@ def is_plain_script(path: str) -> bool:
 
 
 def _detect_shebang(source: bytes) -> str | None:
-    """The syntax that the first line of a script states; None where it states none."""
+    """Detect the syntax that the first line of a script states, or None."""
     first = source[:_FIRST_LINE_BYTES].split(b"\n", 1)[0]
     if not first.startswith(b"#!"):
         return None
@@ -102,7 +102,7 @@ def _detect_shebang(source: bytes) -> str | None:
 
 
 def detect_syntax(path: str, source: bytes) -> str | None:
-    """The syntax that a file's name implies, else its first line; a file without any extension may be YAML or JSON."""
+    """Detect a file's syntax by its name, else by its first line; a file without an extension may be YAML or JSON."""
     extension = os.path.splitext(path)[1].lower()
     if extension in SYNTAXES:
         return SYNTAXES[extension]
@@ -118,9 +118,9 @@ def detect_syntax(path: str, source: bytes) -> str | None:
 
 
 def decode_utf_16(source: bytes) -> bytes | None:
-    """The text of a file in UTF-16 or UTF-32 as UTF-8: by its byte-order mark, or by the zeros of ASCII text in it.
+    """Decode UTF-16 or UTF-32 to UTF-8, recognised by its byte-order mark or by the zeros in ASCII text.
 
-    None for every other file.
+    Return None for other encodings.
     """
     if source.startswith(_UTF_16):
         encoding = "utf-32" if source.startswith(b"\xff\xfe\0\0") else "utf-16"
@@ -137,7 +137,10 @@ def decode_utf_16(source: bytes) -> bytes | None:
 
 
 def parse(path: str, source: bytes, syntax: str, load: Callable[[str], bytes | None] | None = None) -> Document:
-    """Read a text by its syntax. `load` reads the scripts that a shell script sources. Raises DocumentError."""
+    """Parse a text by its syntax; raise DocumentError if it is invalid.
+
+    `load` reads the scripts that a shell script sources.
+    """
     check_lines(source, syntax)
     if syntax == "yaml":
         from cfglint_train.documents.yaml.document import YamlDocument
@@ -157,14 +160,14 @@ def parse(path: str, source: bytes, syntax: str, load: Callable[[str], bytes | N
 
 
 def is_makefile(path: str) -> bool:
-    """Return whether a file is one of make's, by its name."""
+    """Return whether a file is a Makefile, by its name."""
     return os.path.basename(path) in MAKEFILES or path.endswith(".mk")
 
 
 def parse_commented(path: str, source: bytes, load: Callable[[str], bytes | None] | None = None) -> Document | None:
-    """Return a file as the text that its comments are in, or None if files of its kind have none.
+    """Parse a file as the text that contains its comments, or return None if files of its kind have none.
 
-    A Makefile or a read-me file is read as a script elsewhere, which is not the text that a person sees. Raises
+    Elsewhere, a Makefile or a README is read as a script, which is not the text that a person sees. Raise
     DocumentError.
     """
     from cfglint_train.documents.lines import LinesDocument, MarkdownDocument

@@ -1,4 +1,4 @@
-"""What git ignores: `.gitignore` files and `.git/info/exclude`. A file that git tracks anyway is not ignored."""
+"""Files that git ignores: `.gitignore` files and `.git/info/exclude`; a tracked file is never ignored."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _NAME: Final = ".gitignore"
 _MAX_BYTES: Final = 2**20
 MAX_PATTERNS: Final = 5_000
-"""Patterns of one folder that count: each is compared with each path below it."""
+"""Maximum number of patterns of one folder, because each is compared with each path below it."""
 _MAX_STARS: Final = 2
-"""Repetitions of a regular expression that can be tried in all ways: more of them take time without end."""
+"""Maximum number of repetitions in a regular expression that backtracks; more may take exponential time."""
 
 _REPEATED: Final = re.compile(r"(?<!\\)[*+]")
 
@@ -30,7 +30,7 @@ _EXACT: Final = 2
 _ABOVE: Final = 1
 
 Matcher = Callable[[str], int]
-"""States whether a pattern means a path (`_EXACT`), a folder above it (`_ABOVE`), or neither (0)."""
+"""Function that tells whether a pattern matches a path (`_EXACT`), a folder above it (`_ABOVE`) or neither (0)."""
 
 
 class GitIgnore:
@@ -39,24 +39,28 @@ class GitIgnore:
     __slots__ = ("_entered", "_root", "_specs", "_tracked", "truncated_folders")
 
     def __init__(self, root: str) -> None:
+        """Prepare to answer for the checkout at `root`."""
         self._root = root
         self._specs: dict[str, tuple[tuple[bool, Matcher], ...]] = {}
         self.truncated_folders: list[str] = []
-        """Folders with more patterns than count."""
+        """Folders with more patterns than MAX_PATTERNS."""
         self._tracked: TrackedFiles | None = None
         self._entered: set[str] = set()
-        """Ignored folders that hold tracked files: all else in them is ignored."""
+        """Ignored folders that contain tracked files; everything else in them is ignored."""
 
     def build_filter(self, folder: str) -> Callable[[str, bool], bool]:
-        """What a walk from a folder asks; in a folder that is itself ignored, and holds nothing tracked, nothing is."""
+        """Build the test for a walk that starts in a folder.
+
+        If the folder itself is ignored and contains no tracked files, nothing in it counts as ignored.
+        """
         full = os.path.abspath(folder)
         is_folder_ignored = full != self._root and self._is_matched(full, is_folder=True) and not self._is_tracked(full)
         return ignore_nothing if is_folder_ignored else self.is_ignored
 
     def is_ignored(self, path: str, is_folder: bool) -> bool:
-        """Whether git ignores a file or folder, and nothing tracked is in it.
+        """Return whether git ignores a file or folder that contains nothing tracked.
 
-        Asked by a walk, from the top down: the folder that it starts in counts as not ignored.
+        A walk asks from the top down; the folder that it starts in counts as not ignored.
         """
         full = os.path.abspath(path)
         if not (os.path.dirname(full) in self._entered or self._is_matched(full, is_folder)):
@@ -68,7 +72,7 @@ class GitIgnore:
         return False
 
     def _is_matched(self, full: str, is_folder: bool) -> bool:
-        """Whether the patterns mean a path: the last that matches counts, of two files of patterns the nearer one."""
+        """Return whether the patterns match a path; the last match in the nearest file of patterns decides."""
         folder = os.path.dirname(full)
         while True:
             verdict = _find_verdict(self._load_spec(folder), _make_relative(full, folder) + ("/" if is_folder else ""))
@@ -84,7 +88,7 @@ class GitIgnore:
         return self._tracked.has_path(_make_relative(full, self._root))
 
     def _load_spec(self, folder: str) -> tuple[tuple[bool, Matcher], ...]:
-        """The patterns for a folder and what is below it, the last one first."""
+        """Load the patterns for a folder and its contents, last pattern first."""
         if folder not in self._specs:
             files = [os.path.join(folder, _NAME)]
             if folder == self._root:
@@ -97,7 +101,7 @@ class GitIgnore:
 
 
 def build_git_filter(folder: str, roots: Roots, ignores_by_root: dict[str, GitIgnore]) -> Callable[[str, bool], bool]:
-    """What git ignores below a folder; nothing where that is in no checkout. `known`: those met before, by root."""
+    """Build the test for files that git ignores below a folder; it ignores nothing outside a checkout."""
     root, _ = roots.find_root(os.path.join(folder, "x"))
     if not os.path.exists(os.path.join(root, ".git")):
         return ignore_nothing
@@ -105,7 +109,7 @@ def build_git_filter(folder: str, roots: Roots, ignores_by_root: dict[str, GitIg
 
 
 def ignore_nothing(path: str, is_folder: bool) -> bool:
-    """Nothing is ignored."""
+    """Return False: nothing is ignored."""
     return False
 
 
@@ -114,7 +118,7 @@ def _make_relative(full: str, folder: str) -> str:
 
 
 def _read_patterns(path: str) -> list[str]:
-    """The patterns of a file. One that cannot be read, or that is no file of patterns by its size, has none."""
+    """Read the patterns of a file; none if it cannot be read or is too large for a file of patterns."""
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > _MAX_BYTES:
             return []
@@ -126,7 +130,7 @@ def _read_patterns(path: str) -> list[str]:
 
 
 def _find_verdict(spec: Iterable[tuple[bool, Matcher]], path: str) -> bool | None:
-    """Return whether some patterns, the last one first, ignore a path; None if none means it."""
+    """Return whether some patterns, the last one first, ignore a path, or None if none matches it."""
     folder_verdict = None
     for ignored, matcher in spec:
         kind = matcher(path)
@@ -138,7 +142,7 @@ def _find_verdict(spec: Iterable[tuple[bool, Matcher]], path: str) -> bool | Non
 
 
 def _compile_patterns(lines: list[str]) -> Iterator[tuple[bool, Matcher]]:
-    """Yield whether each pattern ignores, and what it means, the last one first."""
+    """Yield for each pattern whether it ignores and its matcher, last pattern first."""
     for pattern in reversed(_parse_patterns(lines)):
         matcher = None if pattern.include is None else _build_matcher(pattern.regex)
         if matcher is not None:
@@ -150,12 +154,12 @@ def _parse_patterns(lines: list[str]) -> list[Any]:
 
     try:
         return list(GitIgnoreSpec.from_lines(lines).patterns)
-    except ValueError:  # git passes over what is no pattern
+    except ValueError:  # git skips invalid patterns
         return [] if len(lines) == 1 else [pattern for line in lines for pattern in _parse_patterns([line])]
 
 
 def _build_matcher(regex: Pattern[str]) -> Matcher | None:
-    """Return what compares a pattern with paths in linear time; None if it is too long for that."""
+    """Build a matcher that takes linear time, or return None if the pattern is too long."""
     if len(_REPEATED.findall(regex.pattern)) <= _MAX_STARS:
         return partial(_match_regex, regex)
     from cfglint_train.foundation import patterns

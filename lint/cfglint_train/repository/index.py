@@ -1,8 +1,8 @@
-"""The files of a repository by name, and the files that have some words: one list, made when something is asked.
+"""Index of a repository: its files by name, and the files that contain certain words, listed on first use.
 
-Contents are searched as bytes; what is found is decoded and read by those who ask. What is excluded by the settings of
-the root or ignored by git is left out, links are not followed, and every count has a bound, which the report names
-where it is met, so that a lint in a huge repository stays a lint.
+Contents are searched as bytes; callers decode and read the files that are found. Files that the settings of the root
+exclude or that git ignores are omitted, and links are not followed. Every count has a limit, which the report names
+when it is reached, so that a lint of a huge repository stays fast.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
     from cfglint_train.repository.gitignore import GitIgnore
 
 MAX_READ: Final = 512 * 2**20
-"""Bytes of all the files of a repository that are searched."""
+"""Limit of the bytes searched in all files of a repository."""
 MAX_TABLE: Final = 64 * 2**20
-"""Bytes of the files of one syntax whose words are put into a table."""
+"""Limit of the bytes whose words are put into a table, for the files of one syntax."""
 MAX_SEARCHES: Final = 8
-"""Words that are searched as they are: a table of all words takes longer than so many searches."""
+"""Number of words that are searched one by one; for more, a table of all words is faster."""
 
-# How deep the walk goes where no repository is above a file: its folder, and the folders in that.
+# Depth of the walk if a file has no repository above it: its folder, and the folders in that.
 _DEPTH_ALONE: Final = 1
 
 _WORD: Final = re.compile(rb"[A-Za-z0-9_.@+\x80-\xff-]+")
 _PART: Final = re.compile(rb"[A-Za-z0-9_\x80-\xff]+")
 
 _TESTS: Final = re.compile(r"/tests?/|/(?:test_[^/]*|[^/]*_test|conftest)\.py$")
-"""Python files that hold tests, which are no evidence about a run."""
+"""Python files with tests, which are no evidence about a run."""
 
 MIN_FILES_TO_CACHE: Final = 500
-"""Files of a repository of which facts are kept: fewer are read in less time than it takes to look for them."""
+"""Minimum number of files whose facts are cached; fewer are read in less time than it takes to look them up."""
 
 _SCRIPT: Final = "script"
-"""The question whether a file without an extension is a shell script."""
+"""Question whether a file without an extension is a shell script."""
 
 Outcome = TypeVar("Outcome")
 
 
 class RepositoryIndex:
-    """What is below a root. Paths are absolute and in order of their names, with forward slashes."""
+    """The files below a root; paths are absolute, sorted by name, with forward slashes."""
 
     def __init__(
         self,
@@ -61,10 +61,15 @@ class RepositoryIndex:
         folders_with_new_files: Iterable[str] = (),
         cache: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """Prepare to index `root`; files are listed on first use.
+
+        `depth` limits how deep folders are walked (None: all). New files in the folders of `beside` count. `cache`
+        returns the cache folder.
+        """
         self.root = regular_files.normalize_path(os.path.abspath(root))
         self._settings_for = settings_for
         self._settings: Settings | None = None
-        # Folders below the root that are walked, one in the other; None: all.
+        # Number of folder levels below the root that are walked, or None for all.
         self._depth = depth
         self._beside = frozenset(map(regular_files.normalize_path, folders_with_new_files))
         self._cache = cache
@@ -77,10 +82,10 @@ class RepositoryIndex:
         self._outside: dict[str, bool] = {}
         self._ignored: GitIgnore | None = None
         self.limits_reached: list[str] = []
-        """What was met of the bounds."""
+        """Descriptions of the limits that were reached."""
 
     def find_by_name(self, basename: str) -> tuple[str, ...]:
-        """The files of a name, or whose paths end with several."""
+        """Return the files with a name, or whose paths end with several components."""
         text, end, at, paths = self._join_paths(), f"/{basename}\0", 0, []
         while (at := text.find(end, at)) >= 0:
             paths.append(text[text.rfind("\0", 0, at) + 1 : at + len(end) - 1])
@@ -88,15 +93,15 @@ class RepositoryIndex:
         return self._filter_paths(path for path in paths if os.path.isfile(path) and not os.path.islink(path))
 
     def find_by_suffix(self, path: str, referring_file: str) -> str | None:
-        """The file that a path of another machine means; None where there is none, or several could be meant."""
+        """Return the file that a path on another machine refers to, or None if there is none or several match."""
         paths = self.list_by_suffix(path, referring_file)
         return paths[0] if len(paths) == 1 else None
 
     def list_by_suffix(self, target: str, referring_file: str) -> tuple[str, ...]:
-        """The files that a path of another machine may mean: those with the longest end in common.
+        """Return the files that a path on another machine may refer to: those with the longest common suffix.
 
-        Two parts must agree, or one where the path is absolute. Of equally good ones with two parts in common, those
-        nearest to `beside` count, the file that states the path.
+        Two components must agree, or one if the path is absolute. Among equal matches of two or more components, those
+        nearest to `referring_file` count, the file that contains the path.
         """
         steps = _split_steps(regular_files.normalize_path(target))
         same_name = self.find_by_name(steps[-1]) if steps else ()
@@ -113,52 +118,52 @@ class RepositoryIndex:
         return tuple(path for path in best if near[path] == max(near.values()))
 
     def find_scripts_naming(self, basename: str) -> tuple[str, ...]:
-        """The shell scripts in which a file name occurs."""
+        """Return the shell scripts in which a file name occurs."""
         return self._find_naming("shell", basename)
 
     @property
     def is_repository(self) -> bool:
-        """Whether it is a repository, not the folder of a file."""
+        """True for a repository, False for the folder of a file."""
         return self._depth is None
 
     @property
     def has_scripts(self) -> bool:
-        """Whether there is a shell script."""
+        """True if there is a shell script."""
         return bool(self._get_words("shell").paths)
 
     def find_python_naming(self, basename: str) -> tuple[str, ...]:
-        """The Python files in which a file name occurs."""
+        """Return the Python files in which a file name occurs."""
         return self._find_naming("python", basename)
 
     def find_python_using(self, words: Iterable[str], name: str) -> tuple[str, ...]:
-        """The Python files in which one of some words occurs, and a name, be it as an attribute (`config.name`)."""
+        """Return the Python files that contain one of some words and a name, also as an attribute (`config.name`)."""
         python, parts = self._get_words("python"), _PART.findall(name.encode("utf-8", "surrogatepass"))
         paths = dict.fromkeys(path for word in words for path in python.find(word.encode()))
         return self._filter_paths(path for path in paths if _has_parts(self._texts.read_small(path), parts))
 
     def read_texts(self, question: Question) -> Iterator[tuple[str, str]]:
-        """The files with a clue to what is asked, each with its text."""
+        """Yield the files with a clue to a question, each with its text."""
         for path in self._filter_paths(self._get_answers()[question]):
             yield path, self._texts.read_small(path).decode("utf-8-sig", "replace")
 
     def find_with_clues(self, clues: Clues) -> tuple[str, ...]:
-        """The files of some endings with one of other texts."""
+        """Return the files that contain one of the texts for their extension or name."""
         return self._filter_paths(self._search({"": clues})[""])
 
     def has_reference(self, path: str, other: str) -> bool:
-        """Return whether a file names another one by its path: its folder and its name, or its name at the root."""
+        """Return whether a file refers to another by its path: folder and name, or only its name at the root."""
         relative_path = os.path.relpath(os.path.abspath(other), self.root).replace(os.sep, "/")
         return os.fsencode("/".join(relative_path.split("/")[-2:])) in self._texts.read_small(path)
 
     def compute_once(self, work: Callable[[RepositoryIndex], Outcome]) -> Outcome:
-        """What some work makes of this repository: done when it is first asked for."""
+        """Return the result of some work on this repository, computed on the first call."""
         if work not in self._made:
             self._made[work] = work(self)
         result: Outcome = self._made[work]
         return result
 
     def find_parent_folders(self, *names: str) -> tuple[str, ...]:
-        """The folders that hold a folder of one of these names."""
+        """Return the folders that contain a folder with one of these names."""
         listing, text = self._get_listing(), self._join_paths()
         folders = {path for path in listing.folders if path[path.rfind("/") + 1 :] in names}
         for step in (f"/{name}/" for name in names):
@@ -172,7 +177,7 @@ class RepositoryIndex:
         return self._filter_paths(self._get_words(syntax).find(words[-1])) if words else ()
 
     def _filter_paths(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """The paths that the settings do not exclude and git does not ignore, in order."""
+        """Return the paths that the settings do not exclude and git does not ignore, sorted."""
         return tuple(sorted(path for path in paths if not self._is_left_out(path)))
 
     def _is_left_out(self, path: str) -> bool:
@@ -189,7 +194,7 @@ class RepositoryIndex:
         return self._settings.is_skipped(path)
 
     def _is_ignored(self, path: str) -> bool:
-        """Whether git ignores a new file or folder. A person named it if the folder around it is ignored."""
+        """Return whether git ignores a new file or folder; an ignored parent folder was named by the user."""
         if self._ignored is None:
             from cfglint_train.repository.gitignore import GitIgnore  # in a clean checkout nothing is new
 
@@ -206,13 +211,13 @@ class RepositoryIndex:
         return self._listing
 
     def _join_paths(self) -> str:
-        """All paths as one text, with a zero before and behind each."""
+        """Join all paths into one text, with a zero before and after each."""
         if not self._joined:
             self._joined = "\0".join(("", *self._get_listing().files, ""))
         return self._joined
 
     def _get_answers(self) -> Mapping[str, list[str]]:
-        """The files by the questions to which they have a clue, each file read once for all questions."""
+        """Return the files by the questions to which they have a clue; each file is read once for all questions."""
         if self._answers is None:
             self._answers = deadline.run_untimed(
                 lambda: self._search({**CLUES, _SCRIPT: {"": (b"#!",)}}, use_cache=True)
@@ -220,7 +225,7 @@ class RepositoryIndex:
         return self._answers
 
     def _search(self, questions: Mapping[str, Clues], use_cache: bool = False) -> Mapping[str, list[str]]:
-        """The files by the questions to which they have a clue. `kept`: what was found in earlier runs counts."""
+        """Search the files for clues to some questions; with `use_cache`, results of earlier runs count."""
         kinds, files_by_question = _group_by_kind(questions), {question: list[str]() for question in questions}
         bits = [(1 << number, paths) for number, paths in enumerate(files_by_question.values())]
         clues_by_path: dict[str, tuple[tuple[bytes, int], ...]] = {}
@@ -268,11 +273,12 @@ class RepositoryIndex:
 
 
 class _Words:
-    """The words that occur in the files of one syntax: the first few are searched, for more a table is made."""
+    """The words in the files of one syntax: the first few are searched, then a table is built."""
 
     __slots__ = ("_asked", "_found", "_table", "_texts", "_with", "paths")
 
     def __init__(self, paths: list[str], texts: Texts, answers: Mapping[str, list[str]]) -> None:
+        """Prepare to search `paths`; `answers` lists the files that contain each of `WORDS`."""
         self.paths = paths
         own_paths = frozenset(paths)
         self._with = {part: [path for path in answers[part.decode()] if path in own_paths] for part in WORDS}
@@ -282,7 +288,7 @@ class _Words:
         self._table: dict[bytes, list[str]] | None = None
 
     def find(self, word: bytes) -> Iterable[str]:
-        """The files in which a word occurs."""
+        """Return the files in which a word occurs."""
         if word not in self._found and self._table is None:
             self._asked += 1
             if self._asked > MAX_SEARCHES:
@@ -304,7 +310,7 @@ class _Words:
                 yield path
 
     def _build_table(self) -> dict[bytes, list[str]]:
-        """The files of each word; none where the texts are too many."""
+        """Build a table of the files that contain each word; empty if the texts are too large."""
         table: dict[bytes, list[str]] = {}
         bytes_left = MAX_TABLE
         for path in self.paths:
@@ -318,7 +324,7 @@ class _Words:
 
 
 def _group_by_kind(questions: Mapping[str, Clues]) -> Mapping[str, tuple[tuple[bytes, int], ...]]:
-    """The clues that are searched in files of an ending or a name, each with the bits of the questions it is for."""
+    """Return the clues by extension or file name, each with the bits of the questions that it answers."""
     clues_by_kind: dict[str, dict[bytes, int]] = {}
     for kind in dict.fromkeys(kind for clues in questions.values() for kind in clues):
         usual, signs = "" if kind in files.RECIPES else kind, clues_by_kind.setdefault(kind, {})
@@ -329,7 +335,7 @@ def _group_by_kind(questions: Mapping[str, Clues]) -> Mapping[str, tuple[tuple[b
 
 
 def _find_facts(text: bytes, signs: Iterable[tuple[bytes, int]]) -> int:
-    """The bits of the questions to which a text has a clue."""
+    """Return the bits of the questions to which a text has a clue."""
     facts = 0
     for sign, bits in signs:
         if bits & facts != bits and sign in text:
@@ -338,7 +344,7 @@ def _find_facts(text: bytes, signs: Iterable[tuple[bytes, int]]) -> int:
 
 
 def _has_parts(text: bytes, parts: list[bytes]) -> bool:
-    """Whether parts of words (`name` of `config.name`) occur in a text."""
+    """Return whether all parts of a dotted name (`name` of `config.name`) occur in a text."""
     return all(part in text for part in parts) and set(parts).issubset(_PART.findall(text))
 
 
@@ -352,6 +358,7 @@ class Repositories:
         texts: Texts,
         cache: Callable[[str], str | None] = lambda path: None,
     ) -> None:
+        """Prepare to index repositories; `cache` returns the cache folder for a file."""
         self._cache = cache
         self._settings_for = settings_for
         self._roots = roots
@@ -359,7 +366,7 @@ class Repositories:
         self._indexes: dict[str, RepositoryIndex] = {}
 
     def get_index(self, path: str) -> RepositoryIndex:
-        """The index of the repository that a file is in; without one, of its folder and the folders in that."""
+        """Get the index of the repository of a file; without one, of its folder and the folders in that."""
         root, is_repository = self._roots.find_root(path)
         if root not in self._indexes:
             depth = None if is_repository else _DEPTH_ALONE
@@ -371,17 +378,17 @@ class Repositories:
         return self._indexes[root]
 
     def list_limits_reached(self) -> Iterator[tuple[str, str]]:
-        """The roots of repositories of which not all counts, each with the bound that was met."""
+        """List the roots of repositories that were indexed only in part, each with the limit that was reached."""
         return ((root, reason) for root, index in self._indexes.items() for reason in index.limits_reached)
 
 
 def _split_steps(path: str) -> list[str]:
-    """The parts of a path, without those that lead upwards."""
+    """Split a path into its components, without those that lead upwards."""
     return [step for step in path.split("/") if step not in ("", ".", "..")]
 
 
 def _count_common(first: Iterable[str], second: Iterable[str]) -> int:
-    """How many parts two paths have in common before they differ."""
+    """Count the leading components that two paths have in common."""
     count = 0
     for left, right in zip(first, second, strict=False):
         if left != right:

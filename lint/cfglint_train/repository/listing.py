@@ -1,7 +1,7 @@
-"""Which files of a repository count: those that git tracks, and new ones beside the files that are checked.
+"""Listing of a repository: the files that git tracks, and new files in the folders of those that are checked.
 
-git's own list makes a walk unnecessary, which takes longer than all else in a repository of many folders. Where git has
-no list (there is no git, nothing was added yet, or its index is of a kind that cannot be read), the folders are walked.
+git's list saves a walk, which is the slowest part of a lint in a repository of many folders. If git has no list (no
+git, nothing added yet, an unreadable kind of index), the folders are walked.
 """
 
 from __future__ import annotations
@@ -15,30 +15,36 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.repository.gitignore import GitIgnore, ignore_nothing
 
 MAX_FILES: Final = 500_000
-"""Files that count of those that git tracks; more than the largest public repositories have."""
+"""Maximum number of tracked files; the largest public repositories have fewer."""
 MAX_WALKED: Final = 50_000
-"""Files that a walk finds, those near the root first, and folders in which it looks."""
+"""Maximum number of files that a walk finds (nearest to the root first), and of folders that it visits."""
 MAX_DEPTH: Final = 20
-"""Submodules in submodules."""
+"""Maximum depth of nested submodules."""
 
 
 class Listing(Frozen):
-    """The files of a repository. Paths are absolute, with forward slashes; some may be gone, or excluded by a name."""
+    """The files of a repository.
+
+    Paths are absolute, with forward slashes. Some may be missing, or excluded by their names.
+    """
 
     files: tuple[str, ...]
     new: frozenset[str]
-    """Files and folders that git does not track, and may ignore."""
+    """Files and folders that git does not track and may ignore."""
     folders: tuple[str, ...]
-    """Those that no file in the list shows: new ones."""
+    """New folders, which no listed file is in."""
     limit: int = 0
-    """The bound that was met; 0 where all files are in the list."""
+    """Limit that was reached, or 0 if all files are listed."""
 
 
 def list_files(
     root: str, depth: int | None, folders_with_new_files: Iterable[str], is_excluded: Callable[[str], bool]
 ) -> Listing:
-    """Return the files below a root. `depth`: folders in folders that are walked, where that matters; `beside`: folders
-    whose new files count; `outside`: whether the settings exclude a folder, those above it having been asked before.
+    """List the files below a root.
+
+    `depth` is the number of nested folder levels that are walked, or None for all. New files in the folders of
+    `folders_with_new_files` count. `is_excluded` tells whether the settings exclude a folder; it is called for parent
+    folders first.
     """
     names = _list_tracked(root) if depth is None else None
     if names is None:
@@ -65,7 +71,7 @@ def list_files(
 
 
 def _list_tracked(root: str, depth: int = 0) -> list[str] | None:
-    """Return what git tracks below a root, in submodules, too; None where it has no list."""
+    """List the files that git tracks below a root, including submodules, or return None if git has no list."""
     index = read_index(root) if os.path.exists(f"{root}/.git") else None
     if index is None or not index.paths:
         return None
@@ -91,7 +97,7 @@ def _is_below_excluded(folder: str, decisions: dict[str, bool], is_excluded: Cal
 
 
 def _add_parents(folders: Iterable[str], root: str) -> set[str]:
-    """Return some folders below a root with all that are between."""
+    """Add the folders in between to some folders below a root."""
     result: set[str] = set()
     for folder in folders:
         step = folder
@@ -102,7 +108,7 @@ def _add_parents(folders: Iterable[str], root: str) -> set[str]:
 
 
 def _list_entries(folder: str) -> list[tuple[str, bool]]:
-    """Return the files and folders in a folder, each with whether it is a folder; links are none."""
+    """List the files and folders in a folder, each with whether it is a folder; links are omitted."""
     base, result = folder.rstrip("/"), []
     try:
         with os.scandir(folder) as entries:
@@ -110,13 +116,13 @@ def _list_entries(folder: str) -> list[tuple[str, bool]]:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if is_folder or entry.is_file(follow_symlinks=False):
                     result.append((f"{base}/{entry.name}", is_folder))
-    except OSError:  # it may not be read, or is gone
+    except OSError:  # unreadable, or removed meanwhile
         return []
     return sorted(result)
 
 
 def _walk(root: str, depth: int | None, is_excluded: Callable[[str], bool]) -> Listing:
-    """Return what a walk finds, one level after the other; what git ignores is left out, and counts for no bound."""
+    """Walk a repository level by level; ignored files are omitted and do not count for a limit."""
     is_ignored = GitIgnore(root).is_ignored if os.path.exists(f"{root}/.git") else ignore_nothing
     files, folders, level, is_cut = list[str](), list[str](), [root], False
     deep = 0

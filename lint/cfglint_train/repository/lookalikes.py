@@ -1,7 +1,7 @@
-"""Training tools that cfglint does not support: which of them a file that no framework recognises looks like.
+"""Unsupported training tools: identify the one that a file unknown to all frameworks belongs to.
 
-`lookalikes.json` has, for each tool and syntax, groups of regular expressions; all of a group have to occur. The first
-tool with such a group counts.
+`lookalikes.json` has groups of regular expressions for each tool and syntax; all of a group have to match. The first
+tool with a matching group counts.
 """
 
 from __future__ import annotations
@@ -17,29 +17,27 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.repository.files import SYNTAXES
 
 MAX_BYTES: Final = 256 * 2**10
-"""Bytes of the start of a file that are searched."""
+"""Bytes at the start of a file that are searched."""
 
 _FILE: Final = "lookalikes.json"
 
 _BEGINNING: Final = re.compile(r"(?:\\b|\^)?([\w/-]*)(?![?*{])")
-"""The letters with which what an expression matches begins."""
+"""Letters that every match of an expression begins with."""
 
 
 class _Clue(Frozen):
-    """A regular expression, and the word that it begins with: most texts have none of these, and words are found
-    faster than expressions.
-    """
+    """A regular expression and the letters that it begins with; searching for those first is faster."""
 
     beginning: bytes
     pattern: re.Pattern[bytes]
 
     def is_in(self, text: bytes) -> bool:
-        """Whether a text has it."""
+        """Return whether a text matches."""
         return self.beginning in text and self.pattern.search(text) is not None
 
 
 def identify_tool(path: str, source: bytes) -> str:
-    """The tool whose file a text probably is; empty where it is none of those."""
+    """Identify the tool that a file probably belongs to; empty if there is none."""
     syntax = SYNTAXES.get(os.path.splitext(path)[1].lower())
     text = source[:MAX_BYTES]
     for name, group in _load_groups(syntax):
@@ -55,7 +53,7 @@ def _compile_clue(expression: str) -> _Clue:
 
 @cache
 def _load_groups(syntax: str | None) -> tuple[tuple[str, tuple[_Clue, ...]], ...]:
-    """The groups of clues for a syntax, each with its tool, in the order of the tools."""
+    """Return the groups of clues for a syntax, each with its tool, in the order of the tools."""
     with open(os.path.join(os.path.dirname(__file__), _FILE), encoding="utf-8") as file:
         content: Mapping[str, Mapping[str, list[list[str]]]] = load(file)
     return tuple(

@@ -1,4 +1,4 @@
-"""The order in which processes share the files of a lint: one that reads a configuration reads its scripts, too."""
+"""Scheduling of files among processes: a process that reads a configuration also reads its scripts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ Turn = tuple[int, str]
 
 
 def sort_turns(turns: Sequence[Turn], repositories: Repositories) -> list[Turn]:
-    """The files with each script behind the one that it names; of several, behind that which the fewest scripts name:
-    many name the launcher's file, few the configuration.
+    """Sort the files so that each script follows the file that it names.
+
+    If it names several, it follows the one that the fewest scripts name: many name the launcher's file, few the
+    configuration.
     """
     numbers = {regular_files.normalize_path(os.path.abspath(path)): number for number, path in turns}
     numbers_by_name: dict[tuple[RepositoryIndex, str], int] = {}

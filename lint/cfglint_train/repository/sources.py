@@ -1,4 +1,4 @@
-"""Where files are: their contents, the names that reports show, and the search from a configuration upwards."""
+"""Sources: contents of files, their names in reports, and the search from a configuration upwards."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ if TYPE_CHECKING:
 
 
 class Sources:
-    """The files of one invocation. `texts` are laid over the disk (fixes before they are written)."""
+    """The files of one run of cfglint; `texts` override the disk (fixes before they are written)."""
 
     def __init__(self, texts: Mapping[str, bytes]) -> None:
+        """Start with texts that override the disk."""
         self.texts = dict(texts)
         self._overlaid = {os.path.abspath(path): path for path in self.texts}
         self._names: dict[str, str] = {}
         self._found: dict[tuple[str, str], str | None] = {}
         self.disk = Texts()
         self.named_paths: set[str] = set()
-        """Files that a person names, each for its own sake: a hook hands over whatever has changed."""
+        """Files that the user named; a hook instead passes whatever has changed."""
         self.roots = Roots()
         self._ignored: dict[str, GitIgnore] = {}
 
     def add_texts(self, texts: Mapping[str, bytes]) -> Sources:
-        """The same files with new contents of some."""
+        """Return a copy with new contents of some files, as added to the texts."""
         copy = Sources({**self.texts, **texts})
         copy._names, copy.roots, copy.named_paths, copy.disk = self._names, self.roots, self.named_paths, self.disk
         return copy
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file. Raises OSError."""
+        """Read a file; raise OSError if that fails."""
         return self.texts[path] if path in self.texts else self.disk.read(path)
 
     def collect(
         self, paths: Iterable[str], settings_for: Callable[[str], Settings], force_exclude: bool = False
     ) -> list[str]:
-        """The files that the arguments mean: named files as they are, folders walked, each file once.
+        """Collect the files that the arguments mean: named files as they are, folders walked, each file once.
 
-        What is named is checked although it is excluded, unless `force_exclude` (or the setting) says otherwise.
+        A named file is checked even if it is excluded, unless `force_exclude` (or the setting) is on.
         """
         for path in paths:
             settings = settings_for(path)
@@ -64,21 +65,22 @@ class Sources:
         return list(self._names.values())
 
     def _walk(self, folder: str, settings_for: Callable[[str], Settings]) -> Iterator[str]:
-        """The files below a folder."""
+        """Walk the files below a folder."""
         from cfglint_train.repository.gitignore import build_git_filter
 
         return files.walk(folder, settings_for, build_git_filter(folder, self.roots, self._ignored))
 
     def list_truncated_ignores(self) -> Iterator[str]:
-        """The folders with more patterns of what git ignores than count."""
+        """List the folders with more ignore patterns than cfglint reads."""
         return (folder for ignore in self._ignored.values() for folder in ignore.truncated_folders)
 
     def find(self, target: str, referring_file: str) -> str | None:
-        """The file that a configuration means by a path: from the working directory, else from its own folder upwards.
+        """Find the file that a path in a configuration refers to.
 
-        The search ends at the root of the repository. Where there is none, a bare name means only the own folder. What
-        is outside is not found, wherever the path or a link leads, unless a person names it: below the root, or
-        without one, below the own folder and the working directory.
+        The search begins in the working directory, continues in the configuration's own folder and goes upwards. It
+        ends at the root of the repository. Without a repository, a bare name only refers to the file's own folder.
+        Files outside are not found, wherever the path or a link leads, unless the user named them. Outside means not
+        below the root or, without a root, not below the file's own folder or the working directory.
         """
         key = target, os.path.dirname(referring_file)
         if key not in self._found:
@@ -103,7 +105,7 @@ class Sources:
         return None
 
     def format_path(self, path: str, referring_file: str) -> str:
-        """A path as the reports show it: as it was named, else absolute or relative as the file that leads to it is."""
+        """Format a path for reports: as the user named it, else absolute or relative like the referring file."""
         full = os.path.abspath(path)
         display_name = self._names.get(full) or self._overlaid.get(full)
         if display_name is not None:
@@ -111,7 +113,7 @@ class Sources:
         return regular_files.normalize_path(full if os.path.isabs(referring_file) else os.path.relpath(full))
 
     def build_reader(self, path: str) -> Callable[[str], bytes | None]:
-        """What reads a file by its absolute path if it is below the root of the repository that `path` is in."""
+        """Build a function that reads a file by its absolute path if it is in the repository of `path`."""
         root = self.roots.find_root(path)[0]
 
         def read(file: str) -> bytes | None:

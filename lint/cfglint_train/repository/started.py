@@ -1,4 +1,4 @@
-"""What a script that is no configuration itself starts: a program of a framework, with a file."""
+"""Runs of a script that is no configuration itself: a framework's program started with a file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
 
 
 def describe_started(document: ShellDocument, sources: Sources) -> str:
-    """A sentence about the first file that a script starts a framework with; empty where there is none.
+    """Describe the first file that a script starts a framework with; empty if there is none.
 
-    Of several files one that is not there comes first.
+    A missing file comes before the others.
     """
     description = ""
     for invocation in document.invocations:

@@ -1,6 +1,7 @@
-"""The unstated facts of a run, and the ends between which each may lie.
+"""Assumptions: the unstated facts of a run, and the bounds between which each may be.
 
-One row for each kind of fact (design.md, section 7). A verdict that is the same at both ends does not rest on the fact.
+There is one row for each kind of fact (design.md, section 7). A verdict that is the same at both bounds does not depend
+on the fact.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ from cfglint_train.releases.other_releases import RELEASE, AlternativeDefaults
 from cfglint_train.runs.run import GPU, Run, compute_min_gpus
 
 MAX_NODES: Final = 64
-"""More nodes than nearly every job has; whatever is sharded is then small on each GPU."""
+"""More nodes than nearly any job has; everything that is sharded is then small on each GPU."""
 
 MAX_GPUS_PER_NODE: Final = 16
-"""GPUs of the largest nodes that are sold (NVIDIA DGX-2, HGX A100 16-GPU, Google a2-megagpu-16g)."""
+"""GPUs of the largest nodes on sale (NVIDIA DGX-2, HGX A100 16-GPU, Google a2-megagpu-16g)."""
 
 SHORT_SAMPLE: Final = 128
-"""Tokens of a short training sample: what a batch needs for certain, where the stated length is only the most."""
+"""Tokens of a short sample: the certain length of a batch if the stated length is only a maximum."""
 
 COMPANION_PREFIX: Final = "companion:"
-"""Prefix of the framework whose file is assumed to shape the run."""
+"""Prefix of the framework whose file is assumed to affect the run."""
 
 FORK: Final = "fork"
-"""What a fork of the framework leaves open: upstream's defaults, and what follows from upstream's code."""
+"""Fact that a fork of the framework leaves open: upstream's defaults, and what follows from upstream's code."""
 
 
 def list_assumptions(run: Run) -> tuple[Assumption, ...]:
-    """The facts about a run that no file states."""
+    """Return the facts about a run that no file states."""
     return run.compute_once(_compute_assumptions)
 
 
@@ -75,8 +76,9 @@ _ALTERNATIVES: Final[Mapping[Field, tuple[Any, ...]]] = {
     "parallel.strategy": ("zero", "fsdp2"),
     "method.quantized_experts": (True,),
 }
-"""A launch can bring DeepSpeed or FSDP along without a key in the file that it starts; an older release reaches the
-experts.
+"""Values that a run may have without a key in its file.
+
+A launch can add DeepSpeed or FSDP; an older release quantizes the experts, too.
 """
 
 _BOUNDS: Final[Mapping[Field, tuple[int, ...]]] = {
@@ -85,11 +87,11 @@ _BOUNDS: Final[Mapping[Field, tuple[int, ...]]] = {
     "sequence.length": (SHORT_SAMPLE,),
     "batch.micro": (1,),
 }
-"""The ends of numbers, whether they are not stated or a script has a default for them (`${GPUS:-8}`)."""
+"""Bounds of numbers that are not stated or have a default in a script (`${GPUS:-8}`)."""
 
 
 def _describe_example_ranks(run: Run, field: Field, value: FieldValue) -> str:
-    """How the number of GPUs is known where it is in a file that only an example gives to a launcher; else empty."""
+    """Return how the GPU count is known if its file reaches a launcher only in an example, else an empty string."""
     owner = run.inputs.companions.get(value.origin.framework)
     if owner is None or not owner.assumption or value.origin.kind != "explicit":
         return ""
@@ -98,30 +100,30 @@ def _describe_example_ranks(run: Run, field: Field, value: FieldValue) -> str:
 
 
 _SETTING_NAMES: Final[Mapping[Field, str]] = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}
-"""The settings that state the number of GPUs."""
+"""Settings that state the number of GPUs."""
 
 
 def _list_other_bounds(field: Field, value: Any) -> tuple[int, ...]:
-    """The ends between which an assumed number lies, but for those that it has or is beyond."""
+    """Return the bounds of an assumed number that it does not reach."""
     return tuple(
         bound for bound in _BOUNDS.get(field, ()) if isinstance(value, int) and _is_farther(bound, value, field)
     )
 
 
 def _is_farther(bound: int, value: int, field: Field) -> bool:
-    """Whether an end is farther out than a value."""
+    """Return whether a bound is farther out than a value."""
     return bound < value if bound == _BOUNDS[field][0] else bound > value
 
 
 def _has_enough_gpus(run: Run, field: Field, bound: int) -> bool:
-    """Whether the stated degrees of parallelism fit in a job with this number of nodes or of GPUs per node."""
+    """Return whether the stated degrees of parallelism fit a job with this number of nodes or GPUs per node."""
     launch = run.plan.launch
     other_count = launch.gpus_per_node if field == "launch.nodes" else launch.nodes
     return other_count is None or bound * other_count >= compute_min_gpus(run.stated_plan)
 
 
 def _find_file_assumptions(run: Run) -> Iterator[Assumption]:
-    """Files and models that were found by less than their paths."""
+    """Yield files and models that were found by less than their full paths."""
     model = run.architecture
     if model is not None and model.folder:
         note = f"the model in `{model.folder}` is {model.id}; pass `--model-config` to be sure"
@@ -132,7 +134,7 @@ def _find_file_assumptions(run: Run) -> Iterator[Assumption]:
 
 
 def _assume_length(run: Run) -> Iterator[Assumption]:
-    """A length that no sample need have: without packing and padding to the maximum it is only the most."""
+    """Yield the length if no sample needs to reach it: without packing or padding it is only the maximum."""
     plan = run.plan
     length, field = plan.sequence.length, get_field("sequence.length")
     is_padded = plan.sequence.padding in ("max_length", "none")
@@ -151,8 +153,9 @@ def _assume_length(run: Run) -> Iterator[Assumption]:
 
 
 def _assume_evaluation_length(run: Run) -> Iterator[Assumption]:
-    """The same of an evaluation whose samples are not packed, where those of the training are. Stated padding
-    reaches the length of the training, and no longer one; what is inferred of packs is not true without them.
+    """Yield the length of evaluation samples if only the training samples are packed.
+
+    Stated padding reaches the training length and no longer one; what is inferred for packs does not apply here.
     """
     plan = run.plan
     length = plan.sequence.eval_length or plan.sequence.length
@@ -168,17 +171,17 @@ def _assume_evaluation_length(run: Run) -> Iterator[Assumption]:
 
 
 def _compute_shortest(length: int) -> int:
-    """What the samples of a job may all have where a length is the most: of a short limit, nothing is certain."""
+    """Return a length that all samples may have if `length` is the maximum; a short maximum guarantees nothing."""
     return SHORT_SAMPLE if length > SHORT_SAMPLE else 1
 
 
 def find_assumptions(run: Run, fields: Set[str], *facts: str) -> tuple[Assumption, ...]:
-    """The assumptions behind some plan fields, and about further facts (`gpu`, `model`, `fork`)."""
+    """Return the assumptions on which plan fields and further facts (`gpu`, `model`, `fork`) depend."""
     return (*find_fact_assumptions(run, fields, *facts), *find_release_assumptions(run, fields))
 
 
 def find_fact_assumptions(run: Run, fields: Set[str], *facts: str) -> tuple[Assumption, ...]:
-    """Those of them that are no releases."""
+    """Return the assumptions on which plan fields and facts depend, without those about releases."""
     needed = {*fields, *facts}
     origins = [origin for field in fields if (origin := run.get_origin(get_field(field))) is not None]
     needed.update(f"{COMPANION_PREFIX}{origin.framework}" for origin in origins)
@@ -188,7 +191,7 @@ def find_fact_assumptions(run: Run, fields: Set[str], *facts: str) -> tuple[Assu
 
 
 def find_varying_fields(run: Run) -> frozenset[Field]:
-    """The fields that have another value at some candidate, by default or by what follows from defaults."""
+    """Return the fields whose value depends on the candidate release, directly or by inference."""
     return run.compute_once(_compute_varying_fields)
 
 
@@ -197,15 +200,17 @@ def _compute_varying_fields(run: Run) -> frozenset[Field]:
 
 
 def _compare_release(run: Run, candidate: AlternativeDefaults) -> dict[Field, Any]:
-    """The fields that have another value at a candidate, with it."""
+    """Return the fields that have another value at a candidate release, with that value."""
     other = run.build_scenario({candidate.fact: candidate.release}).resolved_plan
     fields = {*run.resolved_plan.values, *other.values}
     return {field: other.get(field) for field in fields if not is_equal(run.resolved_plan.get(field), other.get(field))}
 
 
 def find_release_assumptions(run: Run, fields: Set[str]) -> Iterator[Assumption]:
-    """The releases whose defaults decide about some fields, each with the candidates at which these differ."""
-    if not fields or fields.isdisjoint(find_varying_fields(run)):  # what varies is asked of every candidate
+    """Yield the releases whose defaults determine some fields, each with the candidates at which these differ."""
+    if not fields or fields.isdisjoint(
+        find_varying_fields(run)
+    ):  # Computing the varying fields builds every candidate.
         return
     differences: dict[str, list[tuple[AlternativeDefaults, Mapping[Field, Any]]]] = {}
     for candidate in run.alternative_defaults:
@@ -227,7 +232,7 @@ def find_release_assumptions(run: Run, fields: Set[str]) -> Iterator[Assumption]
 
 
 def _format_settings(run: Run, fields: Iterable[Field]) -> str:
-    """Some fields by their keys, for a note; those that have no key only where none has one."""
+    """Return fields by their keys, for a note; fields without a key only if none has one."""
     fields = sorted(fields)
     keys = sorted({f"`{key}`" for field in fields if (key := run.spell_key(field)) != field}) or fields
     return join_names(keys)
@@ -254,7 +259,7 @@ MILDEST_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "disk": ("sequence.length", "batch.micro", "parallel.strategy"),
 }
-"""Resource -> the facts whose other end needs less of it."""
+"""Facts by resource whose other bound needs less of it."""
 
 _MILDEST_BOUND: Final[Mapping[tuple[str, str], Callable[[Iterable[Any]], Any]]] = {
     ("gpu", GPU): find_roomiest,
@@ -263,11 +268,11 @@ _MILDEST_BOUND: Final[Mapping[tuple[str, str], Callable[[Iterable[Any]], Any]]] 
     ("host", "launch.nodes"): max,
     ("host", "launch.gpus_per_node"): min,
 }
-"""Which end needs least of a resource: what is sharded is small on each of many; a host serves few."""
+"""Bound that needs least of a resource: shards are small on many GPUs; a host with few GPUs serves few ranks."""
 
 
 def find_mildest_facts(assumptions: Iterable[Assumption], resources: Iterable[str]) -> dict[str, Any]:
-    """The facts at the end where least of the resources is needed, but for those that are at that end already."""
+    """Return the facts at the bound that needs least of the resources, except facts that are there already."""
     facts = {}
     for assumption in assumptions:
         for resource in resources:

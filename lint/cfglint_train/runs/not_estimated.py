@@ -1,4 +1,4 @@
-"""Why the memory of a run was not checked: said once, at the setting that is missing, with the one remedy."""
+"""Runs that are not estimated: report the reason once, at the missing setting, with one remedy."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from cfglint_train.runs.run import Run
 
 
 def _has_placeholder(text: str) -> bool:
-    """Whether a part of a text is replaced before the run."""
+    """Return whether a part of a text is replaced before the run."""
     return any(sign in text for sign in "$`{<")
 
 
 _OUTSIDE_PREFIXES: Final = ("/", "~", "..")
-"""How paths begin that may lead out of the repository, where models are read only on demand."""
+"""Prefixes of paths that may lead outside the repository, where models are read only on demand."""
 
 MIN_SIMILARITY: Final = 0.9
-"""The share of a model's name that has to be the same: releases and sizes of one family differ by a character, too."""
+"""Minimum similarity of model names: releases and sizes of a family differ by a single character."""
 _MEASURE: Final = "measure one step on your own GPU"
 _MAX_NAMED: Final = 3
-"""Files that one message names."""
+"""Maximum number of files to name in a message."""
 _INFERRED_FROM: Final[Mapping[Field, Field]] = {get_field("precision.params"): get_field("precision.compute")}
-"""A field that no key states -> the one that it is inferred from."""
+"""Field without a key -> the field from which it is inferred."""
 STRATEGY: Final = get_field("parallel.strategy")
 _TARGETS: Final = (get_field("method.lora_targets"), get_field("method.lora_target_pattern"))
 FIELD_DESCRIPTIONS: Final[Mapping[Field, str]] = {
@@ -51,25 +51,25 @@ FIELD_DESCRIPTIONS: Final[Mapping[Field, str]] = {
     "parallel.zero_stage": "the ZeRO stage",
     "rollout.utilization": "the share of the GPU that the engine takes",
 }
-"""What an estimate needs to know, in words, for frameworks that have no setting for it."""
+"""Inputs of an estimate in words, for frameworks that have no setting for them."""
 
 
 def describe_field(field: Field) -> str:
-    """What a field is called in words; empty where it has none."""
+    """Return a field in words, or an empty string."""
     return _CLUSTER_FIELDS[field][0] if field in _CLUSTER_FIELDS else FIELD_DESCRIPTIONS.get(field, "")
 
 
 class NotEstimated(Frozen):
-    """What keeps a run from being estimated."""
+    """The reason why a run cannot be estimated."""
 
     reason: str
-    """After the words "memory not checked: "."""
+    """Text after "memory not checked: "."""
     place: Place
     remedy: str
 
 
 def explain_not_estimated(run: Run) -> NotEstimated | None:
-    """Why no training step could be estimated: what has no remedy, else the first reason; None where one was."""
+    """Return the reason why no training step was estimated, or None if one was; reasons without remedy come first."""
     if any(phase.name == "backward" for phase in run.estimate.phases) or not is_training_run(run):
         return None
     unsupported = _find_unsupported(run)
@@ -98,7 +98,7 @@ def explain_not_estimated(run: Run) -> NotEstimated | None:
 
 
 def _find_unsupported(run: Run) -> NotEstimated | None:
-    """What no fact makes up for, whichever facts are missing as well."""
+    """Return the reason that no further fact can remove, or None."""
     for field, (value, origin) in run.resolved_plan:
         if origin.is_unsupported and value is None:
             return NotEstimated(origin.note, run.find_place(field), _MEASURE)
@@ -109,7 +109,7 @@ def _find_unsupported(run: Run) -> NotEstimated | None:
 
 
 def _find_cause(run: Run, field: Field) -> Field:
-    """What keeps a field from being known: without sharding, the number of ranks does not matter."""
+    """Return the field that keeps another one unknown: without sharding the number of ranks does not matter."""
     field = (
         _INFERRED_FROM.get(field, field) if run.find_owner(field) is None and run.get_origin(field) is None else field
     )
@@ -119,7 +119,7 @@ def _find_cause(run: Run, field: Field) -> Field:
 
 
 def is_training_run(run: Run) -> bool:
-    """Whether the configuration is a job by itself; a companion alone states too little, and no verdict is expected."""
+    """Return whether the config is a job by itself; a companion alone states too little for a verdict."""
     return run.main.role == "main" and not run.framework.is_companion
 
 
@@ -167,7 +167,7 @@ def _explain_model(run: Run) -> NotEstimated:
 
 
 def _is_hub_model(model: str, folder: str) -> bool:
-    """Whether a model may be one of the Hub, and no path: by its form, and as there is no such folder here."""
+    """Return whether a model may be on the Hub: it has the form of an id, and no folder of that name exists here."""
     from cfglint_train.models.online import is_hub_id
 
     first = model.partition("/")[0]
@@ -249,13 +249,13 @@ def _explain_field(run: Run, field: Field) -> NotEstimated:
 
 
 def _is_computed(run: Run, field: Field, origin: Origin) -> bool:
-    """Whether a stated value only exists where the run does, as an expression of a script."""
+    """Return whether a stated value is only known during the run, such as an expression of a script."""
     owner = run.find_owner(field)
     return owner is not None and isinstance(owner[0].get(*origin.key.split(".")), Unknown)
 
 
 def _find_undetermined_file(run: Run) -> NotEstimated | None:
-    """A file that the launch names by what cannot be determined."""
+    """Return the reason that a file named by the launch cannot be determined, or None."""
     main = run.main
     for route, override in main.overrides.items():
         if isinstance(override.value, Unknown) and override.origin.place is not None:
@@ -268,7 +268,7 @@ def _find_undetermined_file(run: Run) -> NotEstimated | None:
 
 
 def _explain_conflict(run: Run, field: Field, place: Place) -> NotEstimated:
-    """That scripts contradict each other: of the cluster, every fact in which they do."""
+    """Return the reason that scripts contradict each other, with every cluster fact in which they do."""
     fields = [item for item in _CLUSTER_FIELDS if item in run.inputs.conflicts] if field in _CLUSTER_FIELDS else [field]
     settings_by_note: dict[str, list[str]] = {}
     for item in fields:
@@ -281,7 +281,7 @@ def _explain_conflict(run: Run, field: Field, place: Place) -> NotEstimated:
 
 
 def _get_setting_name(run: Run, field: Field) -> str:
-    """The setting that states a field, or would; where no setting does, what it is."""
+    """Return the setting that sets a field or could set it, or the field in words if there is none."""
     if field in _CLUSTER_FIELDS:
         return _CLUSTER_FIELDS[field][0]
     key, owner = run.spell_key(field), run.find_owner(field)
@@ -290,7 +290,7 @@ def _get_setting_name(run: Run, field: Field) -> str:
 
 
 def _format_remedy(*names: str) -> str:
-    """How to state facts about the cluster."""
+    """Return the remedy that states cluster facts."""
     flags, facts = " ".join(f"--{name} N" for name in names), " ".join(f"{name}=N" for name in names)
     return f"pass `{flags}`, or write the comment `# cfglint: {facts}`"
 
@@ -299,11 +299,11 @@ _CLUSTER_FIELDS: Final[Mapping[Field, tuple[str, str]]] = {
     "launch.nodes": ("the number of nodes", "nodes"),
     "launch.gpus_per_node": ("the number of GPUs per node", "gpus-per-node"),
 }
-"""What no key of a configuration states: what it is called, and the flag that states it."""
+"""Fields that no key of a config sets: name in words, and the flag that states it."""
 
 
 def _quote_source(run: Run, place: Place) -> str:
-    """What is at a place, in brackets, where that is short."""
+    """Return the text at a place in parentheses, or an empty string if it is long."""
     document, span = place.document, place.span
     if document.syntax == "python":
         from cfglint_train.documents.python.script import PythonScript

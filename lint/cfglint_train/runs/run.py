@@ -1,7 +1,7 @@
-"""One training job as rules see it: plan, documents, architecture, hardware, releases, estimate.
+"""Runs as rules see them: plan, documents, architecture, hardware, releases and estimate of one training job.
 
-`assemble` makes it: lenses of the main configuration, then its companions, then what the launch and the user say, then
-what is assumed for lack of a statement, then what the framework infers from all that.
+`build_run` reads the main config, adds its companions, then the statements of the launch and the user, then assumptions
+for what is not stated, and lets the framework infer the rest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ASSUMED_GPUS: Final = 8
 CONVERTER: Final = b"zero_to_fp32"
-"""DeepSpeed's program that makes whole weights of the shards of a checkpoint."""
+"""Script of DeepSpeed that merges the shards of a checkpoint into full weights."""
 _PARALLEL_DEGREES: Final[tuple[Field, ...]] = (
     "parallel.shard_size",
     "parallel.replicas",
@@ -44,89 +44,92 @@ _PARALLEL_DEGREES: Final[tuple[Field, ...]] = (
     "parallel.pipeline",
     "parallel.context",
 )
-"""Degrees of which each multiplies the GPUs of a job."""
+"""Degrees that multiply to the number of GPUs of a job."""
 
 
 GPU: Final = "gpu"
-"""The card, among the facts of a run that are no plan fields."""
+"""Key of the GPU among the facts of a run that are not plan fields."""
 
 Outcome = TypeVar("Outcome")
 
 
 class Unresolved(Frozen):
-    """A file that a configuration or its launch names, and that is not there, or not in a syntax that is read."""
+    """A file named by a config or its launch that is missing or has an unsupported syntax."""
 
     framework: str
     path: str
-    """As written."""
+    """Path as written."""
     place: Place | None
-    """Where it is named."""
+    """Position where the file is named."""
     similar: tuple[str, ...] = ()
-    """Files of the repository whose paths end alike, where several do."""
+    """Files of the repository whose paths end the same way, if there are several."""
     is_yaml_refused: bool = False
-    """It is there as YAML, and its reader takes only JSON."""
+    """True if the file exists as YAML but its reader accepts only JSON."""
 
 
 class CorrectedKey(Frozen):
-    """A misspelt key, and the one that it is taken for."""
+    """A misspelt key and its correction."""
 
     written: Route
     corrected: Route
     document: Document
     rename: tuple[Change, ...]
-    """What puts its value under the right name."""
+    """Changes that move the value to the correct key."""
 
     @property
     def description(self) -> str:
-        """How a report says it."""
+        """The correction in words, for reports."""
         return f"counts `{format_route(self.written)}` as `{format_route(self.corrected)}`"
 
 
 class RunInputs(Frozen):
-    """What a run is assembled from."""
+    """Inputs from which a run is built."""
 
     main: Config
     companions: Mapping[str, Config]
     facts: Mapping[Field, FieldValue]
-    """What the user or the launch says of the cluster: plan field -> value (`launch.nodes`, ...)."""
+    """Cluster facts from the user or the launch, by plan field (`launch.nodes`, ...)."""
     hardware: Hardware
     releases: Releases
     allowed_folders: tuple[str, ...] = ()
-    """The folders that a model's has to be in to be looked at."""
+    """Folders that may be read to find the model."""
     model_config: Mapping[str, Any] | None = None
-    """The object of a `config.json` that the user names for the model, whatever it is called."""
+    """Contents of the `config.json` that the user names for the model, whatever its file name."""
     online: bool = False
-    """The Hub may be asked for a model that is unknown here."""
+    """True if an unknown model may be looked up on the Hub."""
     unresolved: tuple[Unresolved, ...] = ()
-    """Files that shape the run and are not there."""
+    """Files that affect the run and are missing."""
     variants: tuple[Mapping[str, Config], ...] = ()
-    """The companions of further launches, where these name other files than `companions` has."""
+    """Companions of further launches that name other files than `companions`."""
     conflicts: Mapping[Field, tuple[Any, ...]] = {}
-    """The values of facts in which launches differ; such a fact is None."""
+    """Values of facts in which launches differ; the fact itself is None."""
     sharding: FieldValue | None = None
-    """None as a value where options of a launcher shard the model, in a way that is not read."""
+    """Launcher options that shard the model in a way that cfglint does not read; the value is None."""
     is_sharding_known: bool | None = None
-    """Scripts start the run, and none leaves open how it shards the model: what they do not name, they do not use. None
-    where no script starts it.
+    """True if every launch shows how it shards the model, so that what it does not name is not used.
+
+    None if no script starts the run.
     """
     is_resumable: bool | None = None
-    """Whether the settings ask that its checkpoints allow resuming; None if unstated."""
+    """True if the settings require that checkpoints allow resuming; None if unstated."""
     house_rules: tuple[HouseRule, ...] = ()
-    """The rules of the house that hold for it."""
+    """House rules that apply to the run."""
     corrected_keys: tuple[CorrectedKey, ...] = ()
-    """The misspelt keys that count as what they are meant to be."""
+    """Misspelt keys that count as their correction."""
     scripts: tuple[Document, ...] = ()
-    """The scripts that start it, but for one that is its configuration."""
+    """Scripts that start the run, except a script that is its config."""
     ignored_files: tuple[IgnoredFile, ...] = ()
-    """Places where a launcher is given the configuration's file and does not read it."""
+    """Launcher options that name the config's file although the launcher ignores it."""
     previous_launches: tuple[PreviousLaunch, ...] = ()
-    """Launches that write into its folder before it does."""
+    """Launches that write into the run's output folder before it does."""
     is_checked_elsewhere: bool = False
-    """All its launches give it files of settings that are configurations of runs themselves."""
+    """True if all launches pass settings files that are themselves configs of runs."""
     hidden_options: str = ""
-    """What may give all its launches further options, out of sight."""
+    """Source of options that every launch may add unseen; empty if there is none."""
     find_refusals: Callable[[Run, Mapping[str, bytes]], frozenset[str]] | None = None
-    """What would stop a run with other texts of some files, and does not stop it now: the rules about it are above."""
+    """Function that returns the errors that other texts of some files would introduce; its rules are in a higher
+    room.
+    """
 
 
 class Run:
@@ -139,9 +142,10 @@ class Run:
         resolved_plan: ResolvedPlan,
         architecture: Architecture | None,
     ) -> None:
+        """Create a run from its resolved plan; use `build_run` instead."""
         self.inputs = inputs
         self.stated_plan = stated_plan
-        """What lenses, companions and the user say, before inference: the part that a fix must leave alone."""
+        """Plan as stated by configs, launch and user, before inference; a fix must not change it."""
         self.resolved_plan = resolved_plan
         self.architecture = architecture
         self.plan: Plan = resolved_plan.build_plan()
@@ -149,22 +153,22 @@ class Run:
         self._made: dict[Callable[[Run], Any], Any] = {}
         self._scenarios: dict[Any, Run] = {}
         self.is_scenario = False
-        """It is the run at another admissible value of some fact: how grave a finding is there counts, no fix of it."""
+        """True if a fact has another admissible value; only the severity of findings counts there, not their fixes."""
         self.corrected: Run | None = None
-        """The run that the rules which estimate have judged: with misspelt keys under their right names."""
+        """Run with corrected keys that the estimating rules have checked."""
         self.model_problem: str | None = None
-        """Why the model's own configuration could not be read."""
+        """Reason why the config of the model could not be read."""
         self.verdicts: dict[Any, Any] = {}
-        """What `verdicts.judge` found out, by its question: several rules ask the same."""
+        """Results of `verdicts.judge` by question, shared by several rules."""
 
     @property
     def main(self) -> Config:
-        """The configuration that the run is named after."""
+        """Main config, after which the run is named."""
         return self.inputs.main
 
     @property
     def framework(self) -> Framework:
-        """The main configuration's framework."""
+        """Framework of the main config."""
         return frameworks.load(self.main.framework)
 
     @property
@@ -174,37 +178,37 @@ class Run:
 
     @property
     def releases(self) -> Releases:
-        """The releases that the run is checked against."""
+        """Releases against which the run is checked."""
         return self.inputs.releases
 
     @property
     def configs(self) -> tuple[Config, ...]:
-        """The main configuration and its companions."""
+        """Main config and its companions."""
         return (self.main, *self.companions)
 
     @property
     def companions(self) -> tuple[Config, ...]:
-        """The files and sections that shape the main configuration's run, without those that only replace one."""
+        """Files and sections that affect the run, without replacements for missing files."""
         return tuple(config for config in self.inputs.companions.values() if not config.document.is_placeholder)
 
     @property
     def cluster(self) -> tuple[int | None, int | None]:
-        """The stated nodes of the cluster and GPUs of each, None where unstated. The job may take fewer."""
+        """Stated nodes and GPUs per node, or None if unstated. The job may use fewer."""
         nodes, gpus = (self.inputs.facts.get(fact) for fact in ("launch.nodes", "launch.gpus_per_node"))
         return None if nodes is None else nodes.value, None if gpus is None else gpus.value
 
     def find_companion(self, framework: str) -> Config | None:
-        """The companion of a framework; None, too, where it only replaces a file."""
+        """Return the companion of a framework, or None if there is none or it only replaces a missing file."""
         return next((config for config in self.companions if config.framework == framework), None)
 
     @property
     def is_estimated(self) -> bool:
-        """Whether something has asked for the estimate."""
+        """True if the estimate has been computed."""
         return self._estimate is not None
 
     @property
     def estimate(self) -> Estimate:
-        """The peaks of every phase."""
+        """Peak memory of every phase."""
         if self._estimate is None:
             from cfglint_train.memory.estimate import estimate
 
@@ -212,7 +216,7 @@ class Run:
         return self._estimate
 
     def replace_fields(self, changes: Mapping[Field, Any]) -> Run:
-        """The same job with other values of some plan fields; what follows from them is inferred anew."""
+        """Return the same job with other values of some plan fields; dependent fields are inferred again."""
         stated_plan = ResolvedPlan(self.stated_plan.values)
         for field, value in changes.items():
             current = stated_plan.values.get(field)
@@ -220,7 +224,7 @@ class Run:
         return _infer_run(self.inputs, stated_plan, self.architecture)
 
     def assume_fields(self, notes: Mapping[Field, str]) -> Run:
-        """Return the same job with fields that count as assumed, each with how to state it."""
+        """Return the same job with some fields assumed, each with a note on how to state it."""
         stated_plan = ResolvedPlan(self.stated_plan.values)
         for field, note in notes.items():
             value, origin = stated_plan.values[field]
@@ -231,25 +235,27 @@ class Run:
         return _infer_run(self.inputs, stated_plan, self.architecture)
 
     def find_refusals(self, texts: Mapping[str, bytes]) -> frozenset[str]:
-        """Return why other texts of files are refused: they would stop the job, be undone, or change nothing."""
+        """Return the reasons why other texts are refused: they stop the job, are undone, or change nothing."""
         return frozenset() if self.inputs.find_refusals is None else self.inputs.find_refusals(self, texts)
 
     def replace_gpu(self, gpu: str) -> Run:
-        """The same job on another GPU, by its name or the size of its memory."""
+        """Return the same job on another GPU, given by name or memory size."""
         return self._replace_facts({GPU: gpu})
 
     def get_origin(self, field: Field) -> Origin | None:
-        """Where a field's value comes from."""
+        """Return the origin of a field's value, or None."""
         return self.resolved_plan.get_origin(field)
 
     def is_stated(self, field: Field) -> bool:
-        """Whether the configuration or its launch (not a default) says it."""
+        """Return whether the config or its launch sets a field, rather than a default."""
         return self.resolved_plan.is_stated(field)
 
     def find_place(self, *fields: Field) -> Place:
-        """Where a finding about a field points: where it is stated, else where the first stated one of the others is,
-        else the head of the main configuration. What a stand-in states, the setting that names that file states. The
-        options of another framework's launcher are no part of the configuration.
+        """Return the position to which a finding about `fields` points.
+
+        It is the position of the first stated field, else the top of the main config. For a value in a replacement of a
+        missing file, it is the key that names that file. Options of another framework's launcher do not count as part
+        of the config.
         """
         for field in fields:
             origin = self.resolved_plan.get_origin(field)
@@ -262,18 +268,18 @@ class Run:
         return self.main.find_top()
 
     def _is_launcher_option(self, origin: Origin) -> bool:
-        """Whether something is stated by an option of a launcher that starts the main configuration."""
+        """Return whether a value comes from an option of a launcher that starts the main config."""
         assert origin.place is not None
         return origin.place.document.syntax == "shell" and origin.framework not in ("", self.main.framework)
 
     def _find_reference(self, document: Document) -> Place:
-        """Where the main configuration names a file."""
+        """Return the position at which the main config names a file."""
         references = self.framework.references(self.main)
         places = (self.main.find_place(*reference.route) for reference in references if reference.path == document.path)
         return next(places, None) or self.main.find_top()
 
     def spell_key(self, field: Field) -> str:
-        """The key that states a field, or would state it, for messages."""
+        """Return the key that sets a field, or could set it, for messages."""
         origin, owner = self.resolved_plan.get_origin(field), self.find_owner(field)
         stated_key = origin.key if origin is not None and origin.kind == "explicit" else ""
         if owner is None:
@@ -284,7 +290,7 @@ class Run:
         return " + ".join(map(format_route, lens.find_keys(config, field))) or stated_key or field
 
     def find_owner(self, field: Field) -> tuple[Config, Lens] | None:
-        """The configuration that a field's value comes from, with the lens that writes it there."""
+        """Return the config from which a field's value comes, and the lens that writes it there, or None."""
         origin = self.resolved_plan.get_origin(field)
         configs = self.configs
         if origin is not None and origin.framework:
@@ -297,18 +303,18 @@ class Run:
 
     @property
     def alternative_defaults(self) -> tuple[AlternativeDefaults, ...]:
-        """The candidate releases where none is stated and their defaults differ."""
+        """Candidate releases with different defaults, if the release is not stated."""
         return self.compute_once(_find_alternative_defaults)
 
     def compute_once(self, compute: Callable[[Run], Outcome]) -> Outcome:
-        """What some work makes of this run, which never changes: done when it is first asked for."""
+        """Return the cached result of `compute` for this run, which never changes."""
         if compute not in self._made:
             self._made[compute] = compute(self)
         result: Outcome = self._made[compute]
         return result
 
     def build_scenario(self, facts: Mapping[str, Any]) -> Run:
-        """The same job where some facts (plan fields, `gpu`) have other values; what follows is inferred anew."""
+        """Return the same job with other values of some facts (plan fields, `gpu`); the rest is inferred again."""
         key = tuple(sorted(facts.items()))
         if key not in self._scenarios:
             self._scenarios[key] = self._replace_facts(facts)
@@ -331,7 +337,7 @@ class Run:
         return _infer_run(inputs, stated_plan, self.architecture)
 
     def _apply_defaults(self, stated_plan: ResolvedPlan, fact: str, release: str) -> None:
-        """Put the defaults of another release in the place of those that count."""
+        """Replace the current defaults by those of another release."""
         alternative = next(item for item in self.alternative_defaults if (item.fact, item.release) == (fact, release))
         for field, value in alternative.defaults.items():
             if value is None:
@@ -345,7 +351,7 @@ def _find_alternative_defaults(run: Run) -> tuple[AlternativeDefaults, ...]:
 
 
 def find_lens(config: Config, field: Field) -> Lens | None:
-    """The lens of a configuration's framework that reads a field; the last one, as the last one wins."""
+    """Return the last lens of a config's framework that reads a field, because the last one wins, or None."""
     lenses = frameworks.load(config.framework).lenses
     return next((lens for lens in reversed(lenses) if field in lens.fields), None)
 
@@ -354,11 +360,11 @@ _SHARDING: Final = (get_field("parallel.strategy"), get_field("parallel.zero_sta
 _IMPLIED: Final[Mapping[tuple[str, Any], Mapping[Field, Any]]] = {
     ("parallel.strategy", "zero"): {"parallel.zero_stage": 3}
 }
-"""What another value of a fact comes with: of DeepSpeed, the stage that shards everything."""
+"""Fields implied by another value of a fact: DeepSpeed counts with the stage that shards everything."""
 
 
 def build_run(inputs: RunInputs) -> Run:
-    """Make the run of its parts."""
+    """Return the run that follows from its inputs."""
     own_plan = frameworks.read_config(inputs.main)
     architecture, problem = _find_model(inputs, own_plan)
     plans = [
@@ -374,7 +380,7 @@ def build_run(inputs: RunInputs) -> Run:
         plan.put(field, value.value, value.origin)
         conflicts.pop(field, None)
     for missing in inputs.unresolved:
-        # What it says of sharding is not known; it is not what holds where no file says anything.
+        # The missing file may set sharding, so the default without any file does not apply.
         note = f"{missing.path} is not {'JSON' if missing.is_yaml_refused else 'there'}"
         origin = Origin("explicit", missing.place, note, framework=missing.framework)
         for field in _SHARDING:
@@ -395,11 +401,11 @@ _GPUS: Final[Field] = "launch.gpus_per_node"
 
 
 def _has_fewer_processes(inputs: RunInputs, plan: ResolvedPlan, offered: FieldValue) -> bool:
-    """Whether the launcher's file or option asks for fewer processes than its script has GPUs for, as where an engine
-    of vLLM gets the last one.
+    """Return whether the launcher's file or option requests fewer processes than its script has GPUs.
 
-    Source: accelerate 1.15.0 commands/launch.py (_validate_launch_command): the number is that of the option, else of
-    the file, and only without both that of the GPUs in sight.
+    An example is a launch that leaves the last GPU to a vLLM engine. Source: accelerate 1.15.0 commands/launch.py
+    (_validate_launch_command): the number of the option wins, then that of the file, and only without both that of the
+    visible GPUs.
     """
     requested = plan.values.get(_GPUS)
     if requested is None or requested.value is None or requested.origin.framework not in inputs.companions:
@@ -411,7 +417,7 @@ def _has_fewer_processes(inputs: RunInputs, plan: ResolvedPlan, offered: FieldVa
 def _adopt_companions(
     inputs: RunInputs, companions: Mapping[str, Config], own_plan: ResolvedPlan, architecture: Architecture | None
 ) -> ResolvedPlan:
-    """The reading of the main configuration with what its companions add."""
+    """Return the plan of the main config with the fields that its companions add."""
     job = Job(inputs.main, companions, inputs.releases)
     job.plan = ResolvedPlan(own_plan.values)
     job.architecture = architecture
@@ -433,15 +439,15 @@ def _infer_run(inputs: RunInputs, stated_plan: ResolvedPlan, architecture: Archi
 
 
 def compute_min_gpus(plan: ResolvedPlan) -> int:
-    """The GPUs that the stated degrees of parallelism need together."""
+    """Return the number of GPUs that the stated degrees of parallelism need."""
     return prod(degree for field in _PARALLEL_DEGREES if isinstance(degree := plan.get(field), int) and degree > 0)
 
 
 def _assume_cluster(plan: ResolvedPlan) -> None:
-    """Where nothing is stated, put eight GPUs per node, and as few nodes as hold the stated degrees of parallelism.
+    """Set eight GPUs per node if unstated, and the fewest nodes that fit the stated degrees of parallelism.
 
-    Of replicas whose size is not stated, each has a node, as by default in OLMo-core. What is stated and cannot be read
-    stays unknown.
+    Replicas of unstated size have one node each, as by default in OLMo-core. A stated value that cannot be read stays
+    unknown.
     """
     unreadable = plan.unreadable_fields
     if "launch.nodes" not in unreadable and plan.get("launch.nodes") is None:
@@ -456,7 +462,7 @@ def _assume_cluster(plan: ResolvedPlan) -> None:
 
 
 def _find_model(inputs: RunInputs, plan: ResolvedPlan) -> tuple[Architecture | None, str | None]:
-    """The model's shape; without one, what kept its configuration from being read."""
+    """Return the model's architecture, or None and the reason why its config could not be read."""
     from cfglint_train.models.find import find_plan_model
     from cfglint_train.models.local import UnreadableModelError
 

@@ -1,4 +1,4 @@
-"""What is stated of a run outside its configuration: by flags, pragmas, settings, requirement files and its launch."""
+"""Statements about a run outside its config: flags, pragmas, settings, requirement files and the launch."""
 
 from __future__ import annotations
 
@@ -20,33 +20,34 @@ from cfglint_train.settings.settings import Settings
 
 
 class CommandLine(Frozen):
-    """What flags say about the runs."""
+    """Statements of the command line about runs."""
 
     facts: Mapping[str, str] = {}
     overrides: Mapping[Route, Any] = {}
-    """Settings that the launch passes, with their values."""
+    """Settings that the launch passes, by route."""
     settings: tuple[str, ...] = ()
-    """The same as `KEY=VALUE` words, which each framework reads as its launcher does; they win."""
+    """Settings as `KEY=VALUE` words, which each framework parses like its launcher; they override `parse_overrides`."""
     model_config: Mapping[str, Any] | None = None
-    """The object of a `config.json` that holds for the model of every run."""
+    """Contents of a `config.json` that applies to the model of every run."""
     model_folders: tuple[str, ...] = ()
-    """Folders outside the repository in which models may be looked at."""
+    """Folders outside the repository in which models may be read."""
     online: bool = False
-    """The Hub may be asked for models that cfglint does not know."""
+    """True if unknown models may be looked up on the Hub."""
     cache_dir: str | None = None
-    """The folder of the cache; empty: nothing is kept. None: environment and settings decide."""
+    """Cache folder; empty to disable the cache, None to use the environment and settings."""
 
 
 class Statements:
-    """What flags, settings and requirement files say of the documents that are asked about."""
+    """Statements of flags, settings and requirement files about documents."""
 
     def __init__(self, settings_for: Callable[[str], Settings], command_line: CommandLine, roots: Roots) -> None:
+        """Create a reader of statements; `settings_for` returns the settings of a path."""
         self.settings_for = settings_for
         self.command_line = command_line
         self._requirements = Requirements(roots)
 
     def parse_overrides(self, framework: Framework) -> Mapping[Route, Override]:
-        """What `--set` says, as the framework reads it. Raises FactError where the framework cannot."""
+        """Return the settings of `--set` as the framework parses them. Raise `FactError` if it cannot."""
         settings = self.command_line.overrides
         origin = Origin("user", note="--set")
         if self.command_line.settings:
@@ -57,7 +58,10 @@ class Statements:
         return {route: Override(value, origin._replace(key=str(route[-1]))) for route, value in settings.items()}
 
     def collect_release_statements(self, document: Document, sources: Sources) -> ReleaseStatements:
-        """What flags, pragmas, settings and requirement files say of releases around a document. Raises FactError."""
+        """Return the statements of flags, pragmas, settings and requirement files about releases for a document.
+
+        Raise `FactError` if a fact is invalid.
+        """
         facts = {
             name: fact
             for name, fact in self.collect_facts(document).items()
@@ -72,9 +76,10 @@ class Statements:
         other_documents: Iterable[Document] = (),
         launch: Mapping[str, FieldValue] | None = None,
     ) -> Mapping[str, FieldValue]:
-        """Facts about cluster and releases for a document, the strongest source winning. Raises FactError.
+        """Return the facts about cluster and releases for a document; the strongest source wins.
 
-        From the weakest: what its launch says, the settings, pragmas of the other files of its run, its own, flags.
+        From weakest to strongest: its launch, the settings, pragmas of the other files of the run, its own pragmas,
+        flags. Raise `FactError` if a fact is invalid.
         """
         settings = self.settings_for(document.path)
         origin = Origin("user", note=os.path.basename(settings.source or "settings"))
@@ -95,7 +100,7 @@ class Statements:
 
 
 def _read_pragma_facts(document: Document) -> Mapping[str, FieldValue]:
-    """The facts in a document's pragmas, by their canonical names. Raises FactError."""
+    """Return the facts in a document's pragmas by canonical name. Raise `FactError` if one is invalid."""
     facts: dict[str, FieldValue] = {}
     for fact in pragmas.read_pragmas(document).facts:
         name = cluster_facts.find_canonical_name(fact.name)

@@ -1,6 +1,6 @@
-"""Which files are configurations, and which of them together make one run.
+"""Workspace: recognise the configs among the files, and combine them into runs.
 
-A companion that a configuration names is read although the command line does not name it.
+A companion that a config names is read even if the command line does not name it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 class Workspace:
-    """The files of one invocation. `texts` are laid over the disk (fixes before they are written).
+    """The files of one invocation of cfglint; `texts` replace files on disk (fixes before they are written).
 
-    `idle`: configurations that train nothing (a server, a converter) count, too, where they have the same keys.
-    `upstream`: upstream's releases count although the repository uses a fork.
+    `idle`: configs that do not train (a server, a converter) count, too, if they have the same keys. `upstream`:
+    upstream's releases count although the repository uses a fork.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Workspace:
         idle: bool = False,
         upstream: bool = False,
     ) -> None:
+        """Create a workspace; `settings_for` returns the settings of a path."""
         self.settings_for = settings_for
         self.idle = idle
         self.upstream = upstream
@@ -70,7 +71,7 @@ class Workspace:
         self._shared_output_dirs: SharedOutputDirs | None = None
 
     def replace_files(self, texts: Mapping[str, bytes]) -> Workspace:
-        """The same files with new contents of some; what was read of the others is not read again."""
+        """Return the same workspace with new contents of some files; the other files are not read again."""
         result = Workspace(self.settings_for, self.statements.command_line, idle=self.idle, upstream=self.upstream)
         result.statements = self.statements
         result.sources = self.sources.add_texts(texts)
@@ -81,7 +82,7 @@ class Workspace:
         return result
 
     def collect(self, paths: Iterable[str], force_exclude: bool = False) -> list[str]:
-        """Return the files that the arguments mean, each once: of a script that is named, also what it starts."""
+        """Return the files that the arguments name, each once, including files that a named script starts."""
         arguments = list(paths)
         collected = self.sources.collect(arguments, self.settings_for, force_exclude)
         started_files = [
@@ -97,7 +98,7 @@ class Workspace:
         return collected
 
     def read_configs(self, path: str) -> list[Config]:
-        """The configurations that are in a file (several in a shell script)."""
+        """Return the configs in a file; a shell script may have several."""
         if path not in self._configs:
             document = self.documents.read_document(path)
             self._configs[path] = [] if document is None else self._recognise(document)
@@ -109,7 +110,7 @@ class Workspace:
         return self._configs[path]
 
     def _is_reported_at_program(self, role: str | None, framework: frameworks.Framework, path: str) -> bool:
-        """Whether a run of a role that cannot be read is named at its program."""
+        """Return whether a run that cannot be read is reported at its program, given its role."""
         if role not in ("program", "handed"):
             return role == "unread"
         from cfglint_train.launches.unread import is_reported_at_program
@@ -117,8 +118,9 @@ class Workspace:
         return is_reported_at_program(role, path, self.repositories.get_index(path), framework, self.scripts)
 
     def _is_read(self, path: str) -> bool:
-        """Whether a file is the main configuration of a run, or one that is named as not read; a Python program also
-        where it trains no language model.
+        """Return whether a file is the main config of a run, or is reported as unread.
+
+        A Python program counts even if it trains no language model.
         """
         document = self.documents.read_document(path)
         if document is None:
@@ -181,13 +183,13 @@ class Workspace:
         return configs
 
     def _is_replaced(self, path: str, mark: str) -> bool:
-        """Whether a script replaces a mark in the repository of a file."""
-        from cfglint_train.mutations.replaced_texts import ReplacedPlaceholders  # few files have such marks
+        """Return whether a script replaces a placeholder in the repository of a file."""
+        from cfglint_train.mutations.replaced_texts import ReplacedPlaceholders  # few files have placeholders
 
         return self.repositories.get_index(path).compute_once(ReplacedPlaceholders).is_replaced(mark)
 
     def _find_replacing_package(self, document: Document, name: str) -> str:
-        """The package that replaces what a Python file trains with; empty where there is none."""
+        """Return the package that replaces the trainers of a Python file, or an empty string."""
         packages = list_frameworks()[name].replaced_by
         if not packages or document.syntax != "python" or not self.sources.roots.find_root(document.path)[1]:
             return ""
@@ -196,20 +198,18 @@ class Workspace:
         return find_replacing_package(document.path, self.repositories.get_index(document.path), packages)
 
     def _find_custom_reader(self, framework: frameworks.Framework, document: Document) -> str:
-        """The program of the repository that reads a file with keys of a library's; empty where the library may."""
+        """Return the repository's program that reads a file with a library's keys, or an empty string."""
         if document.syntax != "yaml" or framework.keys is None or not framework.keys.is_library:
             return ""
         return self.scripts.find_assigning_program(document.path)
 
     def _identify_framework(self, document: Document) -> tuple[int, str, list[frameworks.RecognisedConfig]]:
-        """The framework that trains with a file which no keys distinguish."""
+        """Return score, name and match of the framework that trains with a file whose keys are ambiguous."""
         names = self.documents.candidates[document.path] if document.syntax in ("yaml", "json") else ()
         candidates = [name for name in names if list_frameworks()[name].training_pattern is not None]
         if not candidates:
             return 0, "", []
-        from cfglint_train.launches.framework_by_command import (
-            identify_framework,
-        )  # most files are recognised by their keys
+        from cfglint_train.launches.framework_by_command import identify_framework  # most files are recognised by keys
 
         name, command = identify_framework(candidates, self.scripts.find_likely_uses(document.path), self._read_program)
         return (
@@ -217,14 +217,15 @@ class Workspace:
         )
 
     def _read_program(self, script: Document, stated_path: str) -> Document | None:
-        """The Python program that a script starts by its path; None where the repository has none."""
+        """Return the parsed Python program that a script starts by its path, or None if the repository has none."""
         path = self.sources.find(stated_path, script.path)
         return None if path is None else self.documents.read_document(path)
 
     def _collect_release_statements(self, framework: frameworks.Framework, document: Document) -> ReleaseStatements:
-        """The statements about releases around a main configuration: by flags, settings and requirement files, by a
-        copy of its framework, else by the commands of the repository. Where its scripts install another release than
-        its requirement files name, neither counts.
+        """Return the statements about releases for a main config.
+
+        They come from flags, settings and requirement files, from a copy of its framework, else from commands of the
+        repository. If scripts install another release than the requirement files name, neither counts.
         """
         statements = self.statements.collect_release_statements(document, self.sources)
         if self.upstream or framework.manifest.layout is None:
@@ -251,19 +252,17 @@ class Workspace:
         return ReleaseStatements(statements.facts, pins, statements.named)
 
     def _get_cache_folder(self, path: str) -> str | None:
-        """The folder of the cache for what is around a file."""
-        from cfglint_train.foundation.cache import find_cache_folder  # where something is kept
+        """Return the cache folder for the surroundings of a file, or None."""
+        from cfglint_train.foundation.cache import find_cache_folder  # only if something is cached
 
         return find_cache_folder(*self._get_cache_settings(path))
 
     def _get_cache_settings(self, path: str) -> tuple[str | None, str | None]:
-        """The folder of the cache by flags, and by the settings for a path."""
+        """Return the cache folder in flags, and in the settings for a path."""
         return self.statements.command_line.cache_dir, self.settings_for(path).cache_dir
 
     def _collect_evidence(self, config: Config, statements: ReleaseStatements) -> None:
-        """State the evidence about a configuration: the launches that start it, the vocabulary that counts, and who
-        handles its settings before its framework does.
-        """
+        """Set the evidence of a config: its launches, its vocabulary, and programs that change its settings first."""
         document, place = config.document, (config.document.path, config.root)
         evidence = ConfigEvidence(self.scripts.list_commands(config))
         if document.syntax == "shell":
@@ -281,7 +280,7 @@ class Workspace:
             config.evidence = collect_evidence(config, statements.pins, self.forks, self.scripts)
 
     def resolve_run(self, main: Config) -> Run:
-        """The run of a main configuration. Raises FactError where a stated fact is invalid."""
+        """Return the run of a main config. Raise `FactError` if a stated fact is invalid."""
         launch = self._merge_launches(main)
         caller_launch = self._merge_caller_launches(main) if main.document.syntax == "shell" else launch
         if caller_launch is not None:
@@ -356,7 +355,7 @@ class Workspace:
         )
 
     def _find_recipes(self, main: Config) -> dict[str, str | None]:
-        """The files that its launches give a program as its settings, each with the file that it means, if any."""
+        """Return the settings files that launches pass to a program, each with its path in the repository or None."""
         referring_file, recipes = main.document.path, dict[str, str | None]()
         for stated_path in frameworks.load(main.framework).launch_interface.list_recipes(main):
             path = self.sources.find(stated_path, referring_file) or self.repositories.get_index(
@@ -366,14 +365,14 @@ class Workspace:
         return recipes
 
     def _read_path_gpus(self, path: str) -> Mapping[str, FieldValue]:
-        """The GPUs that a path names below the root of its repository."""
+        """Return the GPUs named in a path below the root of its repository."""
         from cfglint_train.launches.named_cards import read_path_gpus
 
         root, _ = self.sources.roots.find_root(path)
         return read_path_gpus(os.path.relpath(os.path.abspath(path), root))
 
     def _read_requested_gpus(self, path: str) -> Mapping[str, FieldValue]:
-        """The GPUs that the file of a scheduler or a cloud asks for, which names a configuration."""
+        """Return the GPUs requested by a scheduler or cloud file that names a config."""
         if not self.sources.roots.find_root(path)[1]:
             return {}
         from cfglint_train.launches.job_files import read_requested_gpus
@@ -381,8 +380,9 @@ class Workspace:
         return read_requested_gpus(self.repositories.get_index(path), path)
 
     def _guess_sharding(self, main: Config) -> FieldValue | None:
-        """That it cannot be determined, where no script is seen to start a configuration, and launchers shard those
-        beside it or what a script that names it starts by a variable.
+        """Return an undetermined sharding if no visible launch starts a config but its siblings may be sharded.
+
+        The siblings are files beside it, or files that a script naming it starts by a variable.
         """
         if main.role != "main" or main.document.syntax == "shell":
             return None
@@ -400,15 +400,15 @@ class Workspace:
         return FieldValue(None, Origin("assumed", note=note))
 
     def _merge_launches(self, main: Config) -> MergedLaunch | None:
-        """What the scripts that start a configuration say of it."""
+        """Return all launches of a config combined, or None."""
         return _merge_if_any(self.scripts.find_launches(main))
 
     def _merge_caller_launches(self, main: Config) -> MergedLaunch | None:
-        """What the scripts that start the script that a configuration is add to its options."""
+        """Return the options that callers add to the command that is a config, combined, or None."""
         return _merge_if_any(self.scripts.find_caller_launches(main)) if main.role == "main" else None
 
     def _find_previous_launches(self, main: Config, launch: MergedLaunch | None) -> tuple[PreviousLaunch, ...]:
-        """The launches before those of a configuration that write into its folder."""
+        """Return the launches that write into a config's output folder before its own launch."""
         is_command = main.document.syntax == "shell"
         has_several = is_command and (len(self.read_configs(main.document.path)) > 1 or b"for " in main.document.source)
         if main.role != "main" or not (has_several if is_command else launch):
@@ -422,8 +422,9 @@ class Workspace:
     def _find_companions(
         self, main: Config, launcher: LauncherInput | None
     ) -> tuple[dict[str, Config], tuple[Unresolved, ...]]:
-        """The files and sections that shape the run of a main configuration, by framework, and those that are not
-        there. `launcher` is what its launcher is given.
+        """Return the files and sections that affect the run, by framework, and those that are missing.
+
+        `launcher` is the input of its launcher.
         """
         companions: dict[str, Config] = {}
         unresolved: dict[str, Unresolved] = {}
@@ -461,7 +462,7 @@ class Workspace:
         return companions, tuple(missing for name, missing in unresolved.items() if name not in companions)
 
     def _build_launcher_config(self, owner: Config, reference: Reference, launcher: LauncherInput) -> Config | None:
-        """The configuration that a launcher has: its file, and its options above that."""
+        """Return the config of a launcher: its file, overridden by its options."""
         if launcher.path is not None:
             config = self._find_companion(owner, reference)
         else:
@@ -492,7 +493,7 @@ class Workspace:
         return None if document is None else self._build_companion(owner, reference, document, (), assumption)
 
     def _is_yaml_refused(self, owner: Config, reference: Reference) -> bool:
-        """Whether a file that is not read is there, as YAML, and its reader wants strict JSON."""
+        """Return whether an unread file exists as YAML although its reader requires strict JSON."""
         if "yaml" in _get_syntaxes(reference) or not frameworks.load(owner.framework).traits.strict_json:
             return False
         path = self.sources.find(str(reference.path), owner.document.path)
@@ -503,11 +504,11 @@ class Workspace:
         return tuple(self.sources.format_path(path, referring_file) for path in paths) if len(paths) > 1 else ()
 
     def _find_replacement(self, owner: Config, reference: Reference) -> Config | None:
-        """The file of that name that a script writes, else the one that the owner's framework ships."""
+        """Return the companion from the file that a script writes, else from the file that the framework bundles."""
         from cfglint_train.launches.bundled_files import (
             find_bundled_file,
             find_written_file,
-        )  # only where a file is not there
+        )  # only if a file is missing
 
         stated_path = str(reference.path)
         place, document = find_written_file(
@@ -526,7 +527,7 @@ class Workspace:
     def _build_companion(
         self, owner: Config, reference: Reference, document: Document, root: Route, assumption: str = ""
     ) -> Config:
-        """A companion's configuration, checked against the releases of its owner."""
+        """Return the config of a companion, checked against the releases of its owner."""
         framework = frameworks.load(reference.framework)
         if document is not owner.document:
             framework.prepare(document)
@@ -545,12 +546,12 @@ class Workspace:
 
 
 def _get_syntaxes(reference: Reference) -> Collection[str]:
-    """The syntaxes of the files of a framework."""
+    """Return the syntaxes in which a framework's files may be."""
     return list_frameworks()[reference.framework].clues.keys()
 
 
 def _merge_if_any(launches: list[Launch]) -> MergedLaunch | None:
-    """What the places that start a configuration come to; None where there are none."""
+    """Return launches combined, or None if there are none."""
     if not launches:
         return None
     from cfglint_train.launches.merged_launch import merge_launches

@@ -1,4 +1,4 @@
-"""What is wrong with a settings file, at its line and column."""
+"""Errors in a settings file, with their line and column."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from cfglint_train.settings.files import DISK, Files
 
 
 class SettingsError(UsageError):
-    """The settings cannot be used; the message names the file and the place."""
+    """An error in the settings; the message names the file and the place."""
 
     def __init__(self, message: str, frame: tuple[str, ...] = ()) -> None:
+        """Keep the lines that show the error."""
         super().__init__(message)
         self.frame = frame
-        """The line that is wrong, with a mark below it."""
+        """The wrong line, with a marker below it."""
 
 
 def build_syntax_error(path: str, text: str, message: str) -> SettingsError:
-    """What is wrong with the TOML, at its place."""
+    """Build the error about invalid TOML at its place."""
     match = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.S)
     if match is None:
         return SettingsError(f"{format_path(path)}: {message}")
@@ -30,7 +31,7 @@ def build_syntax_error(path: str, text: str, message: str) -> SettingsError:
 
 
 def build_setting_error(path: str, key: str, problem: str, files: Files = DISK) -> SettingsError:
-    """The error about a setting, with its place where that is found."""
+    """Build the error about a setting, with its place if that can be found."""
     from cfglint_train.settings import positions
 
     try:
@@ -45,6 +46,6 @@ def build_setting_error(path: str, key: str, problem: str, files: Files = DISK) 
 
 
 def format_path(path: str) -> str:
-    """The path for a message: from the working directory where the file is below it."""
+    """Format a path for a message: relative if the file is below the working directory."""
     relative = os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative

@@ -1,4 +1,4 @@
-"""Releases that people state and that do not exist: a mistyped one would silently be taken for its neighbour."""
+"""Existence of stated releases: a mistyped release would otherwise be treated like its nearest neighbour."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from cfglint_train.frameworks.registry import list_frameworks
 
 
 def describe_missing_release(package: str, release: str) -> str | None:
-    """What is wrong with a release (of a package by its canonical name) that does not exist; None where it may.
+    """Describe the error if a release of a package (by its canonical name) does not exist, or return None.
 
-    Patch releases may be missing from what is known, and newer ones come: only a number between two known ones that
-    was left out, and one that is far beyond the newest, are refused.
+    Patch releases may be missing from the vocabulary, and new ones appear. Only a number between two known releases, or
+    far beyond the newest, is rejected.
     """
     releases = _list_releases(package)
     if not releases:
@@ -25,7 +25,7 @@ def describe_missing_release(package: str, release: str) -> str | None:
 
 
 def _list_releases(package: str) -> tuple[str, ...]:
-    """The releases of a package, oldest first; empty where they are not known."""
+    """Return the releases of a package, oldest first; empty if they are unknown."""
     for manifest in list_frameworks().values():
         if manifest.vocabulary is not None and package in (manifest.name, manifest.companion_package):
             vocabulary = load(manifest.vocabulary)
@@ -34,5 +34,5 @@ def _list_releases(package: str) -> tuple[str, ...]:
 
 
 def _get_minor_version(release: str) -> tuple[int, ...]:
-    """The first two parts of a release's number."""
+    """Return the first two parts of a release number."""
     return (*parse_release(release)[0], 0, 0)[:2]

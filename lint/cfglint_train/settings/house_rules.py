@@ -1,4 +1,4 @@
-"""The rules of a house, `[[require]]` of the settings: what a plan field or a key must be, with a reason."""
+"""House rules, `[[require]]` of the settings: the required value of a plan field or a key, with a reason."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ _SCALARS: Final = (str, int, float, bool)
 
 
 class HouseRule(Frozen):
-    """One of them."""
+    """A requirement on a plan field or a key."""
 
     field: Field | None
-    """The plan field that it is about; None: a key."""
+    """Plan field that the rule is about, or None for a key."""
     key: str
-    """The key as the settings name it; empty for a field."""
+    """Key as the settings name it; empty for a field."""
     tests: tuple[tuple[Test, Any], ...]
-    """Operators and what they compare with; `present` before those that look at the value."""
+    """Operators and their operands; `present` comes before those that look at the value."""
     message: str
     severity: Literal["error", "warning", "info"]
     paths: tuple[Glob, ...]
-    """The files that it is for; none: all."""
+    """Files that the rule is for; empty for all."""
     frameworks: tuple[str, ...]
-    """The frameworks that it is for; none: all."""
+    """Frameworks that the rule is for; empty for all."""
     path: str
-    """The settings file."""
+    """Path of the settings file."""
     place: str
-    """Its name there: `require[0]`, in pyproject.toml behind `tool.cfglint.`."""
+    """Name in the settings file: `require[0]`, in pyproject.toml prefixed by `tool.cfglint.`."""
 
 
 def read_house_rules(reader: Reader, value: Any, inherited: tuple[HouseRule, ...] = ()) -> tuple[HouseRule, ...]:
-    """The rules of a settings file. `before`: those of the files that it extends. Raises SettingsError, also for two
-    rules that no value meets.
+    """Read the house rules of a settings file, given those of the files that it extends.
+
+    Raise SettingsError, also for two rules that no value satisfies.
     """
     rules: list[HouseRule] = []
     for number, entry in enumerate(reader.read_tables("require", value)):
@@ -67,7 +68,7 @@ def read_house_rules(reader: Reader, value: Any, inherited: tuple[HouseRule, ...
 
 
 def _has_same_subject(rule: HouseRule, other: HouseRule) -> bool:
-    """Whether two rules are about one setting, and every file of one of them is a file of the other."""
+    """Return whether two rules are about one setting, and all files of one are files of the other."""
     is_same_setting = (rule.field, _normalize_key(rule.key)) == (other.field, _normalize_key(other.key))
     files = not rule.paths or not other.paths or rule.paths == other.paths
     frameworks = not rule.frameworks or not other.frameworks or {*rule.frameworks} & {*other.frameworks}
@@ -79,7 +80,7 @@ def _normalize_key(key: str) -> str:
 
 
 def _is_contradiction(rule: dict[Test, Any], other: dict[Test, Any]) -> bool:
-    """Whether no value, and no missing one, passes the tests of both."""
+    """Return whether no value, present or absent, passes the tests of both rules."""
     both = (rule, other)
     if any("present" in tests for tests in both) and any("absent" in tests for tests in both):
         return True
@@ -94,7 +95,7 @@ def _is_contradiction(rule: dict[Test, Any], other: dict[Test, Any]) -> bool:
 
 
 def is_violated(test: Test, value: Any, operand: Any) -> bool:
-    """Whether a value fails a test; those of presence look at no value."""
+    """Return whether a value fails a test; tests of presence never look at a value."""
     if test in _PRESENCE:
         return False
     if test == "equals":
@@ -159,7 +160,7 @@ def _read_frameworks(reader: Reader, entry: dict[str, Any], where: str) -> tuple
 
 
 def _read_tests(reader: Reader, entry: dict[str, Any], place: str, field: Field | None) -> list[tuple[Test, Any]]:
-    """What is required, in the order in which it is asked."""
+    """Read the tests of a rule in the order in which they are evaluated."""
     where = f"{place}."
     for name in _PRESENCE:
         if name in entry and entry[name] is not True:
@@ -180,7 +181,7 @@ def _read_tests(reader: Reader, entry: dict[str, Any], place: str, field: Field 
 
 
 def _read_operand(reader: Reader, key: str, name: Test, value: Any, field: Field | None) -> Any:
-    """What an operator compares with, as the plan or a file has it."""
+    """Read the operand of an operator, with the type that it has in the plan or a file."""
     if name in _PRESENCE:
         return value
     if name in ("at-most", "at-least"):

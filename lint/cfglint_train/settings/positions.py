@@ -1,4 +1,4 @@
-"""Where a setting is in its file: looked for only where it is wrong, since the TOML reader keeps no places."""
+"""Positions of settings in their file, searched only for error messages because the TOML parser keeps none."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 _MAX_READINGS: Final = 200
-"""Beginnings of a file that are read before the search is given up."""
+"""Maximum number of prefixes of a file that are parsed before the search is abandoned."""
 _MAX_LINE: Final = 120
-"""Characters of a line that are shown."""
+"""Maximum number of characters of a line that are shown."""
 _STEP: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\[\d+\]|[^.\[\]]+")
 
 Route = tuple[str | int, ...]
 
 
 class SettingPosition(Frozen):
-    """A place in a settings file, and the line with a mark below it."""
+    """A position in a settings file, and the line with a marker below it."""
 
     line: int
     column: int
@@ -27,7 +27,7 @@ class SettingPosition(Frozen):
 
 
 def build_position(text: str, line: int, column: int, width: int = 1) -> SettingPosition:
-    """A place that is known."""
+    """Return the position with the line that it is on."""
     lines = text.split("\n")
     excerpt = shorten(lines[line - 1].rstrip("\r").expandtabs(1), _MAX_LINE) if line <= len(lines) else ""
     marks = "^" * max(1, min(width, len(excerpt) - column + 1))
@@ -35,12 +35,12 @@ def build_position(text: str, line: int, column: int, width: int = 1) -> Setting
 
 
 def find_key(text: str, key: str) -> SettingPosition | None:
-    """The place of a setting by the name that messages give it: `overrides[0].hardware.gpu`."""
+    """Find a setting by the name that messages use: `overrides[0].hardware.gpu`."""
     return find_route(text, tuple(map(_parse_step, _STEP.findall(key))))
 
 
 def find_route(text: str, route: Route) -> SettingPosition | None:
-    """The place of a setting, or of the innermost table around it that is there; None where none is."""
+    """Find a setting, or the innermost existing table around it; return None if there is none."""
     while route and not _has_route(_parse(text), route):
         route = route[:-1]
     number = _find_line(text, route) if route else None
@@ -64,7 +64,10 @@ def _parse_step(text: str) -> str | int:
 
 
 def _find_line(text: str, route: Route) -> int | None:
-    """The first line of a setting: the file is read up to a line, and the shortest beginning that has it wins."""
+    """Return the first line of a setting, the one after the longest prefix of the file that parses without it.
+
+    Return None if the search takes too long.
+    """
     lines = text.split("\n")
     lines_without, lines_with = 0, len(lines)
     readings_left = _MAX_READINGS

@@ -1,4 +1,4 @@
-"""Comments for cfglint: facts about the cluster, and suppressions.
+"""Pragmas, which are comments for cfglint: facts about the cluster, and suppressions.
 
 # cfglint: nodes=64 gpus-per-node=8 gpu=A100-80GB host-memory=480GiB torch=2.2
 # cfglint: ignore[MEM001] the cluster has patched drivers     (this line; alone on its line, also the next one)
@@ -22,7 +22,7 @@ _FACT: Final = r"([a-z][a-z0-9_-]*)=(?:\"([^\"]*)\"|([^\s,]+)),?"
 
 
 class PragmaFact(Frozen):
-    """One `name=value` of a pragma."""
+    """A `name=value` of a pragma."""
 
     name: str
     value: str
@@ -30,20 +30,23 @@ class PragmaFact(Frozen):
 
 
 class Suppression(Frozen):
-    """`ignore[...]` or `file-ignore[...]`: the codes that it silences, each with its span."""
+    """A comment `ignore[...]` or `file-ignore[...]` with the codes that it silences, each with its span."""
 
     first: int
-    """The line it is on."""
+    """Line of the comment."""
     last: int
-    """The last line that it covers. A comment alone on its line covers what starts on the next line that is no comment:
-    a whole command of a shell script, a whole text of several lines, a fenced block of a read-me file."""
+    """Last line that it covers.
+
+    A comment alone on its line also covers the construct that starts on the next line without a comment: a whole shell
+    command, a whole multi-line text, or a fenced block of a README.
+    """
     whole_file: bool
     codes: tuple[tuple[str, Span], ...]
     comment: Comment
 
 
 class Pragmas(Frozen):
-    """All pragmas of a document; `malformed` are unknown cfglint comments."""
+    """The pragmas of a document; `malformed` are unknown cfglint comments."""
 
     facts: tuple[PragmaFact, ...] = ()
     suppressions: tuple[Suppression, ...] = ()
@@ -54,7 +57,7 @@ NO_PRAGMAS: Final = Pragmas()
 
 
 def read_pragmas(document: Document) -> Pragmas:
-    """The pragmas of a document. Costs one substring search where there are none."""
+    """Read the pragmas of a document; costs one substring search if there are none."""
     if MARK not in document.source:
         return NO_PRAGMAS
     facts: list[PragmaFact] = []
@@ -91,7 +94,7 @@ def read_pragmas(document: Document) -> Pragmas:
 
 
 def find_pragma_start(comment: Comment) -> int:
-    """Where a comment starts to address cfglint: remarks may stand before."""
+    """Return the offset at which a comment starts to address cfglint; other remarks may precede."""
     match = re.search(_PRAGMA, comment.text, re.S)
     return comment.span.start + (0 if match is None else len(comment.text[: match.start()].encode()))
 
@@ -117,13 +120,13 @@ def _build_suppression(
 
 
 def _is_alone(document: Document, comment: Comment) -> bool:
-    """Whether nothing but the comment is on its line."""
+    """Return whether a comment is alone on its line."""
     start = document.line_starts[document.locate(comment.span.start).line - 1]
     return not document.source[start : comment.span.start].removeprefix(BOM).strip()
 
 
 def find_silencing_codes(suppression: Suppression, code: str, name: str, start: Position, end: Position) -> list[Span]:
-    """The codes of a suppression (their spans) that silence a finding, whatever they select rules by."""
+    """Return the spans of a suppression's codes that silence a finding."""
     is_in_range = start.line <= suppression.last and suppression.first <= end.line
     if not (is_in_range or suppression.whole_file):
         return []

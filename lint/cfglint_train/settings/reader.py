@@ -1,4 +1,4 @@
-"""A settings file while it is read: values are checked by type, and errors have the places of their keys."""
+"""Reader of a settings file: check the types of values, and report errors at the places of their keys."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from cfglint_train.settings.error import SettingsError, build_setting_error, for
 from cfglint_train.settings.files import Files
 
 _MAX_PATTERNS: Final = 5000
-"""Patterns of paths in one file: each is compiled, and compared with each path."""
+"""Maximum number of path patterns in a file, because each is compiled and compared with each path."""
 
 Level = Literal["error", "warning", "info", "off"]
 LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "info", "off")
-"""What a rule can be set to: a severity, the gravest first, or off."""
+"""Levels that a rule can be set to: a severity, gravest first, or off."""
 
 
 class SelectorSource(Frozen):
-    """Where a selector of rules stands, for the complaint where it selects none."""
+    """The place of a rule selector, for the error if it selects no rule."""
 
     source: str
     key: str
     selector: str
     path: str = ""
-    """The file."""
+    """Path of the settings file."""
 
 
 class Reader:
-    """One settings file while it is read; every complaint names it and the key."""
+    """Reads one settings file; every error names the file and the key."""
 
     def __init__(self, path: str, files: Files) -> None:
+        """Prepare to read the tables of the file at `read_path`."""
         self.source, self.files = path, files
         self.display_path = format_path(path)
         self.prefix = "tool.cfglint." if os.path.basename(path) == "pyproject.toml" else ""
@@ -47,11 +48,11 @@ class Reader:
         self.patterns = 0
 
     def build_error(self, key: str, problem: str) -> SettingsError:
-        """The error about a key."""
+        """Build the error about a key."""
         return build_setting_error(self.source, self.prefix + key, f"{self.prefix}{key} {problem}", self.files)
 
     def check_keys(self, table: Mapping[str, Any], valid_names: Iterable[str], where: str = "") -> None:
-        """Complain of the first key that does not exist."""
+        """Raise SettingsError for the first key that does not exist."""
         names = sorted(valid_names)
         for key in table:
             if key not in names:
@@ -60,29 +61,29 @@ class Reader:
                 raise build_setting_error(self.source, full, f"unknown setting {full}; {hint}", self.files)
 
     def read_table(self, key: str, value: Any) -> dict[str, Any]:
-        """A table."""
+        """Read a table."""
         if not isinstance(value, dict):
             raise self.build_error(key, f"must be a table, not {value!r}")
         return value
 
     def read_tables(self, key: str, value: Any) -> list[dict[str, Any]]:
-        """A list of tables."""
+        """Read a list of tables."""
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self.build_error(key, f"must be a list of tables ([[{self.prefix}{key}]]), not {value!r}")
         return value
 
     def read_strings(self, key: str, value: Any) -> tuple[str, ...]:
-        """A list of strings."""
+        """Read a list of strings."""
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.build_error(key, f"must be a list of strings, not {value!r}")
         return tuple(value)
 
     def read_globs(self, key: str, value: Any) -> tuple[Glob, ...]:
-        """A list of patterns of paths."""
+        """Read a list of path patterns."""
         return tuple(self.read_glob(key, text) for text in self.read_strings(key, value))
 
     def read_glob(self, key: str, text: str) -> Glob:
-        """One pattern of paths."""
+        """Read a path pattern."""
         self.patterns += 1
         if self.patterns > _MAX_PATTERNS:
             raise self.build_error(key, f"has too many path patterns: at most {_MAX_PATTERNS:,} in one file")
@@ -93,7 +94,7 @@ class Reader:
         return Glob(text, self.root)
 
     def read_selectors(self, key: str, value: Any) -> tuple[str, ...]:
-        """Selectors of rules; whether there are such rules is for those to say who know them."""
+        """Read rule selectors; whether they select any rule is checked later."""
         selectors = self.read_strings(key, value)
         self.selectors += [
             SelectorSource(self.display_path, self.prefix + key, selector, self.source) for selector in selectors
@@ -101,45 +102,45 @@ class Reader:
         return selectors
 
     def read_choice(self, key: str, value: Any, choices: tuple[str, ...]) -> Any:
-        """One of some words."""
+        """Read a word that must be one of some choices."""
         if value not in choices:
             hint = suggest_name(str(value), choices)
             raise self.build_error(key, f"must be one of {', '.join(choices)}, not {value!r}{hint and f'; {hint}'}")
         return value
 
     def read_levels(self, key: str, value: Any) -> dict[str, Level]:
-        """The levels of rules, by selector."""
+        """Read the levels of rules, by selector."""
         table = self.read_table(key, value)
         self.read_selectors(key, list(table))
         return {selector: self.read_choice(f"{key}.{selector}", level, LEVELS) for selector, level in table.items()}
 
     def read_address(self, key: str, value: Any) -> str:
-        """The address of rules' pages."""
+        """Read the URL of rule pages."""
         is_url = isinstance(value, str) and value.startswith(("https://", "http://")) and value.isprintable()
         if not is_url or not ("{code}" in value or "{name}" in value):
             raise self.build_error(key, f"must be an address with {{code}} or {{name}} in it, not {value!r}")
         return str(value)
 
     def read_path(self, key: str, value: Any) -> str:
-        """A path, counted from the folder of the settings file."""
+        """Read a path relative to the folder of the settings file; return it absolute."""
         if not isinstance(value, str) or not value:
             raise self.build_error(key, f"must be a path, not {value!r}")
         return os.path.abspath(os.path.join(self.root, regular_files.expand_home(value)))
 
     def read_boolean(self, key: str, value: Any) -> bool:
-        """A truth value."""
+        """Read a boolean."""
         if not isinstance(value, bool):
             raise self.build_error(key, f"must be true or false, not {value!r}")
         return value
 
     def read_seconds(self, key: str, value: Any) -> float:
-        """A time."""
+        """Read a positive number of seconds."""
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < inf:
             raise self.build_error(key, f"must be a positive number, not {value!r}")
         return float(value)
 
     def read_facts(self, table: Mapping[str, Any], where: str = "") -> dict[str, str]:
-        """`[hardware]` and `[releases]` of a table, as facts."""
+        """Read `[hardware]` and `[releases]` of a table as facts."""
         hardware = self.read_table(f"{where}hardware", table.get("hardware", {}))
         self.check_keys(hardware, cluster_facts.HARDWARE_FACTS, f"{where}hardware.")
         releases = self.read_table(f"{where}releases", table.get("releases", {}))
@@ -159,7 +160,7 @@ class Reader:
         return facts
 
     def check_fact(self, key: str, name: str, text: str) -> str:
-        """The text of a fact that can be used."""
+        """Check the text of a fact and return it; raise SettingsError if it is invalid."""
         try:
             cluster_facts.check(name, FieldValue(text, Origin("user", note=self.display_path)))
         except cluster_facts.FactError as error:

@@ -1,7 +1,7 @@
-"""Settings: `cfglint.toml`, or `[tool.cfglint]` in pyproject.toml, nearest to each file; flags lie over them.
+"""Settings: the `cfglint.toml`, or `[tool.cfglint]` in pyproject.toml, nearest to each file; flags override them.
 
-The names are ruff's where ruff has one. A setting that does not exist is an error: a linter's configuration that is
-silently ignored would be the very mistake that cfglint is for.
+Names follow ruff if ruff has the setting. An unknown setting is an error: a linter's configuration that is silently
+ignored would be exactly the kind of mistake that cfglint looks for.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from cfglint_train.settings.reader import Level, Reader, SelectorSource
 
 NAMES: Final = ("cfglint.toml", ".cfglint.toml", "pyproject.toml")
-"""Files that hold settings; in one folder the first of them counts."""
+"""Names of settings files; the first one in a folder counts."""
 
 FORMATS: Final = (
     "text", "concise", "grouped", "json", "json-lines", "github", "gitlab", "html", "junit", "markdown", "rdjson",
     "sarif",
 )  # fmt: skip
-"""The output formats; `reports/formats.py` lists what writes them."""
+"""Output formats; `reports/formats.py` lists the functions that write them."""
 
 _MAX_BYTES: Final = 2**20
-"""The largest settings file that is read."""
+"""Maximum size of a settings file."""
 
 FailOn = Literal["error", "warning", "info", "never"]
 FAIL_ON: Final[tuple[FailOn, ...]] = ("error", "warning", "info", "never")
 
 BASELINE: Final = "cfglint-baseline.json"
-"""The file of accepted findings, unless a person names another."""
+"""Default name of the file of accepted findings."""
 
 DEFAULT_EXCLUDE: Final = tuple(Glob(name, "") for name in (
     ".git", ".hg", ".svn", ".venv", "venv", "__pycache__", "node_modules", "site-packages", ".tox", ".nox",
@@ -62,7 +62,7 @@ _OTHERS: Final = (
 
 
 class PathOverride(Frozen):
-    """`[[overrides]]`: facts and ignores for some paths."""
+    """An entry of `[[overrides]]`: facts and ignores for some paths."""
 
     paths: tuple[Glob, ...]
     facts: Mapping[str, str]
@@ -70,13 +70,13 @@ class PathOverride(Frozen):
 
 
 class Settings(Frozen):
-    """What one settings file (or none) says, completed by defaults."""
+    """The content of a settings file (or none), completed by defaults."""
 
     root: str
-    """The folder of the settings file: what is below it is its own."""
+    """Folder of the settings file; patterns are relative to it."""
     source: str | None = None
     extended: tuple[str, ...] = ()
-    """The files that this one extends."""
+    """Files that this one extends."""
     select: tuple[str, ...] = ("ALL",)
     ignore: tuple[str, ...] = ()
     fixable: tuple[str, ...] = ("ALL",)
@@ -90,52 +90,52 @@ class Settings(Frozen):
     overrides: tuple[PathOverride, ...] = ()
     output_format: str | None = None
     rule_url: str | None = None
-    """The address of a rule's page, with `{code}` or `{name}` in it; links in terminals and reports lead there."""
+    """URL of a rule's page, with `{code}` or `{name}` in it; terminals and reports link to it."""
     fix: bool = False
     apply_unsafe: bool = False
     force_exclude: bool = False
     respect_gitignore: bool = True
-    """A walk leaves out what git ignores."""
+    """True if a walk omits files that git ignores."""
     severity: Mapping[str, Level] = {}
-    """Selector of rules -> the level of their findings."""
+    """Selector of rules -> level of their findings."""
     fail_on: FailOn = "warning"
-    """The mildest severity that makes the exit code 1; never: no finding does."""
+    """Mildest severity that makes the exit code 1; with never, no finding does."""
     fail_on_assumed: bool = False
-    """Findings that rest on an assumption count, too."""
+    """True if findings that rely on an assumption count too."""
     require_checked: bool = False
-    """Runs whose memory could not be checked count as well."""
+    """True if runs whose memory could not be checked count as well."""
     resumable: bool | None = None
-    """Whether runs must be able to resume from their checkpoints; None if unstated, which counts as true."""
+    """True if runs must be able to resume from their checkpoints; None if unstated, which counts as true."""
     require: tuple[HouseRule, ...] = ()
-    """The rules of the house (HSE001)."""
+    """House rules (HSE001)."""
     max_cpu_seconds: float | None = None
-    """Processor time of a whole run; None: without end."""
+    """Processor time of a whole run, or None if unlimited."""
     baseline: str | None = None
-    """The file of accepted findings, absolute."""
+    """Absolute path of the file of accepted findings."""
     cache_dir: str | None = None
-    """The folder of the cache, absolute; None: the usual one."""
+    """Absolute path of the cache folder, or None for the default."""
     selectors: tuple[SelectorSource, ...] = ()
-    """Every selector of rules with the place where it is."""
+    """Every rule selector with its place."""
 
     @property
     def disabled_selectors(self) -> tuple[str, ...]:
-        """The selectors of rules that are off for every file."""
+        """Selectors of rules that are off for every file."""
         return (*self.ignore, *(selector for selector, level in self.severity.items() if level == "off"))
 
     def find_level(self, code: str, name: str) -> Level | None:
-        """The level that the settings give a rule; None where they leave it its own."""
+        """Return the level that the settings give a rule, or None if they do not change it."""
         selector = find_most_precise(self.severity, code, name)
         return None if selector is None else self.severity[selector]
 
     def collect_facts(self, path: str) -> Mapping[str, str]:
-        """The facts that hold for a file: the general ones, overridden by every matching override in order."""
+        """Return the facts for a file: the general ones, overridden by every matching override in order."""
         facts = self.facts
         for override in self._list_overrides(path):
             facts = cluster_facts.merge_facts(facts, override.facts)
         return facts
 
     def list_ignored(self, path: str) -> tuple[str, ...]:
-        """Selectors that are off for a file in particular."""
+        """Return the selectors that are off for this file in particular."""
         if not self.per_file_ignores and not self.overrides:
             return ()
         place = split_path(path, self.root)
@@ -144,7 +144,7 @@ class Settings(Frozen):
         return tuple(code for codes in selectors for code in codes)
 
     def list_house_rules(self, path: str, framework: str) -> tuple[HouseRule, ...]:
-        """The rules of the house for a configuration of a framework."""
+        """Return the house rules for a configuration of a framework."""
         if not self.require:
             return ()
         place = split_path(path, self.root)
@@ -162,25 +162,26 @@ class Settings(Frozen):
         return [override for override in self.overrides if any(is_covered(place, glob) for glob in override.paths)]
 
     def is_excluded(self, path: str) -> bool:
-        """Whether a named file is excluded: it or a folder above it, up to the settings' own."""
+        """Return whether a named file, or a folder above it up to the root of the settings, is excluded."""
         place = split_path(path, self.root)
         return any(is_covered(place, glob) for glob in self.exclude)
 
     def is_skipped(self, path: str) -> bool:
-        """Whether a walk leaves out a file or folder, the folders above it having been asked before."""
+        """Return whether a walk skips a file or folder; the folders above it were checked before."""
         return is_any_match(path, self.root, self.exclude)
 
 
 def _is_match(glob: Glob, place: GlobPath) -> bool:
-    """`!pattern` of per-file-ignores means every file but those."""
+    """Return whether a pattern of per-file-ignores matches; `!pattern` matches every other file."""
     if glob.text.startswith("!"):
         return not is_covered(place, glob._replace(text=glob.text[1:]))
     return is_covered(place, glob)
 
 
 def measure_precision(selectors: Iterable[str], code: str, name: str) -> int:
-    """Return how precisely the selectors mean a rule: -1 not at all, 0 by ALL, else the length of the family, code or
-    name.
+    """Return how precisely the selectors match a rule.
+
+    The result is -1 if none matches, 0 for ALL, else the length of the family, code or name.
     """
     best = -1
     for selector in selectors:
@@ -193,15 +194,15 @@ def measure_precision(selectors: Iterable[str], code: str, name: str) -> int:
 
 
 def find_most_precise(selectors: Iterable[str], code: str, name: str) -> str | None:
-    """The selector that means a rule most precisely; None where none means it."""
+    """Return the selector that matches a rule most precisely, or None if none does."""
     matching = [selector for selector in selectors if measure_precision((selector,), code, name) >= 0]
     return max(matching, key=lambda selector: measure_precision((selector,), code, name), default=None)
 
 
 def load_settings(path: str, files: Files = DISK) -> Settings:
-    """Read a settings file: a `cfglint.toml`, or a pyproject.toml with `[tool.cfglint]`.
+    """Load a settings file: a `cfglint.toml`, or a pyproject.toml with `[tool.cfglint]`.
 
-    Raises SettingsError for a file that cannot be read, and for every setting that does not exist or has a wrong type.
+    Raise SettingsError for a file that cannot be read, an unknown setting, or a value of the wrong type.
     """
     table = _read_table(path, files)
     if table is None:
@@ -210,7 +211,10 @@ def load_settings(path: str, files: Files = DISK) -> Settings:
 
 
 def discover(directory: str, settings_by_folder: dict[str, Settings | None], files: Files = DISK) -> Settings | None:
-    """The settings nearest to a directory, upwards; `known` remembers what was found where. Raises SettingsError."""
+    """Discover the settings nearest to a directory, upwards; raise SettingsError if they are invalid.
+
+    Results are stored in `settings_by_folder`.
+    """
     directory = os.path.abspath(directory)
     visited: list[str] = []
     while directory not in settings_by_folder:
@@ -237,13 +241,13 @@ def _find_in(directory: str, files: Files) -> Settings | None:
 
 
 def _read_table(path: str, files: Files) -> dict[str, Any] | None:
-    """The settings' table of a file; None for a pyproject.toml without one."""
+    """Return the settings table of a file, or None for a pyproject.toml without one."""
     try:
         source = files.read(path)
     except OSError as error:
         raise SettingsError(f"{format_path(path)}: {error.strerror or error}") from None
     pyproject = os.path.basename(path) == "pyproject.toml"
-    # Read as TOML only where a table or key may be ours: repositories that merely depend on cfglint name it as well.
+    # Parse as TOML only if a table or key may be ours: repositories that merely depend on cfglint mention it as well.
     if pyproject and (b"cfglint" not in source or not re.search(rb"cfglint[\"']?\s*[\].=]", source)):
         return None
     if len(source) > _MAX_BYTES:
@@ -366,7 +370,7 @@ def _load_extended(reader: Reader, value: Any, chain: tuple[str, ...], files: Fi
 
 
 def _read_path_inside(reader: Reader, key: str, value: Any) -> str:
-    """A path that stays in the repository of the settings file; without one, in its folder."""
+    """Read a path that must be in the repository of the settings file or, without a repository, in its folder."""
     path = reader.read_path(key, value)
     folders, is_repository = Roots().list_folders_above(reader.root)
     if not regular_files.is_below(path, folders[-1] if is_repository else reader.root):

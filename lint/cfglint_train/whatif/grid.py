@@ -1,7 +1,7 @@
-"""`cfglint estimate --what-if micro_batch=1,2,4 sequence=4096,8192`: the peak of a step, or of an evaluation that needs
-more, on a grid of changes.
+"""Estimate a grid of variations: `cfglint estimate --what-if micro_batch=1,2,4 sequence=4096,8192`.
 
-An axis is a plan field (`batch.micro`), one of the short names below or `gpu`; its values are written with commas.
+Each cell has the peak of a step, or of an evaluation that needs more. An axis is a plan field (`batch.micro`), one of
+the short names below, or `gpu`; its values are separated by commas.
 """
 
 from __future__ import annotations
@@ -37,60 +37,60 @@ NAMES: Final[Mapping[str, str]] = {
 }
 
 GPU: Final = "gpu"
-"""The axis of cards or sizes of their memory: no field of the plan, but of the hardware."""
+"""Axis of cards or memory sizes: a field of the hardware, not of the plan."""
 
 MAX_CELLS: Final = 400
-"""Cells of one grid."""
+"""Maximum number of cells of a grid."""
 
 
 class Changeable(Protocol):
-    """A run, or a stated plan."""
+    """A run, or a plan from a JSON file."""
 
     @property
     def plan(self) -> Plan:
-        """What it does."""
+        """Plan of the run."""
 
     @property
     def hardware(self) -> Hardware:
-        """What it runs on."""
+        """Hardware it runs on."""
 
     @property
     def estimate(self) -> Estimate:
-        """Its peaks."""
+        """Peaks of its phases."""
 
     def replace_fields(self, changes: Mapping[Field, Any]) -> Any:
-        """The same with other values of some plan fields."""
+        """Return a copy with other values of some plan fields."""
 
     def replace_gpu(self, gpu: str) -> Any:
-        """The same on another GPU."""
+        """Return a copy with another GPU."""
 
 
 class Axis(Frozen):
-    """One field with the values that it takes."""
+    """One field with the values to try."""
 
     name: str
-    """As it was asked for."""
+    """Name as given by the user."""
     field: Field | None
-    """None: the GPU."""
+    """Plan field; None for the GPU."""
     values: tuple[Any, ...]
 
 
 class Cell(Frozen):
-    """One combination. Sizes are bytes."""
+    """One combination of values. Sizes are bytes."""
 
     changes: dict[str, Any]
-    """By the names of the axes."""
+    """Values by the names of the axes."""
     budget: Budget | None
-    """Of the worst phase of the step, or of the evaluation where that is worse; None where it cannot be estimated."""
+    """Budget of the worst phase of the step, or of the evaluation if that is worse; None if it cannot be estimated."""
     phase: str
     verdict: str | None
-    """fits, tight, does not fit; None without an estimate or a capacity."""
+    """fits, tight, probably does not fit, does not fit; None without an estimate or a capacity."""
     phases: tuple[tuple[str, Budget, str | None], ...] = ()
-    """All the phases among which it is the worst, from the best on: name, budget and verdict."""
+    """All compared phases, from the best to the worst: name, budget and verdict."""
 
 
 def parse_axes(arguments: Sequence[str]) -> list[Axis]:
-    """The axes of the command line's words. Raises UsageError."""
+    """Parse the axes of the command line. Raise UsageError for an invalid one."""
     from cfglint_train.plan.typed_values import parse_value
     from cfglint_train.whatif import words as allowed_words
 
@@ -126,7 +126,7 @@ def parse_axes(arguments: Sequence[str]) -> list[Axis]:
 
 
 def _parse_card(word: str, text: str) -> str:
-    """The name of a GPU in the table, or a size of memory as it is written. Raises UsageError."""
+    """Return the name of a GPU in the table, or a size of memory as written. Raise UsageError otherwise."""
     try:
         return parse_capacity(text)[0] or text
     except SizeError as error:
@@ -134,12 +134,12 @@ def _parse_card(word: str, text: str) -> str:
 
 
 def get_value(run: Changeable, axis: Axis) -> Any:
-    """What a run has now."""
+    """Return the present value of a run."""
     return run.hardware.gpu if axis.field is None else run.plan.get(axis.field)
 
 
 def _apply_values(run: Changeable, axes: Sequence[Axis], values: Sequence[Any]) -> Any:
-    """The run with the values of a cell."""
+    """Return the run with the values of a cell."""
     changes = {axis.field: value for axis, value in zip(axes, values) if axis.field is not None}
     for axis, value in zip(axes, values):
         if axis.field is None:
@@ -148,7 +148,7 @@ def _apply_values(run: Changeable, axes: Sequence[Axis], values: Sequence[Any]) 
 
 
 def generate_cells(run: Changeable, axes: Sequence[Axis]) -> Iterator[Cell]:
-    """Every combination, the last axis first to change."""
+    """Yield every combination; the last axis varies fastest."""
     evaluates = any(axis.field in _EVALUATION_FIELDS for axis in axes)
     for values in _generate_combinations([axis.values for axis in axes]):
         changed = _apply_values(run, axes, values)
@@ -173,7 +173,7 @@ def generate_cells(run: Changeable, axes: Sequence[Axis]) -> Iterator[Cell]:
 
 
 def _select_phases(run: Changeable, evaluates: bool) -> list[Phase]:
-    """The phases of a step, and the evaluation where the files, or the axes, have one."""
+    """Return the phases of a step, and the evaluation if the files or the axes enable it."""
     evaluates = evaluates or run.plan.eval.enabled is True
     return [
         phase for phase in run.estimate.phases if phase.name in _STEP_PHASES or (evaluates and phase.name == EVALUATION)
@@ -185,7 +185,7 @@ EVALUATION: Final = "eval"
 _EVALUATION_FIELDS: Final[frozenset[Field]] = frozenset((
     "activations.fused_evaluation", "batch.eval_micro", "eval.enabled", "eval.strategy", "sequence.eval_length",
 ))  # fmt: skip
-"""Fields on which the memory of an evaluation alone rests: an axis of them asks for it."""
+"""Fields that affect only the memory of an evaluation: an axis of them includes the evaluation."""
 
 
 def _generate_combinations(values: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
@@ -198,8 +198,10 @@ def _generate_combinations(values: Sequence[tuple[Any, ...]]) -> Iterator[tuple[
 
 
 def render_table(run: Changeable, axes: Sequence[Axis], width: int | None = None) -> Iterator[str]:
-    """Yield the grid: rows for all axes but the last, columns for the last; a row for each cell if those lines are
-    longer than the terminal is wide.
+    """Yield the lines of the grid.
+
+    Rows are combinations of all axes but the last, columns are values of the last. If these lines are wider than the
+    terminal, each cell gets a row.
     """
     cells = list(generate_cells(run, axes))
     lines = list(_render_columns(cells, axes))
@@ -226,7 +228,7 @@ def _render_columns(cells: Sequence[Cell], axes: Sequence[Axis]) -> Iterator[str
 
 
 def find_idle_axes(cells: Sequence[Cell], axes: Sequence[Axis]) -> list[str]:
-    """The axes along which no estimate differs; none where nothing could be estimated."""
+    """Return the axes along which no estimate differs; empty if nothing could be estimated."""
     idle = []
     for axis in axes:
         results_by_rest: dict[str, set[Any]] = {}
@@ -240,7 +242,7 @@ def find_idle_axes(cells: Sequence[Cell], axes: Sequence[Axis]) -> list[str]:
 
 
 def _format_cell(cell: Cell) -> str:
-    """The step; behind it the evaluation, where that is worse."""
+    """Format the step, followed by the evaluation if that is worse."""
     if cell.budget is None:
         return "not known"
     if cell.phase != EVALUATION:
@@ -258,7 +260,7 @@ def _format_value(value: Any) -> str:
 
 
 def build_document(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """The grid as plain values; sizes in bytes."""
+    """Return the grid as plain values; sizes are bytes."""
     return [
         {
             "changes": cell.changes,

@@ -1,8 +1,9 @@
-"""A plan that is stated as JSON rather than read from a configuration: `cfglint estimate --plan FILE.json`.
+"""Plans from a JSON file instead of a configuration: `cfglint estimate --plan FILE.json`.
 
-The object holds plan fields, either by group (`{"batch": {"micro": 4}}`) or by dotted name (`{"batch.micro": 4}`), and
-beside them `hardware` (gpu, gpu-memory, host-memory, disk) and, for a model that the catalogue does not know,
-`model_config` (the object of its config.json). `docs/plan-file.md` lists the fields; it is made from `plan/fields.py`.
+The object holds plan fields, either by group (`{"batch": {"micro": 4}}`) or by dotted name (`{"batch.micro": 4}`). It
+may also have `hardware` (gpu, gpu-memory, host-memory, disk) and, for a model that the catalogue does not have,
+`model_config` (the object of its config.json). `docs/plan-file.md`, which is generated from `plan/fields.py`, lists the
+fields.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ HARDWARE: Final = "hardware"
 
 
 class StatedPlan(Frozen):
-    """A stated plan with its estimate; reports show it like a run."""
+    """A plan from a JSON file with its estimate. Reports treat it like a run."""
 
     path: str
     plan: Plan
@@ -43,18 +44,18 @@ class StatedPlan(Frozen):
 
     @property
     def title(self) -> str:
-        """What is behind the path in a report."""
+        """Text after the path in a report."""
         return "a stated plan"
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """The GPU, where it is not named; what a plan does not state is not assumed."""
+        """The GPU, if it is not named. Other facts that a plan does not state are not assumed."""
         origin = self.hardware.gpu_origin
         return (Assumption("gpu", self.hardware.gpu, origin.note),) if origin.kind == "assumed" else ()
 
     @property
     def verdicts(self) -> dict[Any, Any]:
-        """What verdicts were asked for before: they are not kept."""
+        """Cache of verdicts, which is not kept here."""
         return {}
 
     def is_stated(self, field: Field) -> bool:
@@ -62,17 +63,17 @@ class StatedPlan(Frozen):
         return self.plan.get(field) is not None
 
     def spell_key(self, field: Field) -> str:
-        """A field's name in the file."""
+        """Return a field's name in the file."""
         return f'"{field}" in the plan'
 
     def replace_gpu(self, gpu: str) -> StatedPlan:
-        """The same on another GPU, by its name or the size of its memory."""
+        """Return a copy with another GPU, given by its name or the size of its memory."""
         name, size = parse_capacity(gpu)
         hardware = self.hardware._replace(gpu=name, gpu_bytes=size)
         return self._replace(hardware=hardware, estimate=_estimate_plan(self.plan, self.architecture, hardware))
 
     def replace_fields(self, changes: Mapping[Field, Any]) -> StatedPlan:
-        """The same with other values of some fields."""
+        """Return a copy with other values of some fields."""
         plan = self.plan.replace(dict(changes))
         return self._replace(plan=plan, estimate=_estimate_plan(plan, self.architecture, self.hardware))
 
@@ -83,8 +84,9 @@ def read_plan_file(
     model_config: Mapping[str, Any] | None = None,
     online: bool = False,
 ) -> StatedPlan:
-    """The plan of a file; `facts` and `model_config` are flags that win over it. `online`: the Hub may be asked for a
-    model that is unknown here. Raises UsageError and OSError.
+    """Read the plan of a file. Raise UsageError or OSError.
+
+    `facts` and `model_config` are flags that override the file. `online`: an unknown model may be looked up on the Hub.
     """
     source = regular_files.read_anywhere(path)
     if len(source) > regular_files.MAX_BYTES:
@@ -103,7 +105,7 @@ def read_plan_file(
 def parse_plan(
     content: Mapping[str, Any], path: str = "plan", facts: Mapping[str, str] | None = None, online: bool = False
 ) -> StatedPlan:
-    """The plan of an object. Raises UsageError."""
+    """Parse the plan of an object. Raise UsageError if it is invalid."""
     try:
         fields, rest = _split_content(content)
         hardware_facts = {**rest.get(HARDWARE, {}), **(facts or {})}
@@ -170,7 +172,7 @@ def _build_hardware(stated_facts: Mapping[str, Any]) -> Hardware:
 def _find_architecture(
     plan: Plan, config: Mapping[str, Any] | None, path: str, online: bool = False
 ) -> Architecture | None:
-    """The model's shape; None where it is unknown, and where a stated `model_config` is broken."""
+    """Return the model's shape, or None if it is unknown or a stated `model_config` is broken."""
     from cfglint_train.models.find import find_plan_model
     from cfglint_train.models.local import UnreadableModelError
 

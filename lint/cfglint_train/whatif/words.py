@@ -1,7 +1,7 @@
-"""The words that a text field takes in a stated plan and as an axis: those that an estimate knows.
+"""Words that a text field may have in a plan file and as an axis: those that an estimate distinguishes.
 
-Configurations may state others, such as an attention kernel of the Hub's. An axis of them would only repeat the numbers
-of the run, or leave its cells unknown.
+Configurations may state others, such as an attention kernel of the Hub. As an axis, such words would only repeat the
+numbers of the run, or leave cells unknown.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ _COUNTS: Final[frozenset[Field]] = frozenset((
     "batch.micro", "batch.accumulation", "batch.eval_micro", "batch.global_", "sequence.length", "sequence.eval_length",
     "launch.nodes", "launch.gpus_per_node",
 ))  # fmt: skip
-"""Numbers of which a run has one at least."""
+"""Numbers that are at least 1 in any run."""
 
 
 def check_axis(field: Field, values: Iterable[Any]) -> None:
-    """Raise UsageError for a word that no estimate knows, a text field that no estimate compares, and a number of which
-    there is one at least.
+    """Raise UsageError if a field or its values cannot be an axis.
+
+    This is the case for a word that no estimate distinguishes, a free-text field, and a count below 1.
     """
     from cfglint_train.plan.enumerations import list_choices
 
@@ -36,7 +37,7 @@ def check_axis(field: Field, values: Iterable[Any]) -> None:
 
 
 def check_values(field: Field, values: Iterable[Any]) -> None:
-    """Raise UsageError for a word that no estimate knows, of a field that is no free text."""
+    """Raise UsageError for a word that no estimate distinguishes, unless the field is free text."""
     allowed = _list_words(field)
     if allowed is None:
         return
@@ -47,7 +48,7 @@ def check_values(field: Field, values: Iterable[Any]) -> None:
 
 
 def _list_words(field: Field) -> tuple[str, ...] | None:
-    """The words of a text field; None where it is free text."""
+    """Return the words of a text field, or None if it is free text."""
     from cfglint_train.memory.formats import QUANTIZED_BYTES
     from cfglint_train.memory.optimizers import RULES
     from cfglint_train.plan.enumerations import list_choices

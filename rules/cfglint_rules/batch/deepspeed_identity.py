@@ -40,11 +40,11 @@ RULE: Final = Rule("BAT001", "deepspeed-batch-identity", "error", fix="safe", de
 
 
 _UNEVEN: Final = "the batch does not come out even over the ranks"
-"""What is refused on some nodes as on any multiple of them."""
+"""Claim that is the same for any multiple of the nodes."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per file whose sizes contradict each other."""
+    """Yield a report for every file whose batch sizes contradict each other."""
     for config in run.configs:
         framework = load(config.framework)
         if framework.traits.batch_identity is not None:
@@ -52,7 +52,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 class BatchKeys(Frozen):
-    """A configuration that states the batch in three keys, any two of which settle the third."""
+    """A config that states the batch in three keys, two of them determine the third."""
 
     config: Config
     title: str
@@ -61,7 +61,7 @@ class BatchKeys(Frozen):
     accumulation: str
 
     def build_report(self, message: str, with_fix: bool = True, claim: str | None = None) -> Report:
-        """A report at the whole batch, which the others settle."""
+        """Return a report at the global batch, which the other two keys determine."""
         config = self.config
         changes: Any = ((config, (Delete((*config.root, self.global_batch)),)),)
         is_determined = config.has(self.micro) and config.has(self.accumulation)
@@ -75,7 +75,7 @@ class BatchKeys(Frozen):
         )
 
     def format_product(self, micro: int | None, accumulation: int | None) -> str:
-        """The sizes on one rank that are given, as a product."""
+        """Return the stated sizes of one rank as a product."""
         sizes = ((self.micro, micro), (self.accumulation, accumulation))
         return " x ".join(f"`{name}: {value}`" for name, value in sizes if value is not None)
 

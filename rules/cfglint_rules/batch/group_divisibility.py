@@ -64,7 +64,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per group whose batch does not come out even."""
+    """Yield a report for every group whose batch is not divisible."""
     if run.framework.traits.batch_divisor == "groups":
         yield from _check_groups(run)
         yield from _check_rollouts(run)
@@ -76,13 +76,13 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _check_completions(run: Run) -> Iterator[Report]:
-    """GRPO: the completions come out even over groups of one prompt, and over the micro batches of all ranks."""
+    """Yield a report if GRPO completions are not divisible by the group size or the micro batches of all ranks."""
     plan = run.plan
     completions, group_size = plan.rollout.completions, plan.rollout.samples_per_prompt
     if not completions or not group_size or group_size < 2 or _is_derived_from_ranks(run, completions):
         return
     key, name = run.spell_key("rollout.samples_per_prompt"), run.framework.title
-    ranks = plan.data_parallel if run.is_stated("launch.gpus_per_node") else 1  # of one, where nothing states more
+    ranks = plan.data_parallel if run.is_stated("launch.gpus_per_node") else 1  # a single rank if no file states more
     unit = (plan.batch.micro or 0) * (ranks or 0)
     if run.is_stated("rollout.completions") and unit and completions % unit:
         batch = run.spell_key("rollout.completions")
@@ -107,13 +107,13 @@ def _check_completions(run: Run) -> Iterator[Report]:
 
 
 _UNEVEN: Final = "the completions do not come out even"
-"""What is refused of completions that are stated: no number of GPUs makes them come out even over the groups."""
+"""Claim about stated completions: no number of GPUs makes them divisible by the group size."""
 _UNEVEN_BATCH: Final = "the batch does not come out even over the ranks"
-"""What is refused of a batch, on some nodes as on any multiple of them."""
+"""Claim about a batch that is the same for any multiple of the nodes."""
 
 
 def _is_derived_from_ranks(run: Run, completions: int) -> bool:
-    """Whether the completions are those of a number of GPUs that is not stated."""
+    """Return whether the number of completions follows from an unstated number of GPUs."""
     gpus = run.plan.launch.gpus_per_node
     if gpus is None or run.is_stated("launch.gpus_per_node"):
         return False
@@ -121,7 +121,7 @@ def _is_derived_from_ranks(run: Run, completions: int) -> bool:
 
 
 def _build_smallest_fix(run: Run, group_size: int) -> Fix | None:
-    """The smallest change with which the completions come out even, of those that the framework's files can say."""
+    """Return the smallest change that makes the completions divisible and that the framework's files can express."""
     options: list[tuple[float, str, Field, int]] = []
     candidates = sorted(range(2, 2 * group_size), key=lambda number: (abs(number - group_size), number))
     for field in _ADJUSTABLE_FIELDS:
@@ -146,11 +146,11 @@ def _build_smallest_fix(run: Run, group_size: int) -> Fix | None:
 
 
 _ADJUSTABLE_FIELDS: Final[tuple[Field, ...]] = ("batch.accumulation", "rollout.samples_per_prompt", "batch.micro")
-"""What the completions come out even with; a larger micro batch needs memory, and is for where nothing else does."""
+"""Fields that can make the completions divisible. A larger micro batch needs memory, so it is the last resort."""
 
 
 def _is_divisible(run: Run, field: Field, number: int) -> bool:
-    """Whether the completions come out even over the groups once a field has another value."""
+    """Return whether the group size divides the completions after a field is changed."""
     rollout = run.replace_fields({field: number}).plan.rollout
     return bool(rollout.completions and rollout.samples_per_prompt) and (
         rollout.completions % rollout.samples_per_prompt == 0  # type: ignore[operator]
@@ -158,8 +158,10 @@ def _is_divisible(run: Run, field: Field, number: int) -> bool:
 
 
 def _check_tokens(run: Run) -> Iterator[Report]:
-    """OLMo-core: a batch in tokens is a whole number of sequences. The global one is a multiple of the micro batch,
-    which is one: it is refused on any number of ranks.
+    """Yield a report for every OLMo-core batch in tokens that is not a whole number of sequences.
+
+    The global batch must be a multiple of the micro batch, which must itself be whole, so it is rejected on any number
+    of ranks.
     """
     plan, length = run.plan, run.plan.sequence.length
     ranks = plan.data_parallel if run.is_stated("launch.gpus_per_node") else 1
@@ -198,7 +200,7 @@ def _check_groups(run: Run) -> Iterator[Report]:
             groups[f"the {role.name}'s group"] = role.nodes * role.gpus_per_node
     if not plan.model.roles and plan.batch.tokens_per_gpu:
         return
-    # OpenRLHF multiplies the batch by ring and tensor size, and DeepSpeed divides by all ranks.
+    # OpenRLHF multiplies the batch by the ring and tensor sizes, and DeepSpeed divides it by all ranks.
     model_parallel_size = (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
     batch, micro_key = run.spell_key("batch.global_"), run.spell_key("batch.micro")
     scaled_batch = f"`{batch}` is {global_batch}{f' x {model_parallel_size}' if model_parallel_size > 1 else ''}"
@@ -228,13 +230,13 @@ def _check_groups(run: Run) -> Iterator[Report]:
 
 
 def _format_node_note(run: Run) -> str:
-    """How ranks are named that are those of one node, where the number of nodes is not stated."""
+    """Return the note for ranks of one node if the number of nodes is not stated."""
     origin = run.get_origin("launch.nodes")
     return " on one node, and on any number of such nodes" if origin is None or origin.kind == "assumed" else ""
 
 
 def _check_rollouts(run: Run) -> Iterator[Report]:
-    """Dynamic batches: a rollout holds one training batch at least, else no step is made of it."""
+    """Yield a report if a rollout with dynamic batches is smaller than a training batch, so no step is made."""
     plan = run.plan
     prompts, samples_per_prompt, global_batch = plan.rollout.batch, plan.rollout.samples_per_prompt, plan.batch.global_
     if (
@@ -256,7 +258,7 @@ def _check_rollouts(run: Run) -> Iterator[Report]:
 
 
 def _check_dynamic_batches(run: Run) -> Iterator[Report]:
-    """Dynamic batches: each rank of a group that trains takes the same whole number of samples."""
+    """Yield a report for every trained group whose ranks cannot take the same number of samples (dynamic batches)."""
     plan = run.plan
     global_batch, model_parallel_size = plan.batch.global_, (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
     if not plan.batch.tokens_per_gpu or not global_batch:
@@ -283,7 +285,7 @@ def _check_dynamic_batches(run: Run) -> Iterator[Report]:
 
 
 def _find_nearest_multiple(number: int, unit: int) -> int:
-    """The multiple of a unit, one at least, that is nearest to a number: the smallest change that divides."""
+    """Return the positive multiple of `unit` that is nearest to a number."""
     lower_multiple = number // unit * unit
     return lower_multiple if lower_multiple and number - lower_multiple <= unit // 2 else lower_multiple + unit
 

@@ -43,12 +43,13 @@ _STAGES: Final = frozenset(("sft", "dpo", "ipo", "kto", "orpo", "simpo"))
 _ADAM: Final = frozenset(("adam", "adamw"))
 _MAX_SMALL_PARAMETERS: Final = 10**9
 _LIMIT_FOR_ANY_MODEL: Final = 0.1
-"""More than small models, and those with new weights, are trained at (public recipes of 20M to 600M: 0.004 to 0.008).
+"""Above the rates of small models and of models with new weights (public recipes of 20M to 600M parameters: 0.004 to
+0.008).
 """
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the rate is of the size of the weights."""
+    """Yield a report if the learning rate is as large as the weights."""
     plan, model = run.plan, run.architecture
     rate, tuning = plan.optimizer.learning_rate, plan.method.tuning
     if (

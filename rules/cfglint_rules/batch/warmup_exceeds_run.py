@@ -41,13 +41,13 @@ RULE: Final = Rule(
 )
 
 _MAX_TRIAL_STEPS: Final = 20
-"""Steps of a run that only shows that the job starts: tests in public repositories have 4 to 20, the shortest training
-there has 100.
+"""Steps of a run that only tests whether the job starts: such tests in public repositories have 4 to 20 steps, the
+shortest training there has 100.
 """
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the warm-up outlasts the run."""
+    """Yield a report if the warm-up is longer than the run."""
     warmup, steps = run.plan.optimizer.warmup_steps, compute_max_steps(run.plan)
     if warmup is None or not steps or warmup <= steps or steps <= _MAX_TRIAL_STEPS:
         return

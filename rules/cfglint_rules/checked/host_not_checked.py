@@ -40,11 +40,11 @@ RULE: Final = Rule("CHK002", "host-not-checked", "info", estimates=("host",), un
 _OFFLOADED_COMPONENTS: Final = (*OFFLOADED, SLEEPING, SLEEPING_STATES, LOADED_WEIGHTS)
 
 _MIN_REPORTED_BYTES: Final = 400 * 2**30
-"""Bytes that many nodes of eight GPUs have; less is not reported."""
+"""Host memory in bytes that many nodes of eight GPUs have; less is not reported."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the host's need is large and its memory unknown."""
+    """Yield a report if the run needs much host memory and the capacity is unknown."""
     if run.hardware.get_capacity("host") is not None:
         return
     names = list_phases(run)

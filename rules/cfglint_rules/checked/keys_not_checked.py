@@ -36,7 +36,7 @@ RULE: Final = Rule("CHK003", "keys-not-checked", "info", scope="config", uncheck
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report where the framework is older than its vocabulary."""
+    """Yield a report if the framework is older than its vocabulary."""
     keys = get_keys(config)
     if keys is None or not keys.is_checked or not is_older_than_vocabulary(config):
         return

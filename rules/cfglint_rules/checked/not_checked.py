@@ -36,8 +36,8 @@ RULE: Final = Rule("CHK001", "not-checked", "info", unchecked="memory")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where no training step could be estimated."""
+    """Yield a report if no training step could be estimated."""
     problem = explain_not_estimated(run)
     if problem is not None and not run.inputs.is_checked_elsewhere:
-        # It rests on no setting: what is missing is missing at every release.
+        # The report rests on no setting, because the missing one is missing at every release.
         yield Report(f"memory not checked: {problem.reason}", problem.place, help=problem.remedy, fields_read=())

@@ -43,7 +43,7 @@ _ONE_FILE_PER_RANK: Final = ("torch_legacy", "local")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the numbers differ."""
+    """Yield a report if the checkpoint was written by another number of ranks and cannot be redistributed."""
     plan = run.plan
     written_ranks, nodes, gpus_per_node = plan.checkpoint.load_ranks, plan.launch.nodes, plan.launch.gpus_per_node
     if written_ranks is None or not nodes or not gpus_per_node:

@@ -39,13 +39,13 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("CKP009", "interval-exceeds-run", "warning", needs={"checkpoint.strategy": ("steps",)})
 
 _PROPOSED_CHECKPOINTS: Final = 10
-"""The help proposes as many checkpoints as this; a run with fewer steps is a trial."""
+"""Number of checkpoints that the help proposes; a run with fewer steps is a trial."""
 _DELIBERATE_FACTOR: Final = 10
-"""An interval of so many times the run is given to save at the end only."""
+"""An interval that is this many times longer than the run is a deliberate request to save only at the end."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where no checkpoint is ever written."""
+    """Yield a report if the run ends before its first checkpoint."""
     checkpoint = run.plan.checkpoint
     if checkpoint.final_path is None or not checkpoint.interval:
         return
@@ -53,7 +53,7 @@ def check(run: Run) -> Iterator[Report]:
     if not steps or steps < _PROPOSED_CHECKPOINTS or checkpoint.interval <= steps:
         return
     if checkpoint.deepspeed_checkpoint is False and not checkpoint.hf_export:
-        return  # nothing is written at any interval, as the run asks for
+        return  # the run requests no checkpoints at any interval
     limit, key = get_length_field(run.plan), run.spell_key("checkpoint.interval")
     unit = "steps" if run.plan.rollout.batch is None else "rollouts"
     missing = "checkpoint is written to resume from"

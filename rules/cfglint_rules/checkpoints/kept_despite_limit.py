@@ -58,7 +58,7 @@ _LIMIT_FIELD: Final[Field] = "checkpoint.keep"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where something accumulates beside what is limited."""
+    """Yield a report if checkpoints that the limit does not cover accumulate."""
     checkpoint = run.plan.checkpoint
     if not isinstance(checkpoint.keep, int) or not checkpoint.keep:
         return

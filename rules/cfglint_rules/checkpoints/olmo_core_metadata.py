@@ -74,7 +74,7 @@ _RESUMING_NOTE: Final = (
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the checkpointer is `olmo_core` and the job is large or its host too small."""
+    """Yield a report if the checkpointer is `olmo_core` and the job is large or the host's memory too small."""
     plan = run.plan
     if plan.checkpoint.checkpointer != "olmo_core" or plan.parallel.strategy == "ddp":
         return
@@ -100,7 +100,10 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _has_little_metadata(run: Run) -> bool:
-    """Whether ranks x shard group, with which the metadata grows, is no more than on 32 nodes under FULL_SHARD."""
+    """Return whether ranks x shard size is at most that of 32 nodes under FULL_SHARD.
+
+    The size of the metadata grows with this product.
+    """
     plan = run.plan
     world, shard_size, gpus = plan.world_size, plan.parallel.shard_size, plan.launch.gpus_per_node
     if world is None or shard_size is None or gpus is None:
@@ -109,7 +112,7 @@ def _has_little_metadata(run: Run) -> bool:
 
 
 def _advise_hybrid_sharding(run: Run) -> str | None:
-    """The advice to shard within each node; None where the run shards in groups already."""
+    """Return the advice to shard within each node, or None if the run already shards in groups."""
     model, gpus, sharding = run.architecture, run.plan.launch.gpus_per_node, run.plan.parallel.sharding
     if sharding is not None and sharding.startswith("hybrid"):
         return None

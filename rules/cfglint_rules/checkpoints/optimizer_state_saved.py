@@ -65,7 +65,7 @@ _ADVICE: Final = "set `resumable = false` if runs are never resumed, or `true` t
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the optimizer state is saved and need not be."""
+    """Yield a report if the optimizer state is saved and can be omitted."""
     plan = run.plan
     if plan.checkpoint.strategy == "no":
         return
@@ -109,7 +109,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_only_possible_without_state(run: Run) -> bool:
-    """Whether the stated host memory or disk holds no checkpoint with the optimizer state, and one without it."""
+    """Return whether the stated host memory or disk fits a checkpoint only without the optimizer state."""
     resources: tuple[Resource, ...] = ("host", "disk")
     stated_resources = [resource for resource in resources if run.hardware.get_capacity(resource) is not None]
     if not stated_resources:

@@ -1,4 +1,4 @@
-"""Whether a run is asked to resume from checkpoints of its own."""
+"""Resuming: find out whether a run resumes from its own checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cfglint_train.runs.run import Run
 
 
 def find_resume_field(run: Run) -> Field | None:
-    """The field by which the run is asked to resume from its own checkpoints; None if it is not."""
+    """Return the field that makes the run resume from its own checkpoints, or None."""
     checkpoint = run.plan.checkpoint
     if (
         checkpoint.load_path

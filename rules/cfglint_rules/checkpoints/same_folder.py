@@ -46,7 +46,7 @@ _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where another launch has written into the run's folder."""
+    """Yield a report if an earlier launch wrote into the run's folder."""
     earlier_launches, checkpoint = run.inputs.previous_launches, run.plan.checkpoint
     field = next((item for item in _PATHS if run.find_owner(item) is not None), None)
     if not earlier_launches or field is None or run.plan.get(field) is None:
@@ -56,7 +56,7 @@ def check(run: Run) -> Iterator[Report]:
     if checkpoint.resume_latest:
         outcome = "it resumes from the last checkpoint of the previous run"
     elif checkpoint.overwrite is False:
-        return  # the framework refuses a folder that is there
+        return  # the framework rejects an existing folder
     else:
         outcome = "it overwrites what the previous run saved"
     place = earlier_launches[0].place

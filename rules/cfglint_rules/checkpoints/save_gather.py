@@ -56,16 +56,16 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the save does not fit the host."""
+    """Yield a report if the save does not fit the host."""
     if run.plan.checkpoint.checkpointer == "olmo_core":
         return  # CKP001 reports it
     judgement, step_judgement = judge(run, "host", ("save",)), judge(run, "host", STEP_PHASES)
     if judgement is None or judgement.verdict == "fits":
         return
     if step_judgement is not None and step_judgement.verdict == "does not fit":
-        return  # HST001 reports it; the run does not come to a checkpoint
+        return  # HST001 reports it; the run does not reach a checkpoint
     if step_judgement is not None and judgement.budget.expected <= step_judgement.budget.expected:
-        return  # HST001 reports the step, which needs as much
+        return  # HST001 reports the step, which needs at least as much
     fix = _build_fix(run)
     yield Report(
         f"saving {describe_verdict(judgement)}",
@@ -91,7 +91,7 @@ def _build_fix(run: Run) -> Fix | None:
     if parallel.strategy == "zero" and parallel.zero_stage == 3 and checkpoint.gather:
         message = "save without gathering the 16-bit weights; convert with zero_to_fp32.py afterwards"
         return Fix("unsafe", message, {"checkpoint.gather": False})
-    is_resuming = find_resume_field(run) is not None  # CKP006 would ask for the optimizer's states again
+    is_resuming = find_resume_field(run) is not None  # CKP006 would ask for the optimizer state again
     if (
         parallel.strategy in FSDP
         and checkpoint.state_dict == "full"

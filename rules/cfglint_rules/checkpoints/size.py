@@ -1,4 +1,4 @@
-"""The size of one checkpoint, which several rules compare."""
+"""Checkpoint size: estimate one checkpoint, for the rules that compare it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 MAX_EXPECTED_CHECKPOINTS: Final = 50
-"""Checkpoints that a run of unknown length is not expected to exceed."""
+"""Number of checkpoints that a run of unknown length is assumed not to exceed."""
 
 
 def estimate_save(run: Run, changes: Mapping[Field, Any] | None = None) -> Phase | None:
-    """The save phase with a single checkpoint on disk, under other values of some fields where asked."""
+    """Return the save phase with a single checkpoint on disk, after optional changes of the plan."""
     single_checkpoint: dict[Field, Any] = {
         "checkpoint.keep": 0,
         "checkpoint.keep_unsharded": 0,

@@ -41,7 +41,7 @@ _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where a path leads into the copy."""
+    """Yield a report if a checkpoint path is inside the working copy."""
     paths = [field for field in _PATHS if _is_relative(run.plan.get(field)) and _is_used(run, field)]
     if not paths:
         return
@@ -59,11 +59,11 @@ def check(run: Run) -> Iterator[Report]:
 
 
 _PLACEHOLDER: Final = re.compile(r".*\s|(?i:path[_/-]to|your)[_/-]|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:/|$)")
-"""How a text begins in whose place a path is meant to be written."""
+"""Start of a placeholder text for a path."""
 
 
 def _is_relative(path: object) -> bool:
-    """Whether a path is known and stays below the working directory."""
+    """Return whether a path is known and stays below the working directory."""
     if not isinstance(path, str) or not path or _PLACEHOLDER.match(path) or normpath(path).startswith(".."):
         return False
     return not path.startswith(("/", "~", "$")) and "://" not in path
@@ -74,6 +74,6 @@ def _is_used(run: Run, field: Field) -> bool:
 
 
 def _describe_path(run: Run, field: Field) -> str:
-    """A path as it is given, or as it is by default."""
+    """Return a path as stated, or as it is by default."""
     key, path = run.spell_key(field), run.plan.get(field)
     return f"`{key}` is {path}" if run.is_stated(field) else f"`{key}` defaults to {path}"

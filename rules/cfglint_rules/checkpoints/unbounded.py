@@ -57,7 +57,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the disk fills up."""
+    """Yield a report if the checkpoints fill the disk."""
     checkpoint, capacity = run.plan.checkpoint, run.hardware.get_capacity("disk")
     field = list_limits(run.plan)[0]
     limit = run.plan.get(field)

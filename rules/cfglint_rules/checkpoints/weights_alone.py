@@ -50,7 +50,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where checkpoints lack what resuming needs."""
+    """Yield a report if the checkpoints lack the optimizer state that resuming needs."""
     resume_field = find_resume_field(run)
     if resume_field is None or not run.framework.traits.runs_trainer:
         return

@@ -47,15 +47,15 @@ RULE: Final = Rule("XFL001", "deepspeed-contradicts-trainer", "error", particula
 
 
 class KeyPair(Frozen):
-    """One key of the DeepSpeed file and the training argument that it must equal."""
+    """A key of the DeepSpeed file and the training argument that it must equal."""
 
     route: Route
     field: Field | None
-    """The plan field that holds the argument; None: it is read by its key."""
+    """Plan field that holds the argument; None: it is read by its key."""
     argument: str = ""
-    """The training argument, which has its own name in every configuration."""
+    """Training argument, which every config spells in its own way."""
     default: Any = None
-    """What the Trainer takes where the key is absent (transformers 5.8.0 training_args.py)."""
+    """Default of the Trainer (transformers 5.8.0 training_args.py)."""
 
 
 _PRODUCT: Final = "micro batch x accumulation x ranks"
@@ -73,7 +73,7 @@ _PAIRS: Final = (
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per value that differs."""
+    """Yield a report for every value that differs."""
     companion = run.find_companion("deepspeed")
     if not run.framework.traits.runs_trainer:
         return
@@ -92,7 +92,10 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _check_accumulation(run: Run, file: Config | None) -> Iterator[Report]:
-    """The accumulation of a launcher's own DeepSpeed section, of which it makes the DeepSpeed file."""
+    """Yield a report if the accumulation in a launcher's own DeepSpeed section differs.
+
+    The launcher builds the DeepSpeed file from that section.
+    """
     others = [companion for companion in run.companions if companion is not file]
     if not others:
         return
@@ -106,13 +109,13 @@ def _check_accumulation(run: Run, file: Config | None) -> Iterator[Report]:
 
 
 def _find_expected(run: Run, pair: KeyPair) -> tuple[Any, str]:
-    """What the Trainer has for an argument, and how it is spelled; None where that cannot be determined."""
+    """Return the Trainer's value of an argument, or None if it cannot be determined, and its spelling."""
     if pair.field is None:
         return _read_argument(run.main, pair.argument, pair.default)
     from cfglint_train.frameworks.hf_trainer.arguments import OLDER_BATCH_KEYS
 
     if pair.field != "batch.accumulation" and run.spell_key("batch.micro") in OLDER_BATCH_KEYS.values():
-        return None, ""  # the Trainer compares the newer spelling, which does not count (4.57.1)
+        return None, ""  # the Trainer compares the newer, unused spelling (4.57.1)
     if pair.field == "batch.global_":
         batch, ranks = run.plan.batch, run.plan.data_parallel
         if not batch.micro or not batch.accumulation or ranks is None:
@@ -127,7 +130,7 @@ def _read_argument(config: Config, key: str, default: Any) -> tuple[Any, str]:
         return None, key
     if isinstance(value, str):
         try:
-            value = float(value)  # PyYAML reads 2e-5 as a string; pydantic makes a number of it
+            value = float(value)  # PyYAML reads 2e-5 as a string, which pydantic converts
         except ValueError:
             return None, key
     return default if value is None else value, key

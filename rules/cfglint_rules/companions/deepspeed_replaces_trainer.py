@@ -49,13 +49,13 @@ _EQUIVALENT_SCHEDULERS: Final[Mapping[str, frozenset[str]]] = {
     "WarmupDecayLR": frozenset(("linear",)),
     "WarmupCosineLR": frozenset(("cosine",)),
 }
-"""Schedules of DeepSpeed and what transformers calls them."""
+"""DeepSpeed's schedulers -> their names in transformers."""
 _COMPRESSED_OPTIMIZERS: Final = ("bitsandbytes", "torchao")
 """Implementations that keep their states in fewer bits."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report for the scheduler and one for the optimizer."""
+    """Yield a report for the scheduler and one for the optimizer."""
     companion = run.find_companion("deepspeed")
     if companion is None or not run.framework.traits.runs_trainer:
         return

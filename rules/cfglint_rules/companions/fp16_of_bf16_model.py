@@ -42,11 +42,11 @@ RULE: Final = Rule("XFL004", "fp16-of-bf16-model", "warning", needs={"precision.
 
 _MIN_BF16_CAPABILITY: Final = 8.0
 _OVERFLOWING_MODELS: Final = re.compile(r"gemma|qwen2(?!\d)", re.I)
-"""Names of models whose activations go beyond the range of fp16. Qwen1.5 has Qwen2's architecture, and does not."""
+"""Names of models whose activations exceed the range of fp16. Qwen1.5 has the architecture of Qwen2, but does not."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where fp16 is stated for a bf16 model."""
+    """Yield a report if fp16 is stated for a bf16 model."""
     model, capability = run.architecture, run.hardware.compute_capability
     if model is None or model.dtype != "bf16" or run.plan.model.from_scratch or not run.is_stated("precision.compute"):
         return
@@ -67,7 +67,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_old_gpu_named(run: Run) -> bool:
-    """Whether names of files or comments name a card without bf16, where no file states the card."""
+    """Return whether file names or comments name a GPU without bf16, if no file states the GPU."""
     if run.hardware.gpu_origin.kind != "assumed":
         return False
     from cfglint_train.launches.named_cards import find_oldest_capability
@@ -78,7 +78,7 @@ def _is_old_gpu_named(run: Run) -> bool:
 
 
 def _build_gpu_ground(run: Run) -> tuple[Ground, ...]:
-    """What the format needs of a GPU that no file names."""
+    """Return the assumption that an unstated GPU has bf16."""
     if run.hardware.gpu_origin.kind != "assumed":
         return ()
     return (Ground(GPU, run.hardware.gpu, "assumed", "a GPU that has bf16 (Ampere or newer); set `gpu` to be sure"),)

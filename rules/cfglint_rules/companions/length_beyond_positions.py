@@ -51,11 +51,11 @@ RULE: Final = Rule(
 _LEARNED_EMBEDDINGS: Final = frozenset(("wpe", "embed_positions"))
 """Names of learned position embeddings (transformers: GPT-2, OPT)."""
 _UNBOUNDED_MODELS: Final = frozenset(("bloom", "mpt", "t5", "mt5", "umt5", "falcon_mamba", "mamba", "mamba2"))
-"""ALiBi, relative positions or a recurrence."""
+"""Model types with ALiBi, relative positions or a recurrence."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where sequences can be longer than the positions reach."""
+    """Yield a report if sequences may exceed the model's positions."""
     model, length = run.architecture, run.plan.sequence.length
     if model is None or model.context is None or length is None or length <= model.context:
         return

@@ -47,7 +47,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where template and model are of two families."""
+    """Yield a report if template and model belong to different families."""
     template, model = run.plan.data.template, run.plan.model.id
     if template is None or model is None:
         return

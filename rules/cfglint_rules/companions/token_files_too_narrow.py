@@ -50,7 +50,7 @@ _TOKEN_LIMITS: Final[Mapping[str, int]] = {"uint8": 2**8, "uint16": 2**16}
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the vocabulary is larger than the token files can number."""
+    """Yield a report if the vocabulary is too large for the token files."""
     dtype = run.plan.data.token_dtype
     stated_size = dict(run.plan.model.architecture or ()).get("vocab_size")
     vocab_size = (

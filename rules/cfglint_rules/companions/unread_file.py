@@ -35,11 +35,11 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("XFL003", "unread-launcher-file", "warning")
 
 _DEFAULT_CONFIG: Final = "~/.cache/huggingface/accelerate/default_config.yaml"
-"""What `accelerate config` writes, and `accelerate launch` reads without `--config_file`."""
+"""File that `accelerate config` writes and `accelerate launch` reads without `--config_file`."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per place."""
+    """Yield a report for every place."""
     for unread in run.inputs.ignored_files:
         yield Report(
             f"`{unread.option}` is ignored without `{unread.switch}`: the run uses none of the settings in "

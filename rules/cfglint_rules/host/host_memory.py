@@ -52,11 +52,14 @@ RULE: Final = Rule("HST001", "host-memory-exceeded", "error", estimates=("host",
 
 
 ALWAYS_REPORTED_PHASES: Final = ("load", *STEP_PHASES, "rollout")
-"""The phases that this rule reports in any case."""
+"""Phases that this rule always reports."""
 
 
 def list_phases(run: Run) -> tuple[str, ...]:
-    """The phases that this rule reports of a run: that it finds a checkpoint of its own is not expected unasked."""
+    """Return the phases that this rule reports for a run.
+
+    Resuming counts only if it is requested: a run is not expected to find a checkpoint of its own.
+    """
     checkpoint = run.plan.checkpoint
     is_resuming_latest = checkpoint.resume_latest and run.is_stated("checkpoint.resume_latest")
     return (
@@ -67,7 +70,7 @@ def list_phases(run: Run) -> tuple[str, ...]:
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where loading or training does not fit the host."""
+    """Yield a report if loading or training does not fit the host."""
     judgement = judge(run, "host", list_phases(run))
     if judgement is None or judgement.verdict == "fits":
         return
@@ -87,17 +90,17 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _explain_loading(judgement: Judgement) -> tuple[str, ...]:
-    """Why every rank holds the whole model on its host."""
+    """Return the reason for which every rank holds the whole model on its host."""
     origin = judgement.run.get_origin("model.init_device")
     return (origin.note,) if origin is not None and origin.kind == "inferred" and judgement.phase.name == "load" else ()
 
 
 _MAX_REMAINING_SHARE: Final = 0.95
-"""A remedy counts from here on: what is needed with it, as a share of what is needed without."""
+"""A remedy counts if it reduces the need below this share."""
 
 
 def _build_help(judgement: Judgement) -> str:
-    """The remedies that lower what the phase needs, each tried by itself."""
+    """Return the remedies that lower the need of the phase, each tried alone."""
     run, launch = judgement.run, judgement.run.plan.launch
     candidates: list[tuple[str, Field, int]] = [
         ("more nodes", "launch.nodes", 2 * (launch.nodes or 1)),
@@ -130,7 +133,7 @@ _SLEEP_FIELDS: Final[tuple[Field, ...]] = ("rollout.train_sleep", "rollout.sleep
 
 
 def _is_better_without(judgement: Judgement, field: Field) -> bool:
-    """Whether the host needs less where something stays on the GPUs, and these may hold it."""
+    """Return whether the host needs less without a sleep option, and the GPUs may hold the result."""
     run = judgement.run.replace_fields({field: False})
     gpu = judge(run, "gpu", (*STEP_PHASES, ROLLOUT_PHASE))
     return (
@@ -141,7 +144,7 @@ def _is_better_without(judgement: Judgement, field: Field) -> bool:
 
 
 def _compute_remaining_share(judgement: Judgement, run: Run) -> float:
-    """What the phase needs in another run, as a share of what it needs in this one."""
+    """Return the need of the phase in another run, as a share of the need in this one."""
     phase = run.estimate.find_phase(judgement.phase.name)
     budget = None if phase is None else phase.host
     return 1.0 if budget is None else budget.expected / max(1, judgement.budget.expected)

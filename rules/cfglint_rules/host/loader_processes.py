@@ -47,7 +47,7 @@ RULE: Final = Rule("HST002", "too-many-loaders", "warning", needs={"data.workers
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the stated workers of all ranks are too many."""
+    """Yield a report if the stated workers of all ranks are too many."""
     if not has_too_many_workers(run):
         return
     judgement = judge(run, "host", ALWAYS_REPORTED_PHASES)

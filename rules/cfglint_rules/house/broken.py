@@ -1,4 +1,4 @@
-"""What a run breaks of the rules of the house, and what would keep them."""
+"""House rules: find those that a run breaks, and fixes that keep them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cfglint_train.settings.house_rules import HouseRule, Test, is_violated
 
 
 def list_broken(run: Run) -> Iterator[Report]:
-    """One report for every rule that a run, or a configuration of it, breaks."""
+    """Yield a report for every rule that a run or its configs break."""
     for rule in run.inputs.house_rules:
         if rule.field is not None:
             yield from _check_field(run, rule, rule.field)
@@ -33,7 +33,7 @@ def list_broken(run: Run) -> Iterator[Report]:
 
 
 def _check_field(run: Run, rule: HouseRule, field: Field) -> Iterator[Report]:
-    """What is wrong with a field of the plan."""
+    """Yield a report if a plan field breaks a rule."""
     value, owner = run.plan.get(field), run.find_owner(field)
     is_given = run.is_stated(field)
     if not is_given and owner is not None and _can_have_unseen_settings(owner[0]):
@@ -59,7 +59,7 @@ def _check_field(run: Run, rule: HouseRule, field: Field) -> Iterator[Report]:
 
 
 def _check_key(run: Run, rule: HouseRule) -> Iterator[Report]:
-    """What is wrong with a key in the configurations of a run. It must be present in the first that can have it."""
+    """Yield a report for every config whose key breaks a rule. The first config that can have the key must have it."""
     is_required = True
     for config in run.configs:
         keys = frameworks.get_keys(config)
@@ -82,7 +82,7 @@ def _check_key(run: Run, rule: HouseRule) -> Iterator[Report]:
 
 
 def _check_items(run: Run, rule: HouseRule) -> Iterator[Report]:
-    """What is wrong with a key of the items of a list (`datasets[].type`), item by item."""
+    """Yield a report for every list item whose key (`datasets[].type`) breaks a rule."""
     list_key, _, item_key = rule.key.partition(ITEM_SUFFIX)
     item_route = tuple(item_key.removeprefix(".").split(".")) if item_key else ()
     for config in run.configs:
@@ -103,7 +103,7 @@ def _check_items(run: Run, rule: HouseRule) -> Iterator[Report]:
 def _build_item_report(
     run: Run, rule: HouseRule, config: Config, route: Route, value: Any, test: Test, new_value: Any
 ) -> Report:
-    """What is wrong with one item; the key of the list is marked where the item has none."""
+    """Return the report on a list item; it marks the list's key if the item lacks the key."""
     value_after = None if test == "absent" else new_value
     others = (other_rule for other_rule in run.inputs.house_rules if other_rule != rule and other_rule.key == rule.key)
     conflicting_rule = next(
@@ -133,7 +133,7 @@ def _is_available(fact: KeyFact) -> bool:
 
 
 def _can_have_unseen_settings(config: Config) -> bool:
-    """Whether a configuration may state settings out of sight."""
+    """Return whether a config may have unseen settings."""
     keys = frameworks.get_keys(config)
     return keys is not None and not keys.is_complete(config)
 
@@ -141,7 +141,7 @@ def _can_have_unseen_settings(config: Config) -> bool:
 def _build_key_report(
     run: Run, rule: HouseRule, settings: Settings, name: str, value: Any, test: Test, new_value: Any
 ) -> Report:
-    """What is wrong with a key of one configuration."""
+    """Return the report on a key of a config."""
     config, route = settings.config, settings.find_home(name)
     place = (
         settings.find_place(name)
@@ -162,12 +162,12 @@ def _build_key_report(
 
 
 def _find_conflicting_rule(run: Run, rule: HouseRule, config: Config, key: str, new_value: Any) -> HouseRule | None:
-    """The first other rule about the same setting that refuses what a fix would make of it (MISSING: it goes)."""
+    """Return the first other rule about the setting that rejects the fixed value (MISSING: removed), or None."""
     for other_rule in run.inputs.house_rules:
         if other_rule == rule or not _is_rule_about(run, other_rule, config, key):
             continue
         if new_value is MISSING:
-            # The value of a field is then a default.
+            # A removed value of a field becomes a default.
             is_refused = other_rule.field is not None or _find_broken_test(other_rule, False, True, MISSING) is not None
         else:
             is_refused = _find_broken_test(other_rule, True, True, new_value) is not None
@@ -177,7 +177,7 @@ def _find_conflicting_rule(run: Run, rule: HouseRule, config: Config, key: str, 
 
 
 def _is_rule_about(run: Run, rule: HouseRule, config: Config, key: str) -> bool:
-    """Whether a rule asks for a key of a configuration, by any of its names or as a field of the plan."""
+    """Return whether a rule is about a key of a config, by any of its names or as a plan field."""
     if rule.field is not None:
         owner = run.find_owner(rule.field)
         return owner is not None and owner[0] is config and run.spell_key(rule.field) == key
@@ -190,7 +190,7 @@ def _is_rule_about(run: Run, rule: HouseRule, config: Config, key: str) -> bool:
 
 
 def _format_setting(name: str, value: Any) -> str:
-    """A setting with its value, for a fix."""
+    """Return a setting with its value, for a fix."""
     return f"`{name} {_format_value(value)}`" if name.startswith("-") else f"`{name}: {_format_value(value)}`"
 
 
@@ -235,9 +235,10 @@ _DEMAND_TEMPLATES: Final[dict[Test, str]] = {
 
 
 def _find_broken_test(rule: HouseRule, is_given: bool, can_be_given: bool, value: Any) -> tuple[Test, Any] | None:
-    """The first test that fails, and the value that would pass it where there is one.
+    """Return the first test that fails, with a value that would pass it if there is one.
 
-    `given`: the setting is stated. `can_be`: it could be, and it is known whether it is. `value`: MISSING without one.
+    `is_given`: the setting is stated. `can_be_given`: it could be, and it is known whether it is. `value` is MISSING if
+    there is none.
     """
     pinned_value = dict(rule.tests).get("equals")
     for test, expected in rule.tests:
@@ -258,7 +259,7 @@ def _find_broken_test(rule: HouseRule, is_given: bool, can_be_given: bool, value
 
 
 def _load_value(config: Config, value: Any, rule: HouseRule) -> Any:
-    """A value of a file as its framework takes it, where that is what the rule compares it with."""
+    """Return a value as its framework reads it, if the rule compares it with a number or boolean."""
     kinds = {
         _get_kind(expected)
         for _, operand in rule.tests
@@ -284,5 +285,5 @@ def _format_values(operand: Any) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """A value as a file would have it."""
+    """Return a value as a file would spell it."""
     return value if isinstance(value, str) else dumps(value, ensure_ascii=False, default=str)

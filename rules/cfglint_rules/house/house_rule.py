@@ -47,8 +47,8 @@ RULE: Final = Rule("HSE001", "house-rule", "warning", fix="unsafe")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report for every rule of the house that a run, or a configuration of it, breaks."""
+    """Yield a report for every house rule that a run or its configs break."""
     if run.inputs.house_rules:
-        from cfglint_rules.house.broken import list_broken  # few repositories have rules of their own
+        from cfglint_rules.house.broken import list_broken  # few repositories have house rules
 
         yield from list_broken(run)

@@ -38,11 +38,11 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("MEM009", "default-critic", "info", needs={"model.roles": ()}, estimates=("gpu",))
 
 _MIN_SHARE: Final = 0.1
-"""Of a GPU, from which on it is worth saying."""
+"""Smallest share of a GPU that is reported."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the critic's states take a tenth of a GPU."""
+    """Yield a report if the critic takes at least a tenth of a GPU."""
     roles = run.plan.model.roles or ()
     critic = next((role for role in roles if role.name == "critic" and role.unstated), None)
     if critic is None or critic.model != run.plan.model.id:

@@ -36,11 +36,11 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("MEM008", "engine-below-weights", "error", needs={"rollout.engine": ("vllm",)}, estimates=("gpu",))
 
 _BYTES_PER_WEIGHT: Final = 2
-"""Of one weight in the engine."""
+"""Bytes of a weight in the engine."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the share is smaller than the weights."""
+    """Yield a report if the engine's share is smaller than its weights."""
     rollout, model, gpu_bytes = run.plan.rollout, run.architecture, run.hardware.gpu_bytes
     if rollout.mode not in ("colocate", "pool") or model is None or gpu_bytes is None:
         return

@@ -73,10 +73,10 @@ _FIELD: Final[Field] = "batch.eval_micro"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where an evaluation is worse than the training step, which is expected to fit."""
+    """Yield a report if an evaluation fits worse than the training step, which is expected to fit."""
     judgement, step = find_worse_evaluation(run), judge(run, "gpu", STEP_PHASES)
     if judgement is None or step is None or step.budget.expected > step.capacity:
-        return  # where training does not fit, it is MEM001's
+        return  # MEM001 reports it if training does not fit
     batch, origin = run.plan.batch.eval_micro, run.get_origin(_FIELD)
     is_inferred = origin is not None and origin.kind == "inferred"
     description = (
@@ -98,10 +98,12 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _find_remedy(run: Run) -> tuple[Fix | None, str | None]:
-    """A smaller evaluation batch; else the smallest change of training with which both fit."""
+    """Return a smaller evaluation batch, else the smallest change of training with which both fit."""
     if run.is_scenario:
         return None, None
-    from cfglint_train.fitting.evaluation import find_smaller_batch  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting.evaluation import (
+        find_smaller_batch,
+    )  # imports the fixer, needed only if something is wrong
 
     fix = find_smaller_batch(run)
     if fix is not None:

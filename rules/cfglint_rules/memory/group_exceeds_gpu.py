@@ -38,7 +38,7 @@ RULE: Final = Rule("MEM005", "group-exceeds-gpu", "error", needs={"model.roles":
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per trained model whose own group cannot hold it."""
+    """Yield a report for every trained model that does not fit its own GPUs."""
     capacity = run.hardware.gpu_bytes
     for role in run.plan.model.roles or ():
         phase = run.estimate.find_phase(role.name) if role.trained else None

@@ -56,16 +56,16 @@ _FIELD: Final = "activations.checkpointing"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where checkpointing is off and would help."""
+    """Yield a report if checkpointing is off and would help."""
     judgement = judge(run, "gpu", STEP_PHASES)
     if judgement is None or judgement.verdict == "fits":
         return
-    from cfglint_train.fitting.moves import explain_refusal  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting.moves import explain_refusal  # imports the fixer, needed only if something is wrong
 
     checkpointed = judge(run.replace_fields({_FIELD: "full"}), "gpu", STEP_PHASES)
     if checkpointed is None or checkpointed.budget.expected >= judgement.budget.expected:
         return  # it would not help: the peak is elsewhere
-    is_sufficient = checkpointed.budget.high < judgement.budget.low  # else something else is what does not fit
+    is_sufficient = checkpointed.budget.high < judgement.budget.low  # otherwise something else exceeds the memory
     severity = judgement.severity if is_sufficient else max(judgement.severity, "warning", key=SEVERITIES.index)
     reason = explain_refusal(run, {_FIELD: "full"})
     place = run.find_place(_FIELD, "batch.micro")

@@ -36,7 +36,7 @@ RULE: Final = Rule("MEM004", "replicated-model", "error", estimates=("gpu",))
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the replicated weights alone do not fit."""
+    """Yield a report if the replicated weights alone do not fit."""
     parallel = run.plan.parallel
     is_replicated = parallel.strategy in ("none", "ddp") or (
         parallel.strategy == "zero" and parallel.zero_stage in (0, 1, 2)
@@ -58,8 +58,10 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _find_remedy(run: Run) -> tuple[Fix | None, str]:
-    """How to hold less on each GPU, with the settings where the run's files can state 4 bits."""
-    from cfglint_train.fitting.states import list_four_bit_settings  # with the fixer, and only where something is wrong
+    """Return the advice to hold less on each GPU, with the settings for 4 bits if the files can express them."""
+    from cfglint_train.fitting.states import (
+        list_four_bit_settings,
+    )  # imports the fixer, needed only if something is wrong
 
     settings = list_four_bit_settings(run)
     return None, "shard the weights with ZeRO stage 3 or FSDP, or quantise them" + (

@@ -43,13 +43,13 @@ RULE: Final = Rule("MEM007", "rollout-exceeds-gpu", "error", fix="safe", estimat
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where only the rollout does not fit, or is tight on a stated GPU."""
+    """Yield a report if only the rollout does not fit, or is tight on a stated GPU."""
     judgement = judge(run, "gpu", (ROLLOUT_PHASE,))
     if judgement is None or judgement.verdict == "fits":
         return
     step = judge(run, "gpu", STEP_PHASES)
     if step is None or step.verdict != "fits":
-        return  # MEM001's fix holds the rollout, too
+        return  # MEM001's fix covers the rollout too
     is_generation = judgement.phase.event == "generation"
     subject = "generation beside the training states" if is_generation else "scoring a micro batch of the rollout"
     yield Report(
@@ -66,7 +66,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _note_one_sided_sleep(run: Run) -> tuple[str, ...]:
-    """That the engine sleeps and training does not, where it could."""
+    """Return a note if only the engine sleeps although the training states could sleep too."""
     rollout = run.plan.rollout
     if not rollout.sleep or rollout.train_sleep or run.plan.parallel.offload_optimizer == "cpu":
         return ()
@@ -77,10 +77,10 @@ def _note_one_sided_sleep(run: Run) -> tuple[str, ...]:
 
 
 def _find_remedy(run: Run) -> tuple[Fix | None, str | None]:
-    """The smallest change with which step and rollout fit, or what would hold them."""
+    """Return the smallest change with which step and rollout fit, or the hardware that would hold them."""
     if run.is_scenario:
         return None, None
-    from cfglint_train.fitting.smallest import find_smallest_for  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting.smallest import find_smallest_for  # imports the fixer, needed only if something is wrong
 
     solution = find_smallest_for(run, (*STEP_PHASES, ROLLOUT_PHASE))
     if solution is not None:

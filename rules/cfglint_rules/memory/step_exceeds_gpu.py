@@ -61,7 +61,7 @@ RULE: Final = Rule("MEM001", "step-exceeds-gpu", "error", fix="safe", estimates=
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the step does not fit, or is tight on stated hardware."""
+    """Yield a report if the step does not fit, or is tight on stated hardware."""
     judgement = judge(run, "gpu", STEP_PHASES)
     if judgement is None or judgement.verdict == "fits":
         return
@@ -77,15 +77,15 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _find_remedy(run: Run, judgement: Judgement) -> tuple[Fix | None, str | None]:
-    """The smallest change with which the step fits, and what else would hold it."""
-    from cfglint_train.fitting.smallest import find_smallest  # with the fixer, and only where something is wrong
+    """Return the smallest change with which the step fits, and alternatives."""
+    from cfglint_train.fitting.smallest import find_smallest  # imports the fixer, needed only if something is wrong
 
     solution = find_smallest(run)
     return None if solution is None else solution.fix, _build_help(run, judgement, solution)
 
 
 def _note_casts(judgement: Judgement) -> tuple[str, ...]:
-    """The sizes that the failing allocation of a ZeRO-3 optimizer step may have."""
+    """Return a note with the sizes of the allocations that a ZeRO-3 optimizer step needs for casts."""
     from cfglint_train.memory.transients import compute_gradient_casts
 
     sizes = compute_gradient_casts(judgement.budget.setup) if judgement.phase.name == "optimizer step" else None
@@ -98,7 +98,7 @@ def _note_casts(judgement: Judgement) -> tuple[str, ...]:
 
 
 def _note_awake_engine(run: Run, judgement: Judgement) -> tuple[str, ...]:
-    """That an engine stays on the GPU while the model is trained, where it could sleep."""
+    """Return a note if the inference engine stays on the GPU during training although it could sleep."""
     engine_bytes = sum(size for component, size in judgement.budget.sizes if component is ENGINE)
     if (
         not engine_bytes
@@ -114,18 +114,21 @@ def _note_awake_engine(run: Run, judgement: Judgement) -> tuple[str, ...]:
 
 
 def _find_place(run: Run, judgement: Judgement) -> Place:
-    """States are settled by how they are spread, the rest by the batch."""
+    """Return the place of the sharding settings if the largest component is sharded, else that of the batch."""
     if judgement.budget.largest.spread:
         return run.find_place("parallel.zero_stage", "parallel.strategy", "model.id", "batch.micro")
     return run.find_place("batch.micro", "sequence.length", "model.id")
 
 
 _MIN_SHARE: Final = 0.01
-"""Of the peak: gradients that take less (those of adapters) are not worth a note."""
+"""Share of the peak below which gradients (of adapters) are not worth a note."""
 
 
 def _list_notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
-    """What the step consists of, and the whole gradients that FSDP keeps while it accumulates."""
+    """Return the breakdown of the step, and notes on memory that settings could save.
+
+    FSDP keeps whole gradients while it accumulates them.
+    """
     notes = (format_breakdown(judgement.budget), *_note_awake_engine(run, judgement), *_note_casts(judgement))
     gradient_bytes = sum(size for component, size in judgement.budget.sizes if component is GRADIENTS)
     if not judgement.budget.setup.sharding.defers_reduction or gradient_bytes < judgement.budget.expected * _MIN_SHARE:
@@ -139,7 +142,7 @@ def _list_notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
 
 
 def _build_help(run: Run, judgement: Judgement, solution: Solution | None) -> str | None:
-    """What else would hold the step, where no safe change makes it fit for certain."""
+    """Return alternatives if no safe change is certain to make the step fit."""
     if judgement.budget.expected <= judgement.capacity:
         return None
     is_safe = solution is not None and solution.applicability == "safe"

@@ -65,7 +65,7 @@ _MIN_SHARE = 0.25
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the logits are what does not fit, or take a quarter of the GPU."""
+    """Yield a report if the logits exceed the memory, or take a quarter of the GPU."""
     if run.architecture is None:
         return
     judgement = judge(run, "gpu", STEP_PHASES)
@@ -75,7 +75,7 @@ def check(run: Run) -> Iterator[Report]:
     is_fitting, is_small = judgement.verdict == "fits", logits < _MIN_SHARE * judgement.capacity
     if is_fitting and is_small:
         return
-    from cfglint_train.fitting import words  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting import words  # imports the fixer, needed only if something is wrong
     from cfglint_train.fitting.moves import find_move
 
     move = find_move(run, _FIELD)

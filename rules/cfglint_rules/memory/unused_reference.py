@@ -41,7 +41,7 @@ RULE: Final = Rule("MEM010", "unused-reference", "warning", needs={"model.roles"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the reference model serves nothing."""
+    """Yield a report if the reference model has no effect."""
     coefficient = run.plan.rollout.kl_coefficient
     reference = next((role for role in run.plan.model.roles or () if role.name == "reference"), None)
     if reference is None or coefficient is None or coefficient > 0:
@@ -57,7 +57,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _describe_cost(run: Run, reference: Role) -> str:
-    """What the model takes: GPUs of its own, or memory of the actor's."""
+    """Return the cost of the model: GPUs of its own, or memory on the actor's."""
     actor = next((role for role in run.plan.model.roles or () if role.name == "actor"), None)
     if actor is not None and reference.pool != actor.pool and reference.nodes and reference.gpus_per_node:
         count = reference.nodes * reference.gpus_per_node

@@ -59,7 +59,7 @@ _FIELD: Final[Field] = "method.quantized_experts"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where experts in fp32 are a part of the model."""
+    """Yield a report if the model has experts in fp32."""
     if run.plan.method.quantized_experts:
         return
     judgement = judge(run, "gpu", STEP_PHASES)
@@ -82,8 +82,8 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _find_remedy(run: Run, before: Judgement, after: Judgement) -> tuple[Fix | None, str]:
-    """The experts quantised, and why that cannot be written where the files have something against it."""
-    from cfglint_train.fitting import words  # with the fixer, and only where something is wrong
+    """Return the fix that quantises the experts, and the reason if it cannot be written."""
+    from cfglint_train.fitting import words  # imports the fixer, needed only if something is wrong
     from cfglint_train.fitting.moves import explain_refusal, find_move
 
     changes, key = {_FIELD: True}, run.spell_key(_FIELD)

@@ -39,7 +39,7 @@ from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("PAR003", "no-meeting-point", "error", needs={"launch.meets": (False,)})
 
-# What an address alone leaves open: without it every node takes itself for the first one (rank 0).
+# Further arguments that an address requires: without them every node considers itself the first one (rank 0).
 _FURTHER_ARGUMENTS: Final = {
     "rdzv_endpoint": "and pass `--rdzv_backend c10d`",
     "main_process_ip": "and give each node its `--machine_rank`",
@@ -48,14 +48,14 @@ _FURTHER_ARGUMENTS: Final = {
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the nodes cannot find each other."""
+    """Yield a report if the nodes cannot find each other."""
     nodes, origin = run.plan.launch.nodes, run.get_origin("launch.meets")
     if origin is None or not nodes or nodes < 2 or not run.is_stated("launch.nodes"):
         return
     further_arguments = _FURTHER_ARGUMENTS.get(origin.key.lstrip("-"))
     if further_arguments is None:
         return
-    # What a file of the launcher leaves out, the launcher may be given.
+    # An option that a launcher's file lacks may be passed to the launcher.
     can_be_unseen = origin.framework and run.inputs.is_sharding_known is None
     note = f"the launch has no `--{origin.key}`; set `{origin.key}` to be sure"
     yield Report(

@@ -36,7 +36,7 @@ RULE: Final = Rule("PAR001", "placement-exceeds-cluster", "error", needs={"launc
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the cluster is too small for the job."""
+    """Yield a report if the cluster is too small for the job."""
     groups, (nodes, per_node) = run.plan.launch.groups, run.cluster
     if groups is None or nodes is None or per_node is None:
         return

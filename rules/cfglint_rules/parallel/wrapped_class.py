@@ -49,7 +49,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where a class belongs to another family."""
+    """Yield a report if a class belongs to another model family."""
     classes, model = run.plan.parallel.wrapped_classes, run.architecture
     blocks = None if model is None else get_layer_classes(model.model_type)
     if not classes or model is None or blocks is None:

@@ -48,7 +48,7 @@ ADA: Final = 8.9
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per kernel or format that the GPU does not have."""
+    """Yield a report for every kernel or format that the GPU lacks."""
     capability = run.hardware.compute_capability
     if capability is None or run.hardware.gpu_origin.kind == "assumed":
         return

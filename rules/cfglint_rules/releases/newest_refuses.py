@@ -53,7 +53,7 @@ RULE: Final = Rule("REL002", "newest-refuses", "warning", scope="config", rests_
 
 
 def check(config: Config) -> Iterator[Report]:
-    """At most one report for the framework's release, and one for that of transformers."""
+    """Yield a report for the framework's release, and one for that of a secondary package."""
     framework = frameworks.load(config.framework)
     keys = framework.keys
     if keys is None or not config.evidence.is_upstream or keys.report_outdated(config) is not None:
@@ -81,7 +81,7 @@ def check(config: Config) -> Iterator[Report]:
 
 
 def _is_checkout(config: Config, framework: Framework) -> bool:
-    """Whether a script starts the configuration with a file of the framework's source, which may be at any release."""
+    """Return whether a script runs the config with a file of the framework's source, which may be at any release."""
     programs = (program.partition(" ")[0] for program in config.evidence.commands)
     return any(
         program.endswith(".py") and re.fullmatch("|".join(framework.manifest.program_patterns), program)
@@ -90,9 +90,9 @@ def _is_checkout(config: Config, framework: Framework) -> bool:
 
 
 def _find_newest(config: Config, framework: Framework, package: str) -> str:
-    """The newest known release of a package that is not stated; empty where nothing narrows it."""
+    """Return the newest known release of an unstated package, or an empty string if no file restricts it."""
     release, keys = config.releases.by_package.get(package), framework.keys
-    # An extra of the repository, too, is no more than a hint.
+    # An extra of the repository is also only a hint.
     if release is None or release.origin.kind != "inferred" or keys is None:
         return ""
     if package == framework.manifest.package:

@@ -67,7 +67,7 @@ _BROKEN_CHECKPOINTERS: Final = {
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the stated releases rule the checkpointer out, and one where they rule resuming out."""
+    """Yield a report if the stated releases rule out the checkpointer, and one if they rule out resuming."""
     checkpointer = run.plan.checkpoint.checkpointer
     torch, core = run.releases.get("torch"), run.releases.get("olmo_core")
     if (
@@ -105,7 +105,7 @@ _VARIABLE: Final = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 
 def _report_unreadable(run: Run) -> Iterator[Report]:
-    """One report where no checkpoint can be read back."""
+    """Yield a report if no checkpoint can be read back."""
     checkpoint = run.plan.checkpoint
     if dict(run.plan.launch.environment or ()).get(_VARIABLE, "").lower() in ("1", "y", "yes", "true"):
         return

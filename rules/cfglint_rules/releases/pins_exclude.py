@@ -37,7 +37,7 @@ RULE: Final = Rule("REL003", "pins-exclude-each-other", "warning", rests_on_rele
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per package whose pin the framework's own requirements exclude."""
+    """Yield a report for every package whose pin the framework's own requirements exclude."""
     title = run.framework.title
     for exclusion in run.releases.exclusions:
         yield Report(

@@ -50,11 +50,11 @@ RULE: Final = Rule(
 
 _FIELD: Final = "model.trust_remote_code"
 _DEPENDENT_FIELDS: Final[tuple[Field, ...]] = ("method.lora_kernels",)
-"""What frameworks decide by it where nothing states it."""
+"""Fields whose defaults frameworks derive from it."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where remote code is trusted without a pinned revision."""
+    """Yield a report if remote code is trusted without a pinned revision."""
     if _is_pinned(run) or not run.is_stated(_FIELD):
         return
     model = run.architecture
@@ -85,12 +85,12 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_pinned(run: Run) -> bool:
-    """Whether a revision is stated that is not the newest one."""
+    """Return whether a revision other than the newest one is stated."""
     return run.is_stated("model.revision") and run.plan.model.revision not in (None, "", "main")
 
 
 def _is_always_supported(run: Run, first: str) -> bool:
-    """Whether every release of transformers that the run may use is the given one or newer."""
+    """Return whether every release of transformers that the run may use is at least `first`."""
     if "transformers" not in run.releases.by_package:
         return False
     candidates = run.releases.find_candidates("transformers")
@@ -100,6 +100,6 @@ def _is_always_supported(run: Run, first: str) -> bool:
 
 
 def _find_dependent_values(run: Run) -> dict[Field, Any]:
-    """What would change with the key, with the values that hold now."""
+    """Return the present values of the fields that would change together with the key."""
     plan, without_remote_code = run.plan, run.replace_fields({_FIELD: False}).plan
     return {field: plan.get(field) for field in _DEPENDENT_FIELDS if plan.get(field) != without_remote_code.get(field)}

@@ -47,22 +47,22 @@ from cfglint_train.plan.origin import Place
 
 RULE: Final = Rule("SEC002", "secret-in-configuration", "error", scope="config", reported_by_engine="secret")
 
-# A key of that kind anywhere in the text; without it no mapping is walked.
+# Clues for keys of credentials anywhere in the text; without them no mapping is searched.
 _KEY_WORDS: Final = (b"key", b"token", b"secret", b"pass", b"pwd")
 _KEY_CLUE: Final = rb"(?:key|token|secret|passw(?:or)?d|passphrase|pass|pwd)[\"']?[ \t]*[:=,}\r\n]"
 _MAX_CREDENTIALS: Final = 1_000
-"""Credentials of one file that are looked for."""
+"""Credentials per file that are searched for."""
 _MIN_MASKED_LENGTH: Final = 8
-"""Characters from which a part of a credential is masked wherever it is shown."""
+"""Minimum length in characters of a part that is masked alone; of a shorter one, the whole line is masked."""
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report per credential."""
+    """Return a report for every credential."""
     return reports(config.document, config.root)
 
 
 def reports(document: Document, root: Route = ()) -> Iterator[Report]:
-    """One report per credential in a document, such as a script that starts a configuration."""
+    """Return a report for every credential in a document, such as a script that starts a config."""
     return (
         _build_report(document, credential.span, credential.description)
         for credential in _find_credentials(document, root)
@@ -70,7 +70,7 @@ def reports(document: Document, root: Route = ()) -> Iterator[Report]:
 
 
 def values(document: Document) -> Iterator[str]:
-    """The text of every credential in a document, for those who must not show it: as it is read, and by line."""
+    """Yield the text of every credential in a document, as it is read and by line, for masking."""
     for credential in _find_credentials(document, ()):
         if credential.text is not None:
             yield credential.text
@@ -83,7 +83,7 @@ def values(document: Document) -> Iterator[str]:
             document.source[start : document.find_line_end(credential.span.end)].decode("utf-8", "replace").split("\n")
         )
         for part, line in zip(source_text.split("\n"), lines, strict=True):
-            # What is short may be part of any word, so the whole line is what must not be shown.
+            # A short part may be part of any word, so the whole line is masked.
             yield part.strip() if len(part.strip()) >= _MIN_MASKED_LENGTH else line.strip()
 
 
@@ -93,12 +93,12 @@ class _Credential(Frozen):
     span: Span
     description: str
     text: str | None = None
-    """What it is read as, where that is not what is written."""
+    """Value as it is read, if that differs from the text."""
 
 
 @lru_cache(maxsize=1024)
 def _find_credentials(document: Document, root: Route) -> tuple[_Credential, ...]:
-    """Credentials by their shape anywhere in the text, and those below a route by their key."""
+    """Return credentials by shape anywhere in the text, and below a route by key."""
     return tuple(islice(_search_credentials(document, root), _MAX_CREDENTIALS))
 
 
@@ -116,9 +116,11 @@ def _search_credentials(document: Document, root: Route) -> Iterator[_Credential
         for credential in _search_by_key(document, root)
         if not any(_is_overlapping(credential.span, known_span) for known_span in spans)
     ]
-    for start, end in sorted(credentials.find_credentials(document.source.decode("latin-1"))):  # a character is a byte
+    for start, end in sorted(
+        credentials.find_credentials(document.source.decode("latin-1"))
+    ):  # latin-1: one character per byte
         span = Span(start, end)
-        # Where a part of a value looks like a credential, and its key says that all of it is one, all of it is.
+        # If part of a value looks like a credential, and its key marks all of it as one, the whole value is one.
         is_part = any(
             _is_overlapping(span, credential.span) and credential.text != document.get_text(span)
             for credential in keyed
@@ -134,7 +136,7 @@ def _search_credentials(document: Document, root: Route) -> Iterator[_Credential
 
 
 def _search_by_key(document: Document, root: Route) -> Iterator[_Credential]:
-    """The values below a route that are credentials by their key: whole, whatever characters they hold."""
+    """Yield the values below a route that are credentials by their key, as a whole."""
     lowered = document.source.lower()
     if not any(word in lowered for word in _KEY_WORDS) or re.search(_KEY_CLUE, lowered) is None:
         return
@@ -142,7 +144,7 @@ def _search_by_key(document: Document, root: Route) -> Iterator[_Credential]:
         if route[: len(root)] != root:
             continue
         scalars = {entry.name: follow(entry.value) for entry in mapping.entries if entry.name is not None}
-        variable = scalars.get("name")  # of the environment, as Kubernetes lists them
+        variable = scalars.get("name")  # an environment variable in a Kubernetes list
         if isinstance(variable, Scalar) and "value" in scalars:
             scalars[variable.text] = scalars["value"]
         for name, value in scalars.items():
@@ -151,7 +153,7 @@ def _search_by_key(document: Document, root: Route) -> Iterator[_Credential]:
 
 
 def _list_escaped(document: Document, root: Route) -> Iterator[Scalar]:
-    """The values below a route that are read as something else than what is written, such as one over two lines."""
+    """Yield the values below a route that are read differently from how they are written, such as across two lines."""
     for route, mapping in document.list_mappings():
         if route[: len(root)] == root:
             waiting = [entry.value for entry in mapping.entries]

@@ -55,7 +55,7 @@ RULE: Final = Rule("SYN007", "broken-command", "error", scope="config", particul
 
 
 def check(config: Config) -> Iterable[Report]:
-    """What bash makes of the command that a configuration is, or of those that start it."""
+    """Return the reports on the commands of a config, as bash reads them."""
     if config.document.syntax != "shell" and not config.launches:
         return ()
     from cfglint_rules.syntax.cut_commands import report_cut_commands

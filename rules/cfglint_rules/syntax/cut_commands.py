@@ -1,4 +1,4 @@
-"""Commands that bash does not run as they were meant: what SYN007 reports."""
+"""Cut commands: find commands that bash does not run as intended, for SYN007."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _SCRIPT_EXTENSIONS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 
 
 def report_cut_commands(config: Config) -> Iterator[Report]:
-    """One report per cut-off command, word and quoted text; one per script for its line ends."""
+    """Yield a report for every command, word and quoted text that is cut, and one per script for its line ends."""
     document = config.document
     if not isinstance(document, ShellDocument):
-        for script, number in config.launches:  # what other texts show is an example
+        for script, number in config.launches:  # commands in other texts are examples
             if isinstance(script, ShellDocument) and script.path.endswith(_SCRIPT_EXTENSIONS):
                 yield from _report_ends(config, script, script.invocations[number])
         return
@@ -58,7 +58,7 @@ def _report_carriage_return(document: ShellDocument) -> Report:
 
 
 def _list_leftovers(config: Config, invocation: Invocation) -> Iterator[Word]:
-    """The first of each row of words that the framework's parser refuses."""
+    """Yield the first of each sequence of words that the framework's parser refuses."""
     keys = frameworks.get_keys(config)
     refused = set() if keys is None else {id(word) for word in keys.find_leftovers(config)}
     known_ids = {id(word) for word in keys.find_switch_values(config)} if keys is not None and refused else set()
@@ -71,7 +71,10 @@ def _list_leftovers(config: Config, invocation: Invocation) -> Iterator[Word]:
 
 
 def _report_ends(config: Config, document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
-    """Where a command ends before it was meant to: at white space that the framework refuses, else by what follows."""
+    """Yield the reports on places where a command ends too early.
+
+    If the framework rejects white space after a backslash, that place is reported, else the lines after the command.
+    """
     keys = frameworks.get_keys(config)
     blanks = [
         word
@@ -81,7 +84,7 @@ def _report_ends(config: Config, document: ShellDocument, invocation: Invocation
     for word in blanks:
         yield _report_blank(config, document, word, invocation)
     if any(word.span.start >= invocation.span.start for word in blanks):
-        return  # the cut is reported where it happens
+        return  # the cut is reported at its cause
     cuts = list(_report_cuts(document, invocation))
     yield from cuts
     setting = find_detached_setting(document, invocation)
@@ -101,8 +104,9 @@ def _report_ends(config: Config, document: ShellDocument, invocation: Invocation
 
 
 def _is_setting(config: Config, name: str) -> bool:
-    """Whether a name on a line of its own is that of an option, or of a setting of a framework whose launches give
-    settings in that way.
+    """Return whether a name at the start of a line is an option or a setting of the framework.
+
+    Settings count only if the framework's launches pass them in this form.
     """
     keys = frameworks.get_keys(config)
     if name.startswith("--") or keys is None:
@@ -116,7 +120,7 @@ def _is_setting(config: Config, name: str) -> bool:
 
 
 def _is_continued(config: Config, document: ShellDocument, word: Word, invocation: Invocation) -> bool | None:
-    """Whether the next line goes on with the command, as an option or a setting; None where that is not known."""
+    """Return whether the next line continues the command with an option or setting, or None if that is unknown."""
     setting = find_detached_setting(document, invocation)
     if setting is not None and find_line_above(document, setting[1].start).start <= word.span.start < setting[1].start:
         return _is_setting(config, setting[0])
@@ -124,7 +128,7 @@ def _is_continued(config: Config, document: ShellDocument, word: Word, invocatio
 
 
 def _report_blank(config: Config, document: ShellDocument, word: Word, invocation: Invocation) -> Report:
-    """White space behind a backslash: in the command itself it also ends it, in an array it does not."""
+    """Return the report on white space after a backslash, which ends a command but not an array."""
     consequence = "the command ends here, and" if word.span.start >= invocation.span.start else "it becomes a word, and"
     rest = Span(word.span.start, document.find_line_end(word.span.start))
     removable = (
@@ -142,7 +146,7 @@ def _report_blank(config: Config, document: ShellDocument, word: Word, invocatio
 
 
 def _build_ending_fix(document: ShellDocument, line: Span) -> Fix | None:
-    """The fix that lets a command end at its line; None where a comment follows the backslash."""
+    """Return the fix that removes the backslash at the end of a command, or None if a comment follows it."""
     end = find_trailing_backslash(document, line)
     if end is None:
         return None
@@ -150,7 +154,7 @@ def _build_ending_fix(document: ShellDocument, line: Span) -> Fix | None:
 
 
 def _build_joining_fix(document: ShellDocument, line: Span, applicability: Applicability) -> Fix | None:
-    """The fix that lets a backslash end its line; None where no white space follows one there."""
+    """Return the fix that removes white space after a backslash, or None if there is none."""
     space = find_space_after_backslash(document, line)
     if space is None:
         return None
@@ -158,8 +162,8 @@ def _build_joining_fix(document: ShellDocument, line: Span, applicability: Appli
 
 
 def _report_cuts(document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
-    """Flags behind the command that bash takes for commands of their own."""
-    has_blank = any(document.is_lost_blank(word) for word in invocation.words)  # most parsers refuse that word
+    """Yield a report for every flag after a command that bash runs as a separate command."""
+    has_blank = any(document.is_lost_blank(word) for word in invocation.words)  # most parsers reject that word
     consequence = "and gets a word of white space" if has_blank else "and trains without it"
     for command in find_detached_options(document, invocation):
         name = command.head[0]
@@ -175,13 +179,13 @@ def _report_cuts(document: ShellDocument, invocation: Invocation) -> Iterator[Re
 
 
 def _is_written_here(document: ShellDocument, word: Word) -> bool:
-    """Whether an option is written where it is reported, and not in a script that is read there."""
+    """Return whether an option is written at the reported place, and not in a script that this one reads."""
     start = word.span.start
     return document.source[start : start + 2].lstrip(b"\"'")[:1] == b"-"
 
 
 def _explain_cause(document: ShellDocument, start: int) -> str:
-    """What ended the command above a place."""
+    """Return the advice for the cause that ends the command above a place."""
     line = find_line_above(document, start)
     line_above_text = document.source[line.start : line.end]
     if has_comment_after_backslash(document, line):
@@ -196,7 +200,7 @@ def _explain_cause(document: ShellDocument, start: int) -> str:
 
 
 def _is_json(text: str) -> bool:
-    """Whether a word is a JSON object or list, whose quotes are meant to be characters."""
+    """Return whether a word is a JSON object or list, whose quotes are intended."""
     try:
         return text[:1] in ("{", "[") and isinstance(loads(text), (dict, list))
     except (ValueError, RecursionError):
@@ -204,7 +208,7 @@ def _is_json(text: str) -> bool:
 
 
 def _report_quotes(config: Config, document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
-    """Words whose quotes came out of a variable or heredoc, where bash takes them for characters."""
+    """Yield a report for every word with quotes from a variable or heredoc, which bash reads as characters."""
     title, keys = frameworks.load(config.framework).title, frameworks.get_keys(config)
     flag = ""
     for word in invocation.words:

@@ -50,7 +50,7 @@ _LAST_WINS: Final = "the last one wins"
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report per key, at its second occurrence."""
+    """Yield a report for every duplicate key, at its second occurrence."""
     document = config.document
     entries_by_key: dict[tuple[Route, str | None], list[Entry]] = {}
     for route, duplicate, first in document.find_duplicate_keys():
@@ -71,7 +71,7 @@ def check(config: Config) -> Iterator[Report]:
 
 
 def _is_program_option(config: Config, entry: Entry) -> bool:
-    """Whether an option that looks like the beginning of a longer one is an option of the user's own program."""
+    """Return whether an abbreviated-looking option is an option of the user's own program."""
     if config.document.syntax != "shell":
         return False
     option_name = config.document.get_text(entry.key.span).strip().lstrip("-").replace("-", "_")
@@ -80,13 +80,13 @@ def _is_program_option(config: Config, entry: Entry) -> bool:
 
 def _has_different_values(document: Document, entries: tuple[Entry, ...]) -> bool:
     texts = (document.get_text(entry.value.span) for entry in entries)
-    if document.syntax == "shell":  # `$NAME` and `"${NAME}"` are one expansion
+    if document.syntax == "shell":  # `$NAME` and `"${NAME}"` are the same expansion
         texts = (re.sub(r"\$\{(\w+)\}", r"$\1", text).strip('"') for text in texts)
     return len(set(texts)) > 1
 
 
 def _describe_outcome(config: Config, is_different: bool) -> tuple[str, Severity, tuple[Ground, ...]]:
-    """What the loader does with the file, how grave that is, and the releases that this rests on."""
+    """Return the loader's reaction to the file, its severity, and the releases that this rests on."""
     document, refusal = config.document, _find_refusal(config)
     if refusal is None:
         return _LAST_WINS, "warning" if is_different else "info", ()
@@ -104,7 +104,7 @@ def _describe_outcome(config: Config, is_different: bool) -> tuple[str, Severity
 
 
 def _find_refusal(config: Config) -> EffectByRelease | None:
-    """Where the candidate releases refuse a duplicate; None where the last one wins at all of them."""
+    """Return the effects for the candidate releases, or None if the last value wins for all of them."""
     framework = load(config.framework)
     since = framework.traits.refuses_duplicates_since
     if since is None or config.role != "main" or config.document.syntax == "shell":

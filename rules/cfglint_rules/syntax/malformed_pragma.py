@@ -33,7 +33,7 @@ RULE: Final = Rule("SYN006", "malformed-pragma", "warning", scope="file", report
 
 
 def check(document: Document) -> Iterator[Report]:
-    """One report per comment, fact or code that is not understood."""
+    """Yield a report for every invalid comment, unknown fact and unknown code."""
     pragmas_found = pragmas.read_pragmas(document)
     for comment in pragmas_found.malformed:
         yield Report(
@@ -59,7 +59,7 @@ def check(document: Document) -> Iterator[Report]:
 
 
 def _suggest_form(text: str) -> str:
-    """The forms of a comment, that which seems to be meant first."""
+    """Return the valid forms of a comment; only the intended one if it can be recognised."""
     codes = [code for code in re.findall(r"[A-Z]{3}\d{0,3}\b", text) if registry.match_selector(code)]
     kind = "file-ignore" if "file" in text else "ignore"
     if codes:

@@ -37,7 +37,7 @@ RULE: Final = Rule("SYN004", "not-strict-json", "error")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per place that strict JSON refuses, and per YAML file."""
+    """Yield a report for every place that strict JSON rejects, and for every YAML file."""
     if not run.framework.traits.strict_json:
         return
     for companion in run.companions:

@@ -40,10 +40,10 @@ RULE: Final = Rule("SYN002", "unparsable", "error", scope="config", reported_by_
 
 
 def check(config: Config) -> Iterator[Report]:
-    """Report where the framework's loader stops; what no loader can parse, the engine itself reports."""
+    """Yield a report if the framework's loader rejects the file; the engine reports files that no loader can parse."""
     if config.document.syntax != "yaml":
         return
-    from cfglint_train.frameworks.refused_yaml import find_refusals  # only where a file is YAML
+    from cfglint_train.frameworks.refused_yaml import find_refusals  # needed only for YAML
 
     loader_refusals = find_refusals(config)
     actual_refusals = [refusal for refusal in loader_refusals if refusal is not None]

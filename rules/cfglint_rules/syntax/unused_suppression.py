@@ -40,10 +40,10 @@ def reports(
     used: Collection[tuple[str, Span]],
     enabled: Collection[str],
 ) -> Iterator[Report]:
-    """One report per code that no finding of the document needed.
+    """Yield a report for every code in a comment that no finding of the document needed.
 
-    `used` holds (path, span) of those that did. A rule that is not among the `enabled` did not look, so that it is
-    unknown whether there is something to silence.
+    `used` holds (path, span) of the codes that were needed. Codes of rules that are not in `enabled` are skipped,
+    because these rules did not run.
     """
     for suppression in suppressions:
         for code, span in suppression.codes:
@@ -55,7 +55,7 @@ def reports(
 
 
 def _build_removal(document: Document, suppression: pragmas.Suppression, span: Span) -> Edit:
-    """The edit that takes a code out of a comment; the whole comment where that has no other code."""
+    """Return the edit that removes a code from a comment, or the whole comment if it has no other code."""
     spans = [code_span for _, code_span in suppression.codes]
     number = spans.index(span)
     if len(spans) > 1:
@@ -64,7 +64,7 @@ def _build_removal(document: Document, suppression: pragmas.Suppression, span: S
     source, comment = document.source, suppression.comment
     start, end = pragmas.find_pragma_start(comment), comment.span.end
     line = source.rfind(b"\n", 0, start) + 1
-    if not source[line:start].removeprefix(BOM).strip():  # it stands alone: its line goes
+    if not source[line:start].removeprefix(BOM).strip():  # the comment is alone on its line, which is removed
         newline = source.find(b"\n", end)
         start, end = line + (len(BOM) if source[line:].startswith(BOM) else 0), newline + 1 or len(source)
     else:

@@ -53,10 +53,10 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where a larger micro batch fits."""
+    """Yield a report if a larger micro batch fits."""
     if (run.plan.batch.accumulation or 1) < 2:
         return
-    from cfglint_train.fitting import speedups  # with the fixer, and only where gradients are accumulated
+    from cfglint_train.fitting import speedups  # imports the fixer, needed only if gradients are accumulated
 
     offer = speedups.find_speedup(run, "accumulation")
     if offer is None:

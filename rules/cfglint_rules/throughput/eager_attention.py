@@ -42,11 +42,11 @@ _MIN_LENGTH: Final = 2048
 _EAGER_MODELS: Final = frozenset(("gemma2", "gpt_oss"))
 _FORMERLY_EAGER_MODELS: Final = frozenset(("gemma3", "gemma3_text", "gemma3n", "gemma3n_text"))
 _NOT_RECOMMENDED_SINCE: Final = "4.57"
-"""Of transformers, which asks for eager attention when it trains one of them."""
+"""First release of transformers that no longer asks for eager attention when it trains one of these models."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where eager attention meets long sequences."""
+    """Yield a report if eager attention is used with long sequences."""
     plan, model = run.plan, run.architecture
     length, micro = plan.sequence.length, plan.batch.micro
     if model is None or model.model_type in _EAGER_MODELS:
@@ -72,7 +72,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _advise_fused_kernel(run: Run) -> str | None:
-    """How the run's files switch a fused kernel on; None where they cannot."""
+    """Return the advice to switch on a fused kernel, or None if the run's files cannot."""
     for kernel in ("sdpa", "flash"):
         try:
             list_key_changes(run, {_FIELD: kernel})

@@ -48,7 +48,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the default is larger than the training batch."""
+    """Yield a report if the default evaluation batch is larger than the training batch."""
     plan, origin = run.plan, run.get_origin("batch.eval_micro")
     if origin is None or origin.kind != "default":
         return
@@ -65,7 +65,9 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _find_remedy(run: Run) -> tuple[Fix | None, str | None]:
-    """The training batch, or half of it and so on where an evaluation does not fit with that."""
-    from cfglint_train.fitting.evaluation import find_smaller_batch  # with the fixer, and only where something is wrong
+    """Return the training batch as evaluation batch, halved until the evaluation fits."""
+    from cfglint_train.fitting.evaluation import (
+        find_smaller_batch,
+    )  # imports the fixer, needed only if something is wrong
 
     return find_smaller_batch(run), None

@@ -43,7 +43,7 @@ RULE: Final = Rule("PRF003", "host-sync-every-step", "warning")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per setting."""
+    """Yield a report for every setting that makes the host wait."""
     logging = run.plan.logging
     if logging.count_tokens:
         yield Report(

@@ -46,7 +46,7 @@ _FIELD: Final = "logging.metrics_interval"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the interval is shorter than it need be."""
+    """Yield a report if metrics are collected more often than necessary."""
     logging, metrics = run.plan.logging, run.framework.traits.metrics_cost
     if metrics is None or logging.metrics_interval is None or logging.metrics_interval >= metrics.negligible_interval:
         return

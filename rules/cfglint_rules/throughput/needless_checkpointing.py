@@ -49,14 +49,14 @@ RULE: Final = Rule(
 
 _FIELD: Final = "activations.checkpointing"
 _MIN_SHARE: Final = 0.2
-"""The share of a step's arithmetic that is worth saying."""
+"""Smallest share of a step's arithmetic that is reported."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the run fits without checkpointing."""
+    """Yield a report if the run fits without checkpointing."""
     if run.plan.activations.checkpointing in (None, "none"):
         return
-    from cfglint_train.fitting import speedups  # with the fixer, and only where activations are recomputed
+    from cfglint_train.fitting import speedups  # imports the fixer, needed only if activations are recomputed
 
     share, offer = speedups.compute_recomputation(run), speedups.find_speedup(run, "checkpointing")
     if offer is None or share < _MIN_SHARE:

@@ -54,11 +54,11 @@ RULE: Final = Rule(
 
 _FIELD: Final = "sequence.padding"
 _MIN_LIMIT: Final = 1024
-"""Tokens of a limit below which most samples come near it."""
+"""Length limit in tokens below which most samples come close to it."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where samples are padded to the limit."""
+    """Yield a report if samples are padded to the limit."""
     length = run.plan.sequence.length
     if run.plan.method.stage != "sft" or not length or length < _MIN_LIMIT:
         return

@@ -55,10 +55,10 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where a copy per node fits."""
+    """Yield a report if a copy per node fits."""
     if (run.plan.launch.nodes or 1) < 2:
         return
-    from cfglint_train.fitting import speedups  # with the fixer, and only where there are several nodes
+    from cfglint_train.fitting import speedups  # imports the fixer, needed only with several nodes
 
     offer = speedups.find_speedup(run, "hybrid")
     if offer is None:

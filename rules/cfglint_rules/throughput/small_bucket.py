@@ -53,11 +53,11 @@ _FIELD: Final = "parallel.reduce_bucket"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where larger buckets fit."""
+    """Yield a report if larger buckets fit."""
     size = run.plan.parallel.reduce_bucket
     if not size or not run.is_stated(_FIELD):
         return
-    from cfglint_train.fitting import speedups  # with the fixer, and only where a size is stated
+    from cfglint_train.fitting import speedups  # imports the fixer, needed only if a size is stated
 
     offer = speedups.find_speedup(run, "bucket")
     if offer is None:

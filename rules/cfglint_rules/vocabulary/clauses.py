@@ -1,9 +1,9 @@
-"""Find the clauses of a table that hold for a configuration, and report them.
+"""Clauses: find those of a table that a config matches, and report them.
 
-A clause is a statement about several settings at once. It holds where every one of its conditions does, on values that
-are known: a setting whose value depends on the environment, or that could be given out of sight, satisfies none.
+A clause is a statement about several settings at once. It matches if all of its conditions hold for known values. A
+setting satisfies no condition if its value depends on the environment or if unseen flags could set it.
 
-In messages, `[name]` becomes the setting as it is spelled in the configuration and `<name>` its value.
+In messages, `[name]` becomes the setting as the config spells it, and `<name>` its value.
 """
 
 from __future__ import annotations
@@ -37,29 +37,30 @@ if TYPE_CHECKING:
 
 
 class ClauseScope(Frozen):
-    """At which of the candidate releases a clause holds."""
+    """Candidate releases for which a clause holds."""
 
     max_severity: Severity
-    """The gravest that it can be called."""
+    """Highest severity that a report may have."""
     condition: str = ""
-    """The releases for which it holds, for the end of its message; empty where they are all."""
+    """Releases for which it holds, as a suffix of the message; empty if it holds for all."""
     grounds: tuple[Ground, ...] = ()
-    """The releases that it rests on."""
+    """Releases that it rests on."""
 
 
 _ALL_RELEASES: Final = ClauseScope("error")
 
 
 def find_matching_clauses(clauses: VocabularyTable, settings: Settings) -> Iterator[tuple[Clause, ClauseScope]]:
-    """The clauses that hold, each with the releases for which it does."""
+    """Yield the clauses that match, each with the releases for which it holds."""
     return _match_rows(clauses.list_candidates(settings.list_names()), settings)
 
 
 def find_refused_keys(
     config: Config, occurrences: Iterable[KeyOccurrence], kind: TableKind = "refusals"
 ) -> Mapping[str, Severity]:
-    """The keys, by dotted names, that a refusal points at (or an entry of idle keys), with its severity. Other rules
-    leave these keys to it.
+    """Return the severity of every key, by dotted name, that a refusal (or an idle entry) already reports.
+
+    Other rules skip these keys.
     """
     names = {get_dotted_name(occurrence) for occurrence in occurrences}
     rows = (
@@ -74,7 +75,10 @@ def find_refused_keys(
 
 
 def find_idle_blocks(config: Config, occurrences: Iterable[KeyOccurrence]) -> frozenset[str]:
-    """The blocks around some keys, by dotted names, that have no effect as a whole: what is in them has none either."""
+    """Return the blocks around the keys, by dotted name, that have no effect as a whole.
+
+    The keys in such a block have no effect either.
+    """
     routes = [tuple(map(str, occurrence.route)) for occurrence in occurrences]
     names = {".".join(route[:count]) for route in routes for count in range(1, len(route))}
     rows = (
@@ -90,12 +94,12 @@ def find_idle_blocks(config: Config, occurrences: Iterable[KeyOccurrence]) -> fr
 
 
 def is_in_block(occurrence: KeyOccurrence, blocks: Iterable[str]) -> bool:
-    """Whether a key is in one of some blocks."""
+    """Return whether a key is in any of the blocks."""
     return any(get_dotted_name(occurrence).startswith(f"{block}.") for block in blocks)
 
 
 def get_dotted_name(occurrence: KeyOccurrence) -> str:
-    """A key by the name that clauses call it."""
+    """Return the name of a key as clauses spell it."""
     return ".".join(map(str, occurrence.route))
 
 
@@ -120,13 +124,14 @@ def _is_match(row: Row, settings: Settings) -> bool:
 
 
 def _list_given(names: Iterable[str], settings: Settings) -> tuple[str, ...]:
-    """Those of some settings that are given."""
+    """Return the names of settings that are given."""
     return tuple(name for name in names if evaluate_test("given", settings.get_value(name)))
 
 
 def _is_changed_by_script(row: Row, settings: Settings) -> bool:
-    """Whether a script changes one of the settings before the framework sees them: then nothing is known of it. What
-    is refused late, the program that parses them may have changed, too.
+    """Return whether a script changes a tested setting before the framework reads it, so that its value is unknown.
+
+    A refusal marked "late" may also be avoided by the program that parses the settings.
     """
     mutations = get_mutations(settings.config)
     routes = (settings.find_home(name) for name in _list_tested_names(row))
@@ -137,8 +142,9 @@ def _is_changed_by_script(row: Row, settings: Settings) -> bool:
 
 
 def _is_missing_only_unknown(row: Row, settings: Settings) -> bool:
-    """Whether all that is missing are settings that a copy of the framework does not have, as it does without them, or
-    may give by settings of its own.
+    """Return whether the missing settings do not exist in the copy of the framework, or exist there under another name.
+
+    The copy works without them, so their absence means nothing.
     """
     if settings.config.evidence.vocabulary is None:
         return False
@@ -149,9 +155,7 @@ def _is_missing_only_unknown(row: Row, settings: Settings) -> bool:
 
 
 def _is_exempt(row: Row, settings: Settings) -> bool:
-    """Whether a condition in the code of a copy of the framework names the very word that a clause holds for as one of
-    the others: it makes an exception of it.
-    """
+    """Return whether the code of a copy makes an exception for the value that a clause rejects as "other"."""
     copy = settings.config.evidence.vocabulary
     if copy is None:
         return False
@@ -165,18 +169,18 @@ def _is_exempt(row: Row, settings: Settings) -> bool:
 
 
 def _has_similar_setting(missing: Iterable[str], config: Config) -> bool:
-    """Whether the file gives a setting that only the copy has, and that is named like one that is missing."""
+    """Return whether the file gives a setting that only the copy has and whose name resembles a missing one."""
     missing_words = {word for name in missing for word in _split_words(name)}
     return any(not missing_words.isdisjoint(_split_words(name)) for name in list_added_names(config))
 
 
 def _split_words(name: str) -> Iterable[str]:
-    """The words of a name: `eval` and `dataset` of `--eval.dataset`."""
+    """Return the words of a name: `eval` and `dataset` for `--eval.dataset`."""
     return (word for word in re.split(r"[^a-z0-9]+", name.lower()) if word)
 
 
 def _list_tested_names(row: Row) -> Iterator[str]:
-    """The settings that a clause tests."""
+    """Return the names of the settings that a clause tests."""
     return (name for tests in (row["when"], *row.get("either", ())) for name in tests if not name.startswith("@"))
 
 
@@ -193,7 +197,7 @@ def _check_tests(tests: Mapping[str, Test], settings: Settings) -> bool:
 
 
 def _load_condition(name: str, framework: str) -> Callable[[Lookup], bool]:
-    """A condition that is code, in the framework's own folder."""
+    """Return a condition that is code, in the framework's own folder."""
     condition: Callable[[Lookup], bool] = getattr(
         import_module(f"cfglint_train.frameworks.{framework}.conditions"), name
     )
@@ -201,19 +205,19 @@ def _load_condition(name: str, framework: str) -> Callable[[Lookup], bool]:
 
 
 def _find_scope(clause: Clause, config: Config) -> ClauseScope | None:
-    """The releases in question among the clause's own; None where the one that counts is not among them."""
+    """Return the candidate releases for which a clause holds, or None if the effective release is not among them."""
     if clause.since is None and clause.before is None:
         candidates = find_candidate_releases(config)
         if config.evidence.fork is not None:
-            return ClauseScope("info")  # it may have another way to give what is missing
+            return ClauseScope("info")  # it may have another way to set what is missing
         return (
             ClauseScope("warning", grounds=build_release_grounds(candidates, is_uniform=False))
             if candidates.is_too_old
             else _ALL_RELEASES
-        )  # an older one may take it
+        )  # older may accept
     if clause.package is not None and clause.package not in config.releases.by_package:
         if clause.since is None or clause.before is not None:
-            return None  # it may be a later one
+            return None  # it may be a later release
         is_after_since = config.releases.is_certainly_at_least(clause.package, clause.since)
         note = f"a {clause.package} of {clause.since} (set `{clause.package}=RELEASE` to be sure)"
         assumption = Ground(f"release:{clause.package}", clause.since, "assumed", note)
@@ -232,7 +236,7 @@ def _find_scope(clause: Clause, config: Config) -> ClauseScope | None:
         *((f"since {clause.package or get_target_release(config).title} {clause.since}",) if clause.since is not None else ()),
         *((f"before {clause.package or get_target_release(config).title} {clause.before}",) if clause.before is not None else ()),
     ))  # fmt: skip
-    is_forked = config.evidence.fork is not None and clause.since is not None  # it may come from an older release
+    is_forked = config.evidence.fork is not None and clause.since is not None  # the fork may be older
     max_severity: Severity = "info" if is_forked else "error"
     is_release_dependent = bool(outside) or (candidates_of_package.can_be_older and clause.since is not None)
     return ClauseScope(
@@ -243,9 +247,10 @@ def _find_scope(clause: Clause, config: Config) -> ClauseScope | None:
 
 
 def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Settings) -> ClauseScope:
-    """The reach of a clause in a copy of the framework whose code is not upstream's: it need not do the same, and may
-    have another way to give what a run cannot do without. Where a condition of its code has all the settings and words
-    that the clause tests, it does what upstream does.
+    """Return the scope of a clause for a copy of the framework whose code is not upstream's.
+
+    The copy may behave differently, or set a required value in another way. If a condition of its code has all settings
+    and words that the clause tests, it behaves like upstream.
     """
     added_setting = find_added_setting(settings.config)
     copy = settings.config.evidence.vocabulary
@@ -268,8 +273,10 @@ def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Sett
 
 
 def _list_tested_words(row: Row, settings: Settings) -> Iterator[str]:
-    """What a condition of code has that tests the same as a clause: the last names of its settings, as they are spelled
-    here, and those of their values that the clause lists. What makes a setting idle is tested without what is absent.
+    """Yield the words that the code of an equivalent condition would contain.
+
+    These are the last parts of the settings' names, as the config spells them, and their values that the clause lists.
+    Absent settings are skipped for idle entries.
     """
     for name, test in row["when"].items():
         value = settings.get_value(name)
@@ -287,7 +294,7 @@ def _is_release_covered(clause: Clause, release: str) -> bool:
 
 
 def build_report(clause: Clause, settings: Settings, scope: ClauseScope) -> Report | None:
-    """The report of a clause that holds; None where none of its settings is in the file."""
+    """Return the report of a matching clause, or None if the file has none of its settings."""
     places = [(name, settings.find_place(name)) for name in (*_list_given(clause.each, settings), *clause.when)]
     marked = next((place for name, place in places if place is not None and not name.startswith("@")), None)
     if marked is None:
@@ -313,7 +320,7 @@ def build_report(clause: Clause, settings: Settings, scope: ClauseScope) -> Repo
 
 
 def _list_assumptions(clause: Clause, settings: Settings) -> Iterator[Ground]:
-    """What is assumed of the settings that a clause tests, as where a condition of a script decides."""
+    """Yield the assumptions about the settings that a clause tests, such as a condition in a script."""
     appended = "" if settings.run is None else settings.run.inputs.hidden_options
     if appended and clause.severity != "info" and any(map(settings.is_missing, _list_compared_names(clause))):
         yield assume_no_extra_options(appended)
@@ -327,18 +334,18 @@ def _list_assumptions(clause: Clause, settings: Settings) -> Iterator[Ground]:
 
 
 def _list_compared_names(clause: Clause) -> Iterator[str]:
-    """The names that a clause tests, or compares others with."""
+    """Yield the names that a clause tests or compares others with."""
     for name, test in clause.when.items():
         yield from (name, *(other for _, other in list_relations(test)))
 
 
 def format_message(clause: Clause, settings: Settings) -> str:
-    """A clause's message, with settings as they are spelled here."""
+    """Return a clause's message, with settings as the config spells them."""
     return _fill_template(clause.message, clause, settings)
 
 
 def _fill_template(message: str, clause: Clause, settings: Settings) -> str:
-    """A text of a clause with settings as they are spelled here, and their values."""
+    """Return a text of a clause with the settings as the config spells them, and their values."""
     parts: list[str] = []
     rest = message
     while True:

@@ -1,7 +1,8 @@
-"""What becomes of something at every candidate release, and how grave that is.
+"""Effects by release: the effect of a key or value for every candidate release, and its severity.
 
-What all of the candidate releases refuse is an error. Where they differ, the one that counts decides, which a fresh
-installation gets: what it takes is information, what it refuses or ignores a warning that names the releases.
+An error requires that all candidate releases reject it. If they differ, the effective release decides, which a fresh
+installation gets: if it accepts the setting, the report is an info; if it rejects or ignores it, a warning that names
+the releases.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.releases import PossibleReleases
 
 ACCEPTED: Final = "fine"
-"""The effect of what a release takes as it is meant."""
+"""Effect of a setting that a release accepts as intended."""
 
 _EFFECT_PHRASES: Final = {
     ACCEPTED: "accepted",
@@ -43,42 +44,42 @@ _EFFECT_PHRASES: Final = {
 
 
 class EffectByRelease(Frozen):
-    """The effects at some releases."""
+    """Effects for a range of releases."""
 
     spans: tuple[tuple[str, tuple[str, ...]], ...]
-    """Effect and releases, in the order of the releases; neighbours differ."""
+    """Effect and releases, in release order; adjacent effects differ."""
     candidates: PossibleReleases
 
     @property
     def effects(self) -> frozenset[str]:
-        """What becomes of it somewhere."""
+        """Distinct effects."""
         return frozenset(effect for effect, _ in self.spans)
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all releases do the same."""
+        """True if all releases have the same effect."""
         return len(self.spans) == 1
 
     @property
     def grounds(self) -> tuple[Ground, ...]:
-        """The releases that a finding about it rests on."""
+        """Releases that a finding about it rests on."""
         return build_release_grounds(self.candidates, self.is_uniform and not self.candidates.is_too_old)
 
     @property
     def current_effect(self) -> str:
-        """The effect at the release that counts."""
+        """Effect for the effective release."""
         chosen = self.candidates.chosen
         return next((effect for effect, releases in self.spans if chosen in releases), self.spans[-1][0])
 
     def limit_severity(self, severity: Severity) -> Severity:
-        """What is so grave at the release that counts, by all releases."""
+        """Return the severity after taking all candidate releases into account."""
         if self.current_effect in (ACCEPTED, "mapped"):
             return "info"
-        is_certain = self.effects == {REFUSED} and not self.candidates.is_too_old  # an older one may take it
+        is_certain = self.effects == {REFUSED} and not self.candidates.is_too_old  # earlier ones may accept it
         return "warning" if severity == "error" and not is_certain else severity
 
     def describe(self) -> str:
-        """`it is refused since 0.17.1, silently ignored before`; the newest releases first."""
+        """Return `it is refused since 0.17.1, silently ignored before`; the newest releases come first."""
         (effect, releases), *older = reversed(self.spans)
         if not older:
             return f"it is {_EFFECT_PHRASES[effect]}"
@@ -90,20 +91,20 @@ class EffectByRelease(Frozen):
 
 
 def compute_effects(candidates: PossibleReleases, find_effect: Callable[[str], str]) -> EffectByRelease:
-    """The effects at the releases of a window."""
+    """Return the effects for the candidate releases."""
     grouped = groupby(candidates.releases, key=find_effect)
     return EffectByRelease(tuple([(effect, tuple(span)) for effect, span in grouped]), candidates)
 
 
 def build_setting_ground(name: str, value: Any, assumption: str) -> Ground:
-    """A setting whose value rests on an assumption."""
+    """Return the ground for a setting whose value rests on an assumption."""
     prefix = f"`{name}`"
     note = assumption if assumption.startswith(prefix) else f"{prefix}: {assumption}"
     return Ground(f"setting:{name}", format_value(value), "assumed", note)
 
 
 def build_release_grounds(candidates: PossibleReleases, is_uniform: bool) -> tuple[Ground, ...]:
-    """The releases of a window as what a finding rests on: assumed where they differ. Nothing where one is stated."""
+    """Return the candidate releases as a ground: assumed if their effects differ, none if a release is stated."""
     if candidates.is_stated:
         return ()
     first, last = candidates.releases[0], candidates.releases[-1]
@@ -117,9 +118,9 @@ def build_release_grounds(candidates: PossibleReleases, is_uniform: bool) -> tup
 
 
 def find_candidate_releases(config: Config, package: str | None = None) -> PossibleReleases:
-    """The candidate releases of a configuration's framework, or of another package.
+    """Return the candidate releases of a config's framework, or of another package.
 
-    A copy of the framework in the repository is one: its vocabulary is the same at every release.
+    A copy of the framework in the repository counts as one release, because its vocabulary is always the same.
     """
     framework_package = frameworks.load(config.framework).manifest.package
     if config.evidence.vocabulary is not None and package in (None, framework_package):
@@ -135,7 +136,7 @@ def find_candidate_releases(config: Config, package: str | None = None) -> Possi
 
 
 def find_effects(occurrence: KeyOccurrence) -> EffectByRelease:
-    """What becomes of a key at every candidate release."""
+    """Return the effects of a key for every candidate release."""
     cache, key = occurrence.config.compute_once(_create_cache), (occurrence.route, id(occurrence.entry))
     if key not in cache:
         candidates = find_candidate_releases(occurrence.config, find_deciding_package(occurrence))
@@ -144,13 +145,14 @@ def find_effects(occurrence: KeyOccurrence) -> EffectByRelease:
 
 
 def _create_cache(_: Config) -> dict[tuple[Route, int], EffectByRelease]:
-    """What is known so far of the keys of a configuration."""
+    """Return the (initially empty) cache of a config's effects, by route and entry."""
     return {}
 
 
 def find_unknown_key_effects(occurrence: KeyOccurrence) -> EffectByRelease | None:
-    """What becomes of a key that no release has, at the candidates that show it; None where the one that counts shows
-    nothing. A section whose keys are not known at a release does.
+    """Return the effects of an unknown key for the candidates that show it, or None if the effective release does not.
+
+    A section whose keys are unknown at a release shows nothing.
     """
     effects = find_effects(occurrence)
     if effects.current_effect == ACCEPTED:
@@ -159,7 +161,7 @@ def find_unknown_key_effects(occurrence: KeyOccurrence) -> EffectByRelease | Non
 
 
 def find_fact(occurrence: KeyOccurrence, release: str, route: Route | None = None) -> KeyFact | None:
-    """What is known of a key, or of another one, at a release of the package that decides about the key."""
+    """Return the fact about a key, or about `route`, for a release of the package that decides about the key."""
     config, framework_vocabulary, package = (
         occurrence.config,
         get_vocabulary(occurrence.config),
@@ -175,7 +177,7 @@ def find_fact(occurrence: KeyOccurrence, release: str, route: Route | None = Non
 
 
 def find_deciding_package(occurrence: KeyOccurrence) -> str | None:
-    """The package beside the framework's own whose release decides whether a key is there; None: its own."""
+    """Return the secondary package whose release decides whether a key exists, or None for the framework's own."""
     keys = get_checked_keys(occurrence.config)
     secondary = None if keys is None else keys.manifest.companion_package
     is_from_secondary = secondary is not None and occurrence.fact is not None and occurrence.fact.package == secondary
@@ -204,9 +206,9 @@ def _find_effect(occurrence: KeyOccurrence, release: str) -> str:
 
 
 def is_true_for_all_releases(occurrence: KeyOccurrence, test: Callable[[str], bool]) -> bool:
-    """Whether something holds at every candidate release of the package that decides about a key.
+    """Return whether a test holds for every candidate release of the package that decides about a key.
 
-    Of a release older than all that are known, nothing is.
+    Always False if the release may be older than all known ones.
     """
     candidates = find_candidate_releases(occurrence.config, find_deciding_package(occurrence))
     return not candidates.is_too_old and all(test(release) for release in candidates.releases)

@@ -1,4 +1,4 @@
-"""What upstream does not take of a configuration whose framework may be a fork: one report, which blames nothing."""
+"""Configs of possible forks: one info for all keys and words that upstream rejects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cfglint_train.frameworks.lens import Config
 
 
 def report_foreign_keys(config: Config, evidence: ForkEvidence) -> Iterator[Report]:
-    """One report for all the keys and words that upstream does not take; none where it takes them all."""
+    """Yield one report for all keys and words that upstream rejects; none if it accepts them all."""
     foreign = (key for key in _list_foreign_keys(config) if not evidence.is_about(str(key.route[-1])))
     occurrences = sorted(foreign, key=lambda occurrence: occurrence.place.span.start)
     if not occurrences:

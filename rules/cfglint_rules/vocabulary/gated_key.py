@@ -56,7 +56,7 @@ RULE: Final = Rule("KEY003", "gated-key", "warning", scope="config", fix="safe",
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report per key that has no effect for want of something else."""
+    """Yield a report for every key that has no effect because a plugin or flag is missing."""
     without_setting: list[tuple[KeyOccurrence, Status]] = []
     for verdict in list_verdicts(config, "gated"):
         occurrence, status = verdict.occurrence, verdict.status
@@ -74,7 +74,7 @@ def check(config: Config) -> Iterator[Report]:
 
 
 def _report_missing_plugin(occurrence: KeyOccurrence, status: Status) -> Report:
-    """A key of a plugin that is not loaded."""
+    """Return the report on a key of a plugin that is not loaded."""
     outcome, is_on = find_effects(occurrence), _is_on(occurrence.value)
     plugin_names = " or ".join(status.plugins[:2])
     fix = _build_plugin_fix(occurrence, status) if is_on else None
@@ -93,13 +93,13 @@ def _report_missing_plugin(occurrence: KeyOccurrence, status: Status) -> Report:
 
 
 def _has_same_plugins(occurrence: KeyOccurrence, status: Status, release: str) -> bool:
-    """Whether a release has the key of the same plugins."""
+    """Return whether a release has the key with the same plugins."""
     fact = find_fact(occurrence, release)
     return fact is not None and fact.resolve_status().plugins == status.plugins
 
 
 def _is_default(occurrence: KeyOccurrence) -> bool:
-    """Whether the value is what the framework takes anyway."""
+    """Return whether the value is the framework's default."""
     return occurrence.fact is not None and occurrence.value == occurrence.fact.get_schema().get("default")
 
 
@@ -108,7 +108,7 @@ def _is_on(value: Any) -> bool:
 
 
 def _build_plugin_fix(occurrence: KeyOccurrence, status: Status) -> Fix | None:
-    """The plugin added to the list."""
+    """Return the fix that adds the plugin to the list."""
     config, keys = occurrence.config, get_checked_keys(occurrence.config)
     rewrite = (
         None if keys is None or occurrence.is_overridden else keys.load_plugin(config, occurrence.route, status.plugins)
@@ -117,7 +117,7 @@ def _build_plugin_fix(occurrence: KeyOccurrence, status: Status) -> Fix | None:
 
 
 def _report_missing_setting(occurrence: KeyOccurrence, status: Status) -> Report:
-    """A key that only means something beside another one."""
+    """Return the report on a key that only has an effect together with another one."""
     needs = " and ".join(
         f"without `{format_route(split_route(name))}`"
         if value is True

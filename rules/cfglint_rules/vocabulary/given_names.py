@@ -1,5 +1,6 @@
-"""The keys that people mean outside a file, in house rules and `--set`: by the names that vocabularies have for them,
-flags with or without their dashes.
+"""Keys named outside of config files, in house rules and `--set`: find their names in vocabularies.
+
+Flags are accepted with or without dashes.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from cfglint_train.frameworks.registry import list_frameworks
 
 
 def find_facts(vocabulary: Vocabulary, key: str, context: Context = UNKNOWN) -> dict[str, KeyFact]:
-    """The names that a vocabulary has for a key, that of the newest release first; empty where it has none."""
+    """Return the names and facts that a vocabulary has for a key, the newest release's first; empty if it has none."""
     facts: dict[str, KeyFact] = {}
     for spelling in _list_spellings(key):
         route = _parse_route(spelling)
         fact = vocabulary.find_fact(route, vocabulary.newest, context)
         top = fact if len(route) == 1 else vocabulary.find_fact(route[:1], vocabulary.newest, context)
-        if fact is not None and top is not None and not top.is_open:  # some files take every name
+        if fact is not None and top is not None and not top.is_open:  # some files accept any name
             status = fact.resolve_status()
             if status.kind != PRESENT:
                 for name in status.new_names:
@@ -33,13 +34,13 @@ def find_facts(vocabulary: Vocabulary, key: str, context: Context = UNKNOWN) -> 
 
 
 def _list_spellings(key: str) -> tuple[str, ...]:
-    key = key.removesuffix(ITEM_SUFFIX)  # items that are no mappings have no keys of their own
+    key = key.removesuffix(ITEM_SUFFIX)  # items that are not mappings have no keys
     bare = key.lstrip("-")
     return tuple(dict.fromkeys((key, bare, bare.replace("-", "_"), f"--{bare}", f"--{bare.replace('-', '_')}")))
 
 
 ITEM_SUFFIX: Final = "[]"
-"""Behind the name of a list, in the name of a key of its items: `datasets[].type`."""
+"""Suffix of a list's name in the name of a key of its items: `datasets[].type`."""
 
 
 def _parse_route(name: str) -> Route:
@@ -52,7 +53,7 @@ def _parse_route(name: str) -> Route:
 
 
 def explain_unknown(key: str, framework_names: tuple[str, ...]) -> str | None:
-    """What is wrong with a key that no framework has (of those named, if any are); None where one has it."""
+    """Return the message for a key that no framework (of those named, if any) has, or None if one has it."""
     names = [name for name in (framework_names or list_frameworks()) if frameworks.load(name).keys is not None]
     if any(_is_known(name, key) for name in names):
         return None
@@ -62,7 +63,7 @@ def explain_unknown(key: str, framework_names: tuple[str, ...]) -> str | None:
 
 
 def find_similar(key: str, names: Iterable[str]) -> str | None:
-    """The key of some frameworks that is written nearly like another; None where there is none."""
+    """Return the key of the frameworks that is spelled most like `key`, or None."""
     from difflib import get_close_matches
 
     keys = sorted({spelling for name in names for spelling in _list_names(name)})
@@ -82,7 +83,7 @@ def _list_names(framework: str) -> Iterator[str]:
 
 
 def _load_contexts(framework: str) -> tuple[Vocabulary, list[Context]]:
-    """A framework's vocabulary, and its entry points."""
+    """Return a framework's vocabulary and a context for each of its entry points."""
     keys = frameworks.load(framework).keys
     assert keys is not None
     entry, vocabulary = list_frameworks()[framework].default_entry, keys.vocabulary

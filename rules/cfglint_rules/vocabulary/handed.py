@@ -1,4 +1,4 @@
-"""What becomes of settings that a script hands to another call than the one which takes the others."""
+"""Call arguments: check the settings that a script passes to another call than the main one."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from cfglint_rules.vocabulary.proposals import Proposal
 
 UNKNOWN: Final = "unknown"
-"""The status of what no release has."""
+"""Status of an argument that no release has."""
 
 
 def report_removed(config: Config) -> Iterator[Report]:
-    """One report per setting that only other releases take than the one that counts."""
+    """Yield a report for every argument that only other releases than the effective one accept."""
     for argument, status, candidates in _list_refused_arguments(config):
         if status.kind != UNKNOWN:
             yield _build_report(config, argument, status, candidates)
 
 
 def report_unknown(config: Config) -> Iterator[Report]:
-    """One report per setting that no release takes."""
+    """Yield a report for every argument that no release accepts."""
     for argument, status, candidates in _list_refused_arguments(config):
         if status.kind == UNKNOWN:
             yield _build_report(config, argument, status, candidates)
@@ -62,8 +62,9 @@ def _list_refused_arguments(config: Config) -> Iterator[tuple[CallArgument, Stat
 
 
 def _find_candidates(config: Config, package: str, copy: str) -> PossibleReleases:
-    """The candidates of another package: its pin, else the known releases that the requirements allow; of a copy, whose
-    settings are the same at each, any.
+    """Return the candidate releases of another package: its pin, else the known releases that the requirements allow.
+
+    A copy has the same settings at every release, so the newest one is used.
     """
     if copy:
         newest = load(package).newest
@@ -82,7 +83,7 @@ def _find_candidates(config: Config, package: str, copy: str) -> PossibleRelease
 
 
 def _is_older_than_vocabulary(candidates: PossibleReleases) -> bool:
-    """Whether another package is older than all of its known releases."""
+    """Return whether the package is older than all of its known releases."""
     return parse_release(candidates.releases[0]) < parse_release(load(candidates.package).releases[0])
 
 
@@ -118,8 +119,8 @@ def _build_report(config: Config, argument: CallArgument, status: Status, candid
 
 
 def _find_intended(config: Config, argument: CallArgument, candidates: PossibleReleases) -> Proposal | None:
-    """The argument that an unknown one was probably meant to be, by its value too."""
-    from cfglint_rules.vocabulary.proposals import Proposal, find_proposals  # few scripts have an unknown one
+    """Return the argument that was probably intended instead of an unknown one, judging by name and value."""
+    from cfglint_rules.vocabulary.proposals import Proposal, find_proposals  # few scripts have an unknown argument
 
     call = argument.parameters
     if call is None:
@@ -147,7 +148,7 @@ def _build_rename(
 
 
 def _is_accepted(config: Config, call: CallParameters, proposal: Proposal, release: str) -> bool:
-    """Whether a call has an argument at a release, and takes the value for it."""
+    """Return whether the call has the argument at a release and accepts the value."""
     fact, loader = (
         call.vocabulary.find_fact(proposal.route, release, call.context),
         frameworks.load(config.framework).loader,

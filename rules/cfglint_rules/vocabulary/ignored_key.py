@@ -51,7 +51,7 @@ RULE: Final = Rule("KEY005", "ignored-key", "info", fix="unsafe", rests_on_vocab
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per key that is never read, and per entry that holds, for every configuration of the run."""
+    """Yield a report for every key that is never read and every idle entry that matches, for all configs of the run."""
     for config in run.configs:
         if get_checked_keys(config) is None:
             continue
@@ -71,14 +71,14 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_only_parser_default(clause: Clause, settings: Settings) -> bool:
-    """Whether only the script's own parser gives what has no effect."""
+    """Return whether the ineffective setting is only a default of the script's own parser."""
     name = next(iter(clause.when))
     route = None if clause.each or name.startswith("@") else settings.find_route(name)
     return route is not None and is_parser_default(settings.config, route)
 
 
 def _report_unread(occurrence: KeyOccurrence, status: Status) -> Report:
-    """A key that is never read; where another one is read instead, the report names that."""
+    """Return the report on a key that is never read; it names the key that is read instead, if there is one."""
     config, target_release = occurrence.config, get_target_release(occurrence.config)
     replacement = split_route(status.new_names[0]) if len(status.new_names) == 1 else None
     reason = status.reason or (f"`{format_route(replacement)}` is used instead" if replacement else "no code reads it")

@@ -1,4 +1,4 @@
-"""What a framework's vocabulary says of the settings that a launch gives."""
+"""Launch settings: look up the settings that a launch passes in the framework's vocabulary."""
 
 from __future__ import annotations
 
@@ -28,28 +28,30 @@ LaunchedKind = Literal["unknown", "gone", "unset", "taken"]
 
 
 class LaunchedSetting(Frozen):
-    """A setting of a launch."""
+    """A setting passed by a launch."""
 
     kind: LaunchedKind
-    """No release has it; other releases have it; it is below a section that the file leaves unset; it is there."""
+    """unknown: no release has it; gone: only other releases have it; unset: its section is unset in the file; taken: it
+    exists.
+    """
     name: str
-    """The setting, or the part of it that is not there."""
+    """The setting, or the part of it that does not exist."""
     place: Place
     effects: EffectByRelease
     status: Status | None = None
     suggestion: str = ""
-    """What an unknown one was probably meant to be."""
+    """Probable correction of an unknown setting."""
     unset: str = ""
-    """The section that is unset."""
+    """Section that is unset."""
     value: Any = None
     fact: KeyFact | None = None
-    """What is known of one that is there."""
+    """Fact about a setting that exists."""
     find_fact: Callable[[str], KeyFact | None] = lambda _: None
-    """The same at a release."""
+    """Returns the fact for a release."""
 
 
 def list_launched_settings(config: Config, kind: LaunchedKind) -> Iterator[LaunchedSetting]:
-    """The settings of some kind, each place once."""
+    """Return the launch settings of a kind, each place once."""
     return (setting for setting in config.compute_once(_judge_launched_settings) if setting.kind == kind)
 
 
@@ -63,7 +65,7 @@ def _judge_launched_settings(config: Config) -> tuple[LaunchedSetting, ...]:
     ):
         return ()
     by_route: dict[Route, LaunchedSetting | None] = {}
-    """By the settings alone: several launches give the same ones."""
+    """Cache by route, because several launches pass the same settings."""
     settings: dict[tuple[str, int], LaunchedSetting] = {}
     for route, override in config.launch_overrides:
         place = override.origin.place
@@ -82,8 +84,10 @@ def _judge_launched_settings(config: Config) -> tuple[LaunchedSetting, ...]:
 
 
 def _judge_setting(config: Config, route: Route, option: LauncherOption, place: Place) -> LaunchedSetting | None:
-    """What becomes of a setting of a launch; None where one of the candidate releases has anything there, and of one
-    that only means something beside another setting.
+    """Return the judgement on a launch setting.
+
+    None if it cannot be judged: a candidate release accepts anything there, or the setting only has an effect together
+    with another one.
     """
     keys = frameworks.get_keys(config)
     assert keys is not None
@@ -109,7 +113,7 @@ def _judge_setting(config: Config, route: Route, option: LauncherOption, place: 
         if fact is not None and fact.resolve_status().kind == PRESENT:
             continue
         if fact is not None and fact.resolve_status().kind == "gated":
-            return None  # it is there, and another setting decides what it does
+            return None  # it exists, and another setting decides about its effect
         effects = compute_effects(candidates, partial(entry_vocabulary.find_effect, part))
         name = format_route(route[: len(route) - len(option.route) + depth])
         if fact is not None:
@@ -128,18 +132,18 @@ def _judge_setting(config: Config, route: Route, option: LauncherOption, place: 
 
 
 class _EntryVocabulary(Frozen):
-    """A vocabulary from one of its entry points."""
+    """A vocabulary, seen from one of its entry points."""
 
     config: Config
     vocabulary: Vocabulary
     context: Context
 
     def find_fact(self, route: Route, release: str) -> KeyFact | None:
-        """What is known of a setting at a release."""
+        """Return the fact about a setting at a release."""
         return self.vocabulary.find_fact(route, release, self.context)
 
     def find_effect(self, route: Route, release: str) -> str:
-        """What becomes of a setting at a release."""
+        """Return the effect of a setting at a release."""
         fact, keys = self.find_fact(route, release), frameworks.get_keys(self.config)
         assert keys is not None
         if fact is None:
@@ -151,7 +155,7 @@ class _EntryVocabulary(Frozen):
         return keys.determine_launch_effect(status.effect or REFUSED, self.config, release)
 
     def suggest_name(self, route: Route, name: str, release: str) -> str:
-        """The name beside it that an unknown one was probably meant to be; empty where there is none."""
+        """Return the sibling setting that was probably intended, or an empty string."""
         from cfglint_schemas.matches import find_closest  # few launches have an unknown name
 
         names = (

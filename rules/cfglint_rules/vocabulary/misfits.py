@@ -1,4 +1,4 @@
-"""Values that their keys do not take, as the framework's own reader converts them."""
+"""Misfits: find values that their keys do not accept, as the framework's own reader converts them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from cfglint_train.mutations.mutations import get_mutations
 
 BY_TRAINER: Final = "x-trainer"
 REGISTRY: Final = "x-registry"
-"""The words are what a release registers: later ones, and its users, add their own."""
+"""Marks words that a release registers; later releases and users add their own."""
 _TEMPLATE_MARK: Final = r"\{\w+\}|\{\{[^{}]*\}\}"
 _MAX_SAMPLED_ITEMS: Final = 100
 _MAX_CACHED_CHARACTERS: Final = 40
 
 
 def find_expected_schema(occurrence: KeyOccurrence, keys: Keys) -> Schema | None:
-    """Return what a key takes, or None if it takes its value or nothing is known of either."""
+    """Return the schema of a key that rejects its value, or None if the value is accepted or either is unknown."""
     config, fact = occurrence.config, occurrence.fact
     assert fact is not None
-    # Most values are words that other files give to the same setting, too. All that they follow from:
+    # Most values are short words that other files give too, so results are cached by everything they depend on.
     node, syntax, spelling = occurrence.entry.value, config.document.syntax, None
     if syntax in ("yaml", "json") and isinstance(node, Scalar) and len(node.text) < _MAX_CACHED_CHARACTERS:
         spelling = (syntax, node.text, node.style, node.tag)
@@ -42,7 +42,7 @@ def find_expected_schema(occurrence: KeyOccurrence, keys: Keys) -> Schema | None
     if syntax == "shell":
         value = get_first_word(value, schemas)
         if isinstance(value, str) and value.isspace():
-            return None  # a line that is cut, which SYN007 says
+            return None  # a cut line, which SYN007 reports
     if not is_accepted_by_any(config, schemas, value):
         schema = schemas[0] or {}
         return None if _is_excused(occurrence, schema) else schema
@@ -56,10 +56,10 @@ def find_expected_schema(occurrence: KeyOccurrence, keys: Keys) -> Schema | None
 
 
 def _is_excused(occurrence: KeyOccurrence, schema: Schema) -> bool:
-    """Return whether a value is a blank of a form, a mark that a script replaces, or a word that is known elsewhere."""
+    """Return whether a value is left blank, replaced by a script, or known elsewhere."""
     mutations = get_mutations(occurrence.config)
     return (
-        (occurrence.value is None and mutations.is_custom(()))  # what is left empty in a file that a script names
+        (occurrence.value is None and mutations.is_custom(()))  # an empty value in a file that a script fills
         or (REGISTRY in schema and _is_registered_later(occurrence))
         or _is_compared_in_copy(occurrence)
         or _is_template_mark(occurrence)
@@ -69,13 +69,16 @@ def _is_excused(occurrence: KeyOccurrence, schema: Schema) -> bool:
 
 
 def _is_template_mark(occurrence: KeyOccurrence) -> bool:
-    """Whether the value is a mark of `str.format` (`{template}`) or Jinja (`{{ length }}`), for YAML a mapping."""
+    """Return whether the value is a mark of `str.format` (`{template}`) or Jinja (`{{ length }}`).
+
+    YAML reads these marks as mappings.
+    """
     node, document = occurrence.entry.value, occurrence.config.document
     return isinstance(node, Mapping) and re.fullmatch(_TEMPLATE_MARK, document.get_text(node.span)) is not None
 
 
 def _is_name_placeholder(occurrence: KeyOccurrence, schema: Schema) -> bool:
-    """Whether the value is the key's name in capitals, or words of it (`stage: STAGE`): a mark in a template."""
+    """Return whether the value is a template mark: the key's name or words of it in capitals (`stage: STAGE`)."""
     value, key = occurrence.value, occurrence.route[-1]
     if not (isinstance(value, str) and isinstance(key, str) and value.isupper()):
         return False
@@ -85,7 +88,7 @@ def _is_name_placeholder(occurrence: KeyOccurrence, schema: Schema) -> bool:
 
 
 def _is_compared_in_copy(occurrence: KeyOccurrence) -> bool:
-    """Whether the code of a copy compares the setting with the word, which no declaration has and nothing refuses."""
+    """Return whether the code of a copy compares the setting with this undeclared word, and nothing rejects it."""
     copy, value, key = occurrence.config.evidence.vocabulary, occurrence.value, occurrence.route[-1]
     if copy is None or not isinstance(value, str) or not isinstance(key, str) or is_fatal(occurrence):
         return False
@@ -93,7 +96,7 @@ def _is_compared_in_copy(occurrence: KeyOccurrence) -> bool:
 
 
 def _is_registered_later(occurrence: KeyOccurrence) -> bool:
-    """Whether the newest sources that are known, released or not, have the word, and no release is stated."""
+    """Return whether the newest known source (released or not) has the word, and no release is stated."""
     framework_vocabulary = get_vocabulary(occurrence.config)
     return (
         framework_vocabulary is not None
@@ -103,26 +106,26 @@ def _is_registered_later(occurrence: KeyOccurrence) -> bool:
 
 
 def is_accepted_at(occurrence: KeyOccurrence, release: str) -> bool:
-    """Return whether a release has the key and takes its value."""
+    """Return whether a release has the key and accepts its value."""
     fact = find_fact(occurrence, release)
     return fact is not None and is_accepted_by_framework(occurrence.config, fact.get_schema(), occurrence.value)
 
 
 def list_accepted_words(keys: Keys, fact: KeyFact) -> tuple[str, ...]:
-    """The words that the framework or the HF Trainer has for a setting."""
+    """Return the words that the framework or the HF Trainer has for a setting."""
     downstream, additional = keys.forwarded_settings[fact.name]
     return tuple(dict.fromkeys((*list_external_words(downstream), *additional, *list_enum_words(fact.get_schema()))))
 
 
 def is_known_downstream(words: tuple[str, ...], value: Any) -> bool:
-    """Whether the word is known in the end; True for other values."""
+    """Return whether the final reader knows the word; True for other values."""
     if not isinstance(value, str) or not value or is_placeholder(value):
         return True
     return value in words or any(fnmatchcase(value, word) for word in words if "*" in word)
 
 
 def _get_sample(occurrence: KeyOccurrence) -> Any:
-    """The value; of a long list (OLMo's thousands of files), as much as shows what its items are."""
+    """Return the value; for a long list (OLMo has thousands of files), only its first items."""
     node = follow(occurrence.entry.value)
     if isinstance(node, Sequence) and len(node.items) > _MAX_SAMPLED_ITEMS:
         return [occurrence.config.document.build_value(item) for item in node.items[:_MAX_SAMPLED_ITEMS]]
@@ -130,17 +133,17 @@ def _get_sample(occurrence: KeyOccurrence) -> Any:
 
 
 def get_first_word(value: Any, schemas: list[Schema | None]) -> Any:
-    """Of several words the one that an option takes; those behind it belong to no flag, which SYN007 says."""
+    """Return the first of several words if an option accepts only one; SYN007 reports the others."""
     return value[0] if isinstance(value, list) and not any(map(_is_multi_word, schemas)) else value
 
 
 def _is_multi_word(schema: Schema | None) -> bool:
-    """Whether an option takes more than one word."""
+    """Return whether an option accepts more than one word."""
     return schema is None or schema.get("type") == "array" or "anyOf" in schema
 
 
 def list_schemas(config: Config, fact: KeyFact, release: str | None = None) -> list[Schema | None]:
-    """What a setting takes, by each of its definitions; None for one that is not enforced."""
+    """Return the schema of each definition of a setting; None for a definition that is not enforced."""
     return [
         _get_checked_schema(config, definition.get_schema(release), fact.name)
         for definition in (fact, *fact.alternatives)
@@ -148,25 +151,25 @@ def list_schemas(config: Config, fact: KeyFact, release: str | None = None) -> l
 
 
 def is_accepted_by_any(config: Config, schemas: list[Schema | None], value: Any) -> bool:
-    """Return whether a value fits one of several definitions."""
+    """Return whether any of several definitions accepts a value."""
     return any(schema is None or is_accepted_by_framework(config, schema, value) for schema in schemas)
 
 
 def _get_checked_schema(config: Config, schema: Schema, name: str) -> Schema | None:
-    """The part of a schema that values are checked against; None where they are not."""
+    """Return the part of a schema that values are checked against, or None if they are not checked."""
     keys = get_checked_keys(config)
     return None if keys is None else keys.extract_enforced(schema, name)
 
 
 def is_accepted_by_framework(config: Config, schema: Schema, value: Any) -> bool:
-    """Return whether a framework's reader takes a value."""
+    """Return whether the framework's reader accepts a value."""
     keys = get_checked_keys(config)
     accepted = None if keys is None else keys.is_accepted(schema, value)
     return is_accepted(schema, value, load(config.framework).loader) if accepted is None else accepted
 
 
 def is_fatal(occurrence: KeyOccurrence) -> bool:
-    """Return whether a value that does not fit stops the framework."""
+    """Return whether a value that is not accepted stops the framework."""
     keys = get_checked_keys(occurrence.config)
     return (
         keys is not None

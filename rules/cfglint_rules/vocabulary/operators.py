@@ -1,9 +1,9 @@
 """Tests of settings, as clauses (`refusals.json`, `idle.json`) write them.
 
-A test is a word (`"on"`), or an object of operators, all of which must pass: `{"is": "integer", "above": 1}`. Most look
-at one value, which is MISSING where the setting is not given. A relation compares the value with that of another
-setting: `{"not-a-multiple-of": "eval_steps"}`. `cfglint_train/frameworks/clauses.schema.json` describes every word and
-operator. A setting whose value is unknown fails every test (`clauses.holding` ensures it).
+A test is a word (`"on"`), or an object of operators, all of which must pass: `{"is": "integer", "above": 1}`. Most
+operators test one value, which is MISSING if the setting is not given. A relation compares the value with that of
+another setting: `{"not-a-multiple-of": "eval_steps"}`. `cfglint_train/frameworks/clauses.schema.json` describes every
+word and operator. A setting whose value is unknown fails every test (`clauses` ensures it).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     Test = str | Mapping[str, Any]
 
-# What some loaders read as false, although Python takes the text for true.
+# Texts that some loaders read as false, although they are true in Python.
 _FALSE_TEXTS: Final = frozenset(("false", "no", "off", "n", "f", "0", "", "none", "null"))
 
 
 def evaluate_test(test: Test, value: Any) -> bool:
-    """Whether a value passes a test, without its relations."""
+    """Return whether a value passes a test, ignoring its relations."""
     if isinstance(test, str):
         return WORDS[test](value)
     return all(OPERATORS[name](value, operand) for name, operand in test.items() if not _is_relation(name, operand))
 
 
 def list_relations(test: Test) -> Iterator[tuple[str, str]]:
-    """The relations of a test, each with the other setting."""
+    """Yield the relations of a test, each with the name of the other setting."""
     if not isinstance(test, str):
         yield from ((name, operand) for name, operand in test.items() if _is_relation(name, operand))
 
@@ -39,12 +39,12 @@ def _is_relation(name: str, operand: Any) -> bool:
 
 
 def is_on(value: Any) -> bool:
-    """Given, and anything but false, zero or empty."""
+    """Return whether a value is given and not false, zero or empty."""
     return value is not None and not (isinstance(value, str) and value.lower() in _FALSE_TEXTS) and bool(value)
 
 
 def is_given(value: Any) -> bool:
-    """Given, and not null."""
+    """Return whether a value is given and not null."""
     return value is not MISSING and value is not None
 
 
@@ -77,13 +77,13 @@ def _is_match(value: Any, pattern: str) -> bool:
 
 
 def _has_item_ending(value: Any, endings: list[str]) -> bool:
-    if not isinstance(value, (list, tuple)):  # a list of the file, or a field of the plan
+    if not isinstance(value, (list, tuple)):  # a list from the file, or a plan field
         return False
     return any(isinstance(item, str) and item.endswith(tuple(endings)) for item in value)
 
 
 def _count_items(value: Any) -> int | None:
-    """The number of items of a list, or of names between commas; None for other values."""
+    """Return the number of list items or comma-separated names, or None for other values."""
     if isinstance(value, list):
         return len(value)
     return value.count(",") + 1 if isinstance(value, str) else None

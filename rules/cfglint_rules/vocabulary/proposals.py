@@ -1,4 +1,4 @@
-"""What an unknown key was probably meant to be, and whether that is beyond doubt."""
+"""Proposals for unknown keys: find the setting that was probably intended, and whether that is certain."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from cfglint_schemas.vocabulary import Vocabulary
 
 IsSure = Callable[[str, str, bool], bool]
-"""Whether a likely slip is one: a name, what it may be meant to be, and whether their likeness makes it sure."""
+"""Decides whether a probable typo is certain, given a name, its proposed correction, and whether their similarity
+suffices.
+"""
 
-# difflib's ratio from which a name is a slip of another, and by how much the next best must be worse; the ratio from
-# which that holds of a single word, and the letters up to which a word is short.
+# Thresholds of difflib's ratio: minimum for a typo in a name, minimum lead over the next best, minimum for a typo in a
+# single word. `_MAX_SHORT_LENGTH` is the length up to which a word is short.
 _MIN_NAME_SIMILARITY: Final = 0.85
 _MIN_LEAD: Final = 0.04
 _MIN_WORD_SIMILARITY: Final = 0.75
@@ -27,17 +29,19 @@ _MAX_SHORT_LENGTH: Final = 4
 
 
 class Proposal(Frozen):
-    """A setting that the target release has."""
+    """A setting of the target release that may be the intended one."""
 
     route: Route
     is_sure: bool
-    """A clear slip, or another framework's word for the same thing."""
+    """True for a clear typo, or another framework's word for the same setting."""
     has_same_words: bool = True
-    """It has the same words, but for slips. A name with a further word means something else, and no fix writes it."""
+    """True if it has the same words, apart from typos. A name with another word is a different setting, and no fix
+    writes it.
+    """
 
 
 def list_proposals(occurrence: KeyOccurrence) -> list[Proposal]:
-    """The settings that an unknown key may have been meant to be, the likeliest first."""
+    """Return the settings that may be intended by an unknown key, the most likely first."""
     config, keys = occurrence.config, get_checked_keys(occurrence.config)
     if keys is None:
         return []
@@ -60,7 +64,7 @@ def list_proposals(occurrence: KeyOccurrence) -> list[Proposal]:
 def find_proposals(
     vocabulary: Vocabulary, route: Route, release: str, key_context: Context, is_sure: IsSure
 ) -> list[Proposal]:
-    """The settings of a vocabulary that an unknown one may have been meant to be, the likeliest first."""
+    """Return the settings of a vocabulary that may be intended by an unknown name, the most likely first."""
     from cfglint_schemas.matches import find_closest
 
     name = str(route[-1])
@@ -95,17 +99,17 @@ def _is_deprecated(fact: KeyFact | None) -> bool:
 
 
 def _is_same_setting(is_sure: IsSure, name: str, other: str) -> bool:
-    """Whether two names have the same words, and are in groups that mean the same."""
+    """Return whether two names have the same words, and their groups have the same meaning."""
     return has_same_words(_strip_group(name), _strip_group(other)) is True and is_sure(name, other, True)
 
 
 def _strip_group(name: str) -> str:
-    """A flag without the group that it is in."""
+    """Return a flag without its group."""
     return name.rpartition(".")[2]
 
 
 def has_same_words(name: str, other: str) -> bool | None:
-    """Whether two names consist of the same words in the same order, but for slips; None where one has further words.
+    """Return whether two names have the same words in order, apart from typos; None if one only has additional words.
 
     >>> has_same_words("lr_warmup_steps", "lr_warmup_ratio"), has_same_words("batch_size", "eval_batch_size")
     (False, None)
@@ -125,9 +129,10 @@ def _split_words(name: str) -> list[str]:
 
 
 def _is_typo(word: str, other: str) -> bool:
-    """Whether two words are one: alike, cut short or with a letter doubled, and with the same digits.
+    """Return whether two words are the same: similar, cut short or with a doubled letter, and with the same digits.
 
-    Short words and those with digits begin alike (`bf16` is no `fp16`); none has something in front (`undesirable`).
+    Short words and those with digits must begin with the same letter (`bf16` is not `fp16`). A word with a prefix is a
+    different one (`undesirable`).
     """
     short, long = sorted((word, other), key=len)
     digits, others = (re.sub(r"\D", "", text) for text in (word, other))
@@ -143,12 +148,12 @@ def _is_typo(word: str, other: str) -> bool:
 
 
 def _is_letter_apart(long: str, short: str) -> bool:
-    """Whether one letter more makes one text the other."""
+    """Return whether removing one letter makes the longer text equal to the shorter one."""
     return any(long[:index] + long[index + 1 :] == short for index in range(len(long)))
 
 
 def correct_word(word: str, words: list[str]) -> str | None:
-    """The one of some words that another is a slip of, if there is exactly one."""
+    """Return the only word that `word` may be a typo of, or None."""
     ranked = sorted(((_compute_similarity(word, other), other) for other in words), reverse=True)[:2]
     if (
         not ranked
@@ -160,7 +165,7 @@ def correct_word(word: str, words: list[str]) -> str | None:
 
 
 def find_advice(occurrence: KeyOccurrence) -> str | None:
-    """What to do instead, where no setting takes the value."""
+    """Return the advice for a key that no setting replaces, or None."""
     keys = get_checked_keys(occurrence.config)
     return None if keys is None else keys.words.advice.get(_format_route(occurrence.route))
 

@@ -54,7 +54,7 @@ RULE: Final = Rule("KEY006", "refused-combination", "error", fix="safe", refuses
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per entry that holds, for every configuration of the run."""
+    """Yield a report for every entry that matches, for all configs of the run."""
     for setting in list_launched_settings(run.main, "unset"):
         yield Report(
             f"`{setting.name}` is given at launch, but {os.path.basename(run.main.document.path)} leaves "
@@ -80,12 +80,12 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_testing_unfit(clause: Clause, settings: Settings, unfit: Collection[Route]) -> bool:
-    """Whether a clause tests the value of one of some settings."""
+    """Return whether a clause tests one of the settings with an invalid value."""
     return bool(unfit) and any(settings.find_route(name) in unfit for name in clause.when if not name.startswith("@"))
 
 
 def list_stopping_entries(run: Run) -> Iterator[str]:
-    """The names of the entries that stop a run, each with the framework whose they are."""
+    """Yield the names of the entries that stop a run, each with its framework."""
     for config in run.configs:
         if _has_clauses(config):
             for clause, scope in find_matching_clauses(load_table(config.framework, "refusals"), Settings(config, run)):
@@ -94,7 +94,7 @@ def list_stopping_entries(run: Run) -> Iterator[str]:
 
 
 def refused(config: Config) -> Iterator[str]:
-    """The entries that stop the framework, as far as one file shows."""
+    """Yield the messages of the entries that stop the framework, as far as one file shows."""
     if not _has_clauses(config):
         return
     settings = Settings(config)
@@ -104,7 +104,7 @@ def refused(config: Config) -> Iterator[str]:
 
 
 def _has_clauses(config: Config) -> bool:
-    """Whether there are clauses for the framework, and its keys, where it has a vocabulary of them, are checked."""
+    """Return whether the framework has clauses, and its keys (if it has a vocabulary) are checked."""
     if not load_table(config.framework, "refusals").rows:
         return False
     return frameworks.get_keys(config) is None or get_checked_keys(config) is not None

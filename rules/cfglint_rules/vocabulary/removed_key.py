@@ -82,7 +82,7 @@ from cfglint_train.plan.releases import BestRelease
 RULE: Final = Rule("KEY002", "removed-key", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 _MAX_LISTED_KEYS: Final = 3
-"""Keys that one message names."""
+"""Keys that one message lists."""
 
 _EFFECT_PHRASES: Final = {
     "dropped": "it is silently ignored",
@@ -93,8 +93,9 @@ _EFFECT_PHRASES: Final = {
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report for keys that no release takes together, one per key that is lost, one for those out of date; none
-    where a fork may be in use.
+    """Yield the reports on keys of other releases; none if a fork may be in use.
+
+    One report for keys that no release accepts together, one per lost key, and one for all keys that are out of date.
     """
     if config.evidence.fork is not None:
         return
@@ -132,12 +133,12 @@ def check(config: Config) -> Iterator[Report]:
 
 
 def _report_launched(config: Config, setting: LaunchedSetting) -> Report:
-    """A setting of a launch that the release which counts does not have."""
+    """Return the report on a launch setting that the effective release lacks."""
     target_release, status = get_target_release(config), setting.status
     since = f" {status.since}" if status is not None and status.since else ""
     is_too_new = status is not None and status.kind == "not yet"
     new_names = () if status is None else status.new_names
-    is_renamed = len(new_names) == 1 and "." not in new_names[0]  # with a dot it is another class's
+    is_renamed = len(new_names) == 1 and "." not in new_names[0]  # a dotted name belongs to another class
     change = f"was renamed to `{new_names[0]}`" if is_renamed else "was removed"
     reason = (
         f"needs {target_release.title}{since}, not {target_release.release}"
@@ -153,7 +154,7 @@ def _report_launched(config: Config, setting: LaunchedSetting) -> Report:
 
 
 def _find_refused_by_fresh(config: Config) -> frozenset[Route]:
-    """The keys that stop what a fresh installation gets: REL002 reports them."""
+    """Return the keys that stop the release of a fresh installation; REL002 reports them."""
     keys, package = get_checked_keys(config), load(config.framework).manifest.package
     newest = config.releases.fresh_releases.get(package)
     hint = None if keys is None or newest is None else keys.infer_release(config.document, config.root, newest)
@@ -161,14 +162,17 @@ def _find_refused_by_fresh(config: Config) -> frozenset[Route]:
 
 
 def refused(config: Config) -> Iterator[str]:
-    """The keys that stop the framework."""
+    """Yield the messages for keys that stop the framework."""
     for verdict in list_verdicts(config, "gone") if config.evidence.fork is None else ():
         if verdict.outcome.effects == {REFUSED}:
             yield f"{get_target_release(config).name} has no `{verdict.occurrence.name}`"
 
 
 def _report_torn(config: Config, best: BestRelease) -> Report:
-    """Keys that no release takes together: one that the best release lacks, and one that keeps others from being it."""
+    """Return the report on keys that no release accepts together.
+
+    It points at a key that the best release lacks, and at one that rules out the other releases.
+    """
     keys, candidates = get_checked_keys(config), find_candidate_releases(config)
     assert keys is not None
     uses = [use for use in keys.find_used_keys(config.document, config.root) if use.entry is not None]
@@ -208,7 +212,7 @@ def _report_torn(config: Config, best: BestRelease) -> Report:
 
 
 def _find_neighbours(use: KeyUse, other: KeyUse, releases: tuple[str, ...]) -> tuple[str, str] | None:
-    """Two neighbouring releases of which each takes another one of two keys; None where there are none."""
+    """Return two neighbouring releases that each accept a different one of two keys, or None."""
     for before, after in pairwise(releases):
         if (use.is_accepted_by(before) and other.is_accepted_by(after)) or (
             other.is_accepted_by(before) and use.is_accepted_by(after)
@@ -218,7 +222,7 @@ def _find_neighbours(use: KeyUse, other: KeyUse, releases: tuple[str, ...]) -> t
 
 
 def _merge_reports(reports: list[Report]) -> Report:
-    """Keys of other releases as one finding."""
+    """Return one report for all keys of other releases."""
     first, *others = reports
     if not others:
         return first
@@ -235,7 +239,7 @@ def _merge_reports(reports: list[Report]) -> Report:
 
 
 def _join_fixes(fixes: list[Fix]) -> Fix | None:
-    """The fixes that are safe whatever the release as one; all of them where there is none."""
+    """Return the fixes that are safe for any release as one fix; if there are none, all fixes."""
     joined = [fix for fix in fixes if fix.applicability == "safe" and _is_certain(fix.grounds)] or fixes
     if not joined:
         return None
@@ -288,7 +292,7 @@ def _describe_status(occurrence: KeyOccurrence, status: Status) -> str:
             else get_context(occurrence.config).releases.get(package)
         )
         return f"`{name}` needs {package}{since}" + (f", not {release}" if release else "")
-    # What was so before the first release that is known has no known beginning.
+    # A change before the first known release has no known date.
     release_text = (
         ""
         if framework_vocabulary is None or status.since == framework_vocabulary.releases[0]
@@ -301,7 +305,7 @@ def _describe_status(occurrence: KeyOccurrence, status: Status) -> str:
 
 
 def _is_same_everywhere(occurrence: KeyOccurrence, status: Status) -> bool:
-    """Whether every candidate release has the new names for the old one, and takes the values."""
+    """Return whether every candidate release has the new names and accepts the values."""
     if status.kind != "renamed":
         return is_true_for_all_releases(occurrence, lambda release: _has_status(occurrence, status.kind, release))
     settings = _translate_values(occurrence, status)
@@ -317,7 +321,7 @@ def _has_status(occurrence: KeyOccurrence, kind: str, release: str) -> bool:
 
 
 def _has_same_rename(occurrence: KeyOccurrence, status: Status, release: str) -> bool:
-    """Whether the same new names stand for the old one at a release."""
+    """Return whether the new names replace the old one at a release."""
     fact = find_fact(occurrence, release)
     other_status = None if fact is None else fact.resolve_status()
     return other_status is not None and (other_status.kind, other_status.new_names, other_status.cases) == (
@@ -352,7 +356,7 @@ def _build_deletion(occurrence: KeyOccurrence) -> Change:
 
 
 def _build_rename(occurrence: KeyOccurrence, status: Status) -> Fix | None:
-    """The new names with their values. None where one of them is taken or does not take the value."""
+    """Return the fix that writes the new names, or None if one of them is set already or rejects the value."""
     config = occurrence.config
     settings = _translate_values(occurrence, status)
     if settings is None:
@@ -391,7 +395,7 @@ def _build_rename(occurrence: KeyOccurrence, status: Status) -> Fix | None:
 
 
 def _build_removal(occurrence: KeyOccurrence, settings: Mapping[str, Any], values_in_file: Mapping[str, Any]) -> Fix:
-    """Without the old name, where the new ones are there."""
+    """Return the fix that removes the old name if the new ones are already set."""
     new_values = {name: occurrence.value if value is MISSING else value for name, value in settings.items()}
     names = " and ".join(f"`{format_route(split_route(name))}`" for name in values_in_file)
     if new_values == values_in_file:
@@ -408,7 +412,10 @@ def _get_last_name(occurrence: KeyOccurrence) -> str:
 
 
 def _translate_values(occurrence: KeyOccurrence, status: Status) -> Mapping[str, Any] | None:
-    """New names and their values: MISSING where the old value stays as it is written. None where it has no meaning."""
+    """Return the new names and their values, or None if the old value has no equivalent.
+
+    MISSING means that the old value stays as it is written.
+    """
     value = occurrence.value
     if status.cases:
         case = next(
@@ -432,7 +439,7 @@ def _translate_values(occurrence: KeyOccurrence, status: Status) -> Mapping[str,
 
 
 def _is_accepted(occurrence: KeyOccurrence, settings: Mapping[str, Any], release: str | None = None) -> bool:
-    """Whether the new names exist at a release (None: the one that counts) and take the values."""
+    """Return whether the new names exist at a release (None: the effective one) and accept the values."""
     config, framework_vocabulary = occurrence.config, get_vocabulary(occurrence.config)
     if framework_vocabulary is None:
         return False

@@ -1,12 +1,17 @@
-"""The settings of one configuration by the names that clauses call them, and what its run adds.
+"""Settings of a config by the names that clauses use, extended by values from its run.
 
-A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of: `@ranks`, the number of GPUs;
-`@eval_batch`, the sequences of an evaluation step on all of them; `@capability`, the compute capability of the stated
-GPU; `@cuda`, whether that has one; `@host`, the framework of the run's main configuration; `@trainer`, whether that
-runs the Trainer of transformers; `@client_optimizer` and `@client_scheduler`, whether a program of the repository hands
-DeepSpeed one of its own; `@trained`, whether a program that is given the file may train, or none is known; `@names`,
-the frameworks of the companions that it names itself; `@release`, the release that counts for this configuration;
-`@syntax`, that of its file; `@overridden`, the settings that its launch gives.
+A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of the following:
+
+- `@ranks`: the number of GPUs
+- `@eval_batch`: the sequences of an evaluation step on all of them
+- `@capability`: the compute capability of the stated GPU; `@cuda`: whether it has one
+- `@host`: the framework of the run's main config; `@trainer`: whether it runs the Trainer of transformers
+- `@client_optimizer`, `@client_scheduler`: whether a program of the repository passes its own to DeepSpeed
+- `@trained`: whether a program that reads the file may train, or none is known
+- `@names`: the frameworks of the companions that the main config names
+- `@release`: the effective release for this config
+- `@syntax`: the syntax of its file
+- `@overridden`: the settings that its launch overrides
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
 _CLIENT_SECTIONS: Final = {"@client_optimizer": "optimizer", "@client_scheduler": "scheduler"}
-"""Names to the section of DeepSpeed's file that makes the same."""
+"""Name -> section of DeepSpeed's file that configures the same object."""
 _DERIVED_NAMES: Final = frozenset(
     (
         "@ranks",
@@ -44,15 +49,16 @@ _DERIVED_NAMES: Final = frozenset(
         "@names",
     )
 )
-"""Names that are neither keys nor fields of the plan."""
+"""Names that are neither keys nor plan fields."""
 
 
 class Settings:
-    """Names are dotted from the root (OpenRLHF: the flag of the newest release); `@` marks what is no key."""
+    """Settings by dotted name from the root (OpenRLHF: flag of the newest release); `@` marks other values."""
 
     __slots__ = ("_given", "_keys", "_values", "config", "run")
 
     def __init__(self, config: Config, run: Run | None = None) -> None:
+        """Read the names of the given settings; values are read on first use."""
         self.config = config
         self.run = run
         self._values: dict[str, Any] = {}
@@ -60,13 +66,13 @@ class Settings:
         self._given = self._keys.list_given_names(config)
 
     def get_value(self, name: str) -> Any:
-        """The plain value; MISSING where it is not given, Unknown where it cannot be determined."""
+        """Return the plain value, MISSING if it is not given, or Unknown if it cannot be determined."""
         if name not in self._values:
             self._values[name] = self._read_value(name)
         return self._values[name]
 
     def list_names(self) -> Set[str] | None:
-        """What is given at the top level, sections included; None where more may be given out of sight."""
+        """Return the names given at the top level, including sections, or None if unseen flags may add more."""
         return self._given
 
     def _read_value(self, name: str) -> Any:
@@ -90,25 +96,25 @@ class Settings:
             return Unknown("flags out of sight") if self._given is None and name.startswith("-") else MISSING
         value = self.config.get_value(*route)
         if isinstance(value, str) and ("${" in value or value.startswith("{{")):
-            return Unknown(value)  # something else fills it in
+            return Unknown(value)  # filled in elsewhere
         return _parse_number(value) if isinstance(value, str) and name.startswith("-") else value
 
     def find_route(self, name: str) -> Route | None:
-        """Where a setting is given, in one of its spellings."""
+        """Return the route at which a setting is given, in any of its spellings, or None."""
         return self._keys.find_route(self.config, name)
 
     def find_home(self, name: str) -> Route:
-        """Where a setting is given, else where it would be."""
+        """Return the route of a setting, given or not."""
         return self.find_route(name) or self._keys.choose_route(self.config, name)
 
     def is_missing(self, name: str) -> bool:
-        """Whether a setting is not given, or nothing but a default settles a field of the plan."""
+        """Return whether a setting is not given, or a plan field only has its default."""
         if not name.startswith("@"):
             return self.get_value(name) is MISSING
         return name not in _DERIVED_NAMES and self.find_place(name) is None
 
     def is_unknown_to_copy(self, name: str) -> bool:
-        """Whether the copy of the framework that is in use has no setting of that name."""
+        """Return whether the copy of the framework in use has no setting with that name."""
         vocabulary = self.config.evidence.vocabulary
         if vocabulary is None or name.startswith("@"):
             return False
@@ -118,12 +124,13 @@ class Settings:
         return fact is None or fact.resolve_status().kind != PRESENT
 
     def format_name(self, name: str) -> str:
-        """A setting as it is spelled here."""
+        """Return a setting as the config spells it."""
         return format_route(self.find_home(name))
 
     def find_place(self, name: str) -> Place | None:
-        """The key of a setting that the file gives, the words of a launch that override it, or the place that settles a
-        field of the plan.
+        """Return the place of a setting, or None.
+
+        This is its key, the words of a launch that override it, or the origin of a plan field.
         """
         if name in _DERIVED_NAMES:
             return None
@@ -139,7 +146,7 @@ class Settings:
 
 
 def _can_train(commands: tuple[str, ...]) -> bool:
-    """Whether one of some commands may train; where none is known, something may."""
+    """Return whether any of the commands may train; True if none is known."""
     if not commands:
         return True
     from cfglint_train.frameworks.registry import list_frameworks
@@ -158,7 +165,7 @@ def _can_train(commands: tuple[str, ...]) -> bool:
 
 
 def _parse_number(word: str) -> Any:
-    """A word of a command line as the number that it is, if it is one."""
+    """Return a word of a command line as a number if it is one."""
     for kind in (int, float):
         try:
             return kind(word)
@@ -167,7 +174,7 @@ def _parse_number(word: str) -> Any:
     return word
 
 
-# --- what the run knows ----------------------------------------------------------------------------------------------
+# --- values from the run ---------------------------------------------------------------------------------------------
 
 
 def _count_ranks(run: Run) -> Any:

@@ -1,6 +1,6 @@
-"""What a framework's vocabulary says of every key of a configuration: the walk that the KEY rules share.
+"""Survey of a config: look up every key in the framework's vocabulary, for all KEY rules.
 
-A configuration is walked once; what was found stays with it (`Config.once`).
+Each config is walked once, and the result is cached in it.
 """
 
 from __future__ import annotations
@@ -20,78 +20,79 @@ from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.origin import Place
 
 REFUSED: Final = "error"
-"""The effect of a key that stops its framework."""
+"""Effect of a key that stops its framework."""
 
 
 class TargetRelease(Frozen):
-    """The release that a configuration is checked against."""
+    """Release that a config is checked against."""
 
     title: str
-    """The framework as people call it."""
+    """Display name of the framework."""
     release: str
 
     @property
     def name(self) -> str:
-        """`axolotl 0.21.0`."""
+        """Title and release: `axolotl 0.21.0`."""
         return f"{self.title} {self.release}"
 
 
 class KeyOccurrence(Frozen):
-    """One key of a configuration, and what its vocabulary has on it at the target release."""
+    """A key of a config, with its fact at the target release."""
 
     config: Config
     route: Route
-    """Below the configuration's root, as spelled."""
+    """Route from the config's root, as spelled."""
     entry: Entry
     fact: KeyFact | None
-    """None where no release has the name at that place."""
+    """None if no release has the name at that place."""
     status: Status | None
-    """What the key is at the target release; None where no release has it."""
+    """Status at the target release, or None if no release has the key."""
     parent: Route
-    """The route of the mapping that it is in, with `*` for the indices of lists."""
+    """Route of the enclosing mapping, with `*` for list indices."""
 
     @property
     def name(self) -> str:
-        """The key as messages show it."""
+        """Key as messages show it."""
         return format_route(self.route)
 
     @property
     def place(self) -> Place:
-        """Where a finding about the key points: at the key itself."""
+        """Place of a finding about the key: the key itself."""
         return Place(self.config.document, self.entry.key.span)
 
     @property
     def value(self) -> Any:
-        """The plain value in the file (not at launch)."""
+        """Plain value in the file (not from the launch)."""
         return self.config.document.build_value(self.entry.value)
 
     @property
     def is_overridden(self) -> bool:
-        """Whether the launch gives another value than the file."""
+        """True if the launch overrides the file's value."""
         return bool(self.config.overrides) and self.config.find_override(self.route) is not None
 
 
 def get_checked_keys(config: Config) -> Keys | None:
-    """The keys of a configuration's framework; None where they are not checked, or its release is older
-    than the oldest in it (CHK003 reports that).
+    """Return the keys of a config's framework, or None if they are not checked.
+
+    They are not checked either if the release is older than the oldest in the vocabulary, which CHK003 reports.
     """
     keys = frameworks.get_keys(config)
     return keys if keys is not None and keys.is_checked and not is_older_than_vocabulary(config) else None
 
 
 def is_older_than_vocabulary(config: Config) -> bool:
-    """Whether the framework is older than its vocabulary, and no copy of it in the repository is read instead."""
+    """Return whether the framework is older than its vocabulary, and no copy in the repository replaces it."""
     return config.evidence.vocabulary is None and config.framework in config.releases.outdated_packages
 
 
 def get_vocabulary(config: Config) -> Vocabulary | None:
-    """The vocabulary of a configuration's framework, or None where it has none."""
+    """Return the vocabulary of a config's framework, or None if it has none."""
     keys = get_checked_keys(config)
     return None if keys is None else keys.get_vocabulary(config)
 
 
 def get_target_release(config: Config) -> TargetRelease:
-    """The release that counts for a configuration: the stated one, else the newest candidate."""
+    """Return the effective release for a config: the stated one, else the newest candidate."""
     return config.compute_once(_find_target_release)
 
 
@@ -112,7 +113,7 @@ def _require_keys(config: Config) -> Keys:
 
 
 def get_context(config: Config) -> Context:
-    """What the existence of keys depends on beside the release, as far as the configuration shows."""
+    """Return the conditions, other than the release, on which the existence of keys depends."""
     return config.compute_once(_build_context)
 
 
@@ -121,25 +122,26 @@ def _build_context(config: Config) -> Context:
 
 
 def list_key_occurrences(config: Config) -> tuple[KeyOccurrence, ...]:
-    """Every key that the vocabulary covers, in the order of the text; none below free mappings."""
+    """Return every key that the vocabulary covers, in text order, without the keys of free-form mappings."""
     return config.compute_once(_walk_config)
 
 
 def is_parser_default(config: Config, route: Route) -> bool:
-    """Whether nothing states a setting but the default of an option of the script's own parser."""
+    """Return whether a setting has only the default of an option of the script's own parser."""
     node = config.document.find_node((*config.root, *route))
     steps = getattr(node, "how", ())
     return any(step.kind == "option" for step in steps) and config.find_override(route) is None
 
 
 def list_added_names(config: Config) -> tuple[str, ...]:
-    """The last names of the keys that only the copy of the framework that is in use has, and no upstream release."""
+    """Return the last names of the keys that the copy of the framework in use adds to upstream."""
     return config.compute_once(_list_added_names)
 
 
 def find_added_setting(config: Config) -> str:
-    """A setting that the copy of the framework in use has, and no upstream release: upstream's code is not its code.
-    Empty where it has none.
+    """Return a setting that the copy of the framework in use adds to upstream, or an empty string.
+
+    If there is one, the copy's code differs from upstream's.
     """
     return config.compute_once(_find_added_setting)
 
@@ -182,11 +184,12 @@ def _walk_config(config: Config) -> tuple[KeyOccurrence, ...]:
 
 
 class _KeyWalk:
-    """The walk through one configuration. Each place is known by its route, and by the one with `*` for indices."""
+    """Walk through a config. A place has a route, and a general route with `*` for list indices."""
 
     __slots__ = ("config", "found", "known", "release", "told")
 
     def __init__(self, config: Config, framework_vocabulary: Vocabulary) -> None:
+        """Prepare the walk of a config with its vocabulary."""
         self.config = config
         self.known = framework_vocabulary
         self.release = get_target_release(config).release
@@ -194,9 +197,9 @@ class _KeyWalk:
         self.found: list[KeyOccurrence] = []
 
     def visit_mapping(self, mapping: MappingNode, route: Route, general: Route) -> None:
-        """Notes the keys of a mapping, and those below them."""
+        """Record the keys of a mapping, and those below them."""
         facts = self.known.find_facts(general, mapping.index, self.release, self.told)
-        is_open: bool | None = None  # few mappings have a key that asks for it
+        is_open: bool | None = None  # computed only if a key needs it
         for (name, entry), fact in zip(mapping.index.items(), facts, strict=True):
             key_route = (*route, name)
             if fact is None:
@@ -209,7 +212,9 @@ class _KeyWalk:
                 continue
             status = fact.resolve_status()
             if status.kind == "renamed" and route != general:
-                fact = self.known.find_fact(key_route, self.release, self.told) or fact  # names the new one beside it
+                fact = (
+                    self.known.find_fact(key_route, self.release, self.told) or fact
+                )  # this fact names the new key next to it
                 status = fact.resolve_status()
             self.found.append(KeyOccurrence(self.config, key_route, entry, fact, status, general))
             if status.kind == "present" and not isinstance(entry.value, Scalar):
@@ -229,7 +234,7 @@ class _KeyWalk:
 def _list_flags(
     config: Config, framework_vocabulary: Vocabulary, flags: Iterator[tuple[Entry, str | None]]
 ) -> Iterator[KeyOccurrence]:
-    """The flags of one command line."""
+    """Yield the flags of a command line."""
     release, key_context = get_target_release(config).release, get_context(config)
     for entry, flag in flags:
         fact = None if flag is None else framework_vocabulary.find_fact((flag,), release, key_context)

@@ -93,12 +93,13 @@ RULE: Final = Rule("KEY001", "unknown-key", "error", scope="config", fix="safe",
 
 
 MAX_CORRECTED_KEYS: Final = 200
-"""Unknown keys of one file that may be meant to be others: as many as are reported."""
+"""Unknown keys per file for which corrections are sought: as many as are reported."""
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report per unknown key; one in all where a fork may be in use, but for a program of the repository's own: its
-    options are read where it declares them.
+    """Yield a report for every unknown key, or one report for all of them if a fork may be in use.
+
+    A program of the repository itself is not treated as a fork, because its options are read from its code.
     """
     if config.evidence.fork is not None and config.evidence.fork.kind != "program":
         yield from report_foreign_keys(config, config.evidence.fork)
@@ -129,7 +130,7 @@ def check(config: Config) -> Iterator[Report]:
 
 
 def _add_entry_point_ground(config: Config, route: Route, report: Report) -> Report:
-    """A report with what the choice of the entry point rests on."""
+    """Return a report with the ground for the choice of the entry point."""
     keys = get_checked_keys(config)
     ground = None if keys is None else keys.find_entry_assumption(config, route)
     if ground is None:
@@ -147,7 +148,7 @@ def _format_launched_hint(config: Config, setting: LaunchedSetting) -> str:
 
 
 def list_corrections(config: Config) -> Iterator[tuple[KeyOccurrence, Route, tuple[Change, ...]]]:
-    """The misspelt keys with what they are meant to be, and how that is written: those that a safe fix renames."""
+    """Yield the misspelt keys that a safe fix renames, with the intended keys and the changes."""
     from cfglint_rules.vocabulary.proposals import list_proposals
 
     for occurrence in list_judged_keys(config, "unknown")[:MAX_CORRECTED_KEYS] if config.evidence.fork is None else ():
@@ -158,7 +159,7 @@ def list_corrections(config: Config) -> Iterator[tuple[KeyOccurrence, Route, tup
 
 
 def list_nearest_keys(config: Config) -> Iterator[tuple[KeyOccurrence, Route]]:
-    """The unknown keys, each with the key that is nearest to it, sure or not."""
+    """Yield the unknown keys, each with the most similar key, certain or not."""
     from cfglint_rules.vocabulary.proposals import list_proposals
 
     for occurrence in list_judged_keys(config, "unknown")[:MAX_CORRECTED_KEYS] if config.evidence.fork is None else ():
@@ -170,7 +171,7 @@ def list_nearest_keys(config: Config) -> Iterator[tuple[KeyOccurrence, Route]]:
 
 
 def refused(config: Config) -> Iterator[str]:
-    """The unknown keys that stop the framework."""
+    """Yield the messages for unknown keys that stop the framework."""
     for verdict in list_verdicts(config, "unknown") if config.evidence.fork is None else ():
         if verdict.effect == REFUSED:
             yield f"{get_target_release(config).title} has no `{verdict.occurrence.name}`"
@@ -208,7 +209,7 @@ def _is_possibly_former(occurrence: KeyOccurrence) -> bool:
 
 
 def _format_parent_choice(occurrence: KeyOccurrence) -> str:
-    """The settings by which the framework chose what the mapping around the key is, if it did."""
+    """Return the settings by which the framework chose the type of the enclosing mapping, if it did."""
     framework_vocabulary, config = get_vocabulary(occurrence.config), occurrence.config
     choices = (
         {}
@@ -221,7 +222,7 @@ def _format_parent_choice(occurrence: KeyOccurrence) -> str:
 
 
 def _is_of_another_kind(occurrence: KeyOccurrence) -> bool:
-    """Whether the key would be one if the framework had not chosen what the mapping around it is."""
+    """Return whether the key would exist if the enclosing mapping had another type."""
     framework_vocabulary, config = get_vocabulary(occurrence.config), occurrence.config
     any_context = get_context(config)._replace(settings=None)
     return (
@@ -249,7 +250,7 @@ def _format_hint(occurrence: KeyOccurrence, proposed: list[Proposal]) -> str:
 
 
 def _build_fix(occurrence: KeyOccurrence, proposal: Proposal) -> Fix | None:
-    """The key under its right name, with its value and its comment; None where that name is taken or impossible."""
+    """Return the fix that renames a key, with its value and comment, or None if the new name is taken or impossible."""
     config, route = occurrence.config, proposal.route
     framework_vocabulary = get_vocabulary(config)
     if (
@@ -275,8 +276,9 @@ def _build_fix(occurrence: KeyOccurrence, proposal: Proposal) -> Fix | None:
 
 
 def _find_switched_default(occurrence: KeyOccurrence, route: Route) -> str | None:
-    """What a setting is in a run that starts without the key, where a rename would switch it on or off (`not set`,
-    `on`); None where it gives a value to what the run has anyway, or where the run cannot start.
+    """Return the present state (`not set`, `on`) of a setting that a rename would switch on or off.
+
+    None if the rename does not switch it, or if the run cannot start with the unknown key.
     """
     is_given_on = is_on(occurrence.value)
     is_unchanged = find_effects(occurrence).effects == {REFUSED} or is_true_for_all_releases(
@@ -286,14 +288,14 @@ def _find_switched_default(occurrence: KeyOccurrence, route: Route) -> str | Non
 
 
 def _is_on_by_default(occurrence: KeyOccurrence, route: Route, release: str) -> bool:
-    """Whether a release has a setting on where the file does not state it."""
+    """Return whether a release has a setting on if the file does not state it."""
     fact = find_fact(occurrence, release, route)
     schema = {} if fact is None else fact.get_schema()
     return bool(schema.get("x-required")) or is_on(schema.get("default"))
 
 
 def _is_accepted(occurrence: KeyOccurrence, route: Route, release: str) -> bool:
-    """Whether a release has the other key, and takes the value for it."""
+    """Return whether a release has the other key and accepts the value for it."""
     fact, loader = find_fact(occurrence, release, route), load(occurrence.config.framework).loader
     return (
         fact is not None
@@ -303,7 +305,7 @@ def _is_accepted(occurrence: KeyOccurrence, route: Route, release: str) -> bool:
 
 
 def _build_removal(occurrence: KeyOccurrence) -> Fix | None:
-    """Without the key, where it can have no meaning."""
+    """Return the fix that removes a key that cannot have any effect."""
     if not _is_idle(occurrence) or occurrence.is_overridden:
         return None
     changes = (Delete((*occurrence.config.root, *occurrence.route)),)
@@ -311,13 +313,13 @@ def _build_removal(occurrence: KeyOccurrence) -> Fix | None:
 
 
 def _is_idle(occurrence: KeyOccurrence) -> bool:
-    """Whether the key was copied from another section, and can have no meaning in this one."""
+    """Return whether the key was copied from another section and has no effect in this one."""
     keys = get_checked_keys(occurrence.config)
     section = ".".join(map(str, occurrence.route[:-1]))
     return keys is not None and occurrence.route[-1] in keys.words.idle.get(section, ())
 
 
 def _is_possibly_foreign(config: Config) -> bool:
-    """Whether something that the configuration loads may bring keys that the vocabulary does not know."""
+    """Return whether a module that the config loads may add keys that the vocabulary lacks."""
     keys = get_checked_keys(config)
     return keys is not None and keys.can_have_foreign_keys(config, get_target_release(config).release)

@@ -1,4 +1,4 @@
-"""Whether a value is one that a framework takes for a setting, as the framework's own loader converts it."""
+"""Values: check whether a framework accepts a value for a setting, as its own loader converts it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from cfglint_train.frameworks.loaders import Loader
 
 Schema = Mapping[str, Any]
 
-# What a script puts a value into before the file is used: `<steps>`, `{{ lr }}`; for numbers also `TRAIN_BATCH_SIZE`.
-# (Compiled by `re` for a text that begins like one, or is in capitals: few are.)
+# Placeholders that a script replaces before the file is used: `<steps>`, `{{ lr }}`; for numbers also
+# `TRAIN_BATCH_SIZE`. Compiled only for texts that begin like one or are in capitals, which are rare.
 _PLACEHOLDER: Final = r"<.*>|\{.*\}|%.*%|@.*@|\$.*|__\w+__"
 _PLACEHOLDER_STARTS: Final = ("<", "{", "%", "@", "$", "__")
 _BRACKETED: Final = r"(?i)(?:your|path to|name of|insert|enter) "
-"""How a mark begins that YAML reads as a list: `[your output directory]`."""
+"""Start of a placeholder that YAML reads as a list: `[your output directory]`."""
 _NUMBERS_PLACEHOLDER: Final = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"
 
-# Enumerations of other packages, as all their releases have them together (transformers 4.41 to 5.23, torch 2.13).
+# Enumerations of other packages: the union over all releases (transformers 4.41 to 5.23, torch 2.13).
 _EXTERNAL_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "transformers.SchedulerType": (
         "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt",
@@ -40,7 +40,7 @@ _EXTERNAL_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def list_external_words(name: str) -> tuple[str, ...]:
-    """The words of an enumeration that another package defines; none where they are not known."""
+    """Return the words of an enumeration that another package defines; empty if they are unknown."""
     if name == "transformers.training_args.OptimizerNames":
         from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZERS
 
@@ -49,9 +49,9 @@ def list_external_words(name: str) -> tuple[str, ...]:
 
 
 def is_accepted(schema: Schema, value: Any, loader: Loader) -> bool:
-    """Whether a value is one of those that a schema describes. True where the schema or the value says too little.
+    """Return whether a schema accepts a value; True if the schema or the value is too vague to decide.
 
-    What is inside a mapping with settings of its own is not looked at.
+    The contents of a mapping with settings of its own are not checked.
     """
     if isinstance(value, Unknown) or is_placeholder(value):
         return True
@@ -73,7 +73,7 @@ def is_accepted(schema: Schema, value: Any, loader: Loader) -> bool:
 
 
 def is_placeholder(value: Any) -> bool:
-    """Whether something fills the value in: OmegaConf when the configuration is loaded, a script or a person before."""
+    """Return whether a value is filled in later: by OmegaConf, a script or a person."""
     if isinstance(value, list):
         first_item = value[0] if value else None
         words = (
@@ -86,7 +86,7 @@ def is_placeholder(value: Any) -> bool:
 
 
 def is_number_placeholder(value: Any) -> bool:
-    """Whether a text is a mark in the place of a number (`CONFIG_MBSIZE`), or filled in."""
+    """Return whether a text is a placeholder for a number (`CONFIG_MBSIZE`), or any placeholder."""
     return is_placeholder(value) or (isinstance(value, str) and re.fullmatch(_NUMBERS_PLACEHOLDER, value) is not None)
 
 
@@ -140,12 +140,12 @@ _MAX_SIMILAR: Final = 3
 
 
 def describe_expected(schema: Schema, value: Any = None) -> str:
-    """What a schema takes, in words: "an integer or nothing", "one of a, b"; of many words, those like the value."""
+    """Describe the accepted values: "an integer or nothing", "one of a, b"; of many words, those similar to `value`."""
     alternatives = list(dict.fromkeys(_list_alternatives(schema)))
     words = [word for word in _list_enum_values(schema) if word is not None]
     if words:
         alternatives.insert(0, _describe_words(words, value))
-    if "nothing" in alternatives:  # last, as it is the least likely to be meant
+    if "nothing" in alternatives:  # last, because it is the least likely intention
         alternatives = [alternative for alternative in alternatives if alternative != "nothing"] + ["nothing"]
     return " or ".join(alternatives)
 
@@ -166,7 +166,7 @@ def _describe_words(words: list[Any], value: Any) -> str:
 
 
 def _list_alternatives(schema: Schema) -> list[str]:
-    """What a schema takes beside the words of enumerations."""
+    """Return the descriptions of accepted values other than the words of enumerations."""
     if "anyOf" in schema:
         return [word for part in schema["anyOf"] for word in _list_alternatives(part)]
     if "enum" in schema:
@@ -211,7 +211,7 @@ _PLURALS: Final[Mapping[str, str]] = {
 
 
 def format_value(value: Any) -> str:
-    """A value for messages, as it would be in a file, cut where it is long."""
+    """Return a value as a file would spell it, shortened for messages."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -225,5 +225,5 @@ def format_value(value: Any) -> str:
 
 
 def list_enum_words(schema: Schema) -> list[str]:
-    """The words among an enumeration's values."""
+    """Return the texts among an enumeration's values."""
     return [word for word in _list_enum_values(schema) if isinstance(word, str)]

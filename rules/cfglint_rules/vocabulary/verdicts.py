@@ -1,4 +1,4 @@
-"""What a vocabulary says of each key of a configuration: one pass, whose verdicts the KEY rules read."""
+"""Verdicts on keys: one pass over a config, whose result all KEY rules read."""
 
 from __future__ import annotations
 
@@ -28,27 +28,28 @@ from cfglint_train.mutations.mutations import get_mutations
 VerdictKind = Literal["unknown", "gone", "gated", "unread", "misfit"]
 
 _UNREAD_EFFECTS: Final = {"ignored": ("nothing", "warning"), "renamed": ("nothing",)}
-"""The effects of a key that is there and that nothing reads."""
+"""Status of a key that exists but is never read -> its effects."""
 _GONE_KINDS: Final = frozenset(("removed", "renamed", "not yet"))
 _REMARK_KEYS: Final = frozenset(("comment", "comments", "description", "note", "notes"))
-"""Keys under which people write remarks in JSON."""
+"""Keys used for remarks in JSON."""
 
 
 class Verdict(Frozen):
-    """A key that is not simply taken with its value, and why. Other keys have none."""
+    """A key that is not accepted with its value, and the reason. Accepted keys have no verdict."""
 
     kind: VerdictKind
-    """unknown: no release has the key; gone: the one that counts does not have it; gated: it lacks something beside it;
-    unread: nothing reads it; misfit: its value does not fit."""
+    """unknown: no release has the key; gone: the effective release lacks it; gated: it needs another setting; unread:
+    it is never read; misfit: its value is invalid.
+    """
     occurrence: KeyOccurrence
     status: Status
-    """What the key is at the release that decides."""
+    """Status at the deciding release."""
     schema: Schema = {}
-    """What the key takes, where its value does not fit."""
+    """Schema of the accepted values, if the value is invalid."""
 
     @property
     def effect(self) -> str:
-        """What becomes of the key with this value: dropped, warning, error, mapped, kept."""
+        """Effect of the key with this value: dropped, warning, error, mapped, kept."""
         config, keys = self.occurrence.config, get_checked_keys(self.occurrence.config)
         assert keys is not None
         effect, release = self.status.effect or "dropped", get_target_release(config).release
@@ -56,14 +57,14 @@ class Verdict(Frozen):
 
     @property
     def outcome(self) -> EffectByRelease:
-        """What becomes of the key at every candidate release."""
+        """Effects of the key for every candidate release."""
         return find_effects(self.occurrence)
 
 
 def list_verdicts(config: Config, kind: VerdictKind) -> tuple[Verdict, ...]:
-    """Return the verdicts of a kind, in the order of the text.
+    """Return the verdicts of a kind, in text order.
 
-    A key that a script handles before the framework sees the file is its launcher's, and has only a value to check.
+    A key that a script handles before the framework reads the file belongs to its launcher; only its value is checked.
     """
     return tuple([verdict for verdict in config.compute_once(_judge_all) if verdict.kind == kind])
 
@@ -112,27 +113,27 @@ def _judge(occurrence: KeyOccurrence, keys: Keys, newest: Context | None) -> Ite
     elif status.kind in _GONE_KINDS and status.effect != "nothing":
         gone_verdict = Verdict("gone", occurrence, status)
         if occurrence.value is None and gone_verdict.effect != REFUSED:
-            return  # nothing was asked for
+            return  # an empty value requests nothing
         if status.kind != "not yet" or not keys.can_be_user_setting(fact, config, get_target_release(config).release):
             yield gone_verdict
 
 
 def _is_reportable(verdict: Verdict) -> bool:
-    """Return whether a key is refused, or asks for something: it is no comment, not empty and not only an anchor."""
+    """Return whether a key is refused or has content: it is not a comment, not empty and not only an anchor."""
     occurrence = verdict.occurrence
     has_content = not (_is_remark(occurrence) or _is_anchor_holder(occurrence) or occurrence.value in (None, [], {}))
     return has_content or verdict.effect == REFUSED
 
 
 def _is_remark(occurrence: KeyOccurrence) -> bool:
-    """Return whether a key serves as a comment: JSON has no other way to write one."""
+    """Return whether a key serves as a comment, which JSON lacks."""
     key = str(occurrence.route[-1])
     is_text = key in _REMARK_KEYS and isinstance(occurrence.value, str) and occurrence.config.document.syntax == "json"
     return is_text or key.startswith(("_", "//", "#", "x-"))
 
 
 def _is_anchor_holder(occurrence: KeyOccurrence) -> bool:
-    """Return whether a key only holds what aliases elsewhere in the file repeat."""
+    """Return whether a key only holds anchors that aliases elsewhere in the file repeat."""
     if b"&" not in occurrence.config.document.source:
         return False
     aliases = occurrence.config.compute_once(_map_aliases)
@@ -141,7 +142,7 @@ def _is_anchor_holder(occurrence: KeyOccurrence) -> bool:
 
 
 def _map_aliases(config: Config) -> dict[int, list[int]]:
-    """The nodes that aliases stand for, each with its aliases."""
+    """Return the ids of aliased nodes, each with the ids of its aliases."""
     aliases: dict[int, list[int]] = {}
     for node in _walk_nodes(config.document.root) if config.document.root is not None else ():
         if isinstance(node, Alias):
@@ -150,7 +151,7 @@ def _map_aliases(config: Config) -> dict[int, list[int]]:
 
 
 def _walk_nodes(node: Node) -> Iterator[Node]:
-    """A node and all below it; aliases are not followed."""
+    """Yield a node and all nodes below it, without following aliases."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -163,13 +164,13 @@ def _walk_nodes(node: Node) -> Iterator[Node]:
 
 
 def get_secondary_package(config: Config) -> str | None:
-    """The package beside the framework's own whose release decides about keys, too."""
+    """Return the package other than the framework's own whose release decides about keys too, or None."""
     keys = get_checked_keys(config)
     return None if keys is None else keys.manifest.companion_package
 
 
 def _get_newest_context(config: Config) -> Context | None:
-    """The framework beside the newest release of that package that it allows, where no other one is stated."""
+    """Return the context with the newest allowed release of the secondary package, or None if a release is stated."""
     package = get_secondary_package(config)
     release = None if package is None else config.releases.get(package)
     if package is None or release is None or config.releases.is_stated(package):
@@ -178,7 +179,7 @@ def _get_newest_context(config: Config) -> Context | None:
 
 
 def _find_refusal_in_newest(occurrence: KeyOccurrence, newest: Context) -> Status | None:
-    """What becomes of a key in the newest release beside the framework, where it is refused."""
+    """Return the status of a key that the newest release of the secondary package refuses, else None."""
     framework_vocabulary = get_vocabulary(occurrence.config)
     fact = (
         None
@@ -190,6 +191,6 @@ def _find_refusal_in_newest(occurrence: KeyOccurrence, newest: Context) -> Statu
 
 
 def is_possibly_from_fork(verdict: Verdict) -> bool:
-    """Return whether a fork may have added the word; it changes no types."""
+    """Return whether a fork may have added the word; forks are assumed not to change types."""
     evidence, value = verdict.occurrence.config.evidence.fork, verdict.occurrence.value
     return evidence is not None and isinstance(value, str) and bool(list_enum_words(verdict.schema))

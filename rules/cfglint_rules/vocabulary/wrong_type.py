@@ -94,12 +94,12 @@ from cfglint_train.plan.certainty import Ground
 RULE: Final = Rule("KEY004", "wrong-type", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 _SPECIAL_TOKENS: Final = frozenset(("bos_token", "eos_token", "pad_token", "unk_token", "additional_special_tokens"))
-# LLaMA-Factory's own keys that are split at commas whatever they hold (0.9.5 hparams/model_args.py).
+# LLaMA-Factory splits these keys at commas, whatever they contain (0.9.5 hparams/model_args.py).
 _SPLIT_KEYS: Final = ("adapter_name_or_path", "add_special_tokens", "add_tokens")
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report per value that does not fit."""
+    """Yield a report for every value that is not accepted."""
     for verdict in list_verdicts(config, "misfit"):
         if not is_possibly_from_fork(verdict):
             yield _build_report(verdict.occurrence, verdict.schema)
@@ -107,14 +107,14 @@ def check(config: Config) -> Iterator[Report]:
 
 
 def refused(config: Config) -> Iterator[str]:
-    """The values that stop the framework."""
+    """Yield the messages for values that stop the framework."""
     for verdict in list_verdicts(config, "misfit"):
         if is_fatal(verdict.occurrence) and not is_possibly_from_fork(verdict):
             yield f"{verdict.occurrence.name} takes {describe_expected(verdict.schema)}"
 
 
 def find_fatal_settings(config: Config) -> frozenset[Route]:
-    """The settings whose value stops the framework at every candidate release: nothing that comes later is reached."""
+    """Return the settings whose value stops the framework at every candidate release, before any later check."""
     return frozenset(
         verdict.occurrence.route
         for verdict in list_verdicts(config, "misfit")
@@ -125,7 +125,7 @@ def find_fatal_settings(config: Config) -> frozenset[Route]:
 
 
 def _find_registering_release(occurrence: KeyOccurrence) -> str | None:
-    """The first release after the one that counts that has the word."""
+    """Return the first release after the effective one that has the word, or None."""
     framework_vocabulary, target_key = (
         get_vocabulary(occurrence.config),
         parse_release(get_target_release(occurrence.config).release),
@@ -189,26 +189,26 @@ def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
 
 
 def _is_former(occurrence: KeyOccurrence) -> bool:
-    """Whether a release before the oldest known one took the value."""
+    """Return whether a release before the oldest known one accepted the value."""
     keys = get_checked_keys(occurrence.config)
     return keys is not None and occurrence.value in keys.words.former_values.get(occurrence.name, ())
 
 
 def _list_assumptions(occurrence: KeyOccurrence) -> tuple[Ground, ...]:
-    """What the value rests on: the default of a variable, a condition of a script."""
+    """Return the assumption that the value rests on: the default of a variable, or a condition in a script."""
     assumption = occurrence.config.get_origin(*occurrence.route).assumption
     return (build_setting_ground(occurrence.name, occurrence.value, assumption),) if assumption else ()
 
 
 def _name_downstream(config: Config) -> str:
-    """What refuses a word that the framework hands on."""
+    """Return the name of the library to which the framework passes the word, and which rejects it."""
     keys = get_checked_keys(config)
     assert keys is not None
     return keys.forward_target
 
 
 def _find_value_effects(occurrence: KeyOccurrence, schema: Schema, effect: str) -> EffectByRelease:
-    """What becomes of the value at every candidate release; one without the key does not look at it."""
+    """Return the effect of the value for every candidate release; a release without the key ignores it."""
     config, fact = occurrence.config, occurrence.fact
     assert fact is not None
 
@@ -230,11 +230,11 @@ def _describe_accepted(occurrence: KeyOccurrence, schema: Schema) -> str:
     return (None if keys is None else keys.describe_values(schema)) or describe_expected(schema, occurrence.value)
 
 
-# --- options that a launch gives -------------------------------------------------------------------------------------
+# --- options that a launch passes ------------------------------------------------------------------------------------
 
 
 def _report_launched(config: Config) -> Iterator[Report]:
-    """One report per value of an option beside the file that the framework does not take."""
+    """Yield a report for every launch option with a value that the framework rejects."""
     keys = get_checked_keys(config)
     if keys is None:
         return
@@ -280,7 +280,7 @@ def _build_option_report(config: Config, setting: LaunchedSetting, schema: Schem
 
 
 def _build_fix(occurrence: KeyOccurrence, schema: Schema) -> Fix | None:
-    """The value that was meant, where only one can have been."""
+    """Return the fix with the intended value, if there is only one possibility."""
     value = occurrence.value
     if isinstance(value, Unknown):
         return None
@@ -317,7 +317,7 @@ def _has_default(occurrence: KeyOccurrence) -> bool:
 
 
 def _build_ratio_fix(occurrence: KeyOccurrence) -> Fix | None:
-    """A share of the steps under its own name."""
+    """Return the fix that moves a fraction of the steps to its own key."""
     config, framework_vocabulary = occurrence.config, get_vocabulary(occurrence.config)
     route = (*occurrence.route[:-1], "warmup_ratio")
     fact = (
@@ -335,7 +335,7 @@ def _build_ratio_fix(occurrence: KeyOccurrence) -> Fix | None:
 
 
 def _build_special_tokens_fix(occurrence: KeyOccurrence) -> Fix | None:
-    """New tokens are a list (axolotl's `tokens`); a mapping of special ones has a key of its own."""
+    """Return the fix that moves a mapping of special tokens to its own key, because axolotl's `tokens` is a list."""
     config, route = occurrence.config, ("special_tokens",)
     if is_taken(config, route):
         return None
@@ -343,7 +343,7 @@ def _build_special_tokens_fix(occurrence: KeyOccurrence) -> Fix | None:
 
 
 def _build_word_fix(occurrence: KeyOccurrence, schema: Schema, value: str) -> Fix | None:
-    """The word of an enumeration that this one is a slip of."""
+    """Return the fix with the word of an enumeration that the value is a typo of."""
     words = list_enum_words(schema)
     identical = [word for word in words if _strip_separators(word) == _strip_separators(value)]
     if len(identical) == 1:
@@ -351,7 +351,7 @@ def _build_word_fix(occurrence: KeyOccurrence, schema: Schema, value: str) -> Fi
     from cfglint_rules.vocabulary.proposals import correct_word
 
     typo_target = correct_word(value, words)
-    if typo_target is None or _get_digits(typo_target) != _get_digits(value):  # qwen2_5 is no slip of qwen3_5
+    if typo_target is None or _get_digits(typo_target) != _get_digits(value):  # qwen2_5 is no typo of qwen3_5
         return None
     return _build_set_fix(occurrence, "unsafe", typo_target, f"write {typo_target}, if that is what was meant")
 
@@ -365,7 +365,7 @@ def _strip_separators(word: str) -> str:
 
 
 def _build_unquoting_fix(occurrence: KeyOccurrence, schema: Schema, value: str) -> Fix | None:
-    """The number or truth value that is in quotes."""
+    """Return the fix that removes the quotes from a number or boolean."""
     unquoted: Any = {"true": True, "false": False}.get(value.lower())
     if unquoted is None:
         try:

@@ -1,4 +1,4 @@
-"""The `add_argument` calls of a parser, in what makes it and what it is handed to, and whether there may be others."""
+"""The `add_argument` calls of a parser, in the functions that create it or receive it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _PARSERS: Final = ("argparse", "configargparse")
 
 
 class ArgumentCall(Frozen):
-    """One `add_argument` call, with the values of the loop variables around it."""
+    """An `add_argument` call, with the values of the loop variables around it."""
 
     module: Module
     call: ast.Call
     local: dict[str, Any]
 
     def evaluate_argument(self, node: ast.expr | None, otherwise: Any = None) -> Any:
-        """What an argument evaluates to."""
+        """Return the value of an argument, or `otherwise` if the text does not determine it."""
         if node is None:
             return otherwise
         try:
@@ -45,17 +45,19 @@ class ArgumentCall(Frozen):
 
 
 class ArgumentCalls:
-    """What is added to the parser of a module, in order.
+    """The `add_argument` calls of a module's parser, in order.
 
-    Functions that the parser comes from or is handed to are followed, in other modules of the package too. Raises
-    UndecidedError where one of the package is missing.
+    Functions that create or receive the parser are followed, also into other modules of the package. Raises
+    UndecidedError if such a module is missing.
     """
 
     def __init__(self, module: Module) -> None:
+        """Read the calls of a module."""
         self.calls: list[ArgumentCall] = []
         self.may_have_more = False
-        """Whether the parser may take flags beside those: it comes from or goes to a function whose text is not
-        there, a flag's name does not follow from the text, or it lets unknown flags pass."""
+        """The parser may accept more flags: it comes from or goes to a function whose text is missing, the text does
+        not determine a flag's name, or unknown flags are accepted.
+        """
         self._root = module
         self._seen: set[str] = set()
         self._read_tree(module, module.tree, frozenset())
@@ -67,7 +69,7 @@ class ArgumentCalls:
         self._walk_statements(module, tree, {}, parsers)
 
     def _find_sources(self, module: Module, tree: ast.AST, parsers: frozenset[str]) -> list[ast.Call]:
-        """The calls that a parser comes from. A parser that comes from anything else may have more."""
+        """Return the calls that create a parser; a parser with any other origin may have more flags."""
         calls = []
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr in _PARSER_METHODS:
@@ -85,7 +87,7 @@ class ArgumentCalls:
         return calls
 
     def _follow_source(self, module: Module, call: ast.Call, parsers: frozenset[str]) -> None:
-        """Follow a call that a parser comes from."""
+        """Follow a call that creates a parser."""
         if isinstance(call.func, ast.Attribute) and call.func.attr in _PARSER_METHODS:
             return
         symbol = _resolve_callee(module, call)
@@ -108,7 +110,7 @@ class ArgumentCalls:
     def _follow_definition(
         self, module: Module, node: ast.FunctionDef | ast.ClassDef, parser_names: frozenset[str]
     ) -> None:
-        """Read a function or class of another module, once; those of the module itself are met where they are."""
+        """Read a function or class of another module once; those of the module itself are read in place."""
         place = f"{module.name}.{node.name}"
         if module is not self._root and place not in self._seen:
             self._seen.add(place)
@@ -125,11 +127,11 @@ class ArgumentCalls:
             if isinstance(node, ast.Call):
                 self._read_call(module, node, local, parsers)
             elif isinstance(node, ast.Attribute) and node.attr == "add_argument":
-                self.may_have_more = True  # the method itself is handed on
+                self.may_have_more = True  # the method itself is passed on
             for child in _list_children(node):
                 self._walk_statements(module, child, local, parsers)
             if isinstance(node, (ast.Assign, ast.Expr)) and _is_parsing(node):
-                return  # what is added behind it comes too late
+                return  # arguments that are added later have no effect
 
     def _read_call(self, module: Module, call: ast.Call, local: dict[str, Any], parsers: frozenset[str]) -> None:
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -145,7 +147,7 @@ class ArgumentCalls:
             self._follow_receiver(module, call, parsers)
 
     def _follow_receiver(self, module: Module, call: ast.Call, parsers: frozenset[str]) -> None:
-        """Follow a call that gets the parser."""
+        """Follow a call that receives the parser."""
         symbol = _resolve_callee(module, call)
         if isinstance(symbol, External) and module.source.is_internal(symbol.name):
             raise UndecidedError(f"{symbol.name}, which adds flags, is missing")
@@ -156,7 +158,7 @@ class ArgumentCalls:
 
 
 def _find_parser_names(module: Module, parser_names: frozenset[str]) -> frozenset[str]:
-    """The names that stand for a parser or one of its groups somewhere in a module."""
+    """Return the names that refer to a parser or to one of its groups anywhere in a module."""
     nodes = [node for node in ast.walk(module.tree) if isinstance(node, (ast.Attribute, ast.Assign, ast.Call))]
     module.source.count_steps(len(nodes))
     names = set(parser_names)
@@ -180,7 +182,7 @@ def _find_parser_names(module: Module, parser_names: frozenset[str]) -> frozense
 
 
 def _is_parser(node: ast.expr, parsers: set[str] | frozenset[str]) -> bool:
-    """Whether an expression is a parser, one of its groups, or some of them."""
+    """Return whether an expression is a parser, one of its groups, or a list of them."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return any(_is_parser(element, parsers) for element in node.elts)
     if isinstance(node, ast.Starred):
@@ -197,14 +199,14 @@ def _is_plain_parser(symbol: Symbol | None) -> bool:
 
 
 def _is_nested_function(module: Module, call: ast.Call) -> bool:
-    """Whether a call is of a function that is defined inside another of the same module."""
+    """Return whether a call is to a function that is defined inside another function of the same module."""
     return isinstance(call.func, ast.Name) and any(
         isinstance(node, ast.FunctionDef) and node.name == call.func.id for node in ast.walk(module.tree)
     )
 
 
 def _resolve_callee(module: Module, call: ast.Call) -> Symbol | None:
-    """What is called; None where the text does not settle it."""
+    """Return the called symbol, or None if the text does not determine it."""
     name = get_dotted_name(call.func)
     try:
         return module.resolve_name(name) if name else None
@@ -215,7 +217,7 @@ def _resolve_callee(module: Module, call: ast.Call) -> Symbol | None:
 def _find_parser_parameters(
     function: ast.FunctionDef, call: ast.Call, parsers: set[str] | frozenset[str]
 ) -> frozenset[str]:
-    """The parameters of a function that a call hands a parser to."""
+    """Return the parameters of a function that receive a parser in a call."""
     names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
     arguments = [(name, value) for name, value in zip(names, call.args)]
     arguments += [(word.arg, word.value) for word in call.keywords if word.arg]
@@ -223,7 +225,7 @@ def _find_parser_parameters(
 
 
 def _list_assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Each target of an assignment with the value that it gets; all of it where it is one of several."""
+    """Yield each target of an assignment with the assigned value; unpacked targets get the whole value."""
     if not isinstance(node, ast.Assign):
         return
     for target in node.targets:
@@ -236,7 +238,7 @@ def _list_arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def _list_children(node: ast.AST) -> Iterator[ast.AST]:
-    """A node, and for the call of a method what it is called on in place of the method."""
+    """Yield a node; for a method call, yield the object and the arguments instead."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield ast.Expr(node.func.value)
         yield from (ast.Expr(word) for word in _list_arguments(node))
@@ -245,12 +247,12 @@ def _list_children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_parsing(statement: ast.stmt) -> bool:
-    """Whether a statement reads the command line."""
+    """Return whether a statement parses the command line."""
     return any(isinstance(node, ast.Attribute) and node.attr == "parse_args" for node in ast.walk(statement))
 
 
 def _unroll_loop(module: Module, loop: ast.For, local: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The values of names in each turn of a loop; one turn without those of its own where they are not known."""
+    """Yield the variables of each iteration of a loop, or once without the loop's variables if they are unknown."""
     targets = loop.target.elts if isinstance(loop.target, (ast.List, ast.Tuple)) else [loop.target]
     names = [target.id for target in targets if isinstance(target, ast.Name)]
     try:

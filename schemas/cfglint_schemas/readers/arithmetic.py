@@ -1,4 +1,4 @@
-"""The operators and functions that an expression of a copy of a framework may be made of."""
+"""Operators and functions that are evaluated in the expressions of a framework's source."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KNOWN_ATTRIBUTES: Final[dict[str, Any]] = {"sys.maxsize": sys.maxsize, "math.inf
 
 
 def is_unbounded(op: ast.operator, left: Any, right: Any) -> bool:
-    """Whether a power, a shift, a sum or a repetition has a result of any size: the text is not trusted."""
+    """Return whether the result of a power, shift, sum or repetition may be huge; the source is not trusted."""
     if isinstance(op, ast.LShift):
         return not is_bounded(op, left, right) or right > _MAX_SHIFT
     if isinstance(op, ast.Mult):

@@ -1,4 +1,4 @@
-"""axolotl: pydantic models below `axolotl.utils.schemas`, and the arguments that plugins add to them."""
+"""axolotl: the pydantic models below `axolotl.utils.schemas`, and the arguments that plugins add."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCHEMAS: Final = ("axolotl.utils.schemas.config", "axolotl.utils.config.models.
 
 
 def read(package: str, source: Source) -> ReleaseTable:
-    """The vocabulary of one release. Raises UndecidedError for an unexpected layout."""
+    """Return the vocabulary of one release; raise UndecidedError for an unexpected layout."""
     module = source.require_module(*_SCHEMAS)
     root = module.resolve_name(_ROOT)
     if not isinstance(root, Class):
@@ -38,7 +38,7 @@ def read(package: str, source: Source) -> ReleaseTable:
 
 
 def _find_plugins(source: Source) -> Iterator[tuple[str, Class]]:
-    """Every plugin of the release, by the name that `plugins:` lists it with, and the class of its settings."""
+    """Yield every plugin of the release: the name that `plugins:` lists, and the class of its arguments."""
     for module in source.list_modules("axolotl/integrations", word="get_input_args"):
         for node in module.tree.body:
             if not isinstance(node, ast.ClassDef):
@@ -54,7 +54,7 @@ def _find_plugins(source: Source) -> Iterator[tuple[str, Class]]:
 
 
 def _read_input_args(plugin: Class) -> str | None:
-    """The dotted name that `get_input_args` returns."""
+    """Return the dotted name that `get_input_args` returns, or None."""
     for node in plugin.node.body:
         if isinstance(node, ast.FunctionDef) and node.name == "get_input_args":
             for statement in ast.walk(node):
@@ -68,7 +68,7 @@ def _read_input_args(plugin: Class) -> str | None:
 
 
 def _find_plugin_name(source: Source, plugin: Class) -> str:
-    """The shortest module path that offers the plugin, as `plugins:` entries are written."""
+    """Return the shortest module path that exports the plugin, as entries of `plugins:` are written."""
     parts = plugin.module.name.split(".")
     for length in range(3, len(parts)):
         package: Module | None = source.find_module(".".join(parts[:length]))
@@ -78,7 +78,7 @@ def _find_plugin_name(source: Source, plugin: Class) -> str:
 
 
 def _read_builtin_plugins(source: Source) -> frozenset[str]:
-    """The plugins that load without being listed, by class name."""
+    """Return the class names of the plugins that load without being listed."""
     module = source.find_module("axolotl.integrations.base")
     if module is None or "BUILTIN_PLUGINS" not in module.bindings:
         return frozenset()

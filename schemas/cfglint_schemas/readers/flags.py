@@ -1,4 +1,4 @@
-"""Command-line flags as argparse gets them: every `add_argument` call, read from the text."""
+"""Command-line flags of argparse: every `add_argument` call, read from the text."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from cfglint_schemas.readers.types import FieldDefault, Fragment
 from cfglint_train.foundation.frozen import Frozen
 
 _TYPES: Final = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "str_to_bool": "boolean"}
-# What argparse's own actions put into the namespace.
+# Values that argparse's own actions store.
 _SWITCH_VALUES: Final = {"store_true": False, "store_false": True}
 
 
 class ParserFlag(Frozen):
-    """One `add_argument` call."""
+    """A flag that an `add_argument` call adds."""
 
     name: str
-    """The long spelling, dashes included."""
+    """Long spelling, dashes included."""
     key: TableKey
     group: str
-    """The variable that the call is made on: `parser`, or that of an argument group."""
+    """Variable that the call is made on: `read_parser`, or the name of an argument group."""
 
 
 class ParserFlags(Frozen):
@@ -31,11 +31,14 @@ class ParserFlags(Frozen):
 
     flags: tuple[ParserFlag, ...]
     may_have_more: bool
-    """Whether it may take flags beside those (see `Additions`)."""
+    """The parser may accept more flags (see `Additions`)."""
 
 
 def read_parser(module: Module) -> ParserFlags:
-    """The flags that a module adds to a parser, here or in functions that make it or get it, in order."""
+    """Return the flags that a module adds to a parser, in order.
+
+    Functions that create or receive the parser are followed.
+    """
     additions, flags = ArgumentCalls(module), []
     for addition in additions.calls:
         names = [
@@ -84,7 +87,7 @@ def _apply_nargs(addition: ArgumentCall, words: dict[str, ast.expr], item: Fragm
         array["maxItems"] = nargs
     if isinstance(nargs, int) and nargs > 1:
         return array
-    # Of a list of one word a command line shows no more than the word, and of an empty one no more than the flag.
+    # With a list of one word, the command line shows only the word; with an empty list, only the flag.
     return {"anyOf": [array, item, {"enum": [True]}] if nargs == "*" else [array, item]}
 
 

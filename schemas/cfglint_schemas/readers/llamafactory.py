@@ -1,4 +1,4 @@
-"""LLaMA-Factory: the dataclasses behind each command, with transformers' training arguments on an axis of their own."""
+"""LLaMA-Factory: the dataclasses of each command; transformers' training arguments have their own releases."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _COMMANDS: Final = {
     "mca": "_TRAIN_MCA_ARGS",
     "megatron_bridge": "_TRAIN_MBRIDGE_ARGS",
 }
-# The package's name and its former one, under which its first releases had the parser in `model`.
+# The package's name, and its former name, under which the first releases had the parser in `model`.
 _NAMES: Final = ("llamafactory", "llmtuner")
 _V1_CLASSES: Final = ("ModelArguments", "DataArguments", "TrainingArguments", "SampleArguments")
 _TRANSFORMERS: Final = "TrainingArguments"
 
 
 def read(package: str, source: Source) -> ReleaseTable:
-    """One package's share of the vocabulary at one release. Raises UndecidedError for an unexpected layout."""
+    """Return one package's part of the vocabulary at one release; raise UndecidedError for an unexpected layout."""
     if package == "transformers":
         arguments = source.require_module("transformers.training_args_seq2seq").resolve_name("Seq2SeqTrainingArguments")
         if not isinstance(arguments, Class):
@@ -46,7 +46,7 @@ def read(package: str, source: Source) -> ReleaseTable:
                 definitions.setdefault(_TRANSFORMERS, Definition({}))
                 names.append(_TRANSFORMERS)
             else:
-                # A class of another package, or one that is chosen at run time: every name may be one of its own.
+                # The class belongs to another package or is chosen at run time, so any name may be one of its keys.
                 definitions[class_.name] = Definition({}, "kept")
                 names.append(class_.name)
         if names:
@@ -62,14 +62,15 @@ def read(package: str, source: Source) -> ReleaseTable:
 
 
 def _find_module(source: Source, name: str) -> Module | None:
-    """A module of the package, under whichever of its names it has one."""
+    """Return a module of the package under any of the package's names, or None."""
     return next((module for package in _NAMES if (module := source.find_module(f"{package}.{name}")) is not None), None)
 
 
 def _add_asserted_words(class_: Class, keys: Mapping[str, TableKey]) -> dict[str, TableKey]:
-    """A dataclass's keys, with the words that it asserts beside those that it declares.
+    """Return a dataclass's keys, with the words that it asserts added to the words that it declares.
 
-    `parse_dict` holds no value against a `Literal`: what refuses is `assert self.key in [...]` of `__post_init__`.
+    `parse_dict` does not check values against a `Literal`; only `assert self.key in [...]` in `__post_init__` rejects
+    them.
     """
     extended = dict(keys)
     for node in ast.walk(class_.node):
@@ -87,10 +88,10 @@ def _add_asserted_words(class_: Class, keys: Mapping[str, TableKey]) -> dict[str
 
 
 def _name_templates(source: Source, definitions: dict[str, Definition]) -> None:
-    """Make the registered templates the words of `template`, where each is registered by a plain name.
+    """Set the values of `template` to the registered templates if each is registered by a plain name.
 
-    `get_template_and_fix_tokenizer` refuses other names. People add templates in this very file, as the README has
-    them do, so that a name that no release has may be one of their own (`x-registry`).
+    `get_template_and_fix_tokenizer` rejects other names. Following the README, people add templates in this very file,
+    so an unknown name may be such an addition (`x-registry`).
     """
     module, data = _find_module(source, "data.template"), definitions.get("DataArguments")
     if module is None or data is None or "template" not in data.keys:
@@ -109,7 +110,7 @@ def _name_templates(source: Source, definitions: dict[str, Definition]) -> None:
 
 
 def _add_stages(source: Source, definitions: dict[str, Definition]) -> None:
-    """Add the stages that `run_exp` compares with to those that are declared: no `Literal` refuses any."""
+    """Add the stages that `run_exp` compares with to the declared stages; the `Literal` does not reject them."""
     tuner, arguments = _find_module(source, "train.tuner"), definitions.get("FinetuningArguments")
     stage = None if arguments is None else arguments.keys.get("stage")
     if tuner is None or arguments is None or stage is None or "enum" not in stage.schema:
@@ -130,7 +131,7 @@ def _add_stages(source: Source, definitions: dict[str, Definition]) -> None:
 
 
 def _read_class_list(parser: Module, list_name: str) -> list[Class | External]:
-    """The classes that a list of dataclasses names, wherever it is assigned; the longest assignment counts."""
+    """Return the classes in a list of dataclasses, wherever it is assigned; the longest assignment counts."""
     lists = [
         node.value.elts
         for node in ast.walk(parser.tree)
@@ -148,8 +149,9 @@ def _read_class_list(parser: Module, list_name: str) -> list[Class | External]:
 
 
 def _find_added_classes(parser: Module, list_name: str) -> Iterator[Class | External]:
-    """The classes that a parser gets beside a list of them (`HfArgumentParser(_TRAIN_ARGS + [chosen])`); what is chosen
-    at run time under the words that name it.
+    """Yield the classes that a parser adds to a list of dataclasses (`HfArgumentParser(_TRAIN_ARGS + [chosen])`).
+
+    A class that is chosen at run time is external, under the expression that names it.
     """
     for node in ast.walk(parser.tree):
         if isinstance(node, ast.Call) and get_dotted_name(node.func) == "HfArgumentParser" and node.args:
@@ -160,7 +162,7 @@ def _find_added_classes(parser: Module, list_name: str) -> Iterator[Class | Exte
 
 
 def _resolve_class(parser: Module, node: ast.expr) -> Class | External | None:
-    """The class that an expression names; None where none can be determined."""
+    """Return the class that an expression names, or None if the text does not determine it."""
     name = get_dotted_name(node)
     try:
         symbol = parser.resolve_name(name) if name else None
@@ -170,7 +172,7 @@ def _resolve_class(parser: Module, node: ast.expr) -> Class | External | None:
 
 
 def _list_operands(node: ast.expr) -> Iterator[ast.expr]:
-    """The items of a sum of lists, and the lists that it names."""
+    """Yield the items of a sum of lists, and the lists that it refers to by name."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         yield from _list_operands(node.left)
         yield from _list_operands(node.right)
@@ -182,7 +184,7 @@ def _list_operands(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _read_v1_classes(source: Source, models: ModelReader) -> dict[str, Definition]:
-    """The dataclasses of the second generation (`USE_V1=1`), where the release has them."""
+    """Return the dataclasses of the second generation (`USE_V1=1`) if the release has them."""
     definitions = {}
     for module in source.list_modules("llamafactory/v1/config"):
         for name in _V1_CLASSES:

@@ -1,4 +1,4 @@
-"""Pydantic models and dataclasses as definitions: their fields, and what happens to a name that they lack."""
+"""Pydantic models and dataclasses as definitions: their fields, and the effect of other names."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ _EFFECTS: Final = {"ignore": "dropped", "forbid": "error", "allow": "kept"}
 
 
 class ModelReader:
-    """The definitions that a tree of models needs, gathered while its fields are read.
+    """The definitions of a tree of models, collected while its fields are read.
 
-    `enum_names`: enumerations are written by name, not by value (OmegaConf). `unknown`: what happens to a name that a
-    dataclass lacks; pydantic models say that themselves. `prefer_alias`: users write a field's alias, where it has one.
+    Set `enum_names` if enumerations are written by name, not by value (OmegaConf). `find_unknown_effect` is the effect of a name
+    that a dataclass lacks; pydantic models state theirs. Set `prefer_alias` if users write a field's alias.
     """
 
     __slots__ = ("_classes", "_definitions", "_enum_names", "_prefer_alias", "_unknown")
 
     def __init__(self, enum_names: bool = False, unknown: str = "error", prefer_alias: bool = False) -> None:
+        """Start without definitions."""
         self._enum_names = enum_names
         self._prefer_alias = prefer_alias
         self._unknown = unknown
@@ -38,13 +39,13 @@ class ModelReader:
         self._definitions: dict[str, Definition] = {}
 
     def list_definitions(self) -> dict[str, Definition]:
-        """Every model that was referred to."""
+        """Return all definitions that `name_definition` collected, by name."""
         return dict(self._definitions)
 
     def name_definition(self, class_: Class) -> str | None:
-        """The name of a model's definition; None for a class that is no model.
+        """Return the name of a model's definition, or None for a class that is not a model.
 
-        A name that two classes share goes to the one that is referred to first; the other's carries its module.
+        If two classes share a name, the first gets it; the name of the other includes its module.
         """
         if not (is_descendant(class_, "BaseModel") or is_dataclass(class_)):
             return None
@@ -57,7 +58,7 @@ class ModelReader:
         return name
 
     def read_keys(self, class_: Class) -> dict[str, TableKey]:
-        """A model's settings by the name that documents use."""
+        """Return a model's keys by the name that documents use."""
         keys: dict[str, TableKey] = {}
         by_name = _is_populated_by_name(class_)
         for field in collect_fields(class_).values():
@@ -67,7 +68,7 @@ class ModelReader:
         return keys
 
     def find_unknown_effect(self, class_: Class) -> str:
-        """What happens to a name that the model lacks (pydantic ignores it by default)."""
+        """Return the effect of a name that the model lacks (pydantic ignores it by default)."""
         if not is_descendant(class_, "BaseModel"):
             return self._unknown
         extra = _read_model_config(class_).get("extra", "ignore")
@@ -89,7 +90,7 @@ class ModelReader:
 
 
 def _read_deprecation(arguments: dict[str, ast.expr]) -> Fragment:
-    """What `Field` says of a setting that is on its way out; DeepSpeed names the new one in `json_schema_extra`."""
+    """Return the deprecation that `Field` states; DeepSpeed names the new key in `json_schema_extra`."""
     extra = arguments.get("json_schema_extra")
     if isinstance(extra, ast.Dict):
         words = {key.value: value for key, value in zip(extra.keys, extra.values) if isinstance(key, ast.Constant)}
@@ -107,7 +108,7 @@ def _read_deprecation(arguments: dict[str, ast.expr]) -> Fragment:
 
 
 def is_dataclass(class_: Class) -> bool:
-    """Whether a class is decorated as a dataclass."""
+    """Return whether a class is decorated as a dataclass."""
     return any(
         (get_dotted_name(node.func if isinstance(node, ast.Call) else node) or "").rpartition(".")[2] == "dataclass"
         for node in class_.node.decorator_list
@@ -115,13 +116,13 @@ def is_dataclass(class_: Class) -> bool:
 
 
 def _is_settable(field: Field) -> bool:
-    """Whether a dataclass field can be set at all (`field(init=False)` cannot)."""
+    """Return whether a dataclass field can be set (`field(init=False)` cannot)."""
     init = (parse_call(field.value, "field") or {}).get("init")
     return not (isinstance(init, ast.Constant) and init.value is False)
 
 
 def _read_aliases(field: Field, arguments: dict[str, ast.expr]) -> list[str]:
-    """The names that `alias` or `validation_alias` gives a field."""
+    """Return the names that `validation_alias` or `alias` gives a field."""
     for argument in ("validation_alias", "alias"):
         node = arguments.get(argument)
         if node is None:
@@ -138,7 +139,7 @@ def _read_aliases(field: Field, arguments: dict[str, ast.expr]) -> list[str]:
 
 
 def _read_model_config(class_: Class) -> dict[str, Any]:
-    """The settings of the model itself: `model_config`, or the inner class `Config` of pydantic 1."""
+    """Return the settings of the model itself: `model_config`, or the inner class `Config` of pydantic 1."""
     for ancestor in list_ancestors(class_):
         for node in ancestor.node.body:
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "model_config":

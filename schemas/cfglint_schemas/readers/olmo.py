@@ -1,4 +1,4 @@
-"""OLMo v1: the dataclass tree below `TrainConfig`, which OmegaConf merges the YAML into."""
+"""OLMo v1: the dataclass tree below `TrainConfig`, into which OmegaConf merges the YAML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cfglint_schemas.readers.table import Definition, ReleaseTable
 
 
 def read(package: str, source: Source) -> ReleaseTable:
-    """The vocabulary of one release. Raises UndecidedError for an unexpected layout."""
+    """Return the vocabulary of one release; raise UndecidedError for an unexpected layout."""
     root = source.require_module("olmo.config").resolve_name("TrainConfig")
     if not isinstance(root, Class):
         raise UndecidedError(f"{package} {source.tree.release}: TrainConfig is not a class")

@@ -1,6 +1,6 @@
-"""OLMo-core: its configuration dataclasses, by class name as scripts construct them.
+"""OLMo-core: the configuration dataclasses, by class name, as scripts construct them.
 
-The entry `script` is a mapping of class names; `config` is the tree that a saved `config.json` holds.
+The entry point `script` maps class names; `config` is the tree that a saved `config.json` holds.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ _ROOTS: Final = ("Config", "Callback", "OptimConfig", "Scheduler", "ModelConfig"
 
 
 def read(package: str, source: Source) -> ReleaseTable:
-    """The vocabulary of one release."""
-    source.require_module("olmo_core.config")  # its root of all configurations: without it, only a part was copied
+    """Return the vocabulary of one release; raise UndecidedError if the package is incomplete."""
+    source.require_module(
+        "olmo_core.config"
+    )  # the base of all configurations; if it is missing, only a part was copied
     models = ModelReader()
     classes: dict[str, list[str]] = {}
     experiment: str | None = None
@@ -43,7 +45,7 @@ def _unite_references(references: list[str]) -> dict[str, object]:
 
 
 def _find_config_classes(source: Source) -> list[Class]:
-    """The dataclasses that make up configurations, tests aside."""
+    """Return the dataclasses of configurations, without tests."""
     classes = []
     for module in source.list_modules("olmo_core", word="@dataclass"):
         if ".testing" in module.name or ".test_" in module.name:

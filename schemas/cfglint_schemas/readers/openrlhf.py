@@ -1,4 +1,4 @@
-"""OpenRLHF: the flags of every entry point, as its argument parsers add them."""
+"""OpenRLHF: the flags of every entry point, as its argument parser declares them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FOLDER: Final = "openrlhf/cli"
 
 
 def read(package: str, source: Source) -> ReleaseTable:
-    """The vocabulary of one release: one definition per module of `openrlhf.cli` that parses arguments."""
+    """Return the vocabulary of one release: one definition per module of `openrlhf.cli` that parses arguments."""
     definitions = {}
     for module in source.list_modules(_FOLDER):
         parser_flags = read_parser(module)
@@ -27,7 +27,7 @@ def read(package: str, source: Source) -> ReleaseTable:
 
 
 def _accept_word(key: TableKey) -> TableKey:
-    """A flag with what it takes: one of `type=bool` is no switch, but takes a word, and `bool` takes any."""
+    """Let a flag with `type=bool` take a word: it is not a switch, and `bool` accepts any text."""
     if key.schema.get("type") != "boolean" or key.schema.get("x-flag"):
         return key
     return key._replace(schema={**key.schema, "type": "string"})

@@ -1,4 +1,4 @@
-"""PEFT: the arguments of `LoraConfig`, which scripts hand over as keywords."""
+"""PEFT: the arguments of `LoraConfig`, which scripts pass as keywords."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from cfglint_schemas.readers.source import Class, Source, UndecidedError
 from cfglint_schemas.readers.table import Definition, ReleaseTable
 
 _CONFIG: Final = "LoraConfig"
-# The file of the adapter became a folder in 0.5.
+# In 0.5, the adapter's file became a folder.
 _MODULES: Final = ("peft.tuners.lora.config", "peft.tuners.lora")
 
 
 def read(package: str, source: Source) -> ReleaseTable:
-    """The vocabulary of one release. Raises UndecidedError for an unexpected layout."""
+    """Return the vocabulary of one release; raise UndecidedError for an unexpected layout."""
     models = ModelReader()
     for module_name in _MODULES:
         module = source.find_module(module_name)

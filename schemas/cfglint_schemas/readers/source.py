@@ -1,6 +1,6 @@
-"""A release's Python read as text: names resolved across modules, classes with their fields, constants evaluated.
+"""Python source of a release, read as text: names resolved across modules, classes with fields, evaluated constants.
 
-Nothing here imports or runs what it reads. What cannot be determined from the text raises `UndecidedError`.
+The source is never imported or run. If the text alone does not determine a value, `UndecidedError` is raised.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from cfglint_train.foundation.python_arithmetic import MAX_LENGTH
 from cfglint_train.foundation.python_grammar import parse_python
 
 MAX_STEPS: Final = 500_000
-"""Names, expressions and classes that are looked at in one release. OpenRLHF 0.6.1 takes the most, 22,000."""
+"""Names, expressions and classes that are visited in one release; OpenRLHF 0.6.1 needs the most, 22,000."""
 
 
 class UndecidedError(Exception):
-    """A value or a name that the text alone does not settle."""
+    """A value or a name that the text alone does not determine."""
 
 
 class TooManyStepsError(Exception):
-    """A text that refers to itself so often that reading it does not end soon; never swallowed as undecided."""
+    """A source that refers to itself so often that reading it would take too long; never treated as undecided."""
 
 
 class Class(Frozen):
-    """A class definition and the module that it is in."""
+    """A class definition and its module."""
 
     module: Module
     node: ast.ClassDef
 
     @property
     def name(self) -> str:
-        """Its bare name."""
+        """The bare name."""
         return self.node.name
 
 
 class Function(Frozen):
-    """A function definition and the module that it is in."""
+    """A function definition and its module."""
 
     module: Module
     node: ast.FunctionDef
@@ -63,7 +63,7 @@ Symbol = Union[Class, Function, Assignment, External, "Module"]
 
 
 class Field(Frozen):
-    """One annotated name in a class body."""
+    """An annotated name in a class body."""
 
     owner: Class
     name: str
@@ -72,11 +72,15 @@ class Field(Frozen):
 
 
 class Module:
-    """One Python file. Later bindings of a name win, as they do when it runs (the `else` of a conditional import)."""
+    """A Python file.
+
+    Later bindings of a name win, as they do at run time (the `else` of a conditional import).
+    """
 
     __slots__ = ("bindings", "name", "source", "star_imports", "tree")
 
     def __init__(self, source: Source, name: str, text: str) -> None:
+        """Parse a module and bind its top-level names."""
         self.source = source
         self.name = name
         self.tree = parse_python(text)
@@ -115,7 +119,7 @@ class Module:
                 self.bindings[alias.asname or alias.name] = (origin, alias.name)
 
     def resolve_import(self, name: str, level: int) -> str:
-        """A relative import's module as a dotted name from the root."""
+        """Return the dotted name of the module that an import names, absolute or relative."""
         if not level:
             return name
         parts = self.name.split(".")
@@ -124,7 +128,7 @@ class Module:
         return ".".join([*package, name] if name else package)
 
     def resolve_name(self, name: str, depth: int = 0) -> Symbol:
-        """What a name (dotted or not) means here. Raises UndecidedError for a name that nothing binds."""
+        """Return the symbol that a name, dotted or not, refers to; raise UndecidedError if the name is not bound."""
         head, _, attributes = name.partition(".")
         symbol = self._resolve_part(head, depth)
         for part in attributes.split(".") if attributes else ():
@@ -173,28 +177,29 @@ class Module:
 
 
 class Source:
-    """All modules of one release, each parsed when it is first asked for."""
+    """All modules of one release, each parsed when first needed."""
 
     __slots__ = ("_modules", "_packages", "_steps", "tree")
 
     def __init__(self, tree: SourceTree) -> None:
+        """Prepare a source tree; modules are parsed later."""
         self.tree = tree
         self._modules: dict[str, Module | None] = {}
         self._packages = {path.partition("/")[0] for path in tree.files if "/" in path}
         self._steps = 0
 
     def count_steps(self, count: int = 1) -> None:
-        """Count steps of reading. Raises TooManyStepsError where names that stand for names take too many."""
+        """Count steps of reading; raise TooManyStepsError if there are too many."""
         self._steps += count
         if self._steps > MAX_STEPS:
             raise TooManyStepsError(f"{self.tree.package} {self.tree.release}")
 
     def is_package(self, name: str) -> bool:
-        """Whether a dotted name is a folder with an `__init__.py`."""
+        """Return whether a dotted name is a folder with an `__init__.py`."""
         return self.tree.has_file(name.replace(".", "/") + "/__init__.py")
 
     def find_module(self, name: str) -> Module | None:
-        """A module by its dotted name; None where this release has none."""
+        """Return a module by its dotted name, or None if this release lacks it."""
         if name not in self._modules:
             path = name.replace(".", "/")
             text = self.tree.files.get(path + ".py", self.tree.files.get(path + "/__init__.py"))
@@ -202,11 +207,14 @@ class Source:
         return self._modules[name]
 
     def is_internal(self, name: str) -> bool:
-        """Whether a dotted name belongs to the package itself, and yet is not in its text (a part of it was read)."""
+        """Return whether a dotted name belongs to the package itself.
+
+        If such a name cannot be resolved, it is missing because only a part of the package was read.
+        """
         return name.partition(".")[0] in self._packages
 
     def require_module(self, *names: str) -> Module:
-        """The first of some modules that exists. Raises UndecidedError where none does."""
+        """Return the first of some modules that exists; raise UndecidedError if none does."""
         for name in names:
             module = self.find_module(name)
             if module is not None:
@@ -214,7 +222,7 @@ class Source:
         raise UndecidedError(f"{self.tree.package} {self.tree.release} has none of {', '.join(names)}")
 
     def list_modules(self, folder: str, word: str = "") -> Iterator[Module]:
-        """Every module below a folder whose text has a word, in the order of their paths."""
+        """Yield the modules below a folder whose text contains a word, in the order of their paths."""
         for path in self.tree.list_files(folder):
             if word not in self.tree.files[path]:
                 continue
@@ -223,7 +231,7 @@ class Source:
             yield module
 
     def resolve_imported(self, origin: str, name: str | None, depth: int = 0) -> Symbol:
-        """A module, or what one of its names means."""
+        """Return a module, or the symbol that one of its names refers to."""
         module = self.find_module(origin)
         if module is None:
             return External(origin if name is None else f"{origin}.{name}")
@@ -231,7 +239,7 @@ class Source:
 
 
 def get_dotted_name(node: ast.expr) -> str | None:
-    """`a.b.c` of a chain of attributes, else None."""
+    """Return `a.b.c` for a chain of attributes, or None for other expressions."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -241,7 +249,7 @@ def get_dotted_name(node: ast.expr) -> str | None:
 
 
 def resolve_bases(class_: Class) -> list[Symbol]:
-    """What a class inherits from, as far as the text shows."""
+    """Return the bases of a class as far as the text determines them; raise UndecidedError if one is missing."""
     symbols: list[Symbol] = []
     for node in class_.node.bases:
         name = get_dotted_name(node.value if isinstance(node, ast.Subscript) else node)
@@ -258,7 +266,7 @@ def resolve_bases(class_: Class) -> list[Symbol]:
 
 
 def list_ancestors(class_: Class) -> list[Class]:
-    """A class and its ancestors in this package, most derived first, each once (depth first, left to right)."""
+    """Return a class and its ancestors in this package, most derived first, each once (depth first, left to right)."""
     ancestors: list[Class] = []
     class_.module.source.count_steps()
     for base in resolve_bases(class_):
@@ -272,7 +280,10 @@ def list_ancestors(class_: Class) -> list[Class]:
 
 
 def is_descendant(class_: Class, *names: str) -> bool:
-    """Whether one of the names stands among a class's ancestors, in this package or as an external name's last part."""
+    """Return whether a class has an ancestor with one of the names.
+
+    An ancestor is in this package, or is an external name whose last part is compared.
+    """
     for ancestor in list_ancestors(class_):
         if ancestor.name in names:
             return True
@@ -283,7 +294,7 @@ def is_descendant(class_: Class, *names: str) -> bool:
 
 
 def list_own_fields(class_: Class) -> list[Field]:
-    """The annotated names of one class body, in order; class variables and private names aside."""
+    """Return the annotated names of one class body in order, without class variables and private names."""
     fields = []
     for node in class_.node.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and not node.target.id.startswith("_"):
@@ -294,7 +305,7 @@ def list_own_fields(class_: Class) -> list[Field]:
 
 
 def collect_fields(class_: Class) -> dict[str, Field]:
-    """The fields of a class with those that it inherits; the most derived definition of a name wins."""
+    """Return the fields of a class, inherited ones included; the most derived definition of a name wins."""
     fields: dict[str, Field] = {}
     for ancestor in reversed(list_ancestors(class_)):
         for field in list_own_fields(ancestor):
@@ -310,7 +321,7 @@ def collect_fields(class_: Class) -> dict[str, Field]:
 
 
 def unquote_annotation(annotation: ast.expr) -> ast.expr:
-    """An annotation that is written as a string, parsed."""
+    """Parse an annotation that is written as a string."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         try:
             return ast.parse(annotation.value, mode="eval").body
@@ -320,12 +331,12 @@ def unquote_annotation(annotation: ast.expr) -> ast.expr:
 
 
 def is_enum(class_: Class) -> bool:
-    """Whether a class is an enumeration."""
+    """Return whether a class is an enumeration."""
     return is_descendant(class_, "Enum", "StrEnum", "IntEnum", "ExplicitEnum", "BaseEnum")
 
 
 def list_members(class_: Class) -> dict[str, Any]:
-    """An enumeration's members: name to value. `auto()` gives what a string enumeration makes of it."""
+    """Return the names and values of an enumeration's members; `auto()` counts as the name in lower case."""
     values: dict[str, Any] = {}
     for ancestor in reversed(list_ancestors(class_)):
         for node in ancestor.node.body:
@@ -348,7 +359,7 @@ def list_members(class_: Class) -> dict[str, Any]:
 
 
 def evaluate(module: Module, node: ast.expr, local: dict[str, Any] | None = None, depth: int = 0) -> Any:
-    """The value of an expression made of constants. Raises UndecidedError for everything else."""
+    """Return the value of an expression made of constants; raise UndecidedError for other expressions."""
     if depth > 50:
         raise UndecidedError("circular")
     module.source.count_steps()
@@ -371,7 +382,7 @@ def evaluate(module: Module, node: ast.expr, local: dict[str, Any] | None = None
                 for key, value in zip(node.keys, node.values)
                 if key is not None
             }
-        except TypeError:  # a list is no key
+        except TypeError:  # a list cannot be a key
             raise UndecidedError(ast.unparse(node)) from None
     if isinstance(node, ast.UnaryOp) and type(node.op) in UNARY:
         try:
@@ -452,7 +463,7 @@ def _evaluate_call(module: Module, node: ast.Call, local: dict[str, Any] | None,
 
 
 def _find_numeric_base(module: Module, name: str) -> type[int] | type[float] | None:
-    """`int` or `float` for a class of the package that derives from it (DeepSpeed's `pp_int`)."""
+    """Return `int` or `float` for a class of the package that derives from it (DeepSpeed's `pp_int`), or None."""
     try:
         symbol = module.resolve_name(name)
     except UndecidedError:

@@ -1,4 +1,4 @@
-"""TRL: the dataclasses behind each training script, with transformers' training arguments on an axis of their own."""
+"""TRL: the dataclasses of each training script; transformers' training arguments have their own releases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cfglint_schemas.readers.models import ModelReader
 from cfglint_schemas.readers.source import Class, Module, Source, UndecidedError, get_dotted_name
 from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
 
-# The commands of `trl`, then trainers that have a configuration class and an example script, but no command.
+# The commands of `trl`, then trainers that have a configuration class and an example script but no command.
 _TRAINERS: Final = {
     "sft": "SFTConfig",
     "dpo": "DPOConfig",
@@ -29,14 +29,14 @@ _MODULES: Final = ("trl.scripts.utils", "trl.utils", "trl.commands.cli_utils")
 
 
 def read(package: str, source: Source) -> ReleaseTable:
-    """One package's share of the vocabulary at one release. Raises UndecidedError for an unexpected layout."""
+    """Return one package's part of the vocabulary at one release; raise UndecidedError for an unexpected layout."""
     models = ModelReader()
     if package == "transformers":
         arguments = source.require_module("transformers.training_args").resolve_name(_TRANSFORMERS)
         if not isinstance(arguments, Class):
             raise UndecidedError(f"transformers {source.tree.release}: {_TRANSFORMERS} is no class")
         return ReleaseTable({_TRANSFORMERS: Definition(models.read_keys(arguments)), **models.list_definitions()}, {})
-    # What `trl` hands on to the launcher, and `env`, are in no class.
+    # No class declares `env` and the arguments that `trl` passes on to the launcher.
     definitions: dict[str, Definition] = {_LAUNCH: Definition({})}
     entries: dict[str, tuple[str, ...]] = {}
     for trainer, name in _TRAINERS.items():
@@ -47,7 +47,7 @@ def read(package: str, source: Source) -> ReleaseTable:
         for class_ in (config_class, *_find_other_classes(source, trainer)):
             title = class_.name
             if title in definitions and definitions[title].keys.keys() != models.read_keys(class_).keys():
-                title = f"{trainer}.{class_.name}"  # the scripts of early releases have classes of one name
+                title = f"{trainer}.{class_.name}"  # in early releases, scripts have classes of the same name
             definitions[title] = Definition(models.read_keys(class_))
             names.append(title)
         if added_keys := _read_added_flags(source, trainer):
@@ -63,7 +63,10 @@ def read(package: str, source: Source) -> ReleaseTable:
 
 
 def _find_config_class(source: Source, trainer: str, name: str) -> Class | None:
-    """The class of a trainer's arguments; what `trl.trainer` has may be an empty child of the experimental one."""
+    """Return the class of a trainer's arguments, or None.
+
+    The class in `trl.trainer` may be an empty child of the experimental one.
+    """
     for module_name in (f"trl.trainer.{trainer}_config", f"trl.experimental.{trainer}.{trainer}_config"):
         module = source.find_module(module_name)
         if module is None or not isinstance(module.bindings.get(name), ast.ClassDef):
@@ -75,7 +78,7 @@ def _find_config_class(source: Source, trainer: str, name: str) -> Class | None:
 
 
 def _find_other_classes(source: Source, trainer: str) -> list[Class]:
-    """The classes that a trainer's script parses beside its arguments."""
+    """Return the classes that a trainer's script parses in addition to the trainer's arguments."""
     script = _find_script(source, trainer)
     names = _find_parsed_classes(script) if script is not None else []
     classes = [_find_class(source, script, name) for name in names or _list_default_classes(trainer)]
@@ -91,7 +94,7 @@ def _find_script(source: Source, trainer: str) -> Module | None:
 
 
 def _read_added_flags(source: Source, trainer: str) -> dict[str, TableKey]:
-    """What a trainer's script adds to its parser beside the classes: upstream's add nothing, a copy's may."""
+    """Return the keys that a trainer's script adds to its parser; upstream's scripts add none, but a copy's may."""
     script = _find_script(source, trainer)
     if script is None or not any(
         isinstance(node, ast.Attribute) and node.attr == _ADD_ARGUMENT for node in ast.walk(script.tree)
@@ -102,14 +105,15 @@ def _read_added_flags(source: Source, trainer: str) -> dict[str, TableKey]:
 
 
 def _list_default_classes(trainer: str) -> tuple[str, ...]:
-    """The classes beside a trainer's arguments where its script is not there: a copy may lack the link to it.
-    In 0.9 each trainer had a class of its own (trl 0.9.6 commands/cli_utils.py).
+    """Return the classes to expect in addition to a trainer's arguments if its script is missing.
+
+    A copy may lack the link to the script. In 0.9, each trainer had its own class (trl 0.9.6 commands/cli_utils.py).
     """
     return f"{trainer.upper()}ScriptArguments", "ScriptArguments", "ModelConfig"
 
 
 def _find_parsed_classes(script: Module) -> list[str]:
-    """The names of the dataclasses that a script hands to its parser."""
+    """Return the names of the dataclasses that a script passes to its parser."""
     for node in ast.walk(script.tree):
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "dataclass_types":
             types = node.value
@@ -123,7 +127,7 @@ def _find_parsed_classes(script: Module) -> list[str]:
 
 
 def _find_class(source: Source, script: Module | None, name: str) -> Class | None:
-    """A class by its name: the script's own, else one of TRL's."""
+    """Return a class by name, from the script or else from TRL, or None."""
     if script is not None and isinstance(script.bindings.get(name), ast.ClassDef):
         symbol = script.resolve_name(name)
         return symbol if isinstance(symbol, Class) else None

@@ -1,7 +1,7 @@
-"""Python annotations as JSON Schema: what a setting may be, and what it is by default.
+"""Python annotations as JSON Schema: the accepted values of a key, and its default.
 
 The fragments use `type`, `enum`, `anyOf`, `items`, `additionalProperties`, `$ref`, `pattern` and the bounds of numbers.
-A type that the package does not define itself is `{"x-external": NAME}`, whose values are unknown.
+A type that another package defines is `{"x-external": NAME}`; its values are unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cfglint_train.foundation.frozen import Frozen
 
 Fragment = dict[str, Any]
 Refer = Callable[[Class], "str | None"]
-"""Names the definition of a class that holds settings of its own; None for a class that is opaque."""
+"""Names the definition of a class that has keys of its own; returns None for an opaque class."""
 
 _SCALARS: Final[dict[str, str]] = {
     "str": "string",
@@ -60,7 +60,10 @@ _BOUNDS: Final[dict[str, str]] = {
 def convert_annotation(
     module: Module, node: ast.expr, refer: Refer, enum_names: bool = False, depth: int = 0
 ) -> Fragment:
-    """The schema of an annotation. `enum_names` takes an enumeration's names instead of its values (OmegaConf)."""
+    """Return the schema of an annotation.
+
+    `enum_names` uses the names of an enumeration instead of its values (OmegaConf).
+    """
     if depth > 20:
         return {}
     module.source.count_steps()
@@ -132,7 +135,7 @@ def _convert_name(module: Module, dotted: str, refer: Refer, enum_names: bool, d
 
 
 def _convert_alias(symbol: Assignment, refer: Refer, enum_names: bool, depth: int) -> Fragment:
-    """A type that is given a name: `PathOrStr = Union[str, PathLike]`, or a NewType or TypeVar of another one."""
+    """Convert a named type: `PathOrStr = Union[str, PathLike]`, or a NewType or TypeVar of another type."""
     node = symbol.node
     if isinstance(node, ast.Call):
         callee = (get_dotted_name(node.func) or "").rpartition(".")[2]
@@ -183,7 +186,7 @@ def _apply_metadata(module: Module, schema: Fragment, extras: list[ast.expr]) ->
 
 
 def _add_pattern(module: Module, schema: Fragment, keywords: list[ast.keyword]) -> Fragment:
-    """A text with the regular expression that `StringConstraints(pattern=...)` states."""
+    """Add the regular expression of `StringConstraints(pattern=...)` to the schema of a text."""
     pattern = next((keyword.value for keyword in keywords if keyword.arg == "pattern"), None)
     if pattern is None:
         return schema
@@ -194,7 +197,7 @@ def _add_pattern(module: Module, schema: Fragment, keywords: list[ast.keyword]) 
 
 
 def add_bounds(module: Module, schema: Fragment, arguments: dict[str, ast.expr]) -> Fragment:
-    """A fragment with the bounds that `Field(ge=..., lt=...)` states."""
+    """Return a fragment with the bounds of `Field(ge=..., lt=...)`."""
     bounded = dict(schema)
     for name, keyword in _BOUNDS.items():
         if name in arguments:
@@ -202,14 +205,14 @@ def add_bounds(module: Module, schema: Fragment, arguments: dict[str, ast.expr])
                 bound = evaluate(module, arguments[name])
             except UndecidedError:
                 continue
-            # `min_length` of a string and of a list are spelled alike; only lists are bounded here.
+            # `min_length` limits both strings and lists; only the bound of a list is kept.
             if isinstance(bound, (int, float)) and (keyword != "minItems" or bounded.get("type") == "array"):
                 bounded[keyword] = bound
     return bounded
 
 
 def unite(parts: list[Fragment]) -> Fragment:
-    """One of several: plain types in one list, literals in one enumeration, the rest side by side."""
+    """Return the union of fragments: plain types in one list, literals in one enumeration, the rest as alternatives."""
     flat: list[Fragment] = []
     for part in parts:
         if part == {}:
@@ -248,16 +251,16 @@ def _is_absent(value: Any, values: list[Any]) -> bool:
 
 
 class FieldDefault(Frozen):
-    """What a field holds by default: `value`, or nothing (`required`), or something computed."""
+    """The default of a field: `value`, none (`required`), or a computed one."""
 
     value: Any = None
     required: bool = False
     computed: bool = False
 
     def build_keywords(self, schema: Fragment) -> Fragment:
-        """The default as keywords of its schema; `x-computed` marks one that is made when the framework runs.
+        """Return the default as schema keywords; `x-computed` marks a default that the framework computes at run time.
 
-        `5e8` of an integer setting is an integer. JSON has no infinity: such a default counts as computed.
+        `5e8` for an integer key becomes an integer. JSON has no infinity, so an infinite default counts as computed.
         """
         if self.required:
             return {"x-required": True}
@@ -270,7 +273,10 @@ class FieldDefault(Frozen):
 
 
 def parse_call(node: ast.expr | None, *callees: str) -> dict[str, ast.expr] | None:
-    """The keyword arguments of a call to one of some functions (`Field`, `field`); `default` may be positional."""
+    """Return the keyword arguments of a call of `callees` (`Field`, `field`), or None for other expressions.
+
+    The argument `default` may also be positional.
+    """
     if not isinstance(node, ast.Call) or (get_dotted_name(node.func) or "").rpartition(".")[2] not in callees:
         return None
     arguments = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
@@ -280,7 +286,7 @@ def parse_call(node: ast.expr | None, *callees: str) -> dict[str, ast.expr] | No
 
 
 def find_default(field: Field) -> FieldDefault:
-    """The default of a dataclass or pydantic field."""
+    """Return the default of a dataclass or pydantic field."""
     if field.value is None:
         return FieldDefault(required=True)
     arguments = parse_call(field.value, "Field", "field", "HfArg")

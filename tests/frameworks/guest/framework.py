@@ -33,7 +33,7 @@ _FIXED_VALUES: Final[tuple[tuple[Field, Any], ...]] = (
 
 
 def infer(job: Job) -> None:
-    """What no key changes, and the shards that the ranks make."""
+    """Infer the fields that no key changes, and the shards over all ranks."""
     reading = job.plan
     for field, value in _FIXED_VALUES:
         reading.infer(field, value, "guest/train.py")

@@ -1,4 +1,4 @@
-"""The lenses between Guest's keys and the plan."""
+"""Lenses between Guest's keys and the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Guest's files are known."""
+"""Recognition of Guest's files."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from cfglint_train.frameworks.framework import RecognisedConfig
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """A mapping that names its trainer."""
+    """Recognise a mapping that names its trainer."""
     return [RecognisedConfig((), 100, "trainer: guest")] if document.get_value(("trainer",)) == "guest" else []

@@ -1,7 +1,7 @@
 """accelerate: the dataclass of its configuration file, and the launcher's flags behind each nested section.
 
-The launcher copies every key of a nested mapping onto its own options, so the names of a section are those of flags;
-what is no flag is set and never looked at.
+The launcher copies every key of a nested mapping to its own options, so a section's keys are the names of flags. A key
+without a flag is set and never read.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from cfglint_train.foundation.frozen import Frozen
 
 
 class Section(Frozen):
-    """A nested mapping of the configuration file and the flags that it stands for."""
+    """A nested mapping of the configuration file and the flags that it corresponds to."""
 
     prefix: str
-    """What the flags' names begin with; empty where the group alone determines it."""
+    """Common prefix of the flags' names; empty if the group alone identifies them."""
     group: str
-    """The variable of the argument group, where names do not determine it."""
+    """Variable of the argument group, if names do not identify the flags."""
 
 
 _SECTIONS: Final[dict[str, Section]] = {
@@ -39,7 +39,7 @@ _SECTIONS: Final[dict[str, Section]] = {
 
 
 def read(package: str, source: Source) -> ReleaseTable:
-    """The vocabulary of one release. Raises UndecidedError for an unexpected layout."""
+    """Return the vocabulary of one release; raise UndecidedError for an unexpected layout."""
     config_module = source.require_module("accelerate.commands.config.config_args")
     launcher = source.require_module("accelerate.commands.launch")
     models = ModelReader()
@@ -68,13 +68,13 @@ def _read_section(flags: list[ParserFlag], flag_group: Section, adds_prefix: boo
         if flag.group != flag_group.group if flag_group.group else not name.startswith(flag_group.prefix):
             continue
         short = (name[len(flag_group.prefix) :],) if adds_prefix else ()
-        # The launcher takes what the file says as it is: types and choices hold for the command line only.
+        # The launcher takes values from the file as they are: types and choices apply only to the command line.
         keys[name] = TableKey({**flag.key.schema, "x-unchecked": True}, tuple(word for word in short if word))
     return keys
 
 
 def _is_prefix_added(launcher: Module, prefix: str) -> bool:
-    """Whether the launcher adds a section's prefix to keys that lack it (`key = "fsdp_" + key`)."""
+    """Return whether the launcher adds a section's prefix to keys that lack it (`key = "fsdp_" + key`)."""
     return any(
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Add)

@@ -1,8 +1,8 @@
-"""DeepSpeed: what its configuration reader looks up, and the pydantic models that it fills from sections.
+"""DeepSpeed: the keys that its configuration reader looks up, and the pydantic models that it fills from sections.
 
 `DeepSpeedConfig` reads a plain mapping through many small functions. This reader follows that mapping through them:
-each variable stands for a set of routes into the configuration, and every look-up on it with a constant key is a
-setting. `Model(**section)` gives the section the model's fields.
+each variable stands for a set of routes into the configuration, and every look-up with a constant key is a key of the
+vocabulary. `Model(**section)` gives the section the model's fields.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _ROOT_NAME: Final = "DeepSpeedConfig"
 
 
 class Scope(Frozen):
-    """Where a function's names live while it is followed."""
+    """The names of a function while it is followed."""
 
     module: Module
     owner: Class | None
     routes: dict[str, Routes]
-    """Variables that hold (part of) the configuration."""
+    """Variables that hold the configuration or a part of it."""
     constants: dict[str, list[Any]]
-    """Variables with known values (all that a loop runs over)."""
+    """Variables with known values (all values of a loop)."""
     imports: dict[str, tuple[str, str]]
     """Names that the function itself imports: module and name."""
 
     def resolve(self, name: str) -> Symbol | None:
-        """What a name means here; None where it is unknown."""
+        """Return the symbol that a name refers to here, or None if it is unknown."""
         try:
             if name in self.imports:
                 return self.module.source.resolve_imported(*self.imports[name])
@@ -63,7 +63,7 @@ class Scope(Frozen):
 
 
 class _Argument(Frozen):
-    """An argument: the parts of the configuration that it may hold, or the values that it may have."""
+    """An argument: the parts of the configuration or the values that it may hold."""
 
     routes: Routes
     constants: list[Any]
@@ -73,11 +73,12 @@ _SELF: Final = _Argument(_NOWHERE, [])
 
 
 class ConfigFollower:
-    """Follows the configuration through the functions that read it, and gathers what they look up."""
+    """Follows the configuration through the functions that read it, and collects their look-ups."""
 
     __slots__ = ("_results", "defaults", "models", "open_routes")
 
     def __init__(self) -> None:
+        """Start at the root, without look-ups."""
         self.defaults: dict[Route, Fragment] = {(): {}}
         self.models: dict[Route, list[Class]] = {}
         self.open_routes: set[Route] = set()
@@ -90,7 +91,10 @@ class ConfigFollower:
         constants: dict[str, list[Any]],
         owner: Class | None = None,
     ) -> Routes:
-        """Follow a function whose arguments hold parts of the configuration or known values; what it returns."""
+        """Follow a function and return the routes of its result.
+
+        `arguments` and `constants` are the parameters that hold parts of the configuration or known values.
+        """
         held_routes = {name: sorted(routes) for name, routes in sorted(arguments.items())}
         call_key = repr(
             (
@@ -144,7 +148,7 @@ class ConfigFollower:
         routes = self.follow_expression(scope, node.iter)
         names = [target.id for target in ast.walk(node.target) if isinstance(target, ast.Name)]
         if routes and names:
-            # A loop over a section: its names are the user's own.
+            # In a loop over a section, the names are chosen by the user.
             self.open_routes |= routes
             scope.routes[names[-1]] = frozenset((*route, ANY) for route in routes)
         elif isinstance(node.target, ast.Name):
@@ -152,7 +156,7 @@ class ConfigFollower:
         return self._follow_block(scope, node.body)
 
     def follow_expression(self, scope: Scope, node: ast.expr | None) -> Routes:
-        """The routes that an expression holds; look-ups on the way are noted."""
+        """Return the routes that an expression holds, and record its look-ups."""
         if node is None:
             return _NOWHERE
         if isinstance(node, ast.Name):
@@ -177,7 +181,7 @@ class ConfigFollower:
         return routes
 
     def _follow_comprehension(self, scope: Scope, node: ast.DictComp) -> Routes:
-        """`{key: section.get(key, {}) for key in NAMES}` is a part of the section itself."""
+        """Follow `{key: section.get(key, {}) for key in NAMES}`, which is a part of the section itself."""
         generator = node.generators[0]
         if isinstance(generator.target, ast.Name):
             scope.constants[generator.target.id] = self._evaluate_constants(scope, generator.iter)
@@ -199,7 +203,7 @@ class ConfigFollower:
                 self._record_model(scope, name, routes)
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("keys", "items", "values", "pop"):
             routes = self.follow_expression(scope, node.func.value)
-            # What takes keys out of a section hands the rest on, whatever it is called.
+            # A function that pops keys passes the rest on, whatever the keys are.
             self.open_routes |= routes if node.func.attr == "pop" else _NOWHERE
             return routes
         if short_name in _COPIES and arguments:
@@ -212,7 +216,7 @@ class ConfigFollower:
         return [self._evaluate_constants(scope, argument) for argument in node.args]
 
     def _enter_callee(self, scope: Scope, name: str, node: ast.Call, arguments: list[_Argument]) -> Routes:
-        """Follow a call into a function, a constructor or a method of the class at hand."""
+        """Follow a call into a function, a constructor or a method of the current class."""
         keywords = {
             keyword.arg: _Argument(
                 self.follow_expression(scope, keyword.value), self._evaluate_constants(scope, keyword.value)
@@ -289,7 +293,7 @@ class ConfigFollower:
 
 
 def _evaluate_defaults(function: Function) -> dict[str, list[Any]]:
-    """The known defaults of a function's parameters."""
+    """Return the known defaults of a function's parameters."""
     parameters = function.node.args.args[len(function.node.args.args) - len(function.node.args.defaults) :]
     defaults = {}
     for word, default in zip(parameters, function.node.args.defaults):
@@ -308,7 +312,7 @@ def _find_method(owner: Class, name: str) -> Function | None:
 
 
 def read(package: str, source: Source) -> ReleaseTable:
-    """The vocabulary of one release. Raises UndecidedError for an unexpected layout."""
+    """Return the vocabulary of one release; raise UndecidedError for an unexpected layout."""
     module = source.require_module("deepspeed.runtime.config")
     reader = module.resolve_name(_ROOT_NAME)
     if not isinstance(reader, Class):
@@ -329,7 +333,7 @@ def read(package: str, source: Source) -> ReleaseTable:
 
 
 def _read_removed_keys(module: Module, table: str) -> list[str]:
-    """The keys that a release refuses by name."""
+    """Return the keys that a release rejects by name."""
     try:
         symbol = module.resolve_name(table)
     except UndecidedError:
@@ -345,7 +349,7 @@ def _mark_removed(definitions: dict[str, Definition], name: str, key: str) -> No
 
 
 def _build_definitions(follower: ConfigFollower) -> dict[str, Definition]:
-    """The sections that were looked into, as definitions: a model's own name, else the section's route."""
+    """Return the sections that were looked into as definitions, named after their model or else their route."""
     models = ModelReader(prefer_alias=True)
     children: dict[Route, dict[str, TableKey]] = {(): {}}
     for route in sorted({*follower.defaults, *follower.models}):
@@ -366,7 +370,7 @@ def _build_definitions(follower: ConfigFollower) -> dict[str, Definition]:
             keys.pop(ANY, None)
             definitions[_name_section(route)] = Definition(keys, unknown)
         elif looked_up:
-            # A model whose section is also looked into by hand.
+            # The section of a model, into which the reader also looks by hand.
             definitions[_name_model(models, follower.models[route][0])] = Definition(keys, unknown)
     return {**models.list_definitions(), **definitions}
 
@@ -386,7 +390,7 @@ def _build_schema(
 
 
 def _build_unchecked(facts: Fragment) -> Fragment:
-    """A value that nothing validates: its default says what it is meant to be."""
+    """Return the schema of a value that is not validated; the type of its default is the best guess."""
     if "default" not in facts:
         return {"x-unchecked": True}
     default = facts["default"]

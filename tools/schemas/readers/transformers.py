@@ -1,4 +1,4 @@
-"""transformers: the training arguments that a script hands to its Trainer."""
+"""transformers: the training arguments that a script passes to its Trainer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SEQ2SEQ: Final = "Seq2SeqTrainingArguments"
 
 
 def read(package: str, source: Source) -> ReleaseTable:
-    """The vocabulary of one release. Raises UndecidedError for an unexpected layout."""
+    """Return the vocabulary of one release; raise UndecidedError for an unexpected layout."""
     models = ModelReader()
     keys = models.read_keys(_resolve_class(source, _HOME, _ARGUMENTS))
     seq2seq_keys = models.read_keys(_resolve_class(source, f"{_HOME}_seq2seq", _SEQ2SEQ))

@@ -1,6 +1,6 @@
-"""What the code of a copy of a framework asks of its settings: in asserts, before it raises, and in its branches.
+"""Code of a copied framework: the conditions that it puts on its settings, and the arguments that it passes on.
 
-And what its functions pass on to others.
+Conditions are those of asserts, of branches, and before a raise.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
 MAX_READ: Final = 8 * 2**20
-"""Bytes of the files that are looked at."""
+"""Bytes of the files that are read."""
 
 
 class CopiedCode:
-    """The Python files below a folder, read when something is first asked of them."""
+    """The Python files below a folder, read on the first query."""
 
     def __init__(self, folder: str) -> None:
+        """Store the folder; nothing is read yet."""
         self._folder = folder
         self._texts: dict[str, bytes] | None = None
         self._conditions: dict[str, list[tuple[frozenset[str], bool]]] = {}
@@ -28,8 +29,9 @@ class CopiedCode:
         self._passed_values: dict[tuple[str, str, str], frozenset[object] | None] = {}
 
     def has_condition(self, words: Collection[str], stops: bool) -> bool:
-        """Whether one condition has all of some words: the names of settings, and the values that they are compared
-        with. `stops`: that of an assert, or one under which something is raised.
+        """Return whether one condition contains all of `words`: names of settings and the values compared with them.
+
+        With `stops`, only conditions of asserts and conditions under which something is raised count.
         """
         query = (frozenset(words), stops)
         if query not in self._answers:
@@ -37,8 +39,10 @@ class CopiedCode:
         return self._answers[query]
 
     def find_passed_values(self, function: str, callee_name: str, argument: str) -> frozenset[object] | None:
-        """What the calls of a name in a function give for an argument by keyword: constants, and None where a call
-        gives no constant or nothing. None where no such call is found.
+        """Return the values that calls in a function pass for a keyword argument, or None if there is no call.
+
+        Only calls of `callee_name` in functions called `function` count.     The values are constants; None stands for
+        a call that passes no constant or omits the argument.
         """
         query = (function, callee_name, argument)
         if query not in self._passed_values:
@@ -88,7 +92,7 @@ def _parse_tree(text: bytes) -> ast.Module:
 
 
 def _find_calls(text: bytes, function: str, callee_name: str) -> Iterator[ast.Call]:
-    """The calls of a name, or of a method of that name, in the functions of a name."""
+    """Yield the calls of a name (or of a method of that name) in the functions called `function`."""
     for node in ast.walk(_parse_tree(text)):
         if isinstance(node, ast.FunctionDef) and node.name == function:
             for call in ast.walk(node):
@@ -108,7 +112,7 @@ def _list_modules(folder: str) -> Iterator[str]:
 
 
 def _find_conditions(body: Iterable[ast.stmt], outer_words: frozenset[str]) -> Iterator[tuple[frozenset[str], bool]]:
-    """The words of each condition with those of the branches that it is in, and whether the program ends by it."""
+    """Yield the words of each condition, with those of the branches around it, and whether it stops the program."""
     for statement in body:
         if isinstance(statement, ast.Assert):
             yield outer_words | _collect_words(statement.test), True
@@ -126,7 +130,7 @@ def _find_conditions(body: Iterable[ast.stmt], outer_words: frozenset[str]) -> I
 
 
 def _collect_words(test: ast.expr) -> frozenset[str]:
-    """The names, attributes and texts in an expression."""
+    """Return the names, attributes and texts in an expression."""
     words = set()
     for node in ast.walk(test):
         if isinstance(node, ast.Name):

@@ -1,4 +1,4 @@
-"""Python scripts as documents: read by `script.py`, rewritten by `write.py`."""
+"""Python scripts as documents: read by `script.py`, edited by `write.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ class PythonDocument(PythonScript):
     """A Python script that can be edited."""
 
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """The edits that make `changes`; CannotEdit names the launch-time override that says the same."""
+        """Return the edits that make `changes`.
+
+        A `CannotEdit` error names the launch-time override with the same effect.
+        """
         from cfglint_train.documents.python.write import PythonWriter
 
         return PythonWriter(self).write(list(changes))

@@ -1,4 +1,4 @@
-"""What a Python file does with the configurations that it loads. It is read as text and never run."""
+"""Python programs that modify the configurations that they load. They are read as text and never run."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ from cfglint_train.foundation.typed import Final
 
 _LOAD: Final = re.compile(r"(?:safe_|full_|unsafe_|round_trip_)?loads?|compose|from_(?:yaml|json)")
 _READERS: Final = re.compile(r"\b(?:yaml|YAML|json|json5|orjson|ujson|OmegaConf|hydra|Box)\b")
-"""What reads YAML or JSON: modules and classes. Others that load (torch, pickle) read something else."""
+"""Modules and classes that read YAML or JSON. Other loaders (torch, pickle) read something else."""
 _HELPER: Final = re.compile(r"(?:^|[._])(?:load|read)_(?:\w+_)?(?:ya?ml|json|conf|cfg|config)(?:_|$)", re.IGNORECASE)
 _COPY_FUNCTION: Final = re.compile(r"(?:dict|copy|deepcopy|create|(?:unsafe_)?merge|to_container|to_object|[A-Z]\w*)")
-"""Functions and classes that make the same mapping of another one."""
+"""Functions and classes that return a mapping equal to their argument."""
 _MERGE_FUNCTIONS: Final = ("merge", "unsafe_merge")
-"""Those that make it of several."""
+"""Functions that merge several mappings into one."""
 _FILE: Final = re.compile(r"[\w.*-]\.(?:ya?ml|json)$", re.IGNORECASE)
 _RUNTIME_INPUT: Final = re.compile(r"\b(?:argv|environ|getenv|parse_args|parse_known_args|input)\b")
 _ROUNDS: Final = 3
-"""How far a loaded mapping is followed from function to function."""
+"""Passes over the functions of a file while a loaded mapping is followed."""
 
 
 class HandledRoutes(Frozen):
-    """Routes of settings, by what becomes of them."""
+    """Routes of settings, by what the file does with them."""
 
     changed: frozenset[Route] = frozenset()
-    """Stored or taken out: what the file says of them is not what the framework gets."""
+    """Routes that are stored or removed: the framework does not get the value in the file."""
     read: frozenset[Route] = frozenset()
-    """Only looked at."""
+    """Routes that are only read."""
     open: frozenset[Route] = frozenset()
-    """Mappings over which another one is laid whose keys cannot be determined."""
+    """Mappings that are merged with a mapping whose keys cannot be determined."""
 
 
 class PythonFiller:
-    """One Python file. Names are taken for the same thing wherever they are in it."""
+    """A Python file that may modify configurations. Equal names are taken for the same variable everywhere in it."""
 
     def __init__(self, tree: ast.Module) -> None:
+        """Collect the functions, imports, assignments and loads of the file."""
         nodes = list(ast.walk(tree))
         self._nodes = nodes
         self._strings: frozenset[str] | None = None
@@ -49,7 +50,7 @@ class PythonFiller:
         self._functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
         self._modules = map_imports(nodes)
         self._assigned_values: dict[str, list[ast.expr]] = {}
-        """Variable -> all that it is given, arguments of the functions of the file included."""
+        """Variable -> all values that are assigned to it, including arguments of the file's functions."""
         for node in nodes:
             for name, value in self._find_bindings(node):
                 self._assigned_values.setdefault(name, []).append(value)
@@ -58,7 +59,7 @@ class PythonFiller:
 
     @property
     def strings(self) -> frozenset[str]:
-        """The strings of its code, with `{}` for what they are filled with: no docstrings."""
+        """Strings of the code without docstrings; `{}` marks the placeholders of f-strings."""
         if self._strings is None:
             statements = {id(node.value) for node in self._nodes if isinstance(node, ast.Expr)}
             strings = (_get_string(node) for node in self._nodes if id(node) not in statements)
@@ -67,8 +68,10 @@ class PythonFiller:
 
     @property
     def replaced_texts(self) -> frozenset[str]:
-        """The constant texts that it replaces in others: `text.replace("MARK", value)`; `{lr}` by `text.format(lr=1)`;
-        `%(lr)` by `text % {"lr": 1}`, whatever conversion is behind it.
+        """Constant texts that the file replaces in other texts.
+
+        These are `MARK` of `text.replace("MARK", value)`, `{lr}` of `text.format(lr=1)`, and `%(lr)` of `text % {"lr":
+        1}` with any conversion.
         """
         if self._replaced is None:
             self._replaced = frozenset(mark for node in self._nodes for mark in self._find_marks(node) if mark)
@@ -89,7 +92,7 @@ class PythonFiller:
                 yield from (f"{{{name}}}" for name in self._list_keys(node.args[0]))
 
     def _list_keys(self, node: ast.expr) -> Iterator[str]:
-        """The constant keys of a mapping that is written out, be it where a variable is assigned."""
+        """Yield the constant keys of a mapping display, also if it was assigned to the variable `node`."""
         values = self._assigned_values.get(node.id, ()) if isinstance(node, ast.Name) else (node,)
         for value in values:
             if isinstance(value, ast.Dict):
@@ -98,7 +101,7 @@ class PythonFiller:
                 yield from (keyword.arg for keyword in value.keywords if keyword.arg)
 
     def find_handled_routes(self, name: str) -> HandledRoutes:
-        """Return what it does with the mapping that it loads from a file of some name, or of an unknown one."""
+        """Return what the file does with the mapping that it loads from a file called `name`, or of an unknown name."""
         loads = frozenset(id(node) for node in self._loads if self._can_load(node, name))
         if loads not in self._handled_routes:
             composed, routes = self._find_hydra_parameters(), HandledRoutes()
@@ -141,12 +144,12 @@ class PythonFiller:
         return _READERS.search(f"{self._modules.get(owner, owner)} {values_text}") is not None
 
     def _can_load(self, load: ast.Call, name: str) -> bool:
-        """Return whether it may be a file of some name that is loaded: one whose path ends so, or is not stated."""
+        """Return whether a call may load a file called `name`: its stated path ends like this, or no path is stated."""
         names = [re.split(r"[/\\]", path)[-1] for path in self._find_stated_paths(load)]
         return not names or any(fnmatchcase(name, f"*{path}") for path in names)
 
     def _find_stated_paths(self, load: ast.Call) -> list[str]:
-        """The ends of the paths of what is loaded; none where the path is not stated in the file."""
+        """Return the ends of the paths that a call loads, or nothing if the file does not state the path."""
         stack: list[ast.AST] = [*load.args, *(word.value for word in load.keywords)]
         seen, paths = set[str](), list[str]()
         while stack:
@@ -163,7 +166,7 @@ class PythonFiller:
         return paths
 
     def _find_hydra_parameters(self) -> set[str]:
-        """The parameters that hydra fills."""
+        """Return the parameters that hydra fills."""
         return {
             function.args.args[0].arg
             for function in self._functions.values()
@@ -172,7 +175,7 @@ class PythonFiller:
 
 
 class _MappingTrace:
-    """The mappings of some loads, followed through a file."""
+    """The mappings of some load calls, followed through a file."""
 
     def __init__(
         self,
@@ -182,6 +185,7 @@ class _MappingTrace:
         loads: set[int],
         composed: set[str],
     ) -> None:
+        """Follow the mappings through the assignments and functions of the file."""
         self.nodes = nodes
         self.results = {name: list(_list_results(function)) for name, function in functions.items()}
         self.assigned = assigned
@@ -189,7 +193,7 @@ class _MappingTrace:
         self.loaded: dict[str, tuple[Route, ...]] = dict.fromkeys(composed, ((),))
         """Variable -> the routes of the mappings that it holds."""
         self.loaders: set[str] = set()
-        """Functions that answer with a loaded mapping."""
+        """Functions that return a loaded mapping."""
         for _ in range(_ROUNDS):
             self._follow()
 
@@ -203,7 +207,7 @@ class _MappingTrace:
                 self.loaders.add(name)
 
     def _find_routes(self, node: ast.expr) -> tuple[Route, ...]:
-        """The routes of the mapping that an expression is; none where it is none of the file's."""
+        """Return the routes of the loaded mapping that an expression holds, or nothing if it holds none."""
         if isinstance(node, ast.Name):
             return self.loaded.get(node.id, ())
         if isinstance(node, ast.Subscript):
@@ -228,7 +232,7 @@ class _MappingTrace:
         return tuple((*route, name) for route in parents for name in self._list_constants(key)) if parents else ()
 
     def _list_constants(self, node: ast.expr, depth: int = 0) -> tuple[str | int, ...]:
-        """The constants that an expression stands for; of a list, its items."""
+        """Return the constants that an expression may be; for a list, its items."""
         if isinstance(node, ast.Constant):
             return (node.value,) if isinstance(node.value, (str, int)) else ()
         if isinstance(node, ast.Name) and depth < _ROUNDS:
@@ -253,7 +257,7 @@ class _MappingTrace:
         return ()
 
     def collect_routes(self) -> HandledRoutes:
-        """What the file does with the settings of the mappings."""
+        """Return what the file does with the settings of the mappings."""
         self.called = {id(node.func) for node in self.nodes if isinstance(node, ast.Call)}
         changed = {route for node in self.nodes for route in self._find_changed(node) if route}
         read = {route for node in self.nodes for route in self._find_read(node) if route}
@@ -261,7 +265,7 @@ class _MappingTrace:
         return HandledRoutes(frozenset(changed | laid), frozenset(read), frozenset(open_mappings))
 
     def _find_overlaid(self) -> tuple[set[Route], set[Route]]:
-        """The settings that other mappings replace, and the mappings over which any keys may be laid."""
+        """Return the settings that other mappings replace, and the mappings that may get any key."""
         layers, overlaid, open_mappings = Layers(self.nodes, self.assigned), set[Route](), set[Route]()
         for node in self.nodes:
             for base, overlay in layers.find_layers(node):
@@ -314,7 +318,7 @@ class _MappingTrace:
         return ()
 
     def _find_iterated_mapping(self, node: ast.expr) -> ast.expr:
-        """The mapping whose keys a variable goes through; the expression itself where it is no such variable."""
+        """Return the mapping whose keys a loop variable iterates over, or the expression itself."""
         for value in self.assigned.get(node.id, ()) if isinstance(node, ast.Name) else ():
             if isinstance(value, ast.Starred):
                 inner = value.value
@@ -325,21 +329,21 @@ class _MappingTrace:
 
 
 def _list_results(function: ast.FunctionDef) -> Iterator[ast.expr]:
-    """What a function returns; of a tuple, its parts."""
+    """Yield the results that a function returns; a tuple counts as its items."""
     for node in ast.walk(function):
         if isinstance(node, ast.Return) and node.value is not None:
             yield from node.value.elts if isinstance(node.value, ast.Tuple) else (node.value,)
 
 
 def _get_string(node: ast.AST) -> str:
-    """A string of the code; empty for another node."""
+    """Return a string of the code, or "" for another node."""
     if isinstance(node, ast.JoinedStr):
         return "".join(_get_string(part) or "{}" for part in node.values)
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def parse_filler(text: str) -> PythonFiller:
-    """A text as a filler; one that does nothing where it is no Python, or nested too deeply."""
+    """Return the file of a text; it modifies nothing if the text is not Python or is nested too deeply."""
     try:
         return PythonFiller(parse_tree(text))
     except RecursionError:

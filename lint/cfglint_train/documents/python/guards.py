@@ -1,5 +1,7 @@
-"""Code that runs only with some releases of a library: behind a comparison of its version, behind a look at what a
-class takes, or in a `try` that catches the TypeError of an argument that is unknown, and goes on.
+"""Version guards: code that runs only with some releases of a library.
+
+A guard is a comparison of the library's version, a check of the parameters of a class, or a `try` that catches the
+TypeError of an unknown argument and continues.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ _BASE_EXCEPTIONS: Final = frozenset(("BaseException", "Exception"))
 
 
 def is_guarded(script: PythonScript, span: Span) -> bool:
-    """Whether what stands at a span runs only with some releases of a library."""
+    """Return whether the code at a span runs only with some releases of a library."""
 
     def has_span(parts: Iterable[ast.expr | ast.stmt]) -> bool:
         return any(part_span.start <= span.start < part_span.end for part_span in map(script.find_span, parts))
 
-    # What may be guarded is looked for first: few conditions stand around a setting.
+    # Look for the span first: few conditions surround a setting.
     return (
         any(
             has_span((*node.body, *node.orelse)) and _is_version_check(script, node.test)
@@ -52,7 +54,7 @@ def is_guarded(script: PythonScript, span: Span) -> bool:
 
 
 def _can_recover(tried: ast.Try, handler: ast.ExceptHandler) -> bool:
-    """Whether a handler catches a TypeError and does not end the program; one of any error calls the same again."""
+    """Return whether a handler catches a TypeError and continues; a catch-all must call the same class again."""
     if isinstance(handler.body[-1], ast.Raise):
         return False
     if "TypeError" in _list_names(handler.type):
@@ -62,13 +64,13 @@ def _can_recover(tried: ast.Try, handler: ast.ExceptHandler) -> bool:
 
 
 def _list_called_classes(body: list[ast.stmt]) -> set[str]:
-    """The names of the classes that statements call."""
+    """Return the names of the classes that statements call."""
     calls = (node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call))
     return {name for name in map(get_callee_name, calls) if name[:1].isupper()}
 
 
 def _find_unpacked(script: PythonScript, tried: ast.Try) -> list[ast.expr]:
-    """What the script assigns to the dictionaries that calls in a `try` unpack: `SFTConfig(**settings)`."""
+    """Return the values of dictionaries that calls in a `try` unpack: `SFTConfig(**settings)`."""
     unpacked = (node.value for statement in tried.body for node in ast.walk(statement)
              if isinstance(node, ast.keyword) and node.arg is None)  # fmt: skip
     names = {node.id for node in unpacked if isinstance(node, ast.Name)}
@@ -77,7 +79,7 @@ def _find_unpacked(script: PythonScript, tried: ast.Try) -> list[ast.expr]:
 
 
 def _is_version_check(script: PythonScript, test: ast.expr) -> bool:
-    """Whether a condition asks for a release, itself or by a variable that it names."""
+    """Return whether a condition checks for a release, directly or through a variable."""
     if _VERSION_CHECK.search(script.get_text(script.find_span(test))) is not None:
         return True
     names = _list_names(test)
@@ -89,5 +91,5 @@ def _is_version_check(script: PythonScript, test: ast.expr) -> bool:
 
 
 def _list_names(node: ast.expr | None) -> set[str]:
-    """The names in an expression."""
+    """Return the names in an expression."""
     return set() if node is None else {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}

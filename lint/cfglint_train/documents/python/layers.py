@@ -1,4 +1,4 @@
-"""Mappings that a Python file lays over another one: OmegaConf's merge, `update`, `{**a, **b}`, `a | b`."""
+"""Merged mappings in a Python file: OmegaConf's merge, `update`, `{**a, **b}`, `a | b`."""
 
 from __future__ import annotations
 
@@ -11,33 +11,36 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Final
 
 _MERGE_FUNCTION: Final = re.compile(r"(?:unsafe_|deep_?|recursive_)?(?:merge|update)(?:_with|_dicts?)?")
-"""Functions that lay mappings over the first one, or over the mapping whose method they are. OmegaConf 2.3
-`omegaconf.py` (merge, unsafe_merge), `basecontainer.py` (merge_with); mergedeep; deepmerge (`always_merger.merge`).
+"""Functions that merge mappings into the first one, or into the mapping whose method they are.
+
+Sources: OmegaConf 2.3 `omegaconf.py` (merge, unsafe_merge), `basecontainer.py` (merge_with); mergedeep; deepmerge
+(`always_merger.merge`).
 """
 _SET_ONE_KEY: Final = "OmegaConf.update"
-"""Sets one key of a mapping (`OmegaConf.update(config, key, value)`)."""
+"""A call that sets one key of a mapping (`OmegaConf.update(config, key, value)`)."""
 _COPY_FUNCTIONS: Final = ("create", "copy", "deepcopy", "dict", "DictConfig", "to_container")
-"""Functions that make the same mapping of another one."""
+"""Functions that return a mapping equal to their argument."""
 _ROUNDS: Final = 3
-"""How far names are followed."""
+"""Assignments that are followed from name to name."""
 _MAX_LAYERS: Final = 20
-"""Mappings of one call that are looked at."""
+"""Mappings of one call that are considered."""
 
 Layer = tuple[ast.expr, ast.expr]
-"""A mapping, and one whose values replace its own."""
+"""A mapping, and a mapping whose values replace its own."""
 
 
 class Layers:
-    """The layers of one file, whose variables have the values that are `assigned` to them anywhere."""
+    """The merged mappings of one file. `assigned` holds every value assigned to a variable anywhere in it."""
 
     def __init__(self, nodes: Iterable[ast.AST], assigned: dict[str, list[ast.expr]]) -> None:
+        """Find the variables that the file modifies after assignment."""
         self._assigned = assigned
         self._modified = {
             ast.unparse(node.value)
             for node in nodes
             if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load)
         }
-        """Variables that are stored into: what is assigned to them is not all that they hold."""
+        """Variables that are modified, so that their assigned values are not all that they hold."""
         self._modified |= {
             ast.unparse(node.func.value)
             for node in nodes
@@ -47,7 +50,7 @@ class Layers:
         }
 
     def find_layers(self, node: ast.AST) -> Iterator[Layer]:
-        """What a node lays over what."""
+        """Yield the pairs of mappings that a node merges: the base and the mapping that overrides it."""
         if isinstance(node, ast.Dict):
             yield from _pair_layers(_split_unpacked(node) if None in node.keys else [])
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
@@ -62,7 +65,7 @@ class Layers:
             yield from _pair_layers([*owner, *node.args, *spread])
 
     def find_keys(self, node: ast.expr, depth: int = 0) -> tuple[Route, ...] | None:
-        """The routes that a mapping has, where it is written out; None where they cannot be determined."""
+        """Return the routes of a mapping that is written out, or None if they cannot be determined."""
         if isinstance(node, ast.Dict):
             return self._merge_routes(
                 [self._find_entry_routes(key, value, depth) for key, value in zip(node.keys, node.values)]
@@ -101,13 +104,14 @@ class Layers:
 
 
 def _pair_layers(layers: list[ast.expr]) -> Iterator[Layer]:
-    """Each mapping of a list beside each that comes after it."""
+    """Yield each mapping of a list with each mapping after it."""
     return combinations(layers[:_MAX_LAYERS], 2)
 
 
 def _split_unpacked(node: ast.Dict) -> list[ast.expr]:
-    """The mappings that are unpacked in one that is written out, each with the entries behind it, which are replaced
-    whole.
+    """Return the mappings that a dictionary display unpacks, each with the entries after it.
+
+    Those entries replace whole values.
     """
     parts: list[ast.expr] = []
     for key, value in zip(node.keys, node.values):
@@ -120,7 +124,7 @@ def _split_unpacked(node: ast.Dict) -> list[ast.expr]:
 
 
 def _parse_dotted_key(node: ast.expr) -> tuple[Route, ...] | None:
-    """The setting of `"optim.lr=1e-5"`; of an f-string, by its constant beginning."""
+    """Return the setting of `"optim.lr=1e-5"`; for an f-string, of its constant beginning."""
     first = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else node
     if not (isinstance(first, ast.Constant) and isinstance(first.value, str) and "=" in first.value):
         return None

@@ -1,7 +1,7 @@
-"""A Python script as text: its syntax from `ast`, with the bytes at which everything stands.
+"""Python scripts as text: the syntax from `ast`, with byte offsets.
 
-A script has no tree of settings of its own. It carries the one that a framework reads in it (`show`), of the same kinds
-of node as every other document.
+A script has no tree of settings of its own. It carries the tree that a framework reads from it (`attach_tree`), made of
+the same kinds of node as every other document.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _Kind = TypeVar("_Kind", bound=ast.AST)
 
 
 class PythonScript(Document):
-    """A Python file. `root` is None until a framework shows what it read (`show`)."""
+    """A Python file. `root` is None until a framework attaches the tree that it reads (`attach_tree`)."""
 
     syntax: ClassVar[str] = "python"
 
     def __init__(self, path: str, source: bytes) -> None:
-        """Raises DocumentError where the text is not UTF-8 or not Python."""
+        """Parse the source. Raise `DocumentError` if it is not UTF-8 or not Python."""
         super().__init__(path, source)
         self._starts: list[int] | None = None
         self._uses: dict[str, int] | None = None
@@ -77,15 +77,16 @@ class PythonScript(Document):
     def attach_tree(
         self, root: Node | None, remedy: Remedy = _return_no_remedy, doubts: Doubts = _return_no_doubt
     ) -> None:
-        """Take the tree that a framework reads in this script, how it names a launch-time override, and what makes a
-        value uncertain.
+        """Store the tree that a framework reads from this script.
+
+        `remedy` formats the launch-time override of a setting, `doubts` the reason why a value is uncertain.
         """
         self.root = root
         self.remedy = remedy
         self._doubts = doubts
 
     def find_entry(self, route: Route) -> Entry | None:
-        """As in the base class, or what another call states."""
+        """Return the entry at `route`, also if another call of the script states it."""
         entry = super().find_entry(route)
         if entry is None and route:
             owner = super().find_node(route[:-1])
@@ -94,7 +95,7 @@ class PythonScript(Document):
         return entry
 
     def find_node(self, route: Route) -> Node | None:
-        """As in the base class, or what another call states."""
+        """Return the node at `route`, also if another call of the script states it."""
         node = super().find_node(route)
         if node is None and route:
             entry = self.find_entry(route)
@@ -102,18 +103,18 @@ class PythonScript(Document):
         return node
 
     def get_assumption(self, route: Route) -> str:
-        """As in the base class."""
+        """Return the reason why the value at `route` is uncertain, or ""."""
         node = self.find_node(route)
         return "" if node is None else self._doubts(self, node)
 
     def get_spelled_route(self, route: Route) -> Route:
-        """As in the base class."""
+        """Return the route with the setting's name in the call that takes it."""
         parent = self.find_node(route[:-1])
         part = parent.parts.get(str(route[-1])) if isinstance(parent, Record) else None
         return route if part is None or not part.name else (*route[:-1], part.name)
 
     def find_span(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias) -> Span:
-        """The bytes of a syntax node (enclosing parentheses are not part of it)."""
+        """Return the bytes of a syntax node, without enclosing parentheses."""
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         return Span(self._find_offset(node.lineno, node.col_offset), self._find_offset(end_line, end_column))
 
@@ -124,12 +125,12 @@ class PythonScript(Document):
         return self._starts[line - 1] + column
 
     def find_key_span(self, keyword: ast.keyword) -> Span:
-        """The name of a keyword argument."""
+        """Return the span of the name of a keyword argument."""
         start = self._find_offset(keyword.lineno, keyword.col_offset)
         return Span(start, start + len((keyword.arg or "**").encode()))
 
     def find_brackets(self, call: ast.Call) -> Span:
-        """A call's parentheses, both included."""
+        """Return the span of a call's parentheses, both included."""
         at = self.find_span(call.func).end
         # Parentheses around the callee close before the call's own opens.
         while True:
@@ -140,11 +141,11 @@ class PythonScript(Document):
         return Span(at, self.find_span(call).end)
 
     def find_item_span(self, node: ast.expr | ast.keyword, brackets: Span) -> Span:
-        """An argument with the parentheses around it."""
+        """Return the span of an argument with the parentheses around it."""
         return self.widen_item_span(self.find_span(node), brackets)
 
     def widen_item_span(self, span: Span, brackets: Span) -> Span:
-        """The span of an item between brackets, with the parentheses around the item."""
+        """Return the span of an item between brackets, with the parentheses around the item."""
         end, closing = span.end, 0
         while True:
             at = _BLANK.match(self.source, end).end()  # type: ignore[union-attr]
@@ -152,19 +153,20 @@ class PythonScript(Document):
                 break
             end, closing = at + 1, closing + 1
         start = span.start
-        # A keyword argument opens its parentheses behind its name, inside its own span.
+        # A keyword argument opens its parentheses after its name, inside its own span.
         if not re.match(rb"[A-Za-z_]\w*\s*=(?!=)|\*\*", self.source[start:end]):
             for _ in range(closing):
                 start = self.source.rindex(b"(", brackets.start, start)
         return Span(start, end)
 
     def get_short_text(self, span: Span) -> str:
-        """The text of a span on one line, shortened where it is long."""
+        """Return the text of a span on one line, shortened if it is long."""
         return shorten(" ".join(self.get_text(span).split()), 60)
 
     def widen_to_node(self, span: Span) -> Span:
-        """A span, or the smallest argument, expression or statement around it where it ends inside of one, as behind
-        the name of `arguments["max_length"] = 512`.
+        """Return the span, or the smallest argument, expression or statement around it if it ends inside one.
+
+        An example is a span that ends after the key of `arguments["max_length"] = 512`.
         """
         text = self.get_text(span)
         if any(map(_is_parsable, (text, f"f({text})", f"{{{text}}}"))):
@@ -178,7 +180,7 @@ class PythonScript(Document):
         return min(candidates, key=lambda candidate: candidate.end - candidate.start, default=span)
 
     def list_comments(self) -> list[Comment]:
-        """Every comment of the text, in order."""
+        """Return every comment of the text, in order."""
         if b"#" not in self.source:
             return []
         import io
@@ -201,7 +203,7 @@ class PythonScript(Document):
         return comments
 
     def list_blocks(self) -> Iterator[Span]:
-        """As in the base class: strings."""
+        """Yield the strings that span several lines."""
         strings = [
             *self.list_nodes(ast.JoinedStr),
             *(node for node in self.list_nodes(ast.Constant) if isinstance(node.value, str)),
@@ -213,7 +215,7 @@ class PythonScript(Document):
                 yield self.find_span(node)
 
     def list_nodes(self, kind: type[_Kind]) -> list[_Kind]:
-        """The syntax nodes of a kind, in the order of `ast.walk`, which is slow and so is called once."""
+        """Return the syntax nodes of a kind in the order of `ast.walk`, which is slow and so runs only once."""
         if self._nodes is None:
             self._nodes = {}
             for node in ast.walk(self.module):
@@ -221,23 +223,23 @@ class PythonScript(Document):
         return self._nodes.get(kind, [])
 
     def find_calls(self, *names: str) -> list[ast.Call]:
-        """The calls in the text whose callee ends in one of these names, in order."""
+        """Return the calls whose callee ends in one of `names`, in the order of the text."""
         return sorted(
             (node for node in self.list_nodes(ast.Call) if get_callee_name(node) in names), key=self.find_span
         )
 
     def find_classes(self, name: str) -> list[ast.ClassDef]:
-        """The classes of a name that the text defines, be it in a function."""
+        """Return the classes called `name` that the text defines, also inside functions."""
         return [node for node in self.list_nodes(ast.ClassDef) if node.name == name]
 
     def list_keyword_groups(self) -> Iterator[frozenset[str]]:
-        """The names of the keyword arguments of every call."""
+        """Yield the names of the keyword arguments of every call."""
         for node in self.list_nodes(ast.Call):
             if node.keywords:
                 yield frozenset(keyword.arg for keyword in node.keywords if keyword.arg is not None)
 
     def list_imports(self) -> Iterator[str]:
-        """The modules that the file imports, in full."""
+        """Yield the full names of the modules that the file imports."""
         for import_node in self.list_nodes(ast.Import):
             yield from (alias.name for alias in import_node.names)
         for node in self.list_nodes(ast.ImportFrom):
@@ -245,7 +247,7 @@ class PythonScript(Document):
                 yield node.module
 
     def count_uses(self, name: str) -> int:
-        """How often a name occurs in the text as a variable, its assignments included."""
+        """Return how often a variable occurs in the text, assignments included."""
         if self._uses is None:
             self._uses = {}
             for node in self.list_nodes(ast.Name):
@@ -254,7 +256,7 @@ class PythonScript(Document):
 
 
 def _is_parsable(text: str) -> bool:
-    """Whether a text can be read by itself."""
+    """Return whether a text parses on its own."""
     try:
         parse_python(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

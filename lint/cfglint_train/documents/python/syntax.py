@@ -1,4 +1,4 @@
-"""What the syntax tree of any Python file says: what it calls, imports and declares. Nothing of it is run."""
+"""Syntax trees of Python files: their calls, imports and declarations. Nothing is run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cfglint_train.foundation.python_grammar import parse_python
 
 
 def parse_tree(text: str) -> ast.Module:
-    """The tree of a text; one without statements where it is no Python, or nested too deeply."""
+    """Return the tree of a text; it is empty if the text is not Python or is nested too deeply."""
     try:
         return parse_python(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -17,17 +17,17 @@ def parse_tree(text: str) -> ast.Module:
 
 
 def get_callee_name(call: ast.Call) -> str:
-    """The last name of what is called; empty where it has none."""
+    """Return the last name of the callee, or "" if it has none."""
     return get_last_name(call.func)
 
 
 def get_last_name(node: ast.AST) -> str:
-    """`c` of `a.b.c`; empty where an expression is no name."""
+    """Return `c` for `a.b.c`, or "" if the expression is not a name."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def map_imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
-    """The names that a file imports, each with what it is in full: with dots in front where the import is relative."""
+    """Return the imported names with their full names, which start with dots if the import is relative."""
     full_names = {}
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
@@ -41,7 +41,7 @@ def map_imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
 
 
 def resolve_dotted_name(node: ast.expr, names: Mapping[str, str]) -> str:
-    """A dotted expression in full; empty where it begins with none of the names that are imported."""
+    """Return a dotted expression as a full name, or "" if its first name is not imported."""
     suffix = ""
     while isinstance(node, ast.Attribute):
         suffix = f".{node.attr}{suffix}"
@@ -50,8 +50,9 @@ def resolve_dotted_name(node: ast.expr, names: Mapping[str, str]) -> str:
 
 
 def find_declared_settings(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The settings that a file declares: the fields of its classes, each with the name of its class, and the options of
-    its parsers, each with nothing.
+    """Yield the settings that a file declares.
+
+    These are the fields of its classes, each with the name of the class, and the options of its parsers, each with "".
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):

@@ -1,6 +1,6 @@
-"""What a Python program shows of the words of a command: texts, lists of them, and what is added to such a list.
+"""Commands in a Python program: texts, lists of words, and additions to such lists.
 
-Nothing is executed. What cannot be determined becomes a shell's variable that is called as it is in the program.
+Nothing is executed. A part that cannot be determined becomes a shell variable named like the expression in the program.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _ADD_METHODS: Final = ("append", "extend")
 _PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}|%[sdif]")
 _NON_WORD: Final = re.compile(r"\W+")
 _IDENTITY_FUNCTIONS: Final = ("str", "fspath", "quote", "expanduser")
-"""Functions that give the text that they are given."""
+"""Functions that return the text that they get."""
 _MAX_DEPTH: Final = 20
-"""Names that are made of each other."""
+"""Nesting of names that are defined by each other."""
 MAX_STEPS: Final = 20_000
-"""Expressions and statements that are looked at in one program."""
+"""Expressions and statements that are evaluated in one program."""
 
 TextPart = tuple[str, bool]
-"""A part of a text, and whether it is known; else it is what the program calls it."""
+"""A part of a text and whether it is known; an unknown part is the name that the program uses."""
 
 
 class ProgramWord(Frozen):
-    """One word of a command as a shell has to get it, and where it is in the program."""
+    """A word of a command as a shell must get it, with its place in the program."""
 
     text: str
     line: int
@@ -39,19 +39,20 @@ class ProgramWord(Frozen):
 
 
 class _Assignment(Frozen):
-    """A statement that makes a name, or adds to it."""
+    """A statement that defines a name or adds to its value."""
 
     node: ast.stmt
     value: ast.expr
     adds: bool
     single: bool = False
-    """It adds one word."""
+    """True if it adds a single word."""
 
 
 class NameValues:
     """The values of names in a program, as far as its text shows them."""
 
     def __init__(self, tree: ast.Module) -> None:
+        """Collect the assignments of the program."""
         self._tree = tree
         self._parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self._assignments: dict[str, list[_Assignment]] = {}
@@ -61,7 +62,7 @@ class NameValues:
         self._steps_left = MAX_STEPS
 
     def is_list(self, node: ast.expr) -> bool:
-        """Whether an expression is a list of words, not one text."""
+        """Return whether an expression is a list of words rather than one text."""
         self._steps_left -= 1
         if isinstance(node, ast.BinOp) and self._steps_left > 0:
             return self.is_list(node.left) or self.is_list(node.right)
@@ -76,7 +77,7 @@ class NameValues:
         return isinstance(node, (ast.List, ast.Tuple, ast.ListComp, ast.Starred))
 
     def list_words(self, node: ast.expr) -> list[ProgramWord]:
-        """The words that a list is made of; any number of them are one variable without quotes."""
+        """Return the words of a list; an unknown number of words is one variable without quotes."""
         self._depth += 1
         words = self._list_words(node) if self._can_continue() else [_build_unknown_word(node)]
         self._depth -= 1
@@ -117,11 +118,11 @@ class NameValues:
         return ProgramWord(text, node.lineno, node.col_offset)
 
     def build_text(self, node: ast.expr) -> str:
-        """A text that a shell reads."""
+        """Return the text as a shell reads it."""
         return "".join(part if is_known else f"${{{part}}}" for part, is_known in self._split_pieces(node))
 
     def _split_pieces(self, node: ast.expr) -> list[TextPart]:
-        """The parts of a text."""
+        """Return the parts of a text."""
         self._depth += 1
         pieces = self._evaluate_pieces(node) if self._can_continue() else [_name_unknown(node)]
         self._depth -= 1
@@ -152,7 +153,7 @@ class NameValues:
         return [_name_unknown(node)]
 
     def _evaluate_call(self, node: ast.Call) -> list[TextPart]:
-        """`str(x)`, `"{}".format(x)`, `" ".join(words)`, `os.path.join(folder, name)`."""
+        """Return the parts of `str(x)`, `"{}".format(x)`, `" ".join(words)` or `os.path.join(folder, name)`."""
         owner, name = node.func.value if isinstance(node.func, ast.Attribute) else None, get_callee_name(node)
         if name in _IDENTITY_FUNCTIONS and len(node.args) == 1:
             return self._split_pieces(node.args[0])
@@ -166,7 +167,7 @@ class NameValues:
         return [_name_unknown(node)]
 
     def find_parameter(self, node: ast.expr) -> tuple[str, int, str] | None:
-        """The function whose parameter an expression is, with the parameter's place and name; None for others."""
+        """Return the function, index and name if an expression is a parameter of a function, else None."""
         scope = self._find_scope(node)
         if not isinstance(node, ast.Name) or not isinstance(scope, _FUNCTIONS) or self._find_value(node)[0] is not None:
             return None
@@ -177,7 +178,7 @@ class NameValues:
         return scope.name, names.index(node.id) - is_method, node.id
 
     def _find_value(self, name: ast.Name) -> tuple[ast.expr | None, list[tuple[_Assignment, bool]]]:
-        """What a name is made of where it is used, and what is added to that, each with whether it is for certain."""
+        """Return the value of a name at its use and the additions to it, each with whether it surely applies."""
         scope = self._find_scope(name)
         assignments = [
             assignment
@@ -219,15 +220,16 @@ class NameValues:
         return parent or self._tree
 
     def _is_inside(self, statement: ast.stmt, node: ast.AST) -> bool:
-        """Return whether a node is in a statement that has no others in it."""
+        """Return whether a node is part of a simple statement."""
         parent: ast.AST | None = node
         while isinstance(parent, (ast.expr, ast.keyword, ast.comprehension, ast.arguments)):
             parent = self._parents.get(id(parent))
         return parent is statement and not isinstance(statement, (ast.For, ast.AsyncFor))
 
     def _find_path(self, node: ast.AST) -> list[tuple[int, bool]]:
-        """The conditions and loops around a node in its function, from outside in, each with whether it is in the
-        `else` of it.
+        """Return the conditions and loops around a node in its function, outermost first.
+
+        Each is paired with whether the node is in its `else`.
         """
         path: list[tuple[int, bool]] = []
         parent = self._parents.get(id(node))
@@ -243,7 +245,7 @@ def _is_other_branch(first: Sequence[tuple[int, bool]], second: Sequence[tuple[i
 
 
 def _find_assignments(tree: ast.Module) -> Iterator[tuple[str, _Assignment]]:
-    """The statements that make names or add to them."""
+    """Yield the statements that define names or add to them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             yield node.targets[0].id, _Assignment(node, node.value, False)
@@ -265,7 +267,7 @@ def _find_assignments(tree: ast.Module) -> Iterator[tuple[str, _Assignment]]:
 
 
 def _fill_template(template: ast.expr, argument: ast.expr) -> list[TextPart]:
-    """A text with places for others (`"%s.yaml" % name`): what is between them."""
+    """Return a template's constant parts (`"%s.yaml" % name`) with an unknown part between them."""
     if not isinstance(template, ast.Constant) or not isinstance(template.value, str):
         return [_name_unknown(argument)]
     parts = _PLACEHOLDER.split(template.value)
@@ -274,7 +276,7 @@ def _fill_template(template: ast.expr, argument: ast.expr) -> list[TextPart]:
 
 
 def _name_unknown(node: ast.expr) -> TextPart:
-    """A variable that is called as an expression is written."""
+    """Return a variable named after the expression."""
     name = _NON_WORD.sub("_", ast.unparse(node)).strip("_")[:40] or "x"
     return (name if not name[0].isdigit() else f"_{name}"), False
 

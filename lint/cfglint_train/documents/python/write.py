@@ -1,6 +1,6 @@
-"""Edits of Python scripts: values, keyword arguments and imports, where one place of the text decides them.
+"""Edits of Python scripts: values, keyword arguments and imports that one place of the text decides.
 
-Everything else is refused with what to pass at launch instead.
+Any other change is refused, with the setting to pass at launch instead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_LINE: Final = 100
 
 
 class PythonSource(Frozen):
-    """Python text as the value of a change: the value in plain terms, and the names that it needs: (module, name)."""
+    """Python text as the value of a change, with the plain value and the imports that it needs as (module, name)."""
 
     text: str
     plain: Any
@@ -41,14 +41,15 @@ class PythonSource(Frozen):
 
 
 class PythonWriter:
-    """Turns changes of the shown tree into edits of the script."""
+    """A writer that turns changes of the attached tree into edits of the script."""
 
     def __init__(self, document: PythonScript) -> None:
+        """Store the document."""
         self.document = document
         self.needed_imports: dict[str, list[str]] = {}
 
     def write(self, changes: list[Change]) -> list[Edit]:
-        """The edits of all changes, ordered. Raises CannotEdit where one cannot be made."""
+        """Return the edits of all changes, sorted. Raise `CannotEdit` if a change cannot be made."""
         edits: list[Edit] = []
         for change in changes:
             if isinstance(change, Set):
@@ -64,7 +65,7 @@ class PythonWriter:
         return sort_edits(edits)
 
     def build_refusal(self, reason: str, change: Set) -> CannotEdit:
-        """What to raise: the reason, and the override at launch that does the same."""
+        """Return the error to raise: the reason, and the launch-time override with the same effect."""
         value = change.value.plain if isinstance(change.value, PythonSource) else change.value
         remedy = self.document.remedy(change.route, value)
         return CannotEdit(f"{reason}; {remedy}" if remedy else reason)
@@ -98,7 +99,7 @@ class PythonWriter:
         raise self.build_refusal(f"the script computes it ({self.document.get_short_text(node.span)})", change)
 
     def _render_target(self, target: Target, value: Any) -> str | None:
-        """The text that gives a target the value; None where it cannot have it."""
+        """Return the text that gives a target the value, or None if it cannot have it."""
         if target.unit:
             is_multiple = type(value) is int and value > 0 and value % target.unit == 0
             return str(value // target.unit) if is_multiple else None
@@ -115,7 +116,7 @@ class PythonWriter:
                 self.needed_imports[module].append(name)
 
     def _insert(self, record: Record | None, name: str, change: Set) -> list[Edit]:
-        """Add a keyword argument behind the first of `beside` that is there, else behind the last argument."""
+        """Add a keyword argument after the first of `beside` that is present, else after the last argument."""
         if record is None:
             raise self.build_refusal("the script has no call that takes it", change)
         document, call = self.document, record.call
@@ -137,13 +138,13 @@ class PythonWriter:
         return flow.insert(document, brackets, spans, after, self._wrap_argument(f"{name}={text}", lead))
 
     def _get_indent(self, span: Span) -> str:
-        """The white space in front of an argument that begins its line; empty where another one does."""
+        """Return the white space before an argument that begins its line, or "" if it does not."""
         start = self.document.source.rfind(b"\n", 0, span.start) + 1
         lead = self.document.get_text(Span(start, span.start))
         return "" if lead.strip() else lead
 
     def _wrap_argument(self, text: str, lead: str) -> str:
-        """An argument on lines of its own, broken where it is too long and is a call."""
+        """Return an argument on its own lines, broken if it is a call that is too long."""
         if not lead or len(lead) + len(text) + 1 <= _MAX_LINE or not text.endswith(")"):
             return text
         head, _, arguments = text[:-1].partition("(")
@@ -151,7 +152,7 @@ class PythonWriter:
         return f"{head}({line}{lead}    {arguments}{line}{lead})"
 
     def _locate_arguments(self, call: ast.Call) -> tuple[Span, list[Span], list[str]]:
-        """A call's parentheses, its arguments with theirs, and the arguments' names."""
+        """Return the spans of a call's parentheses and of its arguments, and the arguments' names."""
         document = self.document
         if len(call.args) == 1 and not call.keywords and isinstance(call.args[0], ast.GeneratorExp):
             raise CannotEdit("its only argument is a generator")
@@ -192,7 +193,7 @@ class PythonWriter:
         return flow.insert(self.document, node.span, spans, len(spans) - 1, format_literal(change.value))
 
     def _add_imports(self, module: str, names: list[str]) -> list[Edit]:
-        """Make names known to the module: in the import that there is for it, else in one of its own."""
+        """Import names from a module: in its existing import, else in a new one."""
         document = self.document
         imported = {
             alias.asname or alias.name: (node, alias) for node in _list_imports(document) for alias in node.names
@@ -213,7 +214,7 @@ class PythonWriter:
         return [self._insert_import(f"from {module} import {', '.join(missing)}", module)]
 
     def _extend_import(self, node: ast.ImportFrom, names: list[str]) -> list[Edit] | None:
-        """Put names among those that an import lists, in its layout; None where its line would get too long."""
+        """Add names to an import in its layout, or return None if its line would get too long."""
         document = self.document
         spans = [document.find_span(alias) for alias in node.names]
         imported = [alias.name for alias in node.names]
@@ -239,7 +240,7 @@ class PythonWriter:
         return edits
 
     def _insert_import(self, line: str, module: str) -> Edit:
-        """A new import, among its siblings in alphabetical order where there are some."""
+        """Return a new import, in alphabetical order among its siblings if there are any."""
         document = self.document
         top = [node for node in document.module.body if isinstance(node, (ast.Import, ast.ImportFrom))]
         package = module.split(".")[0]
@@ -258,14 +259,14 @@ class PythonWriter:
 
 
 def _refuse_part(owner: Node | None, route: Route) -> None:
-    """Raise CannotEdit for a setting that another call takes: to leave it out or rename it is not the same there."""
+    """Raise `CannotEdit` for a setting of another call, where removing or renaming it has a different effect."""
     part = owner.parts.get(str(route[-1])) if isinstance(owner, Record) else None
     if part is not None and part.entry is not None:
         raise CannotEdit("another call of the script takes it")
 
 
 def _is_default(node: Node) -> bool:
-    """Whether a value is the library's own."""
+    """Return whether the library sets a value."""
     return isinstance(node, Value) and any(step.kind == "library" for step in node.how)
 
 
@@ -274,7 +275,7 @@ def _list_imports(document: PythonScript) -> list[ast.ImportFrom]:
 
 
 def format_literal(value: Any, single: bool = False) -> str:
-    """A plain value as Python writes it. Raises CannotEdit for a value that has no literal."""
+    """Return a plain value as Python writes it. Raise `CannotEdit` for a value without a literal."""
     if isinstance(value, str):
         text = ascii(value) if not value.isprintable() else repr(value)
         if single or '"' in text:

@@ -1,6 +1,6 @@
-"""Which branch of an `if` or `case` a script takes, where the conditions rest on words that are known.
+"""Branches of `if` and `case`: decide which one a script takes if the words in the conditions are known.
 
-Where they do not, a branch is an alternative: what its condition says of a variable holds inside it (`[ "$N" -eq 1 ]`).
+Otherwise a branch is an alternative, and its condition on a variable holds inside it (`[ "$N" -eq 1 ]`).
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ class Choice(Frozen):
     at: int
     chain: Chain
     subject: SyntaxNode | None
-    """The word of a `case`; None for an `if`."""
+    """Word of a `case`, or None for an `if`."""
     branches: tuple[tuple[Step, tuple[SyntaxNode, ...]], ...]
-    """The step of each branch and its conditions (of a `case`: its patterns); none for `else`."""
+    """Step of each branch and its conditions (patterns for a `case`); `else` has no conditions."""
 
     @property
     def steps(self) -> frozenset[Step]:
-        """The steps of all branches."""
+        """Steps of all branches."""
         return frozenset(step for step, _ in self.branches)
 
 
 class BranchingScript(Protocol):
-    """What deciding asks of the script."""
+    """The parts of a script that decisions need."""
 
     text: bytes
     choices: dict[Step, Choice]
 
     def find_last_assignment(self, name: str, at: int) -> int:
-        """Where a variable was last set before a place; -1 where it was not."""
+        """Return the offset of the last assignment of a variable before a place, or -1 if there is none."""
 
     def find_sites(self, start: int, end: int) -> tuple[Span, ...]:
-        """The places in the file of what is at `start` to `end` of the text."""
+        """Return the places in the file of the text at `start` to `end`."""
 
     def expand(self, start: int, end: int, mode: str, at: int, chain: Chain, depth: int) -> list[Fragment]:
-        """What bash makes of the bytes `start` to `end`."""
+        """Expand the bytes `start` to `end` as bash does."""
 
 
 def build_choice(node: SyntaxNode, chain: Chain) -> Choice:
-    """The branches of an `if_statement` or a `case_statement`."""
+    """Return the branches of an `if_statement` or a `case_statement`."""
     branches: list[tuple[Step, tuple[SyntaxNode, ...]]] = []
     if node.type == "case_statement":
         for item in node.children:
@@ -72,7 +72,7 @@ def build_choice(node: SyntaxNode, chain: Chain) -> Choice:
 
 
 def _list_conditions(clause: SyntaxNode) -> Iterator[SyntaxNode]:
-    """The commands between `if` or `elif` and `then`."""
+    """Yield the commands between `if` or `elif` and `then`."""
     if clause.type != "else_clause":
         for child in clause.children:
             if child.type == "then":
@@ -82,7 +82,7 @@ def _list_conditions(clause: SyntaxNode) -> Iterator[SyntaxNode]:
 
 
 def is_exhaustive(choice: Choice, text: bytes) -> bool:
-    """Whether one of the branches is always taken: the last is `else`, or has the pattern `*`."""
+    """Return whether some branch is always taken: the last is `else` or has the pattern `*`."""
     conditions = choice.branches[-1][1] if choice.branches else ()
     if choice.subject is None:
         return not conditions and len(choice.branches) > 1
@@ -90,12 +90,15 @@ def is_exhaustive(choice: Choice, text: bytes) -> bool:
 
 
 def is_plain(script: BranchingScript, choice: Choice) -> bool:
-    """Whether all conditions of a choice are words without variables."""
+    """Return whether all conditions of a choice are words without variables."""
     return re.search(rb"[$`]", _join_conditions(script, choice)) is None
 
 
 def is_taken(script: BranchingScript, choice: Choice, step: Step, depth: int, lenient: bool = False) -> bool | None:
-    """Whether a branch is taken; None where that cannot be determined. `lenient`: assumed defaults count as known."""
+    """Return whether a branch is taken, or None if that cannot be determined.
+
+    With `lenient`, assumed defaults count as known.
+    """
     reading = _ConditionReader(script, choice, depth, lenient)
     for other, conditions in choice.branches:
         holds = (
@@ -111,8 +114,9 @@ def is_taken(script: BranchingScript, choice: Choice, step: Step, depth: int, le
 def narrow_value(
     script: BranchingScript, name: str, value: tuple[Fragment, ...] | None, at: int, chain: Chain, depth: int
 ) -> tuple[Fragment, ...] | None:
-    """A variable's uncertain value inside the branches around a place: what their conditions make it equal to; None
-    where they exclude the value that is assumed.
+    """Return a variable's uncertain value as narrowed by the branches around a place.
+
+    The result is the value that a condition makes it equal to. It is None if a condition excludes the assumed value.
     """
     variable = name.encode()
     since = script.find_last_assignment(name, at)
@@ -130,21 +134,21 @@ def narrow_value(
 
 
 def find_probed_options(script: BranchingScript, chain: Chain) -> frozenset[str]:
-    """The options for which the conditions around a place search the help of a program (`train --help | grep`)."""
+    """Return the options for which the conditions around a place search a program's help (`train --help | grep`)."""
     texts = (_join_conditions(script, choice) for step in chain if (choice := script.choices.get(step)) is not None)
     options = (option.decode() for text in texts if b"--help" in text for option in _OPTION.findall(text))
     return frozenset(options) - {"--help"}
 
 
 def _join_conditions(script: BranchingScript, choice: Choice) -> bytes:
-    """The conditions of a choice as written."""
+    """Return the conditions of a choice as written."""
     nodes = [node for _, conditions in choice.branches for node in conditions]
     nodes += [] if choice.subject is None else [choice.subject]
     return b"\n".join(script.text[node.start_byte : node.end_byte] for node in nodes)
 
 
 def _find_implied_values(script: BranchingScript, choice: Choice, step: Step) -> Mapping[bytes, bytes]:
-    """The texts of variables that follow from a branch being taken."""
+    """Return the values of variables that follow from a branch being taken."""
     values: dict[bytes, bytes] = {}
     for other, conditions in choice.branches:
         is_taken_branch = other == step
@@ -158,7 +162,7 @@ def _find_implied_values(script: BranchingScript, choice: Choice, step: Step) ->
 
 
 def _find_equalities(text: bytes, node: SyntaxNode, holds: bool) -> Iterator[tuple[bytes, bytes]]:
-    """The texts of variables that follow from a condition being true, or false."""
+    """Yield the values of variables that follow from a condition being true, or false."""
     children = [child for child in node.children if child.is_named]
     if node.type == "negated_command" and len(children) == 1:
         yield from _find_equalities(text, children[0], not holds)
@@ -180,7 +184,7 @@ def _find_equalities(text: bytes, node: SyntaxNode, holds: bool) -> Iterator[tup
 
 
 def _match_equality(text: bytes, left: SyntaxNode, right: SyntaxNode) -> Iterator[tuple[bytes, bytes]]:
-    """A variable and the plain text that it is equal to."""
+    """Yield a variable and the plain text that it equals."""
     first, second = (text[node.start_byte : node.end_byte] for node in (left, right))
     for variable_text, value_text in ((first, second), (second, first)):
         name, value = _VARIABLE.fullmatch(variable_text), _LITERAL.fullmatch(value_text)
@@ -189,7 +193,7 @@ def _match_equality(text: bytes, left: SyntaxNode, right: SyntaxNode) -> Iterato
 
 
 class _ConditionReader:
-    """Reads the conditions of one choice."""
+    """Evaluates the conditions of one choice."""
 
     __slots__ = ("choice", "depth", "lenient", "script")
 
@@ -200,13 +204,13 @@ class _ConditionReader:
         self.lenient = lenient
 
     def evaluate_command(self, conditions: tuple[SyntaxNode, ...]) -> bool | None:
-        """Whether the one command of a condition succeeds; True for `else`."""
+        """Return whether the single command of a condition succeeds; True for `else`."""
         if not conditions:
             return True
         return self._evaluate_test(conditions[0]) if len(conditions) == 1 else None
 
     def match_patterns(self, patterns: tuple[SyntaxNode, ...]) -> bool | None:
-        """Whether the subject of a `case` is one of some patterns."""
+        """Return whether the subject of a `case` matches one of the patterns, or None if that is uncertain."""
         subject = self.choice.subject
         word = None if subject is None else self._read_word(subject)
         matched: bool | None = False
@@ -223,7 +227,7 @@ class _ConditionReader:
         return self.script.text[node.start_byte : node.end_byte]
 
     def _read_word(self, node: SyntaxNode) -> bytes | None:
-        """The text of one word; None where it is not certain."""
+        """Return the text of one word, or None if it is not certain."""
         start, end, choice = node.start_byte, node.end_byte, self.choice
         fragments = self.script.expand(start, end, "plain", choice.at, choice.chain, self.depth + 1)
         if not all(fragment.is_certain or (self.lenient and fragment.is_known) for fragment in fragments):
@@ -231,7 +235,7 @@ class _ConditionReader:
         return b"".join(fragment.text for fragment in fragments)
 
     def _evaluate_test(self, node: SyntaxNode) -> bool | None:
-        """Whether a test is true."""
+        """Return whether a test is true, or None if that cannot be determined."""
         kind, children = node.type, [child for child in node.children if child.is_named]
         if kind == "negated_command":
             return _invert(self._evaluate_test(children[0])) if len(children) == 1 else None
@@ -284,7 +288,7 @@ class _ConditionReader:
         return None
 
 
-# Operators -> the signs of left minus right for which they hold.
+# Operator -> signs of (left - right) for which it holds.
 _COMPARISONS: Final = {
     b"-eq": (0,), b"-ne": (-1, 1), b"-lt": (-1,), b"-le": (-1, 0), b"-gt": (1,), b"-ge": (0, 1),
 }  # fmt: skip

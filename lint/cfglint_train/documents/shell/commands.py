@@ -1,13 +1,12 @@
-"""Bash as far as it can be determined without running it: commands, variables, and the scripts that shells get as
-words.
+"""Commands, variables and nested scripts of a bash script, as far as they can be determined without running it.
 
-A **script** is a text that bash parses: a file, or the string that `bash -c` gets, which may itself be put together
-from variables. `outline.py` finds commands and assignments in it; `words.py` reads what words expand to.
+A **script** is a text that bash parses: a file, or the string passed to `bash -c`, which may itself be composed from
+variables. `outline.py` finds commands and assignments in it; `words.py` builds the words that they expand to.
 
-Only certain values are given. A variable counts where one assignment before the use decides it on every path; anything
-else (the environment, `$1`, `$(...)`) is unknown. Three things are between: options that a variable gets under a
-condition are **optional**, a default (`${MBS:-16}`) is **assumed**, and a branch counts where known words decide its
-condition. A leading `~` stays as written, and IFS is taken to be white space unless the script sets it.
+Only certain values are returned. A variable counts if one assignment before the use decides it on every path; anything
+else (the environment, `$1`, `$(...)`) is unknown. There are three intermediate cases: options that a variable gets
+under a condition are **conditional**, a default (`${MBS:-16}`) is **assumed**, and a branch counts if known words
+decide its condition. A leading `~` stays as written, and IFS is assumed to be white space unless the script sets it.
 """
 
 from __future__ import annotations
@@ -50,23 +49,23 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
-# `X+=...` in a row: a variable put together from more pieces is unknown.
+# Limit of consecutive `X+=...`; a variable composed of more pieces is unknown.
 MAX_APPENDED: Final = 1000
-# `bash -c` inside `bash -c`.
+# Limit of `bash -c` inside `bash -c`.
 MAX_NESTED: Final = 4
-# Variables that multiply each other end here: bytes that all expansions of a file may make.
+# Bytes that all expansions of a file may produce; this stops variables that multiply each other.
 MAX_EXPANDED: Final = 4 * 2**20
 
-# Variables that hold credentials: those that a script leaves empty are filled in before it runs.
+# Variables that hold credentials: if a script leaves them empty, the user fills them in before running it.
 _CREDENTIAL: Final = re.compile(r"(?i)(?:access|api|auth|hf|hub|login|secret|wandb)_?(?:key|token)|passw|secret$")
 
-# Stands for unknown text in a nested script; a word character for the grammar.
+# Stands for unknown text in a nested script; it is a word character to the grammar.
 _BLANK: Final = b"\x01"
 
-# The steps of a chain that are taken, or not, once.
+# Steps of a chain that run at most once.
 _CONDITIONS: Final = ("then", "clause", "case_item", "and", "or")
 
-# What a batch system or a launcher sets in a job: a default that a script has for it is for other places.
+# Variables that a batch system or a launcher sets in a job: a script's default for them is meant for other places.
 _CLUSTER_VARIABLES: Final = re.compile(
     r"(?:SLURM|SBATCH|PBS|LSB|SGE|OMPI|PMIX?|MPI|MLP|VC|PET|TORCHELASTIC|KUBERNETES|AWS|HOSTNAME|HOME|PATH|PWD|USER)"
     r"(?:_|$)|(?:LOCAL_|NODE_)?RANK$|(?:LOCAL_)?WORLD_SIZE$|MASTER_(?:ADDR|PORT)$"
@@ -82,28 +81,29 @@ class Command(Frozen):
 
     script: Script
     at: int
-    """Where it begins in its script."""
+    """Offset of the command in its script."""
     chain: Chain
     words: tuple[Word, ...]
     prefix: tuple[Setting, ...]
-    """`NAME=value` in front of it."""
+    """Assignments `NAME=value` in front of the command."""
     forwards: int | None
-    """How many words are in front of `"$@"` of the script; None where that is not among them."""
+    """Number of words in front of the script's `"$@"`, or None if that is not among the words."""
     input: tuple[Fragment, ...] | None
-    """What a heredoc gives it to read."""
+    """Input from a heredoc."""
 
 
 class ExpansionBudget:
-    """What one file may cost, over all its nested scripts."""
+    """The expansion cost that one file may cause, over all its nested scripts."""
 
     __slots__ = ("bytes",)
 
     def __init__(self) -> None:
+        """Start with the full budget."""
         self.bytes = MAX_EXPANDED
 
 
 class Script(Outline):
-    """One text that bash parses, with what its variables and words expand to."""
+    """One text that bash parses, with the expansions of its variables and words."""
 
     def __init__(
         self,
@@ -115,17 +115,22 @@ class Script(Outline):
         sourcing: Sourcing | None = None,
         sourced: bool = False,
     ) -> None:
+        """Parse a text, add Slurm's variables and read the scripts that it sources.
+
+        `pieces` are the fragments of a nested script, `parent` is the script around it with the offset and chain of the
+        use.
+        """
         super().__init__(text)
         self.budget = budget
         self.depth = depth
         self.parent = parent
         self.sourced = sourced
-        """The parent reads it by `source`: it sees all the variables there, and sets them."""
-        # Where each fragment of a nested script begins; None for the file itself.
+        """True if the parent reads it by `source`: it shares all variables with the parent."""
+        # Start of each fragment of a nested script; empty for the file itself.
         self.pieces = pieces
         self.starts: list[int] = []
         self.uncalled_functions = find_uncalled(self)
-        """The functions that are never called, as steps of a chain."""
+        """Functions that are never called, as steps of a chain."""
         self._decisions: dict[Step, bool | None] = {}
         at = 0
         for piece in pieces or ():
@@ -143,7 +148,7 @@ class Script(Outline):
             self._read_sources(sourcing)
 
     def _read_sources(self, sourcing: Sourcing) -> None:
-        """Take in what sourced scripts set, each where it is sourced."""
+        """Read the variables that sourced scripts set, each placed at its `source` command."""
         for node, chain, word in self.list_sources():
             path = resolve_path_word(self.expand(word.start_byte, word.end_byte, "plain", node.start_byte, chain, 0))
             read = (
@@ -171,7 +176,7 @@ class Script(Outline):
                 self.exports.setdefault(name, node.start_byte)
 
     def read_literal(self, start: int, end: int) -> list[Fragment]:
-        """The bytes `start` to `end` of the text, with their places in the file."""
+        """Return the bytes `start` to `end` of the text, with their places in the file."""
         if self.pieces is None:
             return [Fragment(self.text[start:end], (Span(start, end),))]
         result: list[Fragment] = []
@@ -188,7 +193,7 @@ class Script(Outline):
         return result or [Fragment(b"", (Span(0, 0),), exact=False)]
 
     def find_sites(self, start: int, end: int) -> tuple[Span, ...]:
-        """The places in the file of an expansion that is at `start` to `end` of the text."""
+        """Return the places in the file of an expansion at `start` to `end` of the text."""
         parts = self.read_literal(start, end)
         first, last = parts[0].sites, parts[-1].sites
         if len(parts) == 1 or len(first) != len(last) or first[-1].start > last[-1].end:
@@ -196,11 +201,11 @@ class Script(Outline):
         return (*first[:-1], Span(first[-1].start, last[-1].end))
 
     def find_file_offset(self, offset: int) -> int:
-        """The place in the file of one byte of the text."""
+        """Return the offset in the file of one byte of the text."""
         return self.read_literal(offset, offset + 1)[0].sites[-1].start
 
     def resolve_variable(self, name: str, at: int, chain: Chain, depth: int = 0) -> tuple[Fragment, ...] | None:
-        """The value that a variable certainly has at a place; None where it cannot be determined."""
+        """Return the value that a variable certainly has at a place, or None if it cannot be determined."""
         value = self._resolve(name, at, chain, depth, array=False)
         fragments = None if value is None else value[0] if value else ()
         if (
@@ -217,7 +222,7 @@ class Script(Outline):
     def resolve_array(
         self, name: str, at: int, chain: Chain, depth: int = 0
     ) -> tuple[tuple[Fragment, ...], ...] | None:
-        """The elements that an array certainly has at a place."""
+        """Return the elements that an array certainly has at a place, or None if they cannot be determined."""
         return self._resolve(name, at, chain, depth, array=True)
 
     def _resolve(
@@ -230,7 +235,7 @@ class Script(Outline):
             if self.parent is None:
                 return None
             script, place, parent_chain = self.parent
-            # A child process sees what is exported, and an array never is.
+            # A child process sees exported variables, and arrays are never exported.
             if not self.sourced and (
                 array or (name in script.assignments and script.exports.get(name, place) >= place)
             ):
@@ -240,7 +245,7 @@ class Script(Outline):
         loops = filter_steps(chain, "loop")
         owners = [owner for owner in self.owners.get(name, ()) if owner.isdisjoint(self.uncalled_functions)]
         index = bisect_right(assignments, at, key=lambda assignment: assignment.start)
-        # Every look at an assignment is paid for, so that many uses of many assignments come to an end.
+        # Every look at an assignment has a cost, so that many uses of many assignments end.
         self.budget.bytes -= 16 * (1 + len(owners) + (len(assignments) - index if loops or functions else 0))
         if self.budget.bytes < 0 or any(not owner <= functions for owner in owners):
             return None  # some function may have set it by now
@@ -253,7 +258,7 @@ class Script(Outline):
             self.budget.bytes -= 16
             if assignment.is_local and not filter_steps(assignment.chain, "function") <= functions:
                 continue
-            if assignment.end > at:  # `X=$X...` does not see itself
+            if assignment.end > at:  # `X=$X...` is not visible to itself
                 if _can_interfere(assignment, loops, functions):
                     return None
                 continue
@@ -285,9 +290,10 @@ class Script(Outline):
         return None
 
     def _find_condition(self, assignment: Assignment, chain: Chain, depth: int) -> AssignmentCondition | bool | None:
-        """Whether an assignment has been made at a place with a chain, or the condition that decides it.
+        """Return the condition that decides whether an assignment has been made at a place with a chain.
 
-        None where that is no question of one condition: in a loop, another process, a function.
+        Return True or False if that is known, and None if it depends on more than one condition: in a loop, another
+        process or a function.
         """
         common = 0
         while common < min(len(assignment.chain), len(chain)) and assignment.chain[common] == chain[common]:
@@ -310,7 +316,7 @@ class Script(Outline):
         )
 
     def _is_taken(self, step: Step, depth: int) -> bool | None:
-        """Whether the branch of a step is taken."""
+        """Return whether the branch of a step is taken, or None if that cannot be determined."""
         if step not in self._decisions:
             choice = self.choices.get(step)
             self._decisions[step] = None
@@ -319,12 +325,12 @@ class Script(Outline):
         return self._decisions[step]
 
     def _is_exhaustive(self, steps: frozenset[Step]) -> bool:
-        """Whether one of some branches is taken in any case."""
+        """Return whether some branch of a set is always taken."""
         choices = {id(choice): choice for step in steps if (choice := self.choices.get(step)) is not None}
         return any(is_exhaustive(choice, self.text) and choice.steps <= steps for choice in choices.values())
 
     def is_set_outside(self, name: str, at: int, chain: Chain) -> bool:
-        """Whether nothing in the script can have given a variable a value at a place, only who starts it."""
+        """Return whether only the caller of the script, and nothing in it, can have set a variable at a place."""
         if name.isdigit():
             return self.parent is None and not self.sets_arguments and not filter_steps(chain, "function")
         if NAME.fullmatch(name.encode()) is None or _CLUSTER_VARIABLES.match(name):
@@ -349,7 +355,7 @@ class Script(Outline):
         return assignment.value if self.budget.bytes > 0 else None
 
     def _evaluate_sourced(self, assignment: Assignment, depth: int) -> tuple[tuple[Fragment, ...], ...] | None:
-        """What a sourced script gives a variable, standing where it is sourced."""
+        """Evaluate an assignment in a sourced script, placed at the command that sources it."""
         script, name = assignment.sourced_from
         value = script._resolve(name, len(script.text), (), depth + 1, assignment.kind == "array")
         if value is None:
@@ -384,7 +390,7 @@ class Script(Outline):
             )
 
     def _read_heredoc(self, node: SyntaxNode, quoted: bool, at: int, chain: Chain, depth: int) -> list[Fragment]:
-        """The text of a heredoc as `read` or `$(...)` hands it on: without the white space at its end."""
+        """Read the text of a heredoc as `read` or `$(...)` passes it on: without the white space at its end."""
         start, end = node.start_byte, node.end_byte
         end = start + len(self.text[start:end].rstrip(b" \t\r\n"))
         if quoted:
@@ -392,7 +398,7 @@ class Script(Outline):
         return self.expand(start, end, "here", at, chain, depth)
 
     def list_commands(self) -> Iterator[Command]:
-        """The simple commands in the order of the text, but for those that are never run."""
+        """Yield the simple commands in the order of the text, except those that never run."""
         reached = Reachability(self)
         for node, chain, redirects in sorted(self.simple_commands, key=lambda command: command[0].start_byte):
             if self.uncalled_functions.isdisjoint(chain) and reached.can_run(node.start_byte, chain):
@@ -403,7 +409,7 @@ class Script(Outline):
         places: list[Span] = []
         children = [*node.children]
         for redirect in redirects:
-            # The grammar takes words behind a redirection for part of it; bash does not.
+            # The grammar treats words after a redirection as part of it; bash does not.
             if redirect.type == "file_redirect":
                 children += redirect.children_by_field_name("destination")[1:]
             elif redirect.type == "heredoc_redirect":
@@ -413,10 +419,10 @@ class Script(Outline):
             if kind == "variable_assignment":
                 prefix.append(self._build_prefix(child, chain))
             elif begin == end:
-                continue  # a word that the grammar missed, perhaps behind the end of the text
+                continue  # a word that the grammar added, perhaps past the end of the text
             elif child.is_named and kind not in ("comment", "file_redirect", "herestring_redirect"):
-                # What touches is one word, wherever the grammar cuts it.
-                # It also drops blanks behind a backslash, with which a word begins.
+                # Adjacent pieces are one word, wherever the grammar cuts it. The grammar also drops a blank after a
+                # backslash that begins a word.
                 while _BLANK_AFTER_BACKSLASH.fullmatch(self.text, max(0, begin - 3), begin):
                     begin -= 2
                 touches = places and places[-1].end == begin
@@ -446,7 +452,7 @@ class Script(Outline):
         return Command(self, node.start_byte, chain, words, tuple(prefix), forwards, body)
 
     def _is_arguments(self, word: Span, chain: Chain) -> bool:
-        """Whether a word is `"$@"` of the script itself: read as if it is started without arguments."""
+        """Return whether a word is `"$@"` of the script itself, which is assumed to be started without arguments."""
         if _ARGUMENTS.fullmatch(self.text, *word) is None or self.sets_arguments:
             return False
         return not any(kind == "function" for kind, _ in chain)
@@ -459,7 +465,7 @@ class Script(Outline):
         return build_setting(key, self.expand(value.start_byte, value.end_byte, "plain", node.start_byte, chain, 0))
 
     def expand_fields(self, word: Span, chain: Chain, depth: int) -> list[tuple[Fragment, ...]]:
-        """The words that one word of the text becomes."""
+        """Expand one word of the text into fields, the words of the command."""
         start, end = word
         raw = self.text[start:end]
         if self.pieces is None and PLAIN.fullmatch(raw):
@@ -480,7 +486,7 @@ class Script(Outline):
     def _expand_array(
         self, elements: tuple[tuple[Fragment, ...], ...], sites: tuple[Span, ...], raw: bytes, name: str
     ) -> list[tuple[Fragment, ...]]:
-        """The words of `"${NAME[@]}"`; without quotes the elements are split, and `"${NAME[*]}"` is one word."""
+        """Expand `"${NAME[@]}"` into words; unquoted, the elements are split, and `"${NAME[*]}"` is one word."""
         quoted = raw.startswith(b'"')
         expanded = [
             tuple(add_use_site(part, sites, name, split=not quoted) for part in element) for element in elements
@@ -494,7 +500,7 @@ class Script(Outline):
         return [field for element in expanded for field in split_words(element, "IFS" not in self.assignments)]
 
     def _build_words(self, fields: list[tuple[Fragment, ...]], spans: list[Span]) -> Iterator[Word]:
-        """Words with the outermost place that each has for itself."""
+        """Yield words at the outermost place that no other word shares."""
         if self.pieces is None and len(set(spans)) == len(spans):
             yield from map(build_word, fields, spans)
             return
@@ -504,16 +510,16 @@ class Script(Outline):
             yield build_word(field, placed.span)
 
     def expand(self, start: int, end: int, mode: str, at: int, chain: Chain, depth: int) -> list[Fragment]:
-        """What bash makes of the bytes `start` to `end`: quotes removed, variables replaced.
+        """Expand the bytes `start` to `end` as bash does: remove quotes, replace variables.
 
-        `mode`: plain (a word), double (inside double quotes), here (a heredoc).
+        `mode` is plain (a word), double (inside double quotes) or here (a heredoc).
         """
         out: list[Fragment] = []
         Expansion(self, end, at, chain, depth, out).run(start, mode)
         return out
 
     def build_unknown(self, start: int, end: int, why: str, split: bool = True) -> Fragment:
-        """A fragment whose text is unknown, and why."""
+        """Return a fragment whose text is unknown for the reason `why`."""
         return Fragment(
             self.text[start:end], self.find_sites(start, end), exact=False, split=split, why=shorten(why, 60)
         )
@@ -522,7 +528,7 @@ class Script(Outline):
 def _can_interfere(
     assignment: Assignment, loops: frozenset[tuple[str, int]], functions: frozenset[tuple[str, int]]
 ) -> bool:
-    """Whether an assignment further down counts: in an earlier turn of the loop, or before the function was called."""
+    """Return whether a later assignment counts: from an earlier loop iteration, or before a function call."""
     return bool(loops.intersection(assignment.chain)) or (bool(functions) and not assignment.is_local)
 
 

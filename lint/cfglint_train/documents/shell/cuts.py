@@ -1,4 +1,4 @@
-"""Commands that end before all of their options: the lines behind them are commands of their own to bash.
+"""Cut-off commands: those that end before all of their options, so that bash runs the next lines as commands.
 
 Bash manual, 3.1.2.1: a backslash continues a line only directly before the line's end; a comment ends with its line.
 """
@@ -14,17 +14,17 @@ from cfglint_train.foundation.typed import Final
 
 _SETTING: Final = re.compile(rb"\n(?:[ \t]+[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?==)")
 _SPACE: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\([ \t]+)\r?$")
-"""Behind two backslashes, which are the character, a line would not go on without it either."""
+"""After two backslashes, which are a literal backslash, the line does not continue anyway."""
 _COMMENTED: Final = re.compile(rb"[ \t]\\[ \t]+#")
 _CONTINUATION: Final = re.compile(rb"[ \t]*(?:-|[|&;<>)]|[0-9]+[<>])")
-"""What no command begins with: options, and what joins, ends or redirects one."""
+"""Texts that no command begins with: options, and operators that join, end or redirect a command."""
 _UNKNOWN: Final = re.compile(rb"[ \t]*[\"']?[$`]")
 
 
 def find_detached_options(script: ShellScript, invocation: Invocation) -> Iterator[Invocation]:
-    """The commands that bash makes of the flags behind an invocation, in order.
+    """Yield the commands that bash makes of the options after an invocation, in order.
 
-    Commands of its own lines are skipped: `$(date +%F)` in a word of it, `| tee log` behind it.
+    Other commands within its lines are skipped: `$(date +%F)` in one of its words, `| tee log` after it.
     """
     end = _find_line_end(script, invocation)
     for command in script.invocations[invocation.number + 1 :]:
@@ -32,7 +32,7 @@ def find_detached_options(script: ShellScript, invocation: Invocation) -> Iterat
             continue
         if (
             command.program.startswith("--") and not command.head[0].is_optional
-        ):  # else it is there instead of what ends before it
+        ):  # an optional word would replace the command
             end = _find_line_end(script, command)
             yield command
         elif command.span.start >= end:
@@ -40,14 +40,16 @@ def find_detached_options(script: ShellScript, invocation: Invocation) -> Iterat
 
 
 def _find_line_end(script: ShellScript, invocation: Invocation) -> int:
-    """Where the line of an invocation's last word ends."""
+    """Return the end of the line of an invocation's last word."""
     words = (*invocation.head, *invocation.words)
     return script.find_line_end(max((word.span.start for word in words), default=invocation.span.start))
 
 
 def find_detached_setting(script: ShellScript, invocation: Invocation) -> tuple[str, Span] | None:
-    """The setting (`lr=1e-5`, `--lr=1e-5`) on the line behind an invocation, by its name, and its place; None where
-    there is none, or it may be meant as a variable: the script uses it, or it is not indented like an argument.
+    """Return the name and place of a setting (`lr=1e-5`, `--lr=1e-5`) on the line after an invocation, or None.
+
+    A setting that may be meant as a variable does not count: the script uses it, or it is not indented like an
+    argument.
     """
     match = _SETTING.match(script.source, _find_line_end(script, invocation))
     if match is None:
@@ -62,20 +64,21 @@ def find_detached_setting(script: ShellScript, invocation: Invocation) -> tuple[
 
 
 def _measure_indent(script: ShellScript, start: int) -> int:
-    """How many blanks a line begins with."""
+    """Return the number of blanks that a line begins with."""
     line = script.source[start : script.find_line_end(start)]
     return len(line) - len(line.lstrip())
 
 
 def is_continued(script: ShellScript, invocation: Invocation, start: int) -> bool | None:
-    """Return whether the line behind the one at `start` goes on with the command there, or None if that is not known:
-    it begins with a variable.
+    """Return whether the line after the one at `start` continues its command, or None if that is unknown.
+
+    It is unknown if the next line begins with a variable.
     """
     line = script.find_line_end(start)
     next_line = script.source.find(b"\n", line) + 1 or len(script.source)
     end = script.find_line_end(next_line)
     if _CONTINUATION.match(script.source, next_line, end) or start < invocation.span.start:
-        return True  # in an array, a line that ends is white space
+        return True  # in an array, the end of a line is white space
     cuts = (command.head[0].span.start for command in find_detached_options(script, invocation))
     if any(next_line <= at < end for at in cuts):
         return True
@@ -92,17 +95,17 @@ def find_trailing_backslash(script: ShellScript, line: Span) -> Span | None:
 
 
 def find_line_above(script: ShellScript, start: int) -> Span:
-    """The line above a place, without its end."""
+    """Return the line above a place, without its line break."""
     end = max(0, script.source.rfind(b"\n", 0, start))
     return Span(script.source.rfind(b"\n", 0, end) + 1, end)
 
 
 def find_space_after_backslash(script: ShellScript, line: Span) -> Span | None:
-    """The white space behind the backslash that ends a line; None where there is none."""
+    """Return the white space after the backslash that ends a line, or None if there is none."""
     match = _SPACE.search(script.source[line.start : line.end])
     return None if match is None else Span(line.start + match.start(1), line.start + match.end(1))
 
 
 def has_comment_after_backslash(script: ShellScript, line: Span) -> bool:
-    """Whether a comment follows the backslash that was meant to continue a line."""
+    """Return whether a comment follows the backslash that was meant to continue a line."""
     return _COMMENTED.search(script.source, line.start, line.end) is not None

@@ -1,4 +1,4 @@
-"""Shell scripts as documents: read by `script.py`, rewritten by `write.py`."""
+"""Shell scripts as editable documents: read by `script.py`, rewritten by `write.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ class ShellDocument(ShellScript):
     """A shell script that can be edited."""
 
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """The edits that make the changes. Raises CannotEdit where one place of the text does not decide a value."""
+        """Return the edits that make the changes.
+
+        Raise CannotEdit if a value is not decided by a single place of the text.
+        """
         from cfglint_train.documents.shell.write import ShellWriter
 
         return ShellWriter(self).write(list(changes))

@@ -1,6 +1,6 @@
-"""What bash makes of a word: quotes removed, variables replaced, numbers computed.
+"""Expansion of a word as bash does it: remove quotes, replace variables, compute numbers.
 
-Expansion is read byte by byte. What cannot be determined without running the script makes a fragment that says `why`.
+Expansion reads byte by byte. Text that cannot be determined without running the script becomes a fragment with `why`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.outline import Assignment
 
-# Expansion inside expansion: deeper than this is unknown.
+# Deeper nested expansions are unknown.
 MAX_DEPTH: Final = 12
 
 _PARAMETER: Final = re.compile(rb"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!_-])")
@@ -26,7 +26,7 @@ _ANSI: Final = re.compile(rb"\$'((?:[^'\\]|\\.)*)'", re.S)
 _ANSI_ESCAPES: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"'": b"'", b'"': b'"', b"?": b"?"}
 _BRACES: Final = re.compile(rb"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _NESTING: Final = re.compile(rb"[\\\"'(){}$]")
-"""The characters that bring into brackets and quotes, or out of them."""
+"""Characters that open or close brackets and quotes."""
 _ARITHMETIC: Final = re.compile(rb"\s*(?:([0-9]+)|\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?|([-+*/%()]))")
 _LITERAL: Final = {
     "plain": re.compile(rb"[^\\'\"$`]+"),
@@ -37,40 +37,41 @@ _ESCAPED: Final = {"double": b'$`"\\', "here": b"$`\\"}
 
 
 class ExpandableScript(Protocol):
-    """What expansion needs from the script of a word."""
+    """The parts of a script that expansion uses."""
 
     text: bytes
     assignments: dict[str, list[Assignment]]
 
     def read_literal(self, start: int, end: int) -> list[Fragment]:
-        """The bytes `start` to `end` of the text, with their places in the file."""
+        """Return the bytes `start` to `end` of the text, with their places in the file."""
 
     def find_sites(self, start: int, end: int) -> tuple[Span, ...]:
-        """The places in the file of an expansion that is at `start` to `end` of the text."""
+        """Return the places in the file of an expansion at `start` to `end` of the text."""
 
     def resolve_variable(self, name: str, at: int, chain: Chain, depth: int = 0) -> tuple[Fragment, ...] | None:
-        """The value that a variable certainly has at a place; None where it is unknown."""
+        """Return the value that a variable certainly has at a place, or None if it is unknown."""
 
     def resolve_array(
         self, name: str, at: int, chain: Chain, depth: int = 0
     ) -> tuple[tuple[Fragment, ...], ...] | None:
-        """The elements that an array certainly has at a place; None where it is unknown."""
+        """Return the elements that an array certainly has at a place, or None if they are unknown."""
 
     def is_set_outside(self, name: str, at: int, chain: Chain) -> bool:
-        """Whether nothing in the script can have given a variable a value at a place, only who starts it."""
+        """Return whether only the caller of the script, and nothing in it, can have set a variable at a place."""
 
     def build_unknown(self, start: int, end: int, why: str, split: bool = True) -> Fragment:
-        """A fragment whose text is unknown, and why."""
+        """Return a fragment whose text is unknown for the reason `why`."""
 
 
 class Expansion:
-    """One run over the bytes of a word."""
+    """One pass over the bytes of a word."""
 
     __slots__ = ("at", "chain", "depth", "end", "out", "script", "shape", "text")
 
     def __init__(
         self, script: ExpandableScript, end: int, at: int, chain: Chain, depth: int, out: list[Fragment]
     ) -> None:
+        """Prepare to expand up to `end`; the fragments are appended to `out`."""
         self.script = script
         self.text = script.text
         self.end = end
@@ -78,11 +79,11 @@ class Expansion:
         self.chain = chain
         self.depth = depth
         self.out = out
-        # The unquoted characters, for brace expansion.
+        # Unquoted characters, for brace expansion.
         self.shape: list[bytes] = []
 
     def run(self, start: int, mode: str) -> None:
-        """Expand everything up to the end."""
+        """Expand everything from `start` to the end."""
         index = start
         while index < self.end:
             index = self._expand_next(index, mode)
@@ -91,7 +92,7 @@ class Expansion:
             self.out[:] = [self.script.build_unknown(start, self.end, written)]
 
     def _expand_next(self, index: int, mode: str) -> int:
-        """Expand what begins at `index`; the index behind it."""
+        """Expand the construct at `index` and return the index after it."""
         text = self.text
         run = _LITERAL[mode].match(text, index, self.end)
         if run is not None:
@@ -136,7 +137,7 @@ class Expansion:
         return index + 1 + len(following)
 
     def _expand_double_quotes(self, index: int) -> int:
-        """Up to the closing quote; the index behind it."""
+        """Expand up to the closing quote and return the index after it."""
         count, start = len(self.out), index
         while index < self.end and self.text[index : index + 1] != b'"':
             index = self._expand_next(index, "double")
@@ -169,7 +170,7 @@ class Expansion:
         if match is None or match.group(1):
             self._append_literal(index, index + 1)
             return index + 1
-        # Without braces a digit stands alone: $12 is ${1}2.
+        # Without braces, only one digit counts: $12 is ${1}2.
         end = index + 2 if match.group(2)[:1].isdigit() else match.end()
         return self._expand_variable(text[index + 1 : end], index, end, mode)
 
@@ -202,7 +203,7 @@ class Expansion:
         self.out += [add_use_site(fragment, sites, name, split=mode == "plain") for fragment in value]
 
     def _expand_braces(self, start: int, end: int, mode: str) -> int:
-        """`${NAME}`, `${NAME:-word}` and their like."""
+        """Expand `${NAME}`, `${NAME:-word}` and similar, and return the index after them."""
         array = _ARRAY.fullmatch(self.text, start, end)
         if array is not None:
             return self._expand_elements(array.group(1).decode(), start, end, mode, one_word=array.group(2) == b"*")
@@ -233,7 +234,7 @@ class Expansion:
         return end
 
     def _expand_elements(self, name: str, start: int, end: int, mode: str, one_word: bool) -> int:
-        """`${NAME[@]}` inside a longer word: each element is a word of its own, unless `${NAME[*]}` joins them."""
+        """Expand `${NAME[@]}` in a longer word: each element becomes a word, unless `${NAME[*]}` joins them."""
         elements = self.script.resolve_array(name, self.at, self.chain, self.depth + 1)
         if elements is None or "IFS" in self.script.assignments:
             return self._append_unknown(start, end, mode)
@@ -246,7 +247,7 @@ class Expansion:
         return end
 
     def _expand_default(self, name: str, start: int, word: int, end: int, mode: str) -> int:
-        """`${NAME:-word}` of a variable that only the environment, or an argument of the script, sets."""
+        """Expand `${NAME:-word}` of a variable that only the environment or an argument of the script can set."""
         inner = self._expand_operand(word, end - 1, ())
         text = b"".join(fragment.text for fragment in inner).decode("utf-8", "replace")
         if not text or not all(fragment.is_known for fragment in inner):
@@ -259,7 +260,7 @@ class Expansion:
         return end
 
     def _expand_operand(self, start: int, end: int, assumptions: tuple[str, ...]) -> list[Fragment]:
-        """The word behind the operator of `${NAME:-word}`."""
+        """Expand the word after the operator of `${NAME:-word}`."""
         inner: list[Fragment] = []
         Expansion(self.script, end, self.at, self.chain, self.depth + 1, inner).run(start, "plain")
         return (
@@ -269,7 +270,10 @@ class Expansion:
         )
 
     def _evaluate_arithmetic(self, text: bytes, assumptions: list[str]) -> int | None:
-        """The value of `+ - * / %` over integers and known variables; `assumed` takes what these rest on."""
+        """Evaluate `+ - * / %` over integers and known variables, or return None.
+
+        Notes on the defaults that the variables rely on are appended to `assumptions`.
+        """
         tokens: list[str] = []
         at = 0
         text = text.strip()
@@ -290,7 +294,7 @@ class Expansion:
                 assumptions += [note for fragment in value for note in fragment.assumptions]
                 number = joined
             token = number or sign
-            # A leading zero means octal to bash.
+            # Bash reads a leading zero as octal.
             if token.isdigit() and (len(token) > 18 or (len(token) > 1 and token.startswith(b"0"))):
                 return None
             tokens.append(token.decode())
@@ -299,7 +303,7 @@ class Expansion:
 
 
 def _evaluate_tokens(tokens: list[str]) -> int | None:
-    """Precedence climbing over the tokens; None where they are no expression."""
+    """Evaluate tokens by precedence climbing, or return None if they are no expression."""
     position = 0
 
     def parse_primary(depth: int) -> int:
@@ -326,7 +330,7 @@ def _evaluate_tokens(tokens: list[str]) -> int | None:
             if sign == "*":
                 value *= right
             else:
-                # Bash rounds towards zero.
+                # Bash rounds toward zero.
                 quotient = abs(value) // abs(right) * (1 if (value < 0) is (right < 0) else -1)
                 value = quotient if sign == "/" else value - quotient * right
         return value
@@ -349,7 +353,7 @@ def _evaluate_tokens(tokens: list[str]) -> int | None:
 
 
 def find_closing(text: bytes, opening: int, end: int) -> int:
-    """The index behind the bracket that closes the one at `opening`, quotes respected; `end` where none does."""
+    """Return the index after the bracket that closes the one at `opening`, respecting quotes; `end` if none does."""
     pairs = {b"(": b")", b"{": b"}"}
     expected = [pairs[text[opening : opening + 1]]]
     index = opening + 1

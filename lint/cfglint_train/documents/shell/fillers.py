@@ -1,4 +1,4 @@
-"""What a shell script does with a configuration by yq, jq, sed and perl, before the framework sees it."""
+"""Edits of a configuration by yq, jq, sed or perl in a shell script, before the framework reads it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _SED_LINE: Final = re.compile(rf"(?:/{_START}([A-Za-z_]\w*)[^/]*/d|^/{_START}([A
 _SED_MARK: Final = re.compile(r"\bs([/|#,@])((?:(?!\1).)+)\1")
 _MARK: Final = re.compile(r"[\w@%{}<>()./\[\]-]*[A-Za-z][\w@%{}<>()./\[\]-]*")
 _CLASS: Final = re.compile(r"(?<!\\)\[")
-"""What opens a class of characters in an expression, and is no text."""
+"""Start of a character class in an expression, which is not literal text."""
 
 
 class EditedKey(str):
-    """A key whose lines a script replaces or takes out, wherever in the file it is."""
+    """A key whose lines a script replaces or removes, wherever it occurs in the file."""
 
 
 def find_edits(path: str, source: bytes, names_config: ConfigMatcher) -> Iterator[Route | EditedKey | str]:
-    """The settings and keys that a script changes, and the texts that it replaces wherever they are.
+    """Yield the settings and keys that a script changes, and the texts that it replaces anywhere in the file.
 
-    `means`: whether one of some paths is that of the configuration.
+    `names_config` tells whether one of some paths is the path of the configuration.
     """
     if not any(tool.encode() in source for tool in _TOOLS):
-        return  # every configuration that a script names asks for its edits
+        return  # runs for every configuration that a script names
     try:
         document = ShellDocument(path, source)
     except DocumentError:
@@ -55,7 +55,7 @@ def find_edits(path: str, source: bytes, names_config: ConfigMatcher) -> Iterato
 
 
 def _find_lines(invocation: Invocation, source: bytes) -> tuple[int, int]:
-    """Start and end of the lines around a program, with those that a backslash joins to them."""
+    """Return start and end of the lines around a program, including lines joined by backslashes."""
     words = (*invocation.head, *invocation.words)
     start, end = words[0].span.start, max(word.span.end for word in words)
     first = source.rfind(b"\n", 0, start) + 1
@@ -68,7 +68,7 @@ def _find_lines(invocation: Invocation, source: bytes) -> tuple[int, int]:
 
 
 def _split_words(lines: bytes) -> list[str]:
-    """The words of some lines: what the input of a program is redirected from, or piped to it."""
+    """Return the words of some lines, among them the files that a program reads by redirection or pipe."""
     text = re.sub(r"(?:^|\s)#.*", "", lines.decode("utf-8", "replace"))
     return re.findall(r"[^\s\"'=<>|;&()]+", text)
 

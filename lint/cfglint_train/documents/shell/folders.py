@@ -1,4 +1,4 @@
-"""Where a command of a script runs: the folder that the script changes to before it."""
+"""Working folders: find the folder that a script changes to before a command."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _BACK: Final = ("popd",)
 
 
 def resolve_working_folder(document: ShellScript, invocation: Invocation) -> str:
-    """The folder of an invocation: absolute, or from where the script is started, which may be unknown as well ("").
+    """Return the working folder of an invocation: absolute, or relative to the folder where the script is started.
 
-    A folder that depends on a condition counts only for what depends on it, too.
+    Return "" if that folder is unknown or unchanged. A change of folder under a condition only counts for commands
+    under the same condition.
     """
     chains = _collect_chains(invocation)
     folder = ""
@@ -33,7 +34,7 @@ def resolve_working_folder(document: ShellScript, invocation: Invocation) -> str
 
 
 def _collect_chains(invocation: Invocation) -> dict[int, Chain]:
-    """The script of an invocation and those around it, by identity, each with the chain of steps that leads to it."""
+    """Return the scripts around an invocation, by identity, each with the chain of steps that leads to it."""
     chains: dict[int, Chain] = {}
     if invocation.scope is not None:
         script, chain = invocation.scope.script, invocation.scope.chain
@@ -45,13 +46,16 @@ def _collect_chains(invocation: Invocation) -> dict[int, Chain]:
 
 
 def _has_run(chain: Chain, other: Chain) -> bool:
-    """Whether a command has been run before one with another chain. What precedes `&&` is taken to succeed."""
+    """Return whether a command has run before another with the chain `other`.
+
+    Operands of `&&` are assumed to succeed.
+    """
     steps = [step for step in chain if step[0] != "and"]
     return steps == [step for step in other if step[0] != "and"][: len(steps)]
 
 
 def _resolve_target(document: ShellScript, change: Invocation) -> str | None:
-    """The folder that a command changes to; None where that cannot be determined."""
+    """Return the folder that a command changes to, or None if it cannot be determined."""
     word = change.words[-1]
     if word.is_known:
         return word.text if word.text not in ("", "-") and not word.text.startswith(("~", "+")) else None

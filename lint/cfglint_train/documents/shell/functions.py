@@ -1,4 +1,4 @@
-"""Which functions of a script are called."""
+"""Functions of a script that are never called."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
 _NAME: Final = re.compile(rb"[^\s\"'`;|&()<>{}$=,]+")
-# A command whose name is put together, or handed to the script: any function may be meant.
+# A command whose name is composed, or passed to the script: any function may be meant.
 _COMPOSED_NAME: Final = re.compile(rb"\$\{?[0-9@*!]|[A-Za-z0-9_-]\$|\$\{\w+\}[A-Za-z0-9_-]|`|\$\(")
 _VARIABLE: Final = re.compile(rb"\$\{?(\w+)")
 
-# What a file does that only prepares the script that sources it.
+# Commands of a file that only prepares the script that sources it.
 _PREPARATIONS: Final = frozenset(
     b"set shopt export declare typeset readonly local source . cd echo printf trap ulimit umask module alias unset "
     b"return : [ true test ml".split()
@@ -24,10 +24,10 @@ _PREPARATIONS: Final = frozenset(
 
 
 def find_uncalled(outline: Outline) -> frozenset[Step]:
-    """The functions that nothing in a script calls, as steps of a chain.
+    """Return the functions that nothing in a script calls, as steps of a chain.
 
-    A name that occurs outside of comments, in code that runs, counts as a call. A file that does nothing but define
-    functions is there for others, who may call them all.
+    A name that occurs in code that runs, outside comments, counts as a call. If a file only defines functions, other
+    scripts may call all of them.
     """
     names: dict[bytes, list[SyntaxNode]] = {}
     for name, node, _ in outline.functions:
@@ -54,7 +54,7 @@ def find_uncalled(outline: Outline) -> frozenset[Step]:
 
 
 def _has_actions(outline: Outline) -> bool:
-    """Whether a command outside of all functions does more than prepare."""
+    """Return whether a command outside all functions does more than prepare."""
     for node, chain, _ in outline.simple_commands:
         name = node.child_by_field_name("name")
         outside = not any(kind == "function" for kind, _ in chain)
@@ -64,7 +64,7 @@ def _has_actions(outline: Outline) -> bool:
 
 
 def _extract_text(outline: Outline, node: SyntaxNode, functions: list[SyntaxNode]) -> bytes:
-    """The text of a node without comments, the functions that are defined in it, and what follows an `exit`."""
+    """Return the text of a node without comments, nested functions, and code after an `exit`."""
     until = outline.ends.get((), node.end_byte) if node.id == outline.root.id else node.end_byte
     text = bytearray(outline.text[node.start_byte : until])
     for inner in (*outline.comments, *(function for function in functions if function.id != node.id)):
@@ -75,7 +75,7 @@ def _extract_text(outline: Outline, node: SyntaxNode, functions: list[SyntaxNode
 
 
 def _can_name_any_function(outline: Outline, node: SyntaxNode) -> bool:
-    """Whether the name of a command may be that of any function."""
+    """Return whether the name of a command may be that of any function."""
     name = node.child_by_field_name("name")
     text = b"" if name is None else outline.text[name.start_byte : name.end_byte]
     if b"/" in text or not (b"$" in text or b"`" in text):

@@ -1,4 +1,4 @@
-"""The syntax tree of a shell script, by tree-sitter's grammar of Bash."""
+"""Syntax trees of shell scripts, parsed with tree-sitter's Bash grammar."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
-# The grammar's error recovery is quadratic in a few shapes that no script has (thousands of unclosed brackets).
+# Error recovery is quadratic for a few shapes that no real script has (thousands of unclosed brackets).
 _SECONDS: Final = 2.0
 _SECONDS_PER_BYTE: Final = 1e-5
 
-# The one defect of the grammar: a backslash before an empty line (or the end) makes an empty ERROR node.
+# The only defect of the grammar: a backslash before an empty line (or the end) makes an empty ERROR node.
 _DANGLING: Final = re.compile(rb"\\(\r?\n)(?=[ \t]*(?:\r?\n|\Z))|\\(?=\Z)")
-# A mark that people write to be replaced. Bash takes it for redirections, and the second swallows the next command.
-# In quotation marks it is a text.
+# A placeholder for the user to replace. Bash reads it as redirections, and the second one swallows the next command.
+# Inside quotes it is plain text.
 _PLACEHOLDER: Final = re.compile(
     rb"\"[^\"\n]*\"|'[^'\n]*'"
     rb"|(=|[ \t]--?\w[\w.-]*[ \t]+)<([A-Za-z][^<>\n\"'`$|&;()]{0,80})(?<![ \t])>(?=[ \t\r\n]|\Z)"
 )
 _PLACEHOLDER_CLUE: Final = re.compile(rb"[= \t]<[A-Za-z]")
 _NO_NAME: Final = re.compile(rb"\W")
-# A comment between continued lines: bash runs no command and has no word. The grammar ends the command there.
+# A comment between continued lines. Bash runs no command for it and sees no word; the grammar ends the command there.
 _INLINE: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
 _COMMENT: Final = re.compile(rb"`[ \t]*#")
 _LOST: Final = re.compile(rb"(?<=[ \t])(\\[ \t])[ \t]*(?:#.*)?$", re.M)
@@ -37,7 +37,7 @@ _GRAMMAR: Final[list[Any]] = []
 
 
 def _load_language() -> Any:
-    """The grammar, made once: that costs as much as parsing a script."""
+    """Return the grammar, loaded once because that costs as much as parsing a script."""
     if not _GRAMMAR:
         import tree_sitter_bash
         from tree_sitter import Language
@@ -48,10 +48,13 @@ def _load_language() -> Any:
 
 @lru_cache(maxsize=4)
 def parse(text: bytes) -> SyntaxNode:
-    """The syntax tree of a text; many scripts source the same one. Raises DocumentError where it takes for ever."""
+    """Return the syntax tree of a text; raise DocumentError if parsing takes too long or the text has a zero byte.
+
+    Cached because many scripts source the same file.
+    """
     from tree_sitter import Parser
 
-    # Error recovery is also quadratic in these bytes, and no script has them.
+    # Error recovery is also quadratic in zero bytes, and no script has them.
     nul = text.find(b"\0")
     if nul >= 0:
         line = text.count(b"\n", 0, nul) + 1
@@ -68,11 +71,14 @@ def parse(text: bytes) -> SyntaxNode:
 
 
 _CLOSING: Final = frozenset((b"do", b"done", b"then", b"elif", b"else", b"fi", b"esac"))
-"""Words that bash refuses as the name of a command, where the grammar takes them."""
+"""Words that bash rejects as a command name although the grammar accepts them."""
 
 
 def count_errors(source: bytes) -> int:
-    """Return the number of places of a script that bash would not parse. Raises DocumentError as `parse` does."""
+    """Return the number of places of a script that bash would not parse.
+
+    Raise DocumentError as `parse` does.
+    """
     errors, pending = 0, [parse(normalize_source(source))]
     while pending:
         node = pending.pop()
@@ -85,7 +91,7 @@ def count_errors(source: bytes) -> int:
 
 
 def normalize_source(source: bytes) -> bytes:
-    """The text as it is parsed, byte for byte as long as the source."""
+    """Return the text in the form that is parsed, with the same number of bytes as the source."""
     if source.startswith(b"\xef\xbb\xbf"):
         source = b"   " + source[3:]
     if b"\r\n" in source:
@@ -100,8 +106,9 @@ def normalize_source(source: bytes) -> bytes:
 
 
 def find_lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
-    """Blanks behind a backslash at the end of a line, or before a comment there, between two words: words of bash that
-    the grammar leaves out.
+    """Yield blanks that follow a backslash at the end of a line, or before a comment there, between two words.
+
+    Bash reads them as words, but the grammar omits them.
     """
     line_end = text.find(b"\n", end)
     stop = len(text) if line_end < 0 else line_end
@@ -113,6 +120,6 @@ def find_lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
 
 
 def _replace_placeholder(match: re.Match[bytes]) -> bytes:
-    """A mark as a variable that nothing sets; a text as it is."""
+    """Replace a placeholder by a variable that nothing sets; leave quoted text unchanged."""
     prefix, name = match.groups()
     return match.group() if name is None else prefix + b"$" + _NO_NAME.sub(b"_", name) + b"_"

@@ -1,8 +1,7 @@
-"""Options of a program that are the keys of its configuration file: `--cutoff_len 2048` is `cutoff_len: 2048`.
+"""Program options that are keys of a configuration file: `--cutoff_len 2048` is `cutoff_len: 2048`.
 
-A framework that takes the same settings from a file and from its command line says how its parser names and types them
-(`Options`). Everything else, lenses and rules included, then sees a mapping, and changes of its keys are
-written as options.
+A framework that accepts the same settings from a file and from its command line describes how its parser names and
+types them (`OptionParser`). Lenses and rules then see a mapping, and changes of its keys are written as options.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ _LONG: Final = "--"
 
 
 class OptionParser(Frozen):
-    """How a program reads its options."""
+    """The way a program reads its options."""
 
     read_key: Callable[[str], str]
-    """The key that an option (without its dashes) gives."""
+    """Function that returns the key of an option (without its dashes)."""
     parse_value: Callable[[str, str], Any]
-    """The value that a word makes for a key."""
+    """Function that returns the value that a word stands for, given the key."""
     find_negated: Callable[[str], str | None]
-    """The switch that an option without a value turns off; None for other options."""
+    """Function that returns the switch that an option without a value turns off, or None for other options."""
 
     def build_mapping(self, invocation: Invocation) -> Mapping:
-        """The options of an invocation as a mapping of keys."""
+        """Return the options of an invocation as a mapping of keys."""
         return Mapping(invocation.span, [self._build_entry(entry) for entry in invocation.entries], False)
 
     def _build_entry(self, option: Entry) -> Entry:
@@ -62,7 +61,10 @@ class OptionParser(Frozen):
         return Argument(node.span, node.text, self.parse_value(key, node.value), node.word)
 
     def translate_change(self, change: Change, invocation: Invocation) -> Change:
-        """A change of a key as a change of the option that gives it. Raises CannotEdit where no option says it."""
+        """Return a change of a key as a change of the option that sets it.
+
+        Raise CannotEdit if no option can express the change.
+        """
         number, key, *items = change.route
         spellings = [entry.name or "" for entry in invocation.entries if self._build_entry(entry).name == key]
         if any(self.find_negated(name.removeprefix(_LONG)) for name in spellings):
@@ -89,7 +91,7 @@ def _build_switch(node: Node, value: bool) -> Node:
 
 
 def _format_value(value: Any) -> Any:
-    """A value as the words of a command line. Raises CannotEdit for what none stands for."""
+    """Return a value as words of a command line; raise CannotEdit if words cannot express it."""
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, list):

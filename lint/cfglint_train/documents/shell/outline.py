@@ -1,4 +1,4 @@
-"""What is in a shell script: commands, assignments, comments, each with the conditions around it."""
+"""Outline of a shell script: its commands, assignments and comments, each with the conditions around it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
-# Conditions, loops and functions inside each other.
+# Limit of nested conditions, loops and functions.
 MAX_CONDITIONS: Final = 200
 
-# Nodes without children that are noted; the others are words, names and signs.
+# Nodes without children that are recorded; the others are words, names and signs.
 _LEAVES: Final = frozenset(("comment", "ERROR"))
-# Nodes that put a condition around something in them.
+# Nodes that put a condition around some of their children.
 _CONDITIONAL: Final = frozenset(
     "if_statement while_statement for_statement c_style_for_statement function_definition case_item subshell "
     "command_substitution process_substitution pipeline list".split()
@@ -34,13 +34,14 @@ _DEFAULT: Final = re.compile(rb"\$\{([A-Za-z_]\w*):?=")
 
 
 class Assignment:
-    """One way in which a variable gets a value. `node` is None where the value cannot be determined."""
+    """One way in which a variable gets a value; `node` is None if the value cannot be determined."""
 
     __slots__ = ("appends", "chain", "end", "is_local", "is_quoted", "kind", "node", "sourced_from", "start", "value")
 
     def __init__(self, kind: str, start: int, end: int, chain: Chain, node: SyntaxNode | None = None) -> None:
+        """Record an assignment; its other attributes are set afterwards."""
         self.kind = kind
-        """string, array, heredoc (read), capture ($(cat <<EOF)), opaque."""
+        """One of string, array, heredoc (`read`), capture (`$(cat <<EOF)`) and opaque."""
         self.start = start
         self.end = end
         self.chain = chain
@@ -48,20 +49,21 @@ class Assignment:
         self.appends = False
         self.is_local = False
         self.is_quoted = False
-        """For heredocs: the delimiter is quoted, nothing is expanded."""
+        """True if the delimiter of a heredoc is quoted, so that nothing is expanded."""
         self.value: tuple[tuple[Fragment, ...], ...] | None = None
         self.sourced_from: Any = None
-        """The sourced script that makes it, and its name there."""
+        """The sourced script that makes the assignment, and the variable's name there."""
 
 
 class Outline:
-    """A text that bash parses, with what is in it."""
+    """A text that bash parses, with its commands, assignments and comments."""
 
     def __init__(self, text: bytes) -> None:
+        """Parse a text; raise DocumentError if it cannot be parsed or is nested too deeply."""
         self.text = text
         self.assignments: dict[str, list[Assignment]] = {}
         self.owners: dict[str, set[frozenset[tuple[str, int]]]] = {}
-        """The functions whose bodies set a variable that is not local to them."""
+        """Functions whose bodies set a variable that is not local to them."""
         self.exports: dict[str, int] = {}
         self.comments: list[SyntaxNode] = []
         self.errors: list[SyntaxNode] = []
@@ -70,30 +72,30 @@ class Outline:
         self.choices: dict[Step, Choice] = {}
         """The `if` or `case` of each branch."""
         self.functions: list[tuple[str, SyntaxNode, Chain]] = []
-        """The functions that are defined: name, definition, what is around that."""
+        """Defined functions: name, definition, conditions around it."""
         self.simple_commands: list[tuple[SyntaxNode, Chain, tuple[SyntaxNode, ...]]] = []
-        """The simple commands, each with its redirections."""
+        """Simple commands with the conditions around them and their redirections."""
         self.operands: dict[Step, SyntaxNode] = {}
-        """What is run before a command behind `&&` or `||`."""
+        """The operand that runs before a command after `&&` or `||`."""
         self.ends: dict[Chain, int] = {}
-        """Where `exit`, `exec` or, in a function, `return` first ends what has certain conditions around it."""
+        """First offset at which `exit`, `exec` or, in a function, `return` ends the code under certain conditions."""
         self.root = parse(text)
         self._walk()
         for assignments in self.assignments.values():
             assignments.sort(key=lambda assignment: assignment.start)
 
     def find_last_assignment(self, name: str, at: int) -> int:
-        """Where a variable was last set before a place; -1 where it was not."""
+        """Return the offset of the last assignment of a variable before a place, or -1 if there is none."""
         return max(
             (assignment.start for assignment in self.assignments.get(name, ()) if assignment.start < at), default=-1
         )
 
     def _walk(self) -> None:
-        """Gather commands, assignments and comments, each with the conditions around it."""
+        """Gather commands, assignments and comments with the conditions around them."""
         redirects: dict[int, tuple[SyntaxNode, ...]] = {}
         chained: dict[int, int] = {}
         pending: list[tuple[SyntaxNode, Chain, str]] = [(self.root, (), "")]
-        broken = self.root.has_error  # without an error no node is missing
+        broken = self.root.has_error  # without an error, no node is missing
         while pending:
             node, chain, parent = pending.pop()
             kind = node.type
@@ -146,7 +148,7 @@ class Outline:
                 line = self.text.count(b"\n", 0, node.start_byte) + 1
                 raise LimitExceeded(f"nested deeper than {MAX_CONDITIONS} levels", Position(line, 1))
             children = node.children
-            conditional = node.type in _CONDITIONAL  # `kind` may be that of a declaration
+            conditional = node.type in _CONDITIONAL  # `kind` may have been replaced for a declaration
             for index in range(len(children) - 1, -1, -1):
                 child = children[index]
                 if child.child_count or child.type in _LEAVES or (broken and child.is_missing):
@@ -156,7 +158,7 @@ class Outline:
     def _extend_chain(
         self, node: SyntaxNode, children: list[SyntaxNode], index: int, chain: Chain, chained: dict[int, int]
     ) -> Chain:
-        """The conditions around one child."""
+        """Return the conditions around one child."""
         child, kind = children[index], node.type
         if kind == "if_statement":
             clause = child.type in ("elif_clause", "else_clause")
@@ -181,12 +183,12 @@ class Outline:
                 if child.type == "list":
                     chained[child.id] = top
                 return chain
-            self.operands["and", top] = children[0]  # in a && b && c: that of the innermost list, which is a
+            self.operands["and", top] = children[0]  # in a && b && c: the operand of the innermost list, which is a
             return (*chain, ("and", top))
         return chain
 
     def list_sources(self) -> list[tuple[SyntaxNode, Chain, SyntaxNode]]:
-        """The commands that source a file, in the order of the text, each with the word that names it."""
+        """List the commands that source a file in the order of the text, each with the word that names the file."""
         sources = []
         for node, chain, _ in self.simple_commands:
             name = node.child_by_field_name("name")
@@ -205,7 +207,7 @@ class Outline:
             self.owners.setdefault(key, set()).add(functions)
 
     def _add_opaque(self, name: bytes, node: SyntaxNode, chain: Chain, end: int | None = None) -> None:
-        """A variable has a value from here on that cannot be determined."""
+        """Record that a variable has an unknown value from here on."""
         if NAME.fullmatch(name):
             self._add_assignment(
                 name, Assignment("opaque", node.start_byte, node.end_byte if end is None else end, chain)
@@ -231,13 +233,16 @@ class Outline:
         self._add_assignment(self._get_text(name), assignment)
 
     def _note_default(self, node: SyntaxNode, chain: Chain) -> None:
-        """`${NAME:=word}` gives the variable its default."""
+        """Record `${NAME:=word}`, which gives the variable its default."""
         match = _DEFAULT.match(self._get_text(node))
         if match is not None:
             self._add_assignment(match.group(1), Assignment("string", node.start_byte, node.end_byte, chain, node))
 
     def _note_declaration(self, node: SyntaxNode) -> str:
-        """`export`, `declare`, `local`, `readonly`: what is exported, and whether the names stay in the function."""
+        """Record the exports of `export`, `declare`, `is_local` or `readonly`.
+
+        Return the kind to use as parent of its assignments: "local" if the names stay in the function.
+        """
         text = self._get_text(node)
         keyword = text.split(None, 1)[0]
         exports = keyword == b"export" or re.match(rb"(?:declare|typeset)\s+(?:-\w+\s+)*-\w*x", text)
@@ -248,7 +253,7 @@ class Outline:
         return "local" if keyword in (b"local", b"declare", b"typeset") else "declaration_command"
 
     def _note_builtin(self, node: SyntaxNode, chain: Chain, redirects: tuple[SyntaxNode, ...]) -> None:
-        """Commands that give variables values (read, mapfile, getopts, printf -v, let, set) or are the last to run."""
+        """Record commands that set variables (read, mapfile, getopts, printf -v, let, set) or end the script."""
         name = node.child_by_field_name("name")
         if name is None:
             return
@@ -283,20 +288,23 @@ class Outline:
             self._add_opaque(text, node, chain)
 
     def _is_descriptor(self, word: SyntaxNode) -> bool:
-        """Whether a word is the variable of a redirection (`{lock}>/tmp/lock`), which is no argument."""
+        """Return whether a word is the variable of a redirection (`{lock}>/tmp/lock`), which is no argument."""
         following = self.text[word.end_byte : word.end_byte + 1]
         return following in (b"<", b">") and _DESCRIPTOR.fullmatch(self._get_text(word)) is not None
 
 
 def filter_steps(chain: Chain, kind: str) -> frozenset[tuple[str, int]]:
-    """The conditions of one kind around a place."""
+    """Return the conditions of one kind in a chain."""
     if not chain:
         return _NO_STEPS
     return frozenset(step for step in chain if step[0] == kind)
 
 
 def find_heredoc(redirect: SyntaxNode, text: bytes) -> tuple[SyntaxNode, bool] | None:
-    """The body of a heredoc and whether its delimiter is quoted. `<<-` strips tabs, which splitting does anyway."""
+    """Return the body of a heredoc and whether its delimiter is quoted, or None.
+
+    `<<-` strips tabs, which word splitting does anyway.
+    """
     if redirect.type != "heredoc_redirect":
         return None
     body = quoted = None
@@ -309,7 +317,7 @@ def find_heredoc(redirect: SyntaxNode, text: bytes) -> tuple[SyntaxNode, bool] |
 
 
 def _find_captured_heredoc(node: SyntaxNode, text: bytes) -> tuple[SyntaxNode, bool] | None:
-    """The heredoc of `$(cat <<EOF ... EOF)`."""
+    """Return the heredoc of `$(cat <<EOF ... EOF)`, as `find_heredoc` does."""
     children = node.named_children
     if len(children) != 1 or children[0].type != "redirected_statement":
         return None

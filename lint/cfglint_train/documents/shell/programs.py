@@ -1,7 +1,7 @@
-"""Which programs one command starts: `srun torchrun -m train` is three, each with the words that belong to it.
+"""Programs of a command: `srun torchrun -m train` starts three, each with the words that belong to it.
 
-A launcher takes options and then the program that it starts, so that separating the two requires knowing which of its
-options take a value. Sources: torch 2.13 `distributed/run.py`, DeepSpeed 0.19.8 `launcher/runner.py`, accelerate 1.11.0
+A launcher takes options and then the program that it starts, so splitting the two requires knowing which of its options
+take a value. Sources: torch 2.13 `distributed/run.py`, DeepSpeed 0.19.8 `launcher/runner.py`, accelerate 1.11.0
 `commands/launch.py`, Ray 2.55.0 `dashboard/modules/job/` (cli.py, job_supervisor.py), the manuals of srun, sbatch,
 mpirun, env, uv and bash.
 """
@@ -17,23 +17,26 @@ from cfglint_train.foundation.typed import Final
 
 
 class Launcher(Frozen):
-    """How one launcher's words are read."""
+    """The command-line syntax of one launcher."""
 
     flags: frozenset[str] = frozenset()
     """Options that take no value; every other option takes one."""
     value_flags: frozenset[str] | None = None
-    """Where given, only these take one."""
+    """If set, only these options take a value."""
     pair_flags: frozenset[str] = frozenset()
     """Options that take two words."""
     module_flags: frozenset[str] = frozenset()
-    """Options whose value is a Python module that is started (`python -m`)."""
+    """Options whose value is a Python module to start (`python -m`)."""
     target_kind: str = "program"
-    """What follows the options: program (looked at in turn), script (a file or module), shell (`bash -c`), text (the
-    other words together are a script: `eval`, `ssh`)."""
+    """Kind of the words after the options.
+
+    One of program (parsed in turn), script (a file or module), shell (`bash -c`) and text (the remaining words together
+    are a script: `eval`, `ssh`).
+    """
     skips: int = 0
-    """Words between the options and the program: `timeout 10m`, `singularity exec IMAGE`."""
+    """Number of words between the options and the program: `timeout 10m`, `singularity exec IMAGE`."""
     has_assignments: bool = False
-    """Words `NAME=value` in front of the program set its environment (`env`; Ray hands the words to a shell)."""
+    """True if words `NAME=value` before the program set its environment (`env`; Ray passes the words to a shell)."""
 
 
 def _split_names(text: str) -> frozenset[str]:
@@ -124,7 +127,7 @@ LAUNCHERS: Final[Mapping[str, Launcher]] = {
     ),
 }  # fmt: skip
 
-# Other names of the same launchers, and Python modules that are launchers.
+# Other names of these launchers, and Python modules that are launchers.
 _ALIASES: Final[Mapping[str, str]] = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
@@ -146,7 +149,7 @@ _ALIASES: Final[Mapping[str, str]] = {
     "dash": "shell",
     "ksh": "shell",
 }
-# Launchers that are a program and its sub-command.
+# Launchers that consist of a program and a subcommand.
 _SUBCOMMANDS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "accelerate": (("launch",), "accelerate launch"),
     "accelerate.commands.accelerate_cli": (("launch",), "accelerate launch"),
@@ -155,7 +158,7 @@ _SUBCOMMANDS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "singularity": (("exec",), "singularity exec"),
     "apptainer": (("exec",), "singularity exec"),
 }
-# Launchers whose options cannot be listed here: what they start is found by its name.
+# Launchers whose options cannot be listed here: the program that they start is found by its name.
 _WRAPPERS: Final = _split_names(
     "docker podman nerdctl conda mamba micromamba pixi poetry pipenv pdm rye hatch kubectl enroot nsys ncu strace "
     "ltrace py-spy memray xargs parallel aprun jsrun flux bsub qsub tmux screen script sky runai dstack poe tox nvprof "
@@ -173,37 +176,37 @@ _OPTION: Final = re.compile(r"-[A-Za-z]|--[A-Za-z0-9_]")
 
 
 class CommandFlag(Frozen):
-    """One option of a program: indices into the words of the command."""
+    """One option of a program, as indices into the words of the command."""
 
     name: str
     word: int
     values: tuple[int, ...]
     value_offset: int = 0
-    """Where the value begins inside the word itself (`--flag=value`, `-N4`); 0 where it does not."""
+    """Start of the value inside the option's own word (`--flag=value`, `-N4`), or 0 if it is not there."""
 
 
 class CommandPart(Frozen):
     """One program of a command."""
 
     program: str
-    """A launcher's name as listed above, else the name, module or path as written."""
+    """Launcher's name as listed above, else the name, module or path as written."""
     head: tuple[int, ...]
-    """The words that name it; empty where an option of the launcher in front does."""
+    """Indices of the words that name it; empty if an option of the preceding launcher does."""
     word_range: range
-    """Its words behind its name, up to the program that it starts."""
+    """Its words after its name, up to the program that it starts."""
     flags: tuple[CommandFlag, ...]
     arguments: tuple[int, ...]
-    """The words that are neither options nor their values, as far as that can be determined."""
+    """Words that are neither options nor their values, as far as that can be determined."""
     environment: tuple[Setting, ...] = ()
-    """What `env` sets for what it starts."""
+    """Variables that it sets for the program that it starts (`env`)."""
     script: tuple[int, ...] | None = None
-    """The words that a shell takes for its script (`bash -c WORD`); empty where it reads its input."""
+    """Words that a shell runs as a script (`bash -c WORD`); empty if the shell reads its input."""
     open: str = ""
-    """What its further words depend on, where some cannot be determined."""
+    """Expression that its further words depend on, if some cannot be determined; else empty."""
 
 
 def partition(words: Sequence[Word]) -> list[CommandPart]:
-    """The programs of one command, from outside in."""
+    """Partition a command into its programs, outermost first."""
     parts: list[CommandPart] = []
     at = 0
     module = False
@@ -217,7 +220,10 @@ def partition(words: Sequence[Word]) -> list[CommandPart]:
 
 
 def _parse_part(words: Sequence[Word], at: int, module: bool) -> tuple[CommandPart, int | None, bool]:
-    """The program that begins at a word; where the one that it starts begins; whether that is a script or module."""
+    """Parse the program that begins at a word.
+
+    Return it, the index where the program that it starts begins, and whether that is a script or module.
+    """
     program, after = _parse_name(words, at, module)
     launcher = LAUNCHERS.get(program)
     head = tuple(range(at, after))
@@ -232,7 +238,7 @@ def _parse_part(words: Sequence[Word], at: int, module: bool) -> tuple[CommandPa
 
 
 def _parse_name(words: Sequence[Word], at: int, script: bool) -> tuple[str, int]:
-    """What a program is called, and the index behind its name."""
+    """Return the name of a program and the index after the name."""
     text = words[at].text
     base = text.rsplit("/", 1)[-1]
     if not words[at].is_known and not script and not _has_known_name(words[at]):
@@ -255,13 +261,13 @@ def _parse_name(words: Sequence[Word], at: int, script: bool) -> tuple[str, int]
 
 
 def _has_known_name(word: Word) -> bool:
-    """Whether the folder of a program alone is unknown (`$(dirname $PYTHON)/torchrun`)."""
+    """Return whether only the folder of a program is unknown (`$(dirname $PYTHON)/torchrun`)."""
     last = word.fragments[-1] if word.fragments else None
     return last is not None and last.is_known and b"/" in last.text
 
 
 def _is_script_path(text: str) -> bool:
-    """Whether a program is named by a path that matters (a script), not by where it is installed."""
+    """Return whether a path names a script, so that the folder matters, rather than an installed program."""
     return "/" in text and text.endswith((".py", ".sh", ".bash"))
 
 
@@ -302,7 +308,7 @@ def _parse_launcher(
             at += 1
             continue
         if word.loose and at + 1 < len(words):
-            # Options in a variable that cannot be determined: the program behind them is found by its name.
+            # The variable holds unknown options; the program after them is found by its name.
             program_index = _find_program(words, at + 1)
             following_text = words[at + 1].text
             is_script = following_text.endswith(".py") or (is_module and _MODULE.fullmatch(following_text))
@@ -342,7 +348,7 @@ def _parse_launcher(
 
 
 def _parse_assignment(word: Word) -> Setting | None:
-    """What a word `NAME=value` sets; None for another one."""
+    """Return the setting that a word `NAME=value` makes, or None for other words."""
     assignment = _ASSIGNMENT.fullmatch(word.text)
     if assignment is None:
         return None
@@ -350,7 +356,7 @@ def _parse_assignment(word: Word) -> Setting | None:
 
 
 def _parse_option(launcher: Launcher, words: Sequence[Word], at: int) -> CommandFlag:
-    """An option of a launcher with its value."""
+    """Parse an option of a launcher and its value."""
     text = words[at].text
     if text.startswith("--"):
         name, equals, _ = text.partition("=")
@@ -372,7 +378,7 @@ def _needs_value(launcher: Launcher, name: str) -> bool:
 
 
 def _parse_leaf(program: str, head: tuple[int, ...], word_range: range, words: Sequence[Word]) -> CommandPart:
-    """A program that starts no other: each option takes the words up to the next option."""
+    """Parse a program that starts no other: each option takes the words up to the next option."""
     flags: list[CommandFlag] = []
     arguments: list[int] = []
     unknown_reason = ""
@@ -392,7 +398,7 @@ def _parse_leaf(program: str, head: tuple[int, ...], word_range: range, words: S
         last = at + 1
         while last < word_range.stop and not is_option(words[last]) and words[last].text != "--":
             if words[last].loose and (last > at + 1 or words[last].spreads):
-                break  # no value, or more than one
+                break  # no value, or several values
             last += 1
         if equals and text.startswith("-"):
             flags.append(CommandFlag(name, at, (), len(name) + 1))
@@ -404,12 +410,12 @@ def _parse_leaf(program: str, head: tuple[int, ...], word_range: range, words: S
 
 
 def is_option(word: Word) -> bool:
-    """Whether a word is an option (a negative number is a value)."""
+    """Return whether a word is an option; a negative number is a value."""
     return _OPTION.match(word.text) is not None
 
 
 def _find_program(words: Sequence[Word], at: int) -> int | None:
-    """The first word from `at` on that is the name of a launcher, or an OpenRLHF-like module behind `-m`."""
+    """Return the index of the first launcher name or `-m` module at or after `at`, or None if there is none."""
     for index in range(at, len(words)):
         base = words[index].text.rsplit("/", 1)[-1]
         if base in _PROGRAM_NAMES or (_PYTHON.fullmatch(base) and index > at):

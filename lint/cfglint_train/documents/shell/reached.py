@@ -1,6 +1,6 @@
-"""Which commands of a script are never run, whatever it is given: behind `exit`, and under a condition of plain words.
+"""Reachability of commands: find those after `exit` or under a condition of plain words, which never run.
 
-A condition on a variable counts as open: its value may be changed before the script is started.
+A condition on a variable counts as open because its value may change before the script is started.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ if TYPE_CHECKING:
 
 
 class ReachableScript(BranchingScript, Protocol):
-    """What deciding asks of the script."""
+    """The parts of a script that reachability needs."""
 
     ends: dict[Chain, int]
     operands: dict[Step, SyntaxNode]
 
 
 class Reachability:
-    """The commands of one script that may be run."""
+    """The reachability of the commands of one script."""
 
     def __init__(self, script: ReachableScript) -> None:
+        """Prepare to answer for `script`; decisions are cached by step."""
         self._script = script
         self._open: dict[Step, bool] = {}
 
     def can_run(self, at: int, chain: Chain) -> bool:
-        """Whether what stands at a place, under some conditions, may be run."""
+        """Return whether a command at a place, under the conditions of `chain`, can run."""
         ends = self._script.ends
         if ends and any(ends.get(chain[:length], at) < at for length in range(len(chain) + 1)):
             return False

@@ -1,6 +1,7 @@
-"""Functions of a script that run the command that they are given: `run() { echo "$*"; shift; srun "$@"; }`.
+"""Runner functions, which run the command in their arguments: `run() { echo "$*"; shift; srun "$@"; }`.
 
-A call of one is the command that it runs: the words in front of `"$@"` in the function, then the words of the call.
+A call of a runner is replaced by the command that it runs: the words before `"$@"` in the function, then the words of
+the call.
 """
 
 from __future__ import annotations
@@ -17,25 +18,26 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _ARGUMENTS: Final = re.compile(r"\$(?:[@*]|\{[@*](?::([1-9][0-9]*))?\})")
-"""`"$@"` and `"${@:2}"`, from the second argument on."""
+"""`"$@"`, or `"${@:2}"` for the arguments from the second on."""
 _MAX_NESTED_RUNNERS: Final = 5
-"""Functions that run each other by what they are given."""
+"""Maximum depth of runner functions that call each other."""
 _PROGRAM: Final = Word("train.py", Span(0, 0), None)
 
 
 class _RunnerCommand(Frozen):
-    """The command of a function that runs what the function is given."""
+    """The command of a function that runs the function's arguments."""
 
     command: Command
     arguments_index: int
-    """Which of its words is `"$@"`."""
+    """Index of `"$@"` among its words."""
     skips: int
-    """Arguments of the function in front of the command that it runs."""
+    """Number of the function's arguments before the command that it runs."""
 
 
 def unwrap_commands(script: Script) -> Iterator[Command]:
-    """The commands of a script; for a call of such a function the command that it runs, instead of that in the
-    function.
+    """Yield the commands of a script.
+
+    For a call of a runner function, this is the command that it runs, instead of the command in the function.
     """
     commands = list(script.list_commands())
     if not script.functions:
@@ -60,7 +62,7 @@ def unwrap_commands(script: Script) -> Iterator[Command]:
 
 
 def _find_runners(script: Script, commands: Sequence[Command]) -> dict[str, _RunnerCommand]:
-    """The functions that are defined once, and run what they are given in one place."""
+    """Return the functions that are defined once and run their arguments in exactly one place."""
     definitions = Counter(name for name, _, _ in script.functions)
     bodies: dict[Step, list[Command]] = {}
     for command in commands:
@@ -81,14 +83,14 @@ def _find_runners(script: Script, commands: Sequence[Command]) -> dict[str, _Run
 
 
 def _find_function(command: Command) -> Step | None:
-    """The function that a command is in."""
+    """Return the innermost function around a command."""
     return next((step for step in reversed(command.chain) if step[0] == "function"), None)
 
 
 def _parse_runner(command: Command, body: Sequence[Command], depth: int) -> _RunnerCommand | None:
-    """A command as one that runs the function's arguments; None where it does something else with them.
+    """Return a command as one that runs the function's arguments, or None if it uses them otherwise.
 
-    `depth`: how many steps of a chain are around all of the function.
+    `depth` is the number of steps in a chain that surround the whole function.
     """
     for number, word in enumerate(command.words):
         match = _ARGUMENTS.fullmatch(word.text) if word.spreads else None
@@ -103,7 +105,7 @@ def _parse_runner(command: Command, body: Sequence[Command], depth: int) -> _Run
 
 
 def _count_shifts(command: Command, body: Sequence[Command], depth: int) -> int | None:
-    """How many arguments a function has dropped in front of a command; None where that depends on a condition."""
+    """Return how many arguments a function drops before a command, or None if that depends on a condition."""
     count = 0
     for previous in body:
         name = previous.words[0].text if previous.words else ""
@@ -121,7 +123,7 @@ def _count_shifts(command: Command, body: Sequence[Command], depth: int) -> int 
 
 
 def _find_runner(command: Command, runners: dict[str, _RunnerCommand]) -> _RunnerCommand | None:
-    """The function that a command calls, where it is given a command to run."""
+    """Return the runner that a command calls if it passes a command to run, or None."""
     runner = runners.get(command.words[0].text) if command.words and command.words[0].is_known else None
     if runner is None or len(command.words) < runner.skips + 2:
         return None
@@ -129,7 +131,10 @@ def _find_runner(command: Command, runners: dict[str, _RunnerCommand]) -> _Runne
 
 
 def _expand_call(call: Command, runner: _RunnerCommand, called_once: bool) -> Command:
-    """The command that a call runs. What the function has is not written into where other calls use it, too."""
+    """Return the command that a call runs.
+
+    Words of a function with several calls get no target because an edit would affect the other calls.
+    """
     inner, first = runner.command, runner.skips + 1
     words = inner.words if called_once else tuple(word._replace(target=None) for word in inner.words)
     leading, trailing = words[: runner.arguments_index], words[runner.arguments_index + 1 :]

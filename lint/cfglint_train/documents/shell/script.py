@@ -1,11 +1,11 @@
 """Shell scripts: one mapping of options per program that the script starts.
 
 A command such as `srun torchrun --nnodes 4 -m openrlhf.cli.train_sft --zero_stage 3` is three **invocations**, each
-with the options that belong to it; `bash -c "..."` is one whose string holds more. The root is the list of them all,
-in the order of the text, and the route of an option is (number of the invocation, "--zero_stage"). Options may be in
-the command itself, in an array, in a variable, in a heredoc that a variable holds, or in the string of a `bash -c`;
-`outline.py`, `commands.py` and `words.py` find out where. A value that depends on `$1`, the environment or another
-command is `Unknown`.
+with the options that belong to it; `bash -c "..."` is an invocation whose string contains more. The root is the list of
+all invocations in the order of the text, and the route of an option is (number of the invocation, "--zero_stage").
+Options may be in the command itself, in an array, in a variable, in a heredoc assigned to a variable, or in the string
+of a `bash -c`; `outline.py`, `commands.py` and `words.py` locate them. A value that depends on `$1`, the environment or
+another command is `Unknown`.
 
 Nothing is executed.
 """
@@ -46,17 +46,18 @@ _GAP: Final = re.compile(rb"[\s\\=\"']*")
 
 
 class Argument(Scalar):
-    """The value of an option: the word as the program gets it, `True` where the option stands alone, or `Unknown`."""
+    """The value of an option: the word that the program receives, `True` if the option stands alone, or `Unknown`."""
 
     __slots__ = ("word",)
 
     def __init__(self, span: Span, text: str, value: Any, word: Word | None = None) -> None:
+        """Store the value with the word that it was read from."""
         super().__init__(span, text, value=value)
         self.word = word
 
 
 class Invocation(Mapping):
-    """One program that the script starts: its options as entries, and all that the command says of it.
+    """One program that the script starts: its options as entries, and the other facts that the command states.
 
     `program` is a launcher's name (`torchrun`, `accelerate launch`, `ray job submit`, `python`, `shell`), else the
     program, Python module or script as written. The directives at the head of a batch script are an invocation of
@@ -81,37 +82,38 @@ class Invocation(Mapping):
     )
 
     def __init__(self, program: str, number: int, command: int, parent: int | None, span: Span) -> None:
+        """Create an invocation without words; `ShellScript` fills in the rest."""
         super().__init__(span, [], False)
         self.program = program
         self.number = number
-        """Its number in the root."""
+        """Index of the invocation in the root."""
         self.command = command
-        """The same for all programs of one command."""
+        """Number of the command, shared by all programs of the command."""
         self.parent = parent
-        """The number of the invocation that starts it."""
+        """Number of the invocation that starts this program."""
         self.head: tuple[Word, ...] = ()
-        """The words that name it."""
+        """Words that name the program."""
         self.words: tuple[Word, ...] = ()
-        """Its words behind its name, up to the program that it starts itself."""
+        """Words after the name, up to the program that it starts itself."""
         self.flags: list[CommandFlag] = []
-        """For each entry: where it is in `words`."""
+        """For each entry, the indices of its words in `words`."""
         self.arguments: tuple[Word, ...] = ()
-        """The words that are no options."""
+        """Words that are not options."""
         self.environment: tuple[Setting, ...] = ()
-        """What is set for it alone (`NAME=value torchrun ...`)."""
+        """Variables set for this program alone (`NAME=value torchrun ...`)."""
         self.is_directive = False
-        """Its options are in comments of a batch script."""
+        """True if the options are in comments of a batch script."""
         self.forwards = False
-        """The script's own arguments are handed on to it (`"$@"`)."""
+        """True if the script's own arguments are passed on to the program (`"$@"`)."""
         self.nests = False
-        """One of its words is a script, whose commands are invocations of their own."""
+        """True if one of the words is a script whose commands are further invocations."""
         self.open = ""
-        """What further options depend on, where there may be more than the text shows; else empty."""
+        """Expression that further options depend on, if there may be more than the text shows; else empty."""
         self.scope: Command | None = None
-        """The command that it is part of."""
+        """Command that the program is part of."""
 
     def find_condition(self, entry: Entry) -> str:
-        """The condition under which an option is given; empty where it always is."""
+        """Return the condition under which an option is passed; empty if it always is."""
         for flag, candidate in zip(self.flags, self.entries, strict=True):
             if candidate.key.span == entry.key.span:
                 return next(
@@ -121,13 +123,16 @@ class Invocation(Mapping):
 
 
 class OptionTranslator(Protocol):
-    """How the options of a program are read as keys, and changes of keys written as options."""
+    """Translation between options of a program and keys."""
 
     def build_mapping(self, invocation: Invocation) -> Mapping:
-        """The options of an invocation as a mapping of keys."""
+        """Return the options of an invocation as a mapping of keys."""
 
     def translate_change(self, change: Change, invocation: Invocation) -> Change:
-        """A change of a key as a change of the option that gives it. Raises CannotEdit where no option says it."""
+        """Return a change of a key as a change of the option that sets it.
+
+        Raise CannotEdit if no option can express the change.
+        """
 
 
 class ShellScript(Document):
@@ -136,9 +141,9 @@ class ShellScript(Document):
     syntax: ClassVar[str] = "shell"
 
     def __init__(self, path: str, source: bytes, load: Load | None = None) -> None:
-        """Raises DocumentError where the text is not UTF-8, holds zero bytes, or is nested without end.
+        """Read a script; raise DocumentError if it is not UTF-8, holds zero bytes, or is nested too deeply.
 
-        `load` reads the scripts that this one sources; without it, `source` changes nothing.
+        `load` reads the scripts that this script sources; without it, `source` has no effect.
         """
         super().__init__(path, source)
         decode(source)
@@ -148,7 +153,7 @@ class ShellScript(Document):
         self.script = Script(normalize_source(source), ExpansionBudget(), sourcing=sourcing)
         self.invocations: list[Invocation] = []
         self.translators: dict[int, OptionTranslator] = {}
-        """Invocations whose options are read as keys."""
+        """Translators of the invocations whose options are read as keys."""
         self._commands = 0
         self._add_directives()
         for command in unwrap_commands(self.script):
@@ -157,7 +162,7 @@ class ShellScript(Document):
         self.root = Sequence(Span(0, len(source)), items, False)
 
     def get_assumption(self, route: Route) -> str:
-        """What the words of an option rest on: the defaults of variables."""
+        """Return notes on the defaults of variables that an option relies on."""
         node = self.find_node(route)
         nodes = node.items if isinstance(node, Sequence) else [node]
         notes = [item.word.assumption for item in nodes if isinstance(item, Argument) and item.word is not None]
@@ -171,12 +176,15 @@ class ShellScript(Document):
         self._mappings = None
 
     def is_complete(self, route: Route) -> bool:
-        """Whether no options of an invocation are in a variable that cannot be read."""
+        """Return whether no options of an invocation are in a variable that cannot be read."""
         number = route[0] if route else None
         return not isinstance(number, int) or not self.invocations[number].open
 
     def find_conditional_option(self, place: Span) -> tuple[str, str] | None:
-        """The option at a place, and the condition under which it is given; None where a command has it in any case."""
+        """Return the option at a place and the condition under which it is passed.
+
+        Return None if a command passes it unconditionally.
+        """
         options = [
             (entry.name or "", invocation.find_condition(entry))
             for invocation in self.invocations
@@ -186,7 +194,7 @@ class ShellScript(Document):
         return options[0] if options and all(condition for _, condition in options) else None
 
     def list_comments(self) -> list[Comment]:
-        """Every comment of the script itself (those inside strings are part of the string)."""
+        """Return all comments of the script itself; comments inside strings are part of the string."""
         comments = []
         for node in self.script.comments:
             text = self.source[node.start_byte : node.end_byte].rstrip()
@@ -196,13 +204,14 @@ class ShellScript(Document):
         return sorted(comments, key=lambda comment: comment.span)
 
     def find_extent(self, line: int) -> tuple[int, int]:
-        """As in the base class: the lines that backslashes join."""
+        """Return the first and last of the lines that backslashes join."""
         return find_continued_lines(self, line)
 
     def find_duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
-        """Options given twice to a Python program, where argparse takes the last; elsewhere repeating is ordinary.
+        """Yield options passed twice to a Python program.
 
-        Two that are each given under a condition of their own need not be there together.
+        There, argparse uses the last; for other programs, repeating an option is normal. Two options under different
+        conditions do not count because they need not both be present.
         """
         for route, entry, first in super().find_duplicate_keys():
             invocation = self.invocations[route[0]] if route and isinstance(route[0], int) else None
@@ -216,14 +225,14 @@ class ShellScript(Document):
                 yield route, entry, first
 
     def list_launchers(self, invocation: Invocation) -> Iterator[Invocation]:
-        """What starts an invocation, from inside out: its launcher, the launcher of that, ..."""
+        """Yield the invocations that start an invocation: its launcher, the launcher of that, and so on."""
         parent = invocation.parent
         while parent is not None:
             yield self.invocations[parent]
             parent = self.invocations[parent].parent
 
     def collect_environment(self, invocation: Invocation) -> dict[str, Setting]:
-        """The environment that the script makes for an invocation."""
+        """Return the environment that the script creates for an invocation."""
         environment: dict[str, Setting] = {}
         for program in reversed([invocation, *self.list_launchers(invocation)]):
             command = program.scope
@@ -238,7 +247,7 @@ class ShellScript(Document):
         return environment
 
     def _find_outermost(self, invocation: Invocation) -> Invocation:
-        """The outermost program of an invocation's command."""
+        """Return the outermost program of an invocation's command."""
         for launcher in self.list_launchers(invocation):
             if launcher.command != invocation.command:
                 break
@@ -246,7 +255,7 @@ class ShellScript(Document):
         return invocation
 
     def find_probed_options(self, route: Route) -> frozenset[str]:
-        """The options that the conditions around an invocation look for in the help of a program."""
+        """Return the options for which the conditions around an invocation search a program's help."""
         number = route[0] if route else None
         if not isinstance(number, int):
             return frozenset()
@@ -257,7 +266,7 @@ class ShellScript(Document):
         return frozenset().union(*(find_probed_options(scope.script, scope.chain) for scope in scopes))
 
     def count_uses(self, name: str) -> int:
-        """How often a variable is used in the text; an exported one counts once more, for who may read it."""
+        """Count the uses of a variable in the text; an exported variable counts once more, for unknown readers."""
         if name not in self._uses:
             pattern = re.compile(rb"\$(?:\{[!#]?)?" + name.encode() + rb"(?![A-Za-z0-9_])")
             text = bytearray(self.source)
@@ -270,7 +279,7 @@ class ShellScript(Document):
         return self._uses[name]
 
     def _add_directives(self) -> None:
-        """`#SBATCH` lines: the options of the batch job."""
+        """Add the options of the batch job from `#SBATCH` lines."""
         words: list[Word] = []
         for node in sorted(self.script.comments, key=lambda comment: comment.start_byte):
             line = self.source[node.start_byte : node.end_byte]
@@ -284,13 +293,13 @@ class ShellScript(Document):
                 words.append(Word(match.group().decode("utf-8", "replace"), span, None))
         if words:
             name = Word("srun", Span(words[0].span.start, words[0].span.start), None)
-            # srun reads the same options as sbatch does.
+            # srun reads the same options as sbatch.
             part = partition([name, *words])[0]._replace(program="sbatch")
             self._add_part(part, [name, *words], None, 0, None)
             self.invocations[-1].is_directive = True
 
     def _add_command(self, command: Command, parent: int | None) -> None:
-        """The invocations of one command, and of the scripts that it hands to shells."""
+        """Add the invocations of one command and of the scripts that it passes to shells."""
         if not command.words:
             return
         self._commands += 1
@@ -306,7 +315,7 @@ class ShellScript(Document):
                 self._add_nested(part, command, parent)
 
     def _add_nested(self, part: CommandPart, command: Command, parent: int) -> None:
-        """The commands of a script that a shell gets as a word, or reads."""
+        """Add the commands of a script that a shell receives as a word or reads from its input."""
         assert part.script is not None
         script = command.script
         if script.depth >= MAX_NESTED:
@@ -384,11 +393,11 @@ class ShellScript(Document):
         return Entry(name, Sequence(Span(values[0].span.start, values[-1].span.end), values, False))
 
     def is_lost_blank(self, word: Word) -> bool:
-        """Whether a word is the white space behind a backslash that was meant to continue the line."""
+        """Return whether a word is the white space after a backslash that was meant to continue the line."""
         return word.text.isspace() and self.source[word.span.start : word.span.start + 1] == b"\\"
 
     def find_container(self, place: Span) -> tuple[str, Span]:
-        """The innermost text that holds words around a place: its kind and its bytes."""
+        """Return the kind and the bytes of the innermost text that holds words around a place."""
         node = self.script.root.descendant_for_byte_range(place.start, max(place.start, place.end - 1))
         while node is not None:
             if node.start_byte < place.start or node.type in ("command", "heredoc_body"):
@@ -403,7 +412,7 @@ class ShellScript(Document):
 
 
 def _has_separate_conditions(first: str, second: str) -> bool:
-    """Whether two options depend on conditions that need not hold together."""
+    """Return whether two options depend on conditions that need not both hold."""
     return bool(first and second) and first != second
 
 
@@ -418,7 +427,7 @@ _CONTAINERS: Final = {
 
 
 def drop_prefix(word: Word, count: int) -> Word:
-    """The part of a word behind its first `count` characters, as a word."""
+    """Return the part of a word after its first `count` characters as a word."""
     skip = len(word.text[:count].encode("utf-8"))
     fragments: list[Fragment] = []
     for fragment in word.fragments:

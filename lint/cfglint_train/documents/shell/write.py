@@ -1,8 +1,8 @@
-"""Edits of shell scripts: options set, inserted, removed and renamed where they are.
+"""Edits of shell scripts: set, insert, remove and rename options in place.
 
-The text that a shell reads twice (a heredoc in a variable, the string of `bash -c`) is too easily broken to be trusted:
-only words that need no quotes are written, and every set of edits is read back. Where another program of the script
-would change too, or the words come out other than meant, nothing is written (CannotEdit).
+Text that a shell reads twice (a heredoc in a variable, the string of `bash -c`) breaks easily, so only words that need
+no quotes are written, and every set of edits is read back. If another program of the script would change too, or the
+words come out differently than intended, nothing is written (CannotEdit).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _NUMBER: Final = re.compile(r"-\.?[0-9].*")
 _NAME: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
 _CONTINUATION: Final = re.compile(rb"[ \t]*\\\r?\n")
 _COMMENT: Final = re.compile(rb"(?:^|[ \t\n])#")
-# Texts whose lines are words anyway; elsewhere a line ends the command unless a backslash continues it.
-# What only prints its words may print others.
+# Edits may change the words of programs that only print them. In a text of a kind in `_LINES_ARE_WORDS`, the end of a
+# line is white space; elsewhere it ends the command unless a backslash continues it.
 _PRINTERS: Final = ("echo", "printf", ":")
 _LINES_ARE_WORDS: Final = ("array", "heredoc", "variable")
 
@@ -47,17 +47,18 @@ class ShellWriter:
     """Turns changes of one script into edits."""
 
     def __init__(self, document: ShellScript) -> None:
+        """Prepare to edit `document`."""
         self.document = document
         self.source = document.source
         self.deleted: set[tuple[int, int]] = set()
-        # By invocation and word: what is there afterwards, and what is added behind it (-1: in front of all).
+        # By invocation and word: the words that replace it, and the words inserted after it (-1: before all words).
         self.replaced: dict[tuple[int, int], list[str]] = {}
         self.added: dict[tuple[int, int], list[str]] = {}
         self.removed: list[Span] = []
         self._spans: list[Span] | None = None
 
     def write(self, changes: list[Change]) -> list[Edit]:
-        """The edits of all changes, ordered and read back. Raises CannotEdit where one cannot be made."""
+        """Return the edits of all changes, ordered and read back; raise CannotEdit if a change is impossible."""
         changes = [self._translate_change(change) for change in changes]
         for change in changes:
             if isinstance(change, Delete):
@@ -79,13 +80,13 @@ class ShellWriter:
         return edits
 
     def _translate_change(self, change: Change) -> Change:
-        """A change of a key as one of the option that gives it, where options are read as keys."""
+        """Return a change of a key as a change of the option that sets it, if options are read as keys."""
         number = change.route[0] if change.route else None
         options = self.document.translators.get(number) if isinstance(number, int) else None
         return change if options is None else options.translate_change(change, self._get_invocation(change.route))
 
     def set(self, change: Set) -> list[Edit]:
-        """Give an option a value, or add the option."""
+        """Set the value of an option, or add the option."""
         invocation = self._get_invocation(change.route)
         if isinstance(change.route[1], int):
             return self._set_word(invocation, change.route[1], change.value)
@@ -124,7 +125,7 @@ class ShellWriter:
         return edits
 
     def append(self, change: Append) -> list[Edit]:
-        """Add a word behind the values of an option."""
+        """Append a word to the values of an option."""
         invocation = self._get_invocation(change.route)
         texts = _format_words([change.value])
         existing = self._find_entries(invocation, change.route)
@@ -137,7 +138,7 @@ class ShellWriter:
         return [Edit(Span(at, at), f" {texts[0]}")]
 
     def rename(self, change: Rename) -> list[Edit]:
-        """Give an option another name, wherever it is."""
+        """Rename all occurrences of an option."""
         if _NAME.fullmatch(change.key) is None:
             raise CannotEdit(f"{change.key!r} is not an option name")
         invocation = self._get_invocation(change.route)
@@ -155,7 +156,7 @@ class ShellWriter:
         return edits
 
     def _set_word(self, invocation: Invocation, index: int, value: Any) -> list[Edit]:
-        """Replace one word of a program that is no option."""
+        """Replace one word of a program that is not an option."""
         texts = _format_words(value)
         if len(texts) != 1 or not 0 <= index < len(invocation.words):
             raise CannotEdit("there is no such word")
@@ -171,7 +172,7 @@ class ShellWriter:
         return self._replace(invocation, flag.values[item], texts[0])
 
     def _set_joined(self, invocation: Invocation, number: int, texts: list[str]) -> list[Edit]:
-        """`--option=value`."""
+        """Set the value of an option written as `--option=value`."""
         from cfglint_train.documents.shell.script import drop_prefix
 
         flag = invocation.flags[number]
@@ -194,7 +195,7 @@ class ShellWriter:
         return [Edit(target, text)]
 
     def _find_target(self, word: Word) -> Span:
-        """The bytes that decide a word. Raises CannotEdit where a new text there would do more, or less."""
+        """Return the bytes that decide a word; raise CannotEdit if changing them would do more or less than that."""
         if word.why:
             raise CannotEdit(f"it depends on {word.why}")
         if word.assumption:
@@ -206,7 +207,7 @@ class ShellWriter:
             if any(
                 assignment.start <= word.span.start and word.span.end <= assignment.end for assignment in assignments
             ):
-                continue  # the variable holds the option as a whole, name and value
+                continue  # the variable holds the whole option, name and value
             if len(assignments) != 1:
                 raise CannotEdit(f"it comes from {name}, which is not set in one place")
             if self.document.count_uses(name) != 1:
@@ -214,7 +215,7 @@ class ShellWriter:
         return word.target
 
     def _require_unique_place(self, word: Word) -> None:
-        """Raise CannotEdit where a word has no place of its own."""
+        """Raise CannotEdit if a word shares its place with another."""
         at = bisect_left(self._word_places, word.span)
         if self._word_places[at + 1 : at + 2] == [word.span]:
             raise CannotEdit("its text is also used for something else")
@@ -231,7 +232,7 @@ class ShellWriter:
         return self._spans
 
     def _find_end(self, word: Word) -> int:
-        """The place behind a word; in a string within the script, behind the quotes that close it there."""
+        """Return the offset after a word, and after its closing quotes if it is in a string of the script."""
         at = word.span.end
         kind, region = self.document.find_container(word.span)
         if kind not in ("string", "variable"):
@@ -246,7 +247,7 @@ class ShellWriter:
         return at
 
     def _cut(self, before: Word, last: Word) -> Edit:
-        """Remove everything behind one word up to the end of another."""
+        """Cut the text after the word `before` up to the end of the word `last`."""
         start, end = self._find_end(before), self._find_end(last)
         if not start <= end or self.document.find_container(before.span) != self.document.find_container(last.span):
             raise CannotEdit("its words are in different places")
@@ -270,7 +271,7 @@ class ShellWriter:
         return [self._insert_line(first, self._find_end(invocation.words[last]), text)]
 
     def _find_anchor(self, invocation: Invocation, beside: tuple[str, ...]) -> CommandFlag | None:
-        """The option behind which a new one goes: one whose words stand together."""
+        """Return the option after which a new one is inserted; its words must be contiguous."""
         remaining = [
             flag
             for number, flag in enumerate(invocation.flags)
@@ -283,13 +284,13 @@ class ShellWriter:
         return remaining[-1] if remaining else None
 
     def _is_together(self, invocation: Invocation, flag: CommandFlag) -> bool:
-        """Whether an option and its values are in one text, in this order."""
+        """Return whether an option and its values are in one text, in this order."""
         spans = [invocation.words[index].span for index in (flag.word, *flag.values)]
         region = self._find_region(spans[0])
         return spans == sorted(spans) and all(self._find_region(span) == region for span in spans)
 
     def _insert_line(self, first: Word, at: int, text: str) -> Edit:
-        """A new option behind the one that begins with `first` and ends at `at`, laid out as that one is."""
+        """Insert an option after the option that begins with `first` and ends at `at`, in the same layout."""
         source = self.source
         start = first.span.start
         line = source.rfind(b"\n", 0, start) + 1
@@ -317,7 +318,7 @@ class ShellWriter:
         return Edit(insertion, f" \\{newline}{lead}{text}")
 
     def _is_continuation(self, line: int, region: Span) -> bool:
-        """Whether the line above ends in a backslash."""
+        """Return whether the line above ends in a backslash."""
         return line - 1 > region.start and self.source[region.start : line].rstrip(b"\r\n").endswith(b"\\")
 
     def _build_deletions(self) -> list[Edit]:
@@ -352,7 +353,7 @@ class ShellWriter:
         return self.document.find_container(span)[1]
 
     def _delete(self, run: list[Span], ends: dict[Span, int]) -> Edit:
-        """Remove words that follow each other: whole lines where they fill them."""
+        """Delete words that follow each other, as whole lines if they fill them."""
         source, places = self.source, self._word_places
         kind, region = self.document.find_container(run[0])
         start, end = run[0].start, ends[run[-1]]
@@ -380,7 +381,7 @@ class ShellWriter:
         return Edit(Span(edge, end), "")
 
     def _find_word_end(self, span: Span) -> int:
-        """The end of the word at a span."""
+        """Return the end of the word at a span."""
         for invocation in self.document.invocations:
             for word in (*invocation.head, *invocation.words):
                 if word.span == span:
@@ -388,7 +389,7 @@ class ShellWriter:
         return span.end
 
     def _verify(self, edits: list[Edit]) -> None:
-        """Read the changed script and compare every program's words with what is meant."""
+        """Verify that every program in the changed script has the expected words."""
         old = self.document
         try:
             new = type(old)(old.path, apply_edits(self.source, edits), old.load)
@@ -438,14 +439,14 @@ class ShellWriter:
 
 
 def _list_words(invocation: Invocation) -> list[tuple[str, bool]]:
-    """The words of a program; of a shell, whose script is compared command by command, only how many there are."""
+    """Return the words of a program; for a shell, only their number, because its script is compared by command."""
     if invocation.nests:
         return [("", True)] * len(invocation.words)
     return [(word.text, word.is_known) for word in invocation.words]
 
 
 def _format_words(value: Any) -> list[str]:
-    """The words of a value. Raises CannotEdit for one that would need quotes or would be read as an option."""
+    """Return the words of a value; raise CannotEdit if one needs quotes or would be read as an option."""
     if value is True:
         return []
     values = value if isinstance(value, (list, tuple)) else [value]

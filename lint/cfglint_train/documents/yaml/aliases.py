@@ -1,4 +1,4 @@
-"""What aliases multiply: the size of a tree in which every alias is replaced by what it stands for."""
+"""The size of a YAML tree after every alias is replaced by its target."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from cfglint_train.documents.limits import MAX_DEPTH, MAX_NODES, LimitExceeded
 
 
 def check(root: Node, position: Callable[[int], Position]) -> None:
-    """Raise BeyondLimits where an alias is inside its own anchor, or where aliases unfold to too much.
+    """Raise `LimitExceeded` if an alias is inside its own anchor or if aliases unfold to too much.
 
-    Every node is measured once, so that the time is linear in the text however much it unfolds to.
+    Every node is measured once, so the time is linear in the size of the text.
     """
     measured: dict[int, tuple[int, int]] = {}
-    """Node -> how many nodes it unfolds to, and how deep they are."""
+    """Node id -> the number of nodes that it unfolds to, and their depth."""
     ancestors: set[int] = set()
     stack: list[tuple[Node, bool]] = [(root, False)]
     while stack:

@@ -1,6 +1,6 @@
-"""The tree of a YAML text, built from parse events, which know where everything stands.
+"""The tree of a YAML text, built from parse events because these have exact positions.
 
-Scalars are typed later, on demand: the framework is only known after the tree was looked at.
+Scalars are typed later, on demand: the framework is only known after cfglint has looked at the tree.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _BLOCK_STYLES: Final = ("|", ">")
 
 
 class LoaderStop(Frozen):
-    """Where a loader stops reading a text, and why."""
+    """The place where a loader stops reading a text, and the reason."""
 
     message: str
     position: Position
     character_offset: int
-    """Characters before the place."""
+    """Number of characters before the place."""
 
 
 def compose(text: str, source: bytes) -> tuple[Node | None, LoaderStop | None]:
-    """Return the root of a text, or None if it is empty, and where libyaml stops if only PyYAML's scanner takes it.
+    """Return the root of a text (None if it is empty) and the place where libyaml stops but PyYAML's scanner does not.
 
-    Raises DocumentError if neither can parse it, and BeyondLimits.
+    Raise `DocumentError` if neither can parse the text, and `LimitExceeded` if it is too large.
     """
     loaders: list[type[Any]] = [yaml.SafeLoader] if len(source) <= MAX_SLOW_BYTES else []
     if hasattr(yaml, "CSafeLoader"):
@@ -67,13 +67,13 @@ def compose(text: str, source: bytes) -> tuple[Node | None, LoaderStop | None]:
 
 
 ERRORS: Final = (yaml.MarkedYAMLError, yaml.reader.ReaderError, ValueError)
-"""What PyYAML raises for a text that it refuses; ValueError for `\\UFFFFFFFF`."""
+"""Errors that PyYAML raises for a text that it rejects; ValueError for `\\UFFFFFFFF`."""
 
 
 def build_stop(error: Exception, text: str, loader: Any) -> LoaderStop:
-    """Return what PyYAML finds wrong with a text, in one line, and where."""
+    """Return PyYAML's error in one line, with its position."""
     if isinstance(error, yaml.reader.ReaderError):
-        # libyaml and PyYAML count its position differently, so the character is looked up.
+        # libyaml and PyYAML count this position differently, so search for the character.
         bad = yaml.reader.Reader.NON_PRINTABLE.search(text)
         text_before = text[: bad.start()] if bad else ""
         position = Position(text_before.count("\n") + 1, len(text_before) - text_before.rfind("\n"))
@@ -96,11 +96,11 @@ _Stack = list[tuple[Mapping | Sequence, list[Node]]]
 
 
 def _describe_unclosed(error: Any, stack: _Stack, source: bytes, position: Position) -> str:
-    """Return where a quote or bracket was opened that is still open at an error, or that ends on its line."""
+    """Return a note about a quote or bracket that is still open at an error, or a quote that ends on its line."""
     line = Document("", source).locate
     if not isinstance(error, yaml.MarkedYAMLError):
         return ""
-    unexpected = (error.problem or "").startswith("found unexpected ")  # the end, or a new document; no wrong escape
+    unexpected = (error.problem or "").startswith("found unexpected ")  # the end or a new document, not a wrong escape
     if unexpected and "quoted scalar" in (error.context or "") and error.context_mark is not None:
         return f"; the quote on line {error.context_mark.line + 1} is not closed"
     if stack and isinstance(last := _find_last_node(*stack[-1]), Scalar) and last.style in ("'", '"'):
@@ -115,7 +115,7 @@ def _describe_unclosed(error: Any, stack: _Stack, source: bytes, position: Posit
 
 
 def _find_last_node(node: Mapping | Sequence, pending_keys: list[Node]) -> Node | None:
-    """Return the last node of an open collection."""
+    """Return the last node of an open collection, or None if it is empty."""
     if pending_keys:
         return pending_keys[-1]
     if isinstance(node, Sequence):
@@ -224,8 +224,9 @@ def _build(
 
 
 def _is_template_mark(closed: Mapping | Sequence) -> bool:
-    """Whether a template's engine puts a value here (`{{ lr }}`): for YAML a mapping whose one key is a mapping, which
-    no loader accepts.
+    """Return whether a mapping is a template placeholder such as `{{ lr }}`.
+
+    YAML reads it as a mapping whose only key is a mapping, which no loader accepts.
     """
     if not isinstance(closed, Mapping) or len(closed.entries) != 1:
         return False

@@ -1,4 +1,4 @@
-"""YAML files as documents: read by `compose.py`, typed as a **dialect** has it, rewritten by `write.py`."""
+"""YAML documents: parsed by `compose.py`, typed by a **dialect**, edited by `write.py`."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ if TYPE_CHECKING:
 
 
 class YamlDocument(Document):
-    """A YAML file with at most one document in it."""
+    """A YAML file with at most one document."""
 
     syntax: ClassVar[str] = "yaml"
 
     def __init__(self, path: str, source: bytes, dialect: Dialect = PYYAML) -> None:
-        """Raises DocumentError where no loader can parse, where two documents stand, or where nesting is absurd."""
+        """Parse the source.
+
+        Raise `DocumentError` if no loader can parse it or if it has two documents, and `LimitExceeded` if it is too
+        large or nested too deeply.
+        """
         super().__init__(path, source)
         self.dialect = dialect
         self.root, self._beyond_libyaml = compose(decode(source), source)
@@ -49,8 +53,9 @@ class YamlDocument(Document):
         return is_doubtful(self.source)
 
     def find_refusals(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
-        """Return why each loader that reads a dialect refuses the text, or None for one that takes it; empty if nothing
-        in it is in doubt.
+        """Return why each loader of a dialect rejects the text, or None for a loader that accepts it.
+
+        The result is empty if nothing in the text is doubtful.
         """
         if dialect.name not in self._refusals:
             doubtful = self._beyond_libyaml is not None or self._is_doubtful
@@ -58,12 +63,12 @@ class YamlDocument(Document):
         return self._refusals[dialect.name]
 
     def _run_loaders(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
-        from cfglint_train.documents.yaml.refusals import find_refusals  # few texts need it
+        from cfglint_train.documents.yaml.refusals import find_refusals  # imported here because few texts need it
 
         return find_refusals(self, dialect, self._beyond_libyaml)
 
     def set_dialect(self, dialect: Dialect) -> None:
-        """Type scalars as this loader does from here on."""
+        """Set the dialect that types scalars from now on."""
         if dialect is not self.dialect:
             self.dialect = dialect
             for scalar in list_scalars(self.root):
@@ -71,14 +76,14 @@ class YamlDocument(Document):
                     scalar.value = MISSING
 
     def get_scalar_value(self, scalar: Scalar) -> Any:
-        """What the dialect's loader makes of a scalar."""
+        """Return the value that the dialect's loader constructs from a scalar."""
         if scalar.value is not MISSING:
             return scalar.value
         scalar.value = construct_scalar(scalar, self.dialect)
         return scalar.value
 
     def list_comments(self) -> list[Comment]:
-        """From each `#` outside a scalar to the end of its line."""
+        """Return every comment, from a `#` outside a scalar to the end of its line."""
         comments = []
         spans = sorted(scalar.span for scalar in list_scalars(self.root))
         starts = [span.start for span in spans]
@@ -92,14 +97,14 @@ class YamlDocument(Document):
         return comments
 
     def list_blocks(self) -> Iterable[Span]:
-        """As in the base class: scalars."""
+        """Yield the scalars that span several lines."""
         for span in (scalar.span for scalar in list_scalars(self.root)):
             text = self.source[slice(*span)].rstrip()
             if b"\n" in text:
                 yield Span(span.start, span.start + len(text))
 
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """As in the base class."""
+        """Return the edits that make `changes`."""
         from cfglint_train.documents.yaml.write import YamlWriter
 
         return YamlWriter(self).write(list(changes))

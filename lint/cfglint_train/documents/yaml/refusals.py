@@ -1,8 +1,8 @@
-"""What loaders of YAML refuse although cfglint can read it. PyYAML's own classes are the judges.
+"""Texts that YAML loaders reject although cfglint can read them, decided by PyYAML's own classes.
 
-cfglint reads with libyaml, which is ten times as fast as PyYAML's scanner and takes more: a tab between tokens, a
-comment right behind `|`. What constructors refuse (a tag, a date that does not exist, a list as a key) it does not see.
-So a text in which something is doubtful (`doubts.py`) is read once more, as the framework reads it.
+cfglint reads with libyaml, which is ten times as fast as PyYAML's scanner and accepts more: a tab between tokens, a
+comment directly after `|`. It does not see what constructors reject (a tag, an invalid date, a list as a key). A text
+with something doubtful (`doubts.py`) is therefore read once more, as the framework reads it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _PATHLIB_TAG: Final = "tag:yaml.org,2002:python/object/apply:pathlib."
 
 
 class Refusal(Frozen):
-    """Why a loader refuses a text."""
+    """The reason why a loader rejects a text."""
 
     loader: str
     message: str
     span: Span
-    """From the place where it stops to the end of the line."""
+    """From the place where the loader stops to the end of the line."""
 
 
 class _LoaderMixin:
-    """What all judges do in their own way: marks of templates count as text, and every error has a place."""
+    """Shared behavior of the loaders: template placeholders count as text, and every error has a position."""
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.Node:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)  # type: ignore[misc]
@@ -50,8 +50,9 @@ class _LoaderMixin:
 
 
 class _OmegaConfMixin(_LoaderMixin):
-    """omegaconf 2.3.0 `_utils.py` (get_yaml_loader), `base.py` and `nodes.py`: the types of keys and values. That a
-    key stands twice is SYN003's matter.
+    """OmegaConf's checks of the types of keys and values.
+
+    Source: omegaconf 2.3.0 `_utils.py` (get_yaml_loader), `base.py` and `nodes.py`. Duplicate keys are left to SYN003.
     """
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -71,9 +72,9 @@ class _OmegaConfMixin(_LoaderMixin):
 
 
 def find_refusals(document: Document, dialect: Dialect, libyaml_stop: LoaderStop | None) -> tuple[Refusal | None, ...]:
-    """Return why each loader that reads a dialect refuses a text, or None for one that takes it.
+    """Return why each loader of a dialect rejects a text, or None for a loader that accepts it.
 
-    `beyond`: where libyaml stops, if only PyYAML's scanner takes the text.
+    `libyaml_stop` is set if libyaml rejects the text and only PyYAML's scanner accepts it.
     """
     text = decode(document.source)
     offset = build_offset_converter(text, document.source)
@@ -92,12 +93,12 @@ def find_refusals(document: Document, dialect: Dialect, libyaml_stop: LoaderStop
 
 
 def _make_python_loader(mixin: type[_LoaderMixin]) -> type[Any]:
-    """PyYAML's own scanner."""
+    """Return a loader with PyYAML's own scanner."""
     return type("Loader", (mixin, yaml.SafeLoader), {})
 
 
 def _make_libyaml_loader() -> type[Any]:
-    """Libyaml's scanner (omegaconf 2.4.0 `_yaml.py`), or PyYAML's if it was built without it."""
+    """Return a loader with libyaml's scanner (omegaconf 2.4.0 `_yaml.py`), or PyYAML's if libyaml is missing."""
     parser: type[Any] | None = getattr(getattr(yaml, "cyaml", None), "CParser", None)
     if parser is None:
         return _make_python_loader(_OmegaConfMixin)
@@ -112,7 +113,7 @@ def _make_libyaml_loader() -> type[Any]:
 
 
 def _find_stop(kind: type[Any], text: str, dialect: Dialect) -> LoaderStop | None:
-    """Return where a loader stops, or None if it reads the text to its end."""
+    """Return the place where a loader stops, or None if it reads the whole text."""
     loader: Any = None
     try:
         loader = kind(text)

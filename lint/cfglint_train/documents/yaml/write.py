@@ -1,4 +1,4 @@
-"""Edits of YAML texts, in the style of what is around them."""
+"""Edits of YAML texts in the style of the surrounding lines."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from cfglint_train.foundation.typed import Any
 
 
 class YamlWriter(Writer[Document]):
-    """Turns changes of one YAML document into edits."""
+    """A writer that turns the changes of one YAML document into edits."""
 
     def set(self, change: Set) -> list[Edit]:
-        """As in the base class."""
+        """Replace or insert one value. The parent exists."""
         document, route, value = self.document, change.route, change.value
         step = route[-1]
         parent = document.find_node(route[:-1]) if len(route) > 1 else document.root and follow(document.root)
@@ -105,7 +105,7 @@ class YamlWriter(Writer[Document]):
         return Edit(Span(end, end), lead + self._format_entry(key, value, 0) + document.newline)
 
     def append(self, change: Append) -> list[Edit]:
-        """As in the base class."""
+        """Add one item to an existing list."""
         document = self.document
         node = document.find_node(change.route)
         if not isinstance(node, Sequence):
@@ -121,7 +121,7 @@ class YamlWriter(Writer[Document]):
         return [Edit(Span(at, at), f"{document.newline}{' ' * column}- {item}")]
 
     def delete(self, route: Route) -> list[Edit]:
-        """As in the base class."""
+        """Remove one key or item."""
         document = self.document
         parent = document.find_node(route[:-1])
         if isinstance(parent, Mapping):
@@ -158,7 +158,7 @@ class YamlWriter(Writer[Document]):
         line_start = document.source.rfind(b"\n", 0, span.start) + 1
         indent = document.source[line_start : span.start].removeprefix(BOM)
         if indent.strip():
-            # The first key behind "- ": the next one takes its place.
+            # This is the first key after "- ", so the next key takes its place.
             if index + 1 >= len(siblings):
                 raise CannotEdit("nothing would be left of the list item")
             self._refuse_comments(Span(span.end, siblings[index + 1].start))
@@ -178,7 +178,7 @@ class YamlWriter(Writer[Document]):
             raise CannotEdit("it contains comments")
 
     def rename(self, change: Rename) -> list[Edit]:
-        """As in the base class."""
+        """Change one key."""
         parent = self.document.find_node(change.route[:-1])
         if not isinstance(parent, Mapping):
             return []
@@ -191,7 +191,7 @@ class YamlWriter(Writer[Document]):
         return edits
 
     def _get_column(self, node: Node) -> int:
-        """Characters before a node on its line."""
+        """Return the number of characters before a node on its line."""
         return self.document.locate(node.span.start).column - 1
 
     def _format_entry(self, key: str, value: Any, column: int) -> str:
@@ -201,7 +201,7 @@ class YamlWriter(Writer[Document]):
         return f"{head} {self._format_inline(value, False, None)}"
 
     def _format_block(self, value: Any, column: int) -> str:
-        """What is behind `key:` for a value in block style; `column` is the key's."""
+        """Format the text after `key:` for a value in block style; `column` is the key's."""
         newline = self.document.newline
         if isinstance(value, dict) and value:
             deeper = column + self._mapping_step
@@ -236,7 +236,7 @@ class YamlWriter(Writer[Document]):
         return self._format_inline(key, in_flow, None)
 
     def _format_inline(self, value: Any, in_flow: bool, replaced: Scalar | None) -> str:
-        """A value on one line; a string keeps the quotes of the scalar that it replaces."""
+        """Format a value on one line; a string keeps the quotes of the scalar that it replaces."""
         if isinstance(value, dict):
             pairs = (
                 f"{self._format_inline(str(key), True, None)}: {self._format_inline(item, True, None)}"
@@ -259,7 +259,7 @@ class YamlWriter(Writer[Document]):
         return text
 
     def _is_safe_plain(self, text: str, in_flow: bool) -> bool:
-        """Whether plain text comes back as this very string, to this loader and to the others."""
+        """Return whether every loader reads the plain text back as the same string."""
         if not text or not text.isprintable() or text != text.strip() or text[0] in "-?:,[]{}#&*!|>'\"%@`=<~":
             return False
         if ": " in text or " #" in text or text.endswith(":") or (in_flow and re.search(r"[,?\[\]{}]", text)):
@@ -270,6 +270,6 @@ class YamlWriter(Writer[Document]):
 
 
 def _quote_double(text: str) -> str:
-    """The text as a double-quoted YAML scalar on one line."""
+    """Return the text as a double-quoted YAML scalar on one line."""
     dumped: str = yaml.safe_dump(text, default_style='"', width=float("inf"), allow_unicode=True)
     return dumped.rstrip("\n")

@@ -1,4 +1,4 @@
-"""accelerate: the YAML file behind `accelerate launch --config_file`, read by PyYAML and turned into environment.
+"""accelerate: the YAML file of `accelerate launch --config_file`, read by PyYAML and passed on as environment.
 
 Sources: accelerate 1.3.0 to 1.15.0 (`commands/config/config_args.py`, `commands/launch.py`, `utils/launch.py`,
 `utils/dataclasses.py`, `utils/constants.py`). Every value passes through `str()` into an environment variable, so that

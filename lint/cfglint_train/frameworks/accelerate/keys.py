@@ -1,4 +1,4 @@
-"""The keys of accelerate's file: a SageMaker file has other ones, and values are only handed on."""
+"""Keys of accelerate's file: a SageMaker file has others, and values are only passed on."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ _TOP_LEVEL_OPTIONS: Final = frozenset(
 
 
 class AccelerateKeys(Keys):
-    """accelerate 1.3.0 to 1.15.0 (`commands/config/config_args.py`): `BaseConfig` refuses unknown keys at the top.
+    """Key handling of accelerate 1.3.0 to 1.15.0: `BaseConfig` rejects unknown keys at the top level.
 
-    What is below, `commands/launch.py` (_validate_launch_command) sets as options (0.26.0 to 1.15.0).
+    Source: `commands/config/config_args.py`. `commands/launch.py` (_validate_launch_command) sets keys of sections as
+    options (0.26.0 to 1.15.0).
     """
 
     def find_entry(self, document: Document, root: Route) -> str | None:
-        """A file for SageMaker has its own keys."""
+        """Return the entry point of the file's keys: a SageMaker file has its own."""
         is_sagemaker = document.get_value((*root, "compute_environment")) == "AMAZON_SAGEMAKER"
         return "sagemaker" if is_sagemaker else self.manifest.default_entry
 
     def extract_enforced(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-        """Every value becomes text; only enumerations are looked at.
+        """Return the part of a schema that is checked: enumerations only, because every value becomes text.
 
-        A bare `NO` is false to YAML: only a string is made a DistributedType, and false compares with none of them.
+        A bare `NO` is false in YAML: only a string becomes a DistributedType, and false equals none of them.
         """
         allowed_words = extract_enumeration(schema)
         if allowed_words is None or name != "distributed_type":
@@ -42,11 +43,11 @@ class AccelerateKeys(Keys):
         return {"enum": [*allowed_words["enum"], False]}
 
     def is_fatal(self, route: Route) -> bool:
-        """What is below the top goes into the environment unread."""
+        """Return whether an unknown key stops accelerate: keys of sections go into the environment unread."""
         return len(route) == 1
 
     def determine_effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
-        """The launcher makes options of all that is in a section: those that it has count there, too."""
+        """Return the effect of an unknown key: the launcher turns keys of sections into options, if it has them."""
         if len(route) == 2 and route[0] not in _PREFIXED_SECTIONS and route[1] in _TOP_LEVEL_OPTIONS:
             return "fine"
         return effect

@@ -1,4 +1,4 @@
-"""The lenses between accelerate's keys and the plan."""
+"""Lenses between accelerate's keys and the plan."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ def _read_launch(config: Config) -> Iterator[Triple]:
     if processes is None and not config.has("num_processes") and get_distributed_type(config) == "NO":
         processes = 1
     yield "launch.nodes", nodes, _find_origin(config, "num_machines")
-    # -1 is "given on the command line".
+    # -1 means "given on the command line".
     if processes is not None and processes >= 1:
         is_even = processes % nodes == 0
         yield "launch.gpus_per_node", processes // nodes if is_even else None, _find_origin(config, "num_processes")
 
 
 def _read_rendezvous(config: Config) -> Iterator[Triple]:
-    """DeepSpeed's own launcher, which accelerate starts unless the launcher is "standard", finds the first host itself.
+    """Yield whether the nodes of a launch can find each other.
 
-    Nothing is known of a file without a rank: all nodes have the same one, and the launch gives what differs.
-    Source: accelerate 1.15.0 utils/launch.py (prepare_multi_gpu_env, prepare_deepspeed_cmd_env), 1.11.0
-    commands/config/config_args.py (machine_rank is 0 unless given), commands/config/cluster.py (always asked for).
+    DeepSpeed's own launcher, which accelerate starts unless the launcher is "standard", finds the first host itself. A
+    file without a rank leaves it open: all nodes have the same file, and the launch gives what differs. Source:
+    accelerate 1.15.0 utils/launch.py (prepare_multi_gpu_env, prepare_deepspeed_cmd_env), 1.11.0
+    commands/config/config_args.py (machine_rank is 0 by default), commands/config/cluster.py (always prompts for it).
     """
     if config.get("main_process_ip") is not None:
         yield "launch.meets", True, config.get_origin("main_process_ip")
@@ -88,7 +89,7 @@ def _find_fsdp_origin(config: Config, name: str) -> Origin:
 
 
 def _parse_choice(value: Any, names: tuple[str, ...]) -> str | None:
-    """A choice by its name, or by its place in the list, counted from 1."""
+    """Return a choice by its name, or by its position in the list, counted from 1."""
     text = str(value).lower()
     return text if text in names else {str(position): name for position, name in enumerate(names, 1)}.get(text)
 
@@ -104,7 +105,7 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     if version is None:
         return
     if version == 1:
-        # The launcher always hands a strategy over, so that `reshard_after_forward` has no say.
+        # The launcher always passes a strategy, so `reshard_after_forward` has no effect.
         stated = fsdp.get_fsdp_setting(config, "sharding_strategy")
         sharding = "full_shard" if stated is None else _parse_choice(stated, fsdp.SHARDING_STRATEGIES)
         origin = _find_fsdp_origin(config, "sharding_strategy")
@@ -175,7 +176,7 @@ def _read_deepspeed(config: Config) -> Iterator[Triple]:
         str(gather).lower() == "true",
         _find_origin(config, *build_deepspeed_route("zero3_save_16bit_model")),
     )
-    # The file that the plugin makes of these keys states nothing else, so that DeepSpeed's own defaults hold.
+    # The configuration that the plugin builds from these keys states nothing else: DeepSpeed's own defaults apply.
     note = f"DeepSpeed {deepspeed.get_deepspeed_release(config)}: accelerate's own DeepSpeed settings leave it out"
     for field_left_out, value in deepspeed.ZERO_DEFAULTS.items():
         if field_left_out != "checkpoint.gather":
@@ -258,7 +259,7 @@ def _write_deepspeed(config: Config, field: Field, value: Any) -> Change:
 
 
 def _broadcast_weights(config: Config, changes: Changes) -> Iterator[Change]:
-    """That the weights are broadcast, without which one process may not read them for all.
+    """Yield the change that broadcasts weights, which a single process may only read for all with it.
 
     Source: accelerate 1.12.0 utils/launch.py (prepare_multi_gpu_env).
     """
@@ -290,7 +291,7 @@ def _write_fsdp(config: Config, field: Field, value: Any) -> Change:
 
 
 def _find_in_section(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
-    """The first spelling in the section that the distributed type uses."""
+    """Return the first spelling in the section that the distributed type uses."""
     section = {"FSDP": "fsdp_config", "DEEPSPEED": "deepspeed_config"}.get(get_distributed_type(config))
     section_routes = tuple(route for route in names if route[0] == section)
     return find_stated(config, section_routes) if section_routes else (None, NOT_STATED)
@@ -301,7 +302,7 @@ def _list_fsdp_routes(key: str) -> tuple[Route, ...]:
 
 
 def _list_sharding_keys() -> Mapping[Field, tuple[Route, ...]]:
-    """The keys of FSDP and of DeepSpeed by field."""
+    """Return the keys of FSDP and DeepSpeed by field."""
     keys: dict[Field, tuple[Route, ...]] = {
         "parallel.sharding": _list_fsdp_routes("sharding_strategy"),
         "parallel.reshard_after_forward": _list_fsdp_routes("reshard_after_forward"),
@@ -319,7 +320,7 @@ def _list_sharding_keys() -> Mapping[Field, tuple[Route, ...]]:
 
 
 def _is_wrapping_blocks(config: Config) -> bool:
-    """Whether the launch shards by FSDP and wraps the transformer's layers."""
+    """Return whether the launch uses FSDP and wraps the transformer's layers."""
     policy = fsdp.get_fsdp_setting(config, "auto_wrap_policy")
     return get_distributed_type(config) == "FSDP" and _POLICIES.get(str(policy).upper()) == "block"
 

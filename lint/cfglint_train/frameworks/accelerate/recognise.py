@@ -1,4 +1,4 @@
-"""Which files are accelerate's, and which other file each of them names."""
+"""Recognition of accelerate configurations and of the files that they name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWN_KEYS: Final = frozenset((
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """A mapping with one of accelerate's distributed types and another key of its configuration."""
+    """Recognise a mapping with one of accelerate's distributed types and another key of its configuration."""
     root = document.root
     if not isinstance(root, MappingNode):
         return []
@@ -45,7 +45,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def list_references(config: Config) -> tuple[Reference, ...]:
-    """The DeepSpeed file that the configuration names."""
+    """Return the DeepSpeed file that the configuration names."""
     if get_distributed_type(config) == "DEEPSPEED" and has_deepspeed_file(config):
         route = build_deepspeed_route("deepspeed_config_file")
         return (Reference("deepspeed", route, config.get(*route)),)

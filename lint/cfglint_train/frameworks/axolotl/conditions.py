@@ -1,4 +1,4 @@
-"""Conditions of axolotl's clauses that are code (`also` in `refusals.json`)."""
+"""Conditions of axolotl's clauses that are written in code (`also` in `refusals.json`)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from cfglint_train.frameworks.lens import Lookup
 
 
 def fsdp1(value: Lookup) -> bool:
-    """FSDP version 1."""
+    """Return whether FSDP version 1 is in use."""
     return _find_fsdp_version(value) == 1
 
 
 def fsdp2(value: Lookup) -> bool:
-    """FSDP version 2, with a section of its settings."""
+    """Return whether FSDP version 2 is in use, with a section of its settings."""
     return _find_fsdp_version(value) == 2 and bool(value("fsdp_config"))
 
 
 def _find_fsdp_version(value: Lookup) -> int | None:
-    """The version that axolotl uses, 1 or 2; None without FSDP, or if unknown."""
+    """Return the FSDP version that axolotl uses, 1 or 2, or None without FSDP or if unknown."""
     names = ("fsdp_version", "fsdp_config.fsdp_version", "fsdp_config.version", "fsdp_config", "fsdp")
     values = [value(name) for name in names]
     release = parse_release(value("@release"))
@@ -36,12 +36,12 @@ def _find_fsdp_version(value: Lookup) -> int | None:
 
 
 def has_sharegpt(value: Lookup) -> bool:
-    """A data set of the type sharegpt."""
+    """Return whether a data set has the type sharegpt."""
     return any(is_sharegpt(item) for item in value("datasets"))
 
 
 def has_no_regex(value: Lookup) -> bool:
-    """A target module that is no regular expression."""
+    """Return whether a target module is not a valid regular expression."""
     for pattern in value("lora_target_modules"):
         try:
             re.compile(pattern if isinstance(pattern, str) else "")
@@ -51,6 +51,6 @@ def has_no_regex(value: Lookup) -> bool:
 
 
 def is_saved_below_ray(value: Lookup) -> bool:
-    """A path that is relative to the folder that a worker of Ray runs in."""
+    """Return whether the output path is relative to the folder in which a Ray worker runs."""
     path = value("output_dir")
     return isinstance(path, str) and not path.startswith(("/", "~", "$")) and "://" not in path

@@ -22,12 +22,12 @@ NEWEST: Final = "0.21.0"
 
 
 def _parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
-    from cfglint_train.frameworks.axolotl.options import parse_trailing  # only where a script starts the file
+    from cfglint_train.frameworks.axolotl.options import parse_trailing  # only needed if a script starts the file
 
     return parse_trailing(config, words)
 
 
-# utils/schemas/enums.py ChatTemplate: those of a family of models, by LLaMA-Factory's names.
+# utils/schemas/enums.py ChatTemplate: templates of model families, by LLaMA-Factory's names.
 _TEMPLATES: Final = {
     "llama3": "llama3", "llama4": "llama4", "gemma": "gemma", "gemma3": "gemma3", "gemma3n": "gemma3n",
     "gemma4": "gemma4", "qwen_25": "qwen", "qwen3": "qwen3", "qwen2_vl": "qwen2_vl",
@@ -35,7 +35,7 @@ _TEMPLATES: Final = {
 
 
 def _suggest_template(model: str, template: str) -> str | None:
-    """`tokenizer_default`, the template that the model brings along."""
+    """Return `tokenizer_default`, the model's own template, if the template does not fit the model."""
     llamafactory_name = _TEMPLATES.get(template)
     return (
         None

@@ -1,4 +1,4 @@
-"""axolotl's `fsdp_config`, and its older list `fsdp`."""
+"""FSDP lenses of axolotl: `fsdp_config`, and the older list `fsdp`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cfglint_train.frameworks.lens_types import Custom
 
 
 def read_fsdp_version(config: Config) -> int | None:
-    """1 or 2; None without FSDP. Unversioned is 1 up to axolotl 0.19 and 2 from 0.20 on.
+    """Return the FSDP version, or None without FSDP. Unversioned means 1 up to axolotl 0.19 and 2 from 0.20 on.
 
-    Up to 0.11 `fsdp` alone switches it on, from 0.12.0 on either does (`utils/trainer.py`, prepare_optim_env).
+    Up to 0.11 only `fsdp` switches it on, from 0.12.0 on either key does (`utils/trainer.py`, prepare_optim_env).
     """
     if not config.get("fsdp") and (not config.get("fsdp_config") or is_before(config, "0.12.0")):
         return None
@@ -27,14 +27,16 @@ def read_fsdp_version(config: Config) -> int | None:
 
 
 def has_fsdp(config: Config) -> bool:
-    """Whether the file itself switches FSDP on. Where accelerate's file does, axolotl takes its own sizes of groups for
-    all the parallelism there is, and refuses them (0.17.0, `utils/distributed.py`, _get_parallel_config_kwargs).
+    """Return whether the file itself switches FSDP on.
+
+    If accelerate's file does, axolotl uses its own group sizes for all parallelism and rejects them (0.17.0,
+    `utils/distributed.py`, _get_parallel_config_kwargs).
     """
     return read_fsdp_version(config) is not None
 
 
 def _is_wrapping_blocks(config: Config) -> bool:
-    """Whether FSDP wraps the transformer's layers."""
+    """Return whether FSDP wraps the transformer's layers."""
     stated_options = config.get("fsdp")
     options = (
         stated_options.split()
@@ -51,7 +53,7 @@ _STATE_DICTS: Final = {"FULL_STATE_DICT": "full", "SHARDED_STATE_DICT": "sharded
 
 
 def _find_resharding_key(config: Config) -> str:
-    """The key as the file spells it."""
+    """Return the resharding key as spelled in the file."""
     has_prefix = config.has("fsdp_config", "fsdp_reshard_after_forward")
     return "fsdp_reshard_after_forward" if has_prefix else "reshard_after_forward"
 

@@ -1,4 +1,4 @@
-"""What axolotl derives from a configuration and its companions."""
+"""Values that axolotl derives from a configuration and its companions."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from cfglint_train.plan.origin import Origin
 
 
 def infer(job: Job) -> None:
-    """Number formats by backend, reference models, kernels that axolotl switches on by itself."""
+    """Infer number formats by backend, reference models, and the kernels that axolotl switches on automatically."""
     config, reading = job.main, job.plan
     packing = reading.get("sequence.packing")
     if config.get("rl") is not None:
-        # core/builders/rl.py, in 0.9.2 still core/trainer_builder.py: only the causal builder reads it.
+        # core/builders/rl.py, in 0.9.2 still core/trainer_builder.py: only the causal builder reads the key.
         note = "the trainers of rl pad to the longest sample, whatever pad_to_sequence_len is"
         reading.put("sequence.padding", "longest", Origin("inferred", note=note))
     else:
@@ -63,7 +63,7 @@ def infer(job: Job) -> None:
     if stage in ("dpo", "ipo", "orpo", "simpo", "rm"):
         reading.infer("batch.pairs", True, "chosen and rejected are one batch")
     if stage in ("dpo", "ipo", "kto", "simpo", "grpo"):
-        # train.py setup_reference_model: full fine-tuning loads a second model for every one but ORPO.
+        # train.py setup_reference_model: full fine-tuning loads a second model for every `rl` but ORPO.
         is_full = reading.get("method.tuning") == "full"
         reading.infer("method.reference_model", "full" if is_full else "adapter-off", "train.py setup_reference_model")
     elif stage is not None:
@@ -74,9 +74,9 @@ def infer(job: Job) -> None:
 
 
 def _infer_completions(job: Job) -> None:
-    """Completions that GRPO divides into groups, where `generation_batch_size` does not state them.
+    """Infer the completions that GRPO divides into groups, if `generation_batch_size` does not state them.
 
-    utils/schemas/validation.py (check_grpo_batch_size_divisibility) counts one rank from 0.17.0 on; TRL counts all.
+    From 0.17.0 on, utils/schemas/validation.py (check_grpo_batch_size_divisibility) counts one rank; TRL counts all.
     """
     config, reading = job.main, job.plan
     micro, accumulation = reading.get("batch.micro"), reading.get("batch.accumulation")
@@ -99,8 +99,10 @@ def _infer_completions(job: Job) -> None:
 
 
 def _infer_published_quantization(job: Job) -> None:
-    """loaders/model.py _set_quantization_config: gptq, awq and bitsandbytes checkpoints keep their own configuration;
-    an Mxfp4Config with `dequantize` turns MXFP4 into 16 bits, which four times the file's size.
+    """Infer the quantization that a published checkpoint keeps (loaders/model.py _set_quantization_config).
+
+    gptq, awq and bitsandbytes checkpoints keep their own configuration; an Mxfp4Config with `dequantize` turns MXFP4
+    into 16 bits, four times the size of the file.
     """
     quantization_kwargs = job.main.get("model_quantization_config_kwargs")
     if not (isinstance(quantization_kwargs, dict) and quantization_kwargs.get("dequantize")):
@@ -108,7 +110,7 @@ def _infer_published_quantization(job: Job) -> None:
 
 
 def _infer_cast_model(job: Job) -> None:
-    """The same cast of a whole model, which `load_in_4bit` with `adapter: lora` left in 16 bits."""
+    """Infer the fp32 cast of a whole model that `load_in_4bit` with `adapter: lora` left in 16 bits."""
     reading, config = job.plan, job.main
     if not read_bool(config, "load_in_4bit") or config.get("adapter") != "lora":
         return
@@ -120,9 +122,11 @@ def _infer_cast_model(job: Job) -> None:
 
 
 def _infer_cast_experts(job: Job) -> None:
-    """PEFT's prepare_model_for_kbit_training casts what bitsandbytes leaves in 16 bits to fp32 (peft 0.21.2,
-    utils/other.py). axolotl calls it for 4 and 8 bits outside FSDP and ZeRO-3 (0.18.0, loaders/model.py
-    _prepare_model_for_quantization), and casts back embeddings, head and norms, but no experts. DeepSpeed casts all.
+    """Infer the fp32 cast of experts that bitsandbytes leaves in 16 bits.
+
+    PEFT's prepare_model_for_kbit_training casts them (peft 0.21.2, utils/other.py). axolotl calls it for 4 and 8 bits
+    outside FSDP and ZeRO-3 (0.18.0, loaders/model.py _prepare_model_for_quantization), and casts embeddings, head and
+    norms back, but no experts. DeepSpeed casts all.
     """
     reading = job.plan
     if reading.get("method.quantization") not in ("nf4", "fp4", "int8") or reading.get("method.tuning") != "lora":
@@ -134,7 +138,9 @@ def _infer_cast_experts(job: Job) -> None:
 
 
 def _infer_unpacked_experts(job: Job) -> None:
-    """Quantised experts are a parametrization, which all but the kernels read as one 16-bit tensor (0.18.0,
+    """Infer whether quantised experts are unpacked.
+
+    They are a parametrization, which all code but the kernels reads as one 16-bit tensor (0.18.0,
     monkeypatch/moe_quant.py).
     """
     is_unpacked = bool(job.plan.get("method.quantized_experts")) and not find_expert_kernel(job.main)
@@ -142,9 +148,10 @@ def _infer_unpacked_experts(job: Job) -> None:
 
 
 def _infer_loading(job: Job) -> None:
-    """Under FSDP each rank reads a quantised model onto its own GPU before it is sharded, unless only rank 0 reads it
-    (0.18.0, loaders/model.py: device_map {"": LOCAL_RANK} in 4 bits, and none in 8, where transformers takes the
-    process's GPU: quantizers/quantizer_bnb_8bit.py, update_device_map).
+    """Infer that each FSDP rank reads a quantised model onto its own GPU before it is sharded.
+
+    Not if only rank 0 reads it (0.18.0, loaders/model.py: device_map {"": LOCAL_RANK} in 4 bits, and none in 8, where
+    transformers uses the process's GPU: quantizers/quantizer_bnb_8bit.py, update_device_map).
     """
     reading = job.plan
     if reading.get("method.quantization") not in ("nf4", "fp4", "int8") or reading.get("parallel.strategy") not in FSDP:
@@ -154,8 +161,10 @@ def _infer_loading(job: Job) -> None:
 
 
 def _infer_evaluation(job: Job) -> None:
-    """The batch of an evaluation. From 0.8.0 on packs are as large as in training, whatever eval_batch_size is
-    (core/trainers/base.py, _create_multipack_sampler; in 0.7.1 _get_eval_sampler had its own).
+    """Infer the batch of an evaluation.
+
+    From 0.8.0 on packs are as large as in training, whatever eval_batch_size is (core/trainers/base.py,
+    _create_multipack_sampler; in 0.7.1 _get_eval_sampler had its own).
     """
     config, reading = job.main, job.plan
     micro, is_packed = reading.get("batch.micro"), reading.get("sequence.packing") and config.get("rl") is None
@@ -186,9 +195,10 @@ def _infer_formats(job: Job) -> None:
 
 
 def _has_automatic_kernels(job: Job) -> bool:
-    """Whether fused LoRA kernels that the file does not mention are on (0.9.1 to 0.21.0, utils/schemas/config.py,
-    `check_auto_enable_lora_kernels`). Up to 0.15.0 only where the file states `lora_dropout: 0`: the check comes before
-    defaults.
+    """Return whether fused LoRA kernels that the file does not mention are on.
+
+    Source: 0.9.1 to 0.21.0, utils/schemas/config.py, `check_auto_enable_lora_kernels`. Up to 0.15.0 only if the file
+    states `lora_dropout: 0`, because the check runs before defaults are set.
     """
     config, reading = job.main, job.plan
     if is_before(config, "0.9.1") or reading.get("parallel.strategy") == "fsdp1":

@@ -1,4 +1,4 @@
-"""The keys of axolotl's file: its own, and those of the plugins that the file loads."""
+"""Keys of axolotl's file: its own, and those of the plugins that the file loads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TRAIN_COMMAND: Final = re.compile(r"axolotl (?:train|preprocess)\b|axolotl\.cli\.")
 _LOSS_KEYS: Final = ("liger_fused_linear_cross_entropy", "liger_cross_entropy", "chunked_cross_entropy")
 
-# accelerate 1.15.0 utils/dataclasses.py (FullyShardedDataParallelPlugin): what each option of `fsdp` is under FSDP2.
+# accelerate 1.15.0 utils/dataclasses.py (FullyShardedDataParallelPlugin): the FSDP2 settings for each option of `fsdp`.
 # Hybrid sharding needs the sizes of its groups, and `no_shard` has no counterpart.
 _FSDP2_SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "full_shard": {"reshard_after_forward": True},
@@ -31,7 +31,7 @@ _FSDP2_SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def _convert_to_fsdp2(config: Config) -> KeyRewrite | None:
-    """The list of FSDP1's options as settings of FSDP2; None where one has no counterpart."""
+    """Return the rewrite of FSDP1's list of options as FSDP2 settings, or None if an option has no counterpart."""
     value = config.document.get_value((*config.root, "fsdp"))
     options = value.split() if isinstance(value, str) else value
     if not isinstance(options, list) or any(str(option) not in _FSDP2_SETTINGS for option in options):
@@ -43,7 +43,7 @@ def _convert_to_fsdp2(config: Config) -> KeyRewrite | None:
     stated = {str(key).removeprefix("fsdp_") for key in section}
     fsdp2_settings = {key: setting for option in options for key, setting in _FSDP2_SETTINGS[option].items()}
     if "sharding_strategy" in stated:
-        fsdp2_settings.pop("reshard_after_forward", None)  # a finding of its own turns it over
+        fsdp2_settings.pop("reshard_after_forward", None)  # a separate finding converts it
     changes: list[Change] = [Delete((*config.root, "fsdp"))]
     for key, setting in fsdp2_settings.items():
         if key not in stated:
@@ -56,9 +56,12 @@ def _convert_to_fsdp2(config: Config) -> KeyRewrite | None:
 
 
 class AxolotlKeys(Keys):
-    """axolotl 0.4.0 to 0.21.0 (`utils/schemas/`, `integrations/config.py`): pydantic drops what it does not know."""
+    """Key handling of axolotl 0.4.0 to 0.21.0: pydantic drops unknown keys.
 
-    # core/builders/base.py of 0.18.0 to 0.21.0: any text goes to the HF Trainer, which refuses what it does not have.
+    Source: `utils/schemas/`, `integrations/config.py`.
+    """
+
+    # core/builders/base.py of 0.18.0 to 0.21.0: any text is passed to the HF Trainer, which rejects unknown values.
     forwarded_settings = {
         "lr_scheduler": ("transformers.SchedulerType", ("one_cycle", "rex")),
         "optimizer": ("transformers.training_args.OptimizerNames", ()),
@@ -67,7 +70,7 @@ class AxolotlKeys(Keys):
     rewrites = {("fsdp",): _convert_to_fsdp2}
 
     def build_context(self, config: Config) -> Context:
-        """The plugins that the file loads, and the method that says what a data set is."""
+        """Return the context of the file: its plugins, and the training method that determines how data sets look."""
         plugins = config.get("plugins")
         settings = {"rl": config.get("rl")}
         if plugins is None:
@@ -76,38 +79,42 @@ class AxolotlKeys(Keys):
         return Context(plugins=tuple(plugins) if is_list else None, settings=settings)
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
-        """An option beside the file, where axolotl's own commands alone start it."""
+        """Return the option beside the file, if only axolotl's own commands start it."""
         commands = config.evidence.commands
         if not commands or any(_TRAIN_COMMAND.match(command) is None for command in commands):
             return None
         return LauncherOption(None, route, class_steps=0)
 
     def determine_launch_effect(self, effect: str, config: Config, release: str) -> str:
-        """`axolotl train` refuses it by itself or by its launcher (0.6.0 to 0.21.0 `cli/main.py`), where its module
-        lays it over the file (`fire`).
+        """Return the effect of an unknown option at launch.
+
+        `axolotl train` or its launcher rejects it (0.6.0 to 0.21.0 `cli/main.py`), while its module merges it into the
+        file (`fire`).
         """
         return "error" if all(command.startswith("axolotl ") for command in config.evidence.commands) else effect
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """`axolotl train` has no second file: up to 0.10 click refuses it, and later the launcher does, which takes it
-        for a script (0.6.0 to 0.18.0 `cli/main.py`). Without a launcher it is left out.
+        """Return whether a blank word is rejected: `axolotl train` accepts no second file.
+
+        Up to 0.10 click rejects it, later the launcher, which takes it for a script (0.6.0 to 0.18.0 `cli/main.py`).
+        Without a launcher it is ignored.
         """
         return invocation.program == "axolotl" and all(
             word.is_known and "python" not in word.text for word in invocation.words
         )
 
     def list_routes(self, name: str) -> tuple[Route, ...]:
-        """Keys of `fsdp_config` are there with or without their prefix."""
+        """Return the routes of a key; keys of `fsdp_config` may have a prefix."""
         return list_fsdp_routes(name)
 
     def determine_effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
-        """Its own validators refuse what counts as true (utils/schemas/validation.py)."""
+        """Return the effect of a key: axolotl's validators only reject true values (utils/schemas/validation.py)."""
         if effect == "error" and len(route) == 1:
             return "error" if value else "dropped"
         return effect
 
     def find_traces(self, config: Config) -> Iterator[tuple[str, ForkTrace]]:
-        """Return the plugins below axolotl's own package, of a folder and a name that no release has there."""
+        """Yield the plugins below axolotl's own package whose folder and name no release has."""
         axolotl_plugins = [name for name in self.build_context(config).plugins or () if name.startswith("axolotl.")]
         plugin_names = {part for name in self.vocabulary.list_plugins() for part in name.split(".")}
         unknown_plugins = (
@@ -119,12 +126,15 @@ class AxolotlKeys(Keys):
         )
 
     def is_outdated(self, document: Document, root: Route) -> bool:
-        """0.5.0 refuses data sets of the type sharegpt (utils/config/models/input/v0_4_1/__init__.py)."""
+        """Return whether a data set has the type sharegpt, which 0.5.0 rejects.
+
+        Source: utils/config/models/input/v0_4_1/__init__.py.
+        """
         datasets = document.get_value((*root, "datasets"))
         return isinstance(datasets, list) and any(is_sharegpt(item) for item in datasets)
 
     def can_have_foreign_keys(self, config: Config, release: str) -> bool:
-        """Whether the file loads a plugin that the vocabulary does not know."""
+        """Return whether the file loads a plugin that the vocabulary does not have."""
         plugins = self.build_context(config).plugins
         if plugins is None:
             return True
@@ -132,7 +142,7 @@ class AxolotlKeys(Keys):
         return any(not (name.startswith("axolotl.") or is_loaded((name,), names)) for name in plugins)
 
     def load_plugin(self, config: Config, route: Route, plugins: tuple[str, ...]) -> KeyRewrite | None:
-        """The plugin added to the list: safe where it computes the same."""
+        """Return the rewrite that adds the plugin to the list; it is safe if the run computes the same."""
         if len({name.rpartition(".")[2] for name in plugins}) != 1:
             return None
         loaded = (plugins[0],)

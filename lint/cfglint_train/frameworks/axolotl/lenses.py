@@ -1,4 +1,4 @@
-"""The lenses between axolotl's keys and the plan."""
+"""Lenses between axolotl's keys and the plan."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def _read_saving(config: Config) -> Iterator[Triple]:
-    # core/builders/base.py _configure_save_and_eval_strategy: save_steps wins over save_strategy.
+    # core/builders/base.py _configure_save_and_eval_strategy: save_steps overrides save_strategy.
     per_epoch = read_integer(config, "saves_per_epoch")
     steps = config.get("save_steps")
     if isinstance(steps, (int, float)) and not isinstance(steps, bool) and steps:
@@ -171,7 +171,7 @@ def _read_batch(config: Config) -> Iterator[Triple]:
         stated = read_integer(config, "gradient_accumulation_steps")
         yield "batch.accumulation", stated, config.get_origin("gradient_accumulation_steps")
     elif batch:
-        # normalize_config: batch_size is micro batch x accumulation, before the world size is multiplied in.
+        # normalize_config: batch_size is micro batch x accumulation, before it is multiplied by the world size.
         yield "batch.accumulation", max(1, batch // (micro or 1)), config.get_origin("batch_size")
     else:
         yield "batch.accumulation", 1, build_default_origin(config, ("gradient_accumulation_steps",))
@@ -219,7 +219,7 @@ _CUSTOM_OPTIMIZERS: Final[Mapping[str, Changes]] = {
 
 
 def _read_rope(config: Config) -> Iterator[Triple]:
-    """`overrides_of_model_config` replaces keys of the model's configuration (loaders/utils.py)."""
+    """Yield the RoPE scaling, which `overrides_of_model_config` may replace (loaders/utils.py)."""
     for section in ("overrides_of_model_config", "model_config"):
         for name in ("rope_scaling", "rope_parameters"):
             scaling = config.get(section, name)

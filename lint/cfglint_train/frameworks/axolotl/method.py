@@ -1,4 +1,4 @@
-"""What axolotl trains, and in which number formats."""
+"""Method lenses of axolotl: trained weights and number formats."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _read_stage(config: Config) -> Iterator[Triple]:
 
 
 KERNEL_KEYS: Final = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
-"""The fused LoRA kernels; stated or not, these decide whether they switch themselves on."""
+"""Keys of the fused LoRA kernels; axolotl considers them, stated or not, when it switches kernels on automatically."""
 _EMBEDDING_KERNEL: Final = "lora_embedding_kernel"
 
 
@@ -66,7 +66,7 @@ def _read_kernels(config: Config) -> Iterator[Triple]:
 
 
 def _write_kernels(config: Config, changes: Changes) -> list[Change]:
-    """All of them off: what each may be switched on for depends on the model."""
+    """Return the changes that switch all kernels off; whether one can be switched on depends on the model."""
     if "method.lora_kernels" not in select_pending(LORA_KERNELS, config, changes):
         return []
     if changes["method.lora_kernels"]:
@@ -99,7 +99,7 @@ def _read_tuning(config: Config) -> Iterator[Triple]:
 
 
 def _read_lisa(config: Config) -> Iterator[Triple]:
-    """Core/builders/causal.py: only where both are stated."""
+    """Yield LISA's active layers; LISA needs both keys (core/builders/causal.py)."""
     layers, interval = config.get_value("lisa_n_layers"), config.get_value("lisa_step_interval")
     if layers is MISSING or interval is MISSING or not layers or not interval:
         return
@@ -114,8 +114,9 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
         find_origin(config, "bnb_config_kwargs"),
     )
     if read_bool(config, "load_in_4bit") and config.get("adapter") == "lora" and not read_bool(config, "gptq"):
-        # Up to 0.12.2 loaders/model.py hands `load_in_4bit` to from_pretrained, where bitsandbytes' defaults hold; then
-        # _set_quantization_config asks for `qlora`. What comes of the key is the release's, as a default is.
+        # Up to 0.12.2 loaders/model.py passes `load_in_4bit` to from_pretrained, which uses bitsandbytes' defaults;
+        # later _set_quantization_config requires `qlora`. The effect of the key depends on the release, as a default
+        # does.
         default_origin = build_default_origin(config, ("load_in_4bit",))
         yield "method.quantization", "fp4" if is_before(config, "0.13.1") else "none", default_origin
         is_doubled, double_origin = False, default_origin
@@ -131,13 +132,14 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
     yield "method.double_quantization", is_doubled, double_origin
     quantises_experts = read_bool(config, "quantize_moe_experts")
     yield "method.quantized_experts", bool(quantises_experts), find_origin(config, "quantize_moe_experts")
-    # ScatterMoE adds adapters to its products (libs/scattermoe_lora, since 0.15.0), SonicMoE makes W + BA as PEFT does.
+    # ScatterMoE adds adapters to its products (libs/scattermoe_lora, since 0.15.0); SonicMoE computes W + BA as PEFT
+    # does.
     fuses_experts = find_expert_kernel(config) == "scattermoe" and not is_before(config, "0.15.0")
     yield "method.fuses_experts", fuses_experts, find_origin(config, *_EXPERT_KEYS, "plugins")
 
 
 def _write_quantization(config: Config, changes: Changes) -> list[Change]:
-    """4 bits below an adapter, and experts in as many."""
+    """Return the changes that quantise the weights below an adapter, and the experts, to 4 bits."""
     pending_changes, edits = select_pending(QUANTIZATION, config, changes), list[Change]()
     if "method.quantization" in pending_changes:
         if pending_changes.pop("method.quantization") != "nf4" or config.get("adapter") != "lora":
@@ -160,8 +162,9 @@ _EXPERT_KEYS: Final = ("expert_backend", "use_scattermoe", "use_sonicmoe", "expe
 
 
 def find_expert_kernel(config: Config) -> str:
-    """The kernel that experts run in, scattermoe or sonicmoe, or none (integrations/kernels/args.py): the plugin reads
-    the keys, and `experts_implementation` by itself switches none on.
+    """Return the kernel of the experts, "scattermoe" or "sonicmoe", or "" (integrations/kernels/args.py).
+
+    The plugin reads the keys; `experts_implementation` alone switches no kernel on.
     """
     if not has_plugin(config, "kernels"):
         return ""
@@ -186,7 +189,7 @@ def _read_targets(config: Config) -> Iterator[Triple]:
     elif read_bool(config, "lora_target_linear"):
         yield "method.lora_targets", ("all-linear", *(words or ())), config.get_origin("lora_target_linear")
     elif isinstance(target_modules, str) and target_modules and target_modules.lower() != "all-linear":
-        # To PEFT one string is a regular expression over whole paths.
+        # PEFT takes a single string for a regular expression over full paths.
         yield "method.lora_targets", (), origin
         yield "method.lora_target_pattern", target_modules, origin
     else:
@@ -202,12 +205,12 @@ def _parse_words(value: Any) -> tuple[str, ...]:
 
 
 WORD_LIST: Final = Codec(_parse_words, list)
-"""One string, or a list of them."""
+"""Codec of a string or a list of strings."""
 
 
 def _read_precision(config: Config) -> Iterator[Triple]:
-    # utils/config/__init__.py resolve_dtype: bf16 defaults to "auto", which is true on Ampere and later, and gives way
-    # to fp16 since 0.9.1 (0.9.0 takes bf16).
+    # utils/config/__init__.py resolve_dtype: bf16 defaults to "auto", which is true on Ampere and later, and yields to
+    # fp16 since 0.9.1 (0.9.0 uses bf16).
     bf16, fp16 = config.get_value("bf16"), read_bool(config, "fp16")
     bf16_origin = config.get_origin("bf16") if bf16 is not MISSING else build_default_origin(config, ("bf16",))
     if bf16 == "auto":

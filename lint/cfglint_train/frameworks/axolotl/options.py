@@ -1,7 +1,7 @@
-"""What is behind the configuration's path on axolotl's command line: options that are laid over the file.
+"""Options of axolotl's command line that are merged into the file.
 
 Source: axolotl 0.18.0 and 0.21.0, `cli/utils/args.py` (one option per setting, `--on/--no-on` for a boolean,
-`--section.name` one level deep) and `cli/config.py` (how a text becomes a value; the same in both releases).
+`--section.name` one level deep) and `cli/config.py` (conversion of texts to values; the same in both releases).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WORD_VALUES: Final = {"true": True, "yes": True, "false": False, "no": False, "
 
 
 def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
-    """The settings that options make, by route. What is behind `--` is the launcher's."""
+    """Return the settings in options, by route. Options after `--` belong to the launcher."""
     settings: dict[Route, Any] = {}
     axolotl_words = words[: words.index("--")] if "--" in words else words
     for route, text in _parse_options(config, axolotl_words):
@@ -28,10 +28,12 @@ def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
 
 
 def _is_misspelt_option(config: Config, words: list[str], name: str) -> bool:
-    """Whether an option that is no setting is meant to be one: what else axolotl does not know is its launcher's
-    (`ignore_unknown_options` since 0.11), and without a launcher it is left out.
+    """Return whether an unknown option is probably a misspelt setting.
+
+    axolotl passes other unknown options to its launcher (`ignore_unknown_options` since 0.11); without a launcher it
+    ignores them.
     """
-    from cfglint_schemas.matches import find_closest  # few launches have such an option
+    from cfglint_schemas.matches import find_closest  # few launches have unknown options
 
     if "." in name or name in _COMMAND_OPTIONS or name.startswith(("fsdp_", "deepspeed_", "main_process_")):
         return False
@@ -44,23 +46,25 @@ def _is_misspelt_option(config: Config, words: list[str], name: str) -> bool:
 
 
 def _is_near(name: str, route: Route) -> bool:
-    """Whether a name differs from that of a setting by a letter or two."""
+    """Return whether a name differs from that of a setting by a letter or two."""
     from difflib import SequenceMatcher
 
     return len(route) == 1 and SequenceMatcher(None, name, str(route[0])).ratio() >= _MIN_SIMILARITY
 
 
 _MIN_SIMILARITY: Final = 0.85
-"""A margin: `learning_rte` is 0.96 of `learning_rate`, accelerate's `use_deepspeed` 0.82 of `deepspeed`."""
+"""Threshold of similarity: `learning_rte` is 0.96 of `learning_rate`, accelerate's `use_deepspeed` 0.82 of
+`deepspeed`.
+"""
 _COMMAND_OPTIONS: Final = frozenset((
     "accelerate", "cloud", "debug", "debug_num_examples", "debug_text_only", "iterable", "launcher", "module",
     "prompter", "shard", "sweep",
 ))  # fmt: skip
-"""Options of `axolotl train` that are no settings (0.21.0 `cli/main.py`, `cli/args.py`)."""
+"""Options of `axolotl train` that are not settings (0.21.0 `cli/main.py`, `cli/args.py`)."""
 
 
 def _parse_options(config: Config, words: list[str]) -> Iterator[tuple[Route, str | bool]]:
-    """Every option that is a setting, with its text; True and False for switches."""
+    """Yield every option that is a setting, with its text; True and False for switches."""
     for word, following in zip(words, [*words[1:], ""]):
         if not word.startswith("--"):
             continue
@@ -70,7 +74,7 @@ def _parse_options(config: Config, words: list[str]) -> Iterator[tuple[Route, st
         if separator and kinds:
             yield route, text
         elif kinds[:1] == ["bool"]:
-            # Up to 0.5 the options were read by `fire`, where a switch may be followed by its value.
+            # Up to 0.5 `fire` read the options; a switch may be followed by its value.
             yield route, following if following.lower() in _WORD_VALUES else True
         elif kinds and not following.startswith("--"):
             yield route, following
@@ -83,13 +87,13 @@ def _parse_options(config: Config, words: list[str]) -> Iterator[tuple[Route, st
 
 
 def _list_kinds(config: Config, route: Route) -> list[str]:
-    """What the value of a setting may be, the first one deciding about its option; none where it does not exist."""
+    """Return the kinds of value of a setting, none if it does not exist. The first determines its option."""
     fact = vocabulary.load("axolotl").find_fact(route, config.release)
     return [] if fact is None else [kind.name for kind in fact.list_kinds()]
 
 
 def _convert_value(text: str, current: Any) -> Any:
-    """A text as a value of the kind that the file has there; where it has none, as YAML would have it."""
+    """Return a text as a value of the same kind as the file's; without a value in the file, as YAML types it."""
     if isinstance(current, bool):
         return text.lower() in _TRUE_WORDS
     if current is not None and not isinstance(current, (int, float)):

@@ -1,4 +1,4 @@
-"""Which files are axolotl's, and which other file each of them names."""
+"""Recognition of axolotl configurations and of the files that they name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _TYPICAL_KEYS: Final = _OWN_KEYS | frozenset(
     "lora_r special_tokens chat_template gradient_checkpointing fsdp_config deepspeed".split()
 )
 
-# Files that name a base model and are none of axolotl's: mergekit, hydra, alpaca-lora.
+# Keys of other tools whose files name a base model: mergekit, hydra, alpaca-lora.
 _FOREIGN_KEYS: Final = frozenset(("merge_method", "slices", "defaults", "hydra", "models", "data_path"))
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """A mapping with `base_model` and two or more of axolotl's usual keys, of which one is not every trainer's."""
+    """Recognise a mapping with `base_model` and two typical keys, one of them specific to axolotl."""
     root = document.root
     if not isinstance(root, MappingNode) or "base_model" not in root.index:
         return []
@@ -34,7 +34,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def list_references(config: Config) -> tuple[Reference, ...]:
-    """The DeepSpeed configuration: a path relative to the working directory, or a mapping in place."""
+    """Return the DeepSpeed configuration: a path relative to the working directory, or a section."""
     stated = config.get("deepspeed")
     if isinstance(stated, str):
         return (Reference("deepspeed", ("deepspeed",), stated),)

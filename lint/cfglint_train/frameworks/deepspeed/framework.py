@@ -4,7 +4,7 @@ Sources: DeepSpeed 0.19.8 (`runtime/config.py`, `runtime/config_utils.py`, `runt
 `runtime/zero/config.py`, `runtime/zero/offload_config.py`, `runtime/engine.py`); defaults by release from 18 source
 distributions, 0.12.6 to 0.19.8.
 
-As a companion its `"auto"` values wait for the host (`Auto`); DeepSpeed itself drops them and takes its default.
+In a companion, the host fills in `"auto"` values (`Auto`); DeepSpeed itself drops them and uses its default.
 """
 
 from __future__ import annotations

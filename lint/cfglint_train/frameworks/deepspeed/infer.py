@@ -1,4 +1,4 @@
-"""What DeepSpeed's engine derives from its settings."""
+"""Values that DeepSpeed's engine derives from its settings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from cfglint_train.plan.origin import Origin
 
 
 def find_deepspeed_config(job: Job) -> Config | None:
-    """The DeepSpeed configuration of a job, whichever part it plays."""
+    """Return the DeepSpeed configuration of a job, its main one or a companion, or None."""
     return job.main if job.main.framework == "deepspeed" else job.companions.get("deepspeed")
 
 
 def infer_engine(job: Job) -> None:
-    """What the engine makes of the settings, with any launcher: effective offloading, number formats, reduction."""
+    """Infer the engine's effect under any launcher: effective offloading, number formats, reduction."""
     reading = job.plan
     stage = reading.get("parallel.zero_stage")
     if stage is not None:
@@ -66,17 +66,17 @@ def _infer_formats(job: Job, model_format: str) -> None:
     if model_format in ("bf16", "fp16"):
         reading.infer("precision.master", "fp32", "an fp32 copy for the optimizer")
     elif reading.get("parallel.zero_stage") in (1, 2, 3):
-        # Stage 3 means to alias fp32 partitions, but compares a torch.device with a name, which never are equal.
+        # Stage 3 intends to alias fp32 partitions, but compares a torch.device with a name; they are never equal.
         reading.infer("precision.master", "fp32", "ZeRO copies even fp32 weights for the optimizer")
     elif reading.get("parallel.zero_stage") is not None:
         reading.infer("precision.master", "none", "fp32 weights are their own master copy")
 
 
 def infer(job: Job) -> None:
-    """A DeepSpeed file without a host: "auto", the formats, and the batch sizes that follow from the others.
+    """Infer a DeepSpeed file without a host: "auto", the formats, and the batch sizes that follow from the others.
 
-    Who will load the file is unknown where it was found alone: what a host would fill in stays unknown then. Loaded by
-    DeepSpeed itself, "auto" is dropped.
+    If the program that will load a companion is unknown, the values that a host would fill in are unknown. DeepSpeed
+    itself drops "auto".
     """
     reading = job.plan
     is_companion = job.main.role != "main"
@@ -98,7 +98,7 @@ _BATCH_FIELDS: Final[tuple[Field, ...]] = ("batch.micro", "batch.accumulation", 
 
 
 def _infer_batches(job: Job) -> None:
-    # config.py _set_batch_related_parameters: two of the three settle the third, and one is enough.
+    # config.py _set_batch_related_parameters: two of the three determine the third, and one is sufficient.
     reading = job.plan
     ranks = reading.data_parallel
     micro, accumulation, global_batch = map(reading.get, _BATCH_FIELDS)

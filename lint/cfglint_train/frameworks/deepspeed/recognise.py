@@ -1,4 +1,4 @@
-"""Which files are DeepSpeed's."""
+"""Recognition of DeepSpeed configurations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WEAK_KEYS: Final = frozenset((
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """An object with `zero_optimization`, or with one key that is DeepSpeed's alone and another that it has."""
+    """Recognise an object with `zero_optimization`, or with one key that only DeepSpeed has and another of its keys."""
     root = document.root
     if not isinstance(root, MappingNode):
         return []
@@ -47,20 +47,20 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def _is_inference_config(document: Document, keys: Set[str]) -> bool:
-    """Whether a file is what `deepspeed.init_inference` takes: it calls ZeRO's section `zero` (inference/config.py)."""
+    """Return whether `deepspeed.init_inference` takes the file: its ZeRO section is `zero` (inference/config.py)."""
     return "zero_optimization" not in keys and isinstance(document.get_value(("zero",)), dict)
 
 
 def _is_of_other_tool(keys: Set[str]) -> bool:
-    """Whether a file with keys of DeepSpeed is another tool's that hands them on: GPT-NeoX writes its own among them.
+    """Return whether the file belongs to a tool that passes its keys on to DeepSpeed, such as GPT-NeoX.
 
-    Most of its keys are unknown, or several have hyphens, which none of DeepSpeed's has; one alone is a slip.
+    Most of its keys are unknown, or several have hyphens, which none of DeepSpeed's has; a single one is a slip.
     """
     if sum("-" in key for key in keys) > 1:
         return True
     if not keys & _STRONG_KEYS and "zero_optimization" not in keys:
         return False
-    from cfglint_schemas.vocabulary import load  # few files come here that are not DeepSpeed's
+    from cfglint_schemas.vocabulary import load  # few other files get this far
 
     deepspeed_vocabulary = load("deepspeed")
     foreign = [

@@ -1,9 +1,9 @@
 """Python scripts that call the Trainer of transformers with arguments that their text shows.
 
-The script is read as TRL's are (`trainer_script/reader.py`); its settings have the same names and lenses.
+The script is read like those of TRL (`trainer_script/reader.py`); its settings have the same names and lenses.
 
 Sources: transformers 4.30.0 to 5.24.0 (`training_args.py`), 4.57.1 and 5.8.0 (`trainer.py`, `loss/loss_utils.py`); for
-what the Trainer and accelerate do, see `hf_trainer`.
+the Trainer and accelerate, see `hf_trainer`.
 """
 
 from __future__ import annotations

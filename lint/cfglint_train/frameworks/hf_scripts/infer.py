@@ -1,4 +1,4 @@
-"""What a script of the HF Trainer leaves to the Trainer, and what its own code makes unknown."""
+"""Inference for scripts of the HF Trainer: the Trainer's defaults, and values that the script's code makes unknown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOSS_FIELD: Final[Field] = "activations.fused_loss"
 
 
 def infer(job: Job) -> None:
-    """Strategy, number formats, loops; how long samples are, and how the loss is made, where the script shows it."""
+    """Infer strategy, number formats and loops, and the sample length and the loss if the script shows them."""
     config, reading = job.main, job.plan
     infer_placement(job, is_precision_stated=any(config.get(key) is not None for key in ("bf16", "fp16")))
     infer_weights(job)
@@ -32,8 +32,9 @@ def infer(job: Job) -> None:
 
 
 def _infer_loss(job: Job) -> None:
-    """Whether the loss is the model's own, and whether Liger's skips the logits of an evaluation
-    (transformers 5.15.0 trainer.py, prediction_step).
+    """Infer whether the loss is the model's own, and whether Liger's loss skips the logits of an evaluation.
+
+    Source: transformers 5.15.0 trainer.py, prediction_step.
     """
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 

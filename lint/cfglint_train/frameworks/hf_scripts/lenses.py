@@ -1,4 +1,4 @@
-"""The lenses of scripts of the HF Trainer: TRL's, save those of keys that TRL's own classes have."""
+"""Lenses of scripts of the HF Trainer: those of TRL, except for keys of TRL's own classes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _TRL_ONLY_FIELDS: Final = frozenset((
     "method.stage", "sequence.length", "sequence.packing", "sequence.eval_packing", "data.preprocessing_workers",
     "activations.fused_loss",
 ))  # fmt: skip
-"""Fields whose keys are those of TRL's classes."""
+"""Fields whose keys belong to TRL's classes."""
 
 
 def _read_sample_length(config: Config) -> Iterator[Triple]:
-    """What the script itself cuts its samples to."""
+    """Yield the length to which the script itself truncates its samples."""
     length = config.get(LENGTH)
     if length is None:
         return
@@ -36,7 +36,7 @@ def _read_sample_length(config: Config) -> Iterator[Triple]:
 
 
 def _read_loss(config: Config) -> Iterator[Triple]:
-    """Liger's kernels, by the Trainer's own switch or by the class that loads the model."""
+    """Yield Liger's kernels, by the Trainer's switch or by the class that loads the model."""
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
     node = config.get_node()
@@ -57,7 +57,7 @@ def _write_loss(config: Config, changes: Changes) -> list[Change]:
 
 
 _DEFAULT_ATTENTION: Final = ValueByRelease((("", "eager"), ("4.36.0", "sdpa")))
-"""What models attend with by default (transformers 4.36.0 modeling_utils.py, _autoset_attn_implementation)."""
+"""Default attention of models (transformers 4.36.0 modeling_utils.py, _autoset_attn_implementation)."""
 
 LENSES: Final = (
     *(

@@ -1,4 +1,4 @@
-"""What a script gets its models from, where other modules of its repository make them. They are read as text."""
+"""Search for the models of a script in other modules of its repository, which are read as text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.foundation.typed import Final
 
 _MAX_DEFINITIONS: Final = 300
-"""Functions, classes and variables of other modules that are followed from one script."""
+"""Maximum number of functions, classes and variables of other modules that are followed from one script."""
 _FUNCTION_NODES: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BLOCK_NODES: Final = (ast.If, ast.Try, ast.With)
 
 
 def find_imported_source(document: PythonScript, expressions: Iterable[ast.expr], pattern: re.Pattern[bytes]) -> str:
-    """The name that a script imports from its repository and that some expressions are made of, where its definition
-    there, or one that this uses, has a sign; empty where there is none.
+    """Return an imported name that some expressions are built from and whose definition matches a pattern, or "".
+
+    The definition is in the script's repository; definitions that it uses count as well.
     """
     names = _find_sources(document, expressions)
     search = _Search(pattern)
@@ -28,8 +29,9 @@ def find_imported_source(document: PythonScript, expressions: Iterable[ast.expr]
 
 
 def is_passing(document: PythonScript, path: str, pattern: re.Pattern[bytes]) -> bool:
-    """Whether a script calls what it imports from a file, and gives it something that has a sign, in the script or
-    where another module of its repository makes it.
+    """Return whether a script calls an import from a file with an argument that matches a pattern.
+
+    The match may be in the script or in another module of its repository that builds the argument.
     """
     imported_names = set(_list_names_from_file(document, path))
     calls = [
@@ -44,7 +46,7 @@ def is_passing(document: PythonScript, path: str, pattern: re.Pattern[bytes]) ->
 
 
 def _list_names_from_file(document: PythonScript, path: str) -> Iterator[str]:
-    """The names by which a script has a file, or something of it."""
+    """Yield the names under which a script imports a file, or objects of it."""
     stem = os.path.basename(path).removesuffix(".py")
 
     def is_file(module: str) -> bool:
@@ -62,13 +64,13 @@ def _list_names_from_file(document: PythonScript, path: str) -> Iterator[str]:
 
 
 def list_model_arguments(call: ast.Call) -> Iterator[ast.expr]:
-    """What a trainer may be given as its model."""
+    """Yield the expressions that a trainer call may get as its model."""
     yield from call.args[:1]
     yield from (keyword.value for keyword in call.keywords if keyword.arg in ("model", "model_init", None))
 
 
 def _find_sources(document: PythonScript, expressions: Iterable[ast.expr]) -> set[str]:
-    """The names of all that some expressions are made of in a script."""
+    """Return all names that some expressions of a script are built from."""
     pending = [name for node in expressions for name in _collect_names(node)]
     sources_by_name, sources = _collect_flows(document) if pending else {}, set[str]()
     while pending:
@@ -80,7 +82,7 @@ def _find_sources(document: PythonScript, expressions: Iterable[ast.expr]) -> se
 
 
 def _collect_flows(document: PythonScript) -> dict[str, set[str]]:
-    """What the names of a script are made of: by assignments, as parameters, and as functions."""
+    """Return the names that each name of a script is built from: by assignments, as parameters, and as functions."""
     flows: dict[str, set[str]] = {}
     for node in document.list_nodes(ast.Assign):
         for target in node.targets:
@@ -112,21 +114,22 @@ def _list_targets(node: ast.expr) -> Iterator[str]:
 
 
 def _collect_names(node: ast.AST) -> set[str]:
-    """The names and attributes in a piece of syntax."""
+    """Return the names and attributes in a piece of syntax."""
     names = {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
     return names | {child.attr for child in ast.walk(node) if isinstance(child, ast.Attribute)}
 
 
 class _Search:
-    """A search for a sign in definitions of other modules, each met once."""
+    """Search for a pattern in definitions of other modules, each visited once."""
 
     def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        """Search for a pattern."""
         self._pattern = pattern
         self._visited: set[tuple[str, str]] = set()
         self._modules: dict[tuple[str, str], PythonScript | None] = {}
 
     def is_imported(self, document: PythonScript, name: str, used: Collection[str]) -> bool:
-        """Whether what a module imports by a name has the sign; of a module, what is used of it."""
+        """Return whether a name that a module imports leads to a match; for a module, whether a used member does."""
         for module, imported_name in _find_origins(document, name):
             imported_module = self._load_module(document, module)
             if imported_module is not None and imported_name and self._is_matching(imported_module, imported_name):
@@ -145,7 +148,7 @@ class _Search:
         return self._modules[key]
 
     def _is_matching(self, document: PythonScript, name: str) -> bool:
-        """Whether the definition of a name in a module has the sign, or one that it uses or hands on."""
+        """Return whether the definition of a name in a module matches, or a definition that it uses or re-exports."""
         if (document.path, name) in self._visited or len(self._visited) > _MAX_DEFINITIONS:
             return False
         self._visited.add((document.path, name))
@@ -164,7 +167,7 @@ def _join_module(module: str, name: str) -> str:
 
 
 def _list_statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a module, those in its conditions among them."""
+    """Yield the statements of a module, including those in its conditions."""
     for node in body:
         if isinstance(node, _BLOCK_NODES):
             yield from _list_statements(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt))
@@ -179,7 +182,7 @@ def _list_defined_names(node: ast.stmt) -> Collection[str]:
 
 
 def _find_origins(document: PythonScript, name: str) -> Iterator[tuple[str, str]]:
-    """The modules that a name may come from, with its name there; without one where it is the module itself."""
+    """Yield the modules that a name may come from, with its name there, "" if it is the module itself."""
     yield from find_imports(document, name)
     yield from ((module, name) for module, _ in find_imports(document, "*"))
     for node in document.list_nodes(ast.Import):

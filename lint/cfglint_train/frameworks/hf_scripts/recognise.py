@@ -1,4 +1,4 @@
-"""Which Python scripts train a causal language model, with the Trainer of transformers or in another way than TRL's."""
+"""Recognition of Python scripts that train a causal language model, with transformers' Trainer or without TRL."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ if TYPE_CHECKING:
 _SCORE: Final = 55
 _LIBRARIES: Final = frozenset(("transformers", "liger_kernel"))
 _CAUSAL_SUFFIXES: Final = ("ForCausalLM", "LMHeadModel", "ForCausalLMWithValueHead")
-"""Ends of the names of classes that load causal language models."""
+"""Suffixes of classes that load causal language models."""
 _CAUSAL_CLASS: Final = re.compile(rb"ForCausalLM|LMHeadModel|CAUSAL_LM")
 _LANGUAGE_MODEL_TRAINING: Final = re.compile(_CAUSAL_CLASS.pattern + rb"|\b(?:SFT|DPO|GRPO|PPO|RM|Reward)Trainer\b")
-"""What shows that a model of an own class is a language model: a class of such models, or a trainer that is named after
-how they are tuned.
+"""Evidence that a model of a custom class is a language model: a class of such models, or a trainer that is named after
+their tuning.
 """
 _LANGUAGE_MODEL: Final = re.compile(
     _LANGUAGE_MODEL_TRAINING.pattern
     + rb"|\bmlm\s*=\s*False|(?i:deepseek|gemma|gpt-?(?:2|j|neo)|llama|mistral|mixtral|olmo|pythia|qwen)"
 )
-"""What shows that a model which something else makes is a language model."""
+"""Evidence that a model which other code builds is a language model."""
 _SCORING_SUFFIXES: Final = ("ForSequenceClassification",)
 _REWARD_TRAINER: Final = re.compile(rb"\b(?:RM|Reward)Trainer\b")
-"""What shows that a language model is made to score texts, which classes of other models do, too."""
+"""Evidence that a language model is trained to score texts; classes of other models do that, too."""
 _TEXT_MODEL: Final = re.compile(rb"\bvocab_size\b|(?i:tokenizer)")
-"""What shows that the model of a loop with DeepSpeed is one of texts."""
+"""Evidence that the model of a loop with DeepSpeed is a text model."""
 _OPTIMIZER_ARGUMENTS: Final = ("optimizer", "optim")
 _IMPORTED_MODEL_REASON: Final = "its model comes from another module"
 _TRAINING_PACKAGES: Final = ("transformers", "trl", "deepspeed", "accelerate")
 _OTHER_FRAMEWORKS: Final = ("olmo_core",)
-"""Packages whose scripts other frameworks read, and which make trainers of their own."""
+"""Packages with trainers of their own, whose scripts other frameworks read."""
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Each Trainer that a script makes. What trains a causal language model and cannot be read is named with the
-    reason.
+    """Recognise each Trainer that a script creates.
+
+    A script that trains a causal language model but cannot be read is reported with the reason.
     """
     if not isinstance(document, PythonDocument):
         return []
@@ -77,7 +78,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def _is_of_transformers(document: PythonDocument, name: str) -> bool:
-    """Whether a script imports a name from transformers."""
+    """Return whether a script imports a name from transformers."""
     return any(module.partition(".")[0] == "transformers" for module, _ in find_imports(document, name))
 
 
@@ -88,8 +89,8 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
     is_causal = module.partition(".")[0] in _LIBRARIES and name.endswith(_CAUSAL_SUFFIXES)
     if is_causal and not run.refusal:
         return RecognisedConfig((number,), _SCORE, "it makes a Trainer of transformers")
-    # A class of transformers of another kind is one of another kind of model; PEFT's classes are for any, and a class
-    # of another module may hold a language model.
+    # A transformers class of another kind loads another kind of model; PEFT's classes take any model, and a class of
+    # another module may be a language model.
     is_open = not run.model_class or module.partition(".")[0] == "peft"
     is_own = bool(run.model_class) and module.partition(".")[0] not in _LIBRARIES
     is_training = is_causal or (is_open and _LANGUAGE_MODEL.search(document.source) is not None)
@@ -108,13 +109,14 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
 
 
 def is_passing_model(document: PythonDocument, path: str) -> bool:
-    """Whether a script gives a causal language model to what it imports from a file."""
+    """Return whether a script passes a causal language model to an import from a file."""
     return is_passing(document, path, _CAUSAL_CLASS)
 
 
 def _find_imported_model(document: PythonDocument) -> str:
-    """What the script imports from its repository to make the model of its Trainers, where that makes a causal language
-    model; empty where nothing does.
+    """Return the import that builds the model of a script's Trainers if it builds a causal language model, or "".
+
+    Only imports from the script's repository count.
     """
     from cfglint_train.frameworks.trainer_script.names import HF_TRAINERS
     from cfglint_train.frameworks.trainer_script.runs import find_trainer_calls
@@ -129,8 +131,10 @@ def _find_imported_causal(document: PythonDocument, expressions: Iterable[ast.ex
 
 
 def _recognise_other_training(document: PythonDocument, modules: set[str]) -> list[RecognisedConfig]:
-    """A run of a trainer from another module, or of a loop in the script, where a causal language model is in sight: by
-    its class, be it where another module makes it, or by a part of TRL, which trains hardly anything else.
+    """Recognise a run of an imported trainer, or of a training loop in the script, of a causal language model.
+
+    The model is shown by its class, which another module may build, or by a part of TRL, which trains hardly anything
+    else.
     """
     if os.path.basename(document.path).startswith("test_"):
         return []
@@ -174,7 +178,7 @@ def _recognise_other_training(document: PythonDocument, modules: set[str]) -> li
 
 
 def _find_optimizer_calls(document: PythonDocument) -> list[ast.Call]:
-    """The calls of what the script imports from its repository that get an optimizer by its name."""
+    """Return the calls of functions from the repository that get an optimizer by keyword."""
     calls = [
         call
         for call in document.list_nodes(ast.Call)
@@ -188,13 +192,14 @@ def _is_of_repository(document: PythonDocument, name: str) -> bool:
 
 
 def _is_program(document: PythonDocument) -> bool:
-    """Whether a file does something by itself, and is not only imported."""
+    """Return whether a file does something when it runs, and is not only imported."""
     return b"__main__" in document.source or any(isinstance(node, ast.Expr) for node in document.module.body[1:])
 
 
 def _is_training_language_model(document: PythonDocument, backward: list[ast.Call]) -> bool:
-    """Whether the loop of a program trains a causal language model of another module; with DeepSpeed, one that its
-    names show, or its own model that reads text.
+    """Return whether a program's loop trains a causal language model of another module.
+
+    With DeepSpeed, a model whose names show it, or its own model that reads text, counts as well.
     """
     if _find_imported_causal(document, backward):
         return True
@@ -205,7 +210,7 @@ def _is_training_language_model(document: PythonDocument, backward: list[ast.Cal
 
 
 def _is_loading_model(call: ast.Call) -> bool:
-    """Whether a call makes a causal language model of a class of transformers (`AutoModelForCausalLM.from_config`)."""
+    """Return whether a call loads a causal language model of transformers (`AutoModelForCausalLM.from_config`)."""
     function = call.func
     if not isinstance(function, ast.Attribute) or function.attr not in ("from_pretrained", "from_config"):
         return False
@@ -215,7 +220,7 @@ def _is_loading_model(call: ast.Call) -> bool:
 
 
 def _list_imported_trainers(document: PythonDocument) -> set[str]:
-    """The trainers that the script imports, by name or with all that a module has."""
+    """Return the trainers that the script imports, by name or with `*`."""
     names = [alias for node in document.list_nodes(ast.ImportFrom) for alias in node.names]
     trainers = {alias.asname or alias.name for alias in names if "Trainer" in alias.name}
     if any(alias.name == "*" for alias in names):
@@ -226,12 +231,12 @@ def _list_imported_trainers(document: PythonDocument) -> set[str]:
 
 
 def _filter_with_arguments(calls: list[ast.Call]) -> list[ast.Call]:
-    """The calls that get arguments of training (`args`)."""
+    """Return the calls that get training arguments (`args`)."""
     return [call for call in calls if any(keyword.arg == "args" for keyword in call.keywords)]
 
 
 def prepare(document: Document) -> None:
-    """The calls of a script are read as runs."""
+    """Read the calls of a script as runs."""
     _prepare_runs(document)
 
 

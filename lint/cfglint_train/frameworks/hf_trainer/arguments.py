@@ -1,7 +1,7 @@
-"""The keys of the Trainer's arguments (`TrainingArguments`), each with its plan field and default.
+"""Keys of the Trainer's arguments (`TrainingArguments`), with their plan fields and defaults.
 
 Source: transformers 5.8.0 `training_args.py`; the defaults are those of 4.41 to 5.23. A framework builds the lenses of
-those keys that its files have with its own loader.
+the keys in its files with its own loader.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from cfglint_train.frameworks.loaders import Loader
 from cfglint_train.plan.names import Field
 
 SECTION_FILES: Final = ("fsdp_config", "accelerator_config")
-"""Arguments that take a section, or the name of a JSON file which has it (transformers 4.30.0 to 5.24.0, 4.38 on)."""
+"""Arguments that take a section, or the name of a JSON file with that section (transformers 4.30.0 to 5.24.0, 4.38
+on).
+"""
 
 
 def build_steps_codec(loader: Loader) -> Codec:
-    """A number of steps; a number below 1 is a share of all steps, whose number is unknown."""
+    """Return the codec of a number of steps; below 1 it is a share of all steps, whose number is unknown."""
 
     def read(value: Any) -> Any:
         if loader.number.read(value) < 1:
@@ -32,7 +34,7 @@ def build_steps_codec(loader: Loader) -> Codec:
 
 
 def _build_limit_codec(loader: Loader) -> Codec:
-    """How many are kept; 0 and less keep all."""
+    """Return the codec of a number of checkpoints to keep; 0 and less keep all."""
 
     def read(value: Any) -> Any:
         number = loader.integer.read(value)
@@ -42,7 +44,7 @@ def _build_limit_codec(loader: Loader) -> Codec:
 
 
 def _build_run_steps_codec(loader: Loader) -> Codec:
-    """Steps of the whole run; 0 and less leave them to the epochs."""
+    """Return the codec of the steps of the whole run; 0 and less leave the length to the epochs."""
 
     def read(value: Any) -> Any:
         number = loader.integer.read(value)
@@ -54,7 +56,7 @@ def _build_run_steps_codec(loader: Loader) -> Codec:
 
 
 def _build_warmup_codec(loader: Loader) -> Codec:
-    """A number of steps; a number between 0 and 1 is a share of all steps (transformers 5)."""
+    """Return the codec of a number of steps; between 0 and 1 it is a share of all steps (transformers 5)."""
 
     def read(value: Any) -> Any:
         number = loader.number.read(value)
@@ -87,7 +89,7 @@ _CODEC_BUILDERS: Final[Mapping[str, Callable[[Loader], Codec]]] = {
     "counts": _build_counts_codec,
 }
 
-# key -> plan field, kind of value, default, what null means (ABSENT: the default; None: nothing that can run).
+# Key -> plan field, kind of value, default, meaning of null (ABSENT: the default; None: invalid).
 _ARGUMENTS: Final[Mapping[str, tuple[Field, str, Any, Any]]] = {
     "max_grad_norm": ("optimizer.clipping", "number", 1.0, ABSENT),
     "learning_rate": ("optimizer.learning_rate", "number", 5e-5, None),
@@ -119,25 +121,27 @@ OLDER_BATCH_KEYS: Final[Mapping[str, str]] = {
     "per_device_train_batch_size": "per_gpu_train_batch_size",
     "per_device_eval_batch_size": "per_gpu_eval_batch_size",
 }
-"""The older spelling of each batch size."""
+"""Older spelling of each batch size."""
 
 
 def build_batch_key(loader: Loader, name: str, access: Access, *beside: str) -> Key:
-    """The lens of a batch size that has an older spelling."""
+    """Return the lens of a batch size that has an older spelling."""
     lens = build_argument_key(loader, name, *beside)
     return lens._replace(names=((name,), (OLDER_BATCH_KEYS[name],)), access=access)
 
 
 def find_batch_size(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
-    """The spelling of a batch size that counts: transformers 4 takes `per_gpu_...` unless it is null or 0, else
-    `per_device_...` (4.57.1, training_args.py: train_batch_size, eval_batch_size); transformers 5 refuses the former.
+    """Return the spelling of a batch size that is in effect.
+
+    transformers 4 uses `per_gpu_...` unless it is null or 0, otherwise `per_device_...` (4.57.1, training_args.py:
+    train_batch_size, eval_batch_size); transformers 5 rejects `per_gpu_...`.
     """
     current, older = names
     return find_stated(config, (older,) if config.get(*older) else (current,))
 
 
 def build_argument_key(loader: Loader, name: str, *beside: str) -> Key:
-    """The lens of one argument; a new value is written next to one of the keys `beside`."""
+    """Return the lens of one argument; a new value is written next to one of the keys `beside`."""
     field, kind, default, null = _ARGUMENTS[name]
     return Key(field, ((name,),), _CODEC_BUILDERS[kind](loader), default, null, beside)
 

@@ -1,4 +1,4 @@
-"""FSDP under the Trainer: `fsdp` and `fsdp_config`, and what accelerate makes of them."""
+"""FSDP under the Trainer: `fsdp` and `fsdp_config`, and their effect in accelerate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
-# accelerate utils/constants.py: the position in the list, from 1, is a spelling too.
+# accelerate utils/constants.py: the position in the list, from 1, is also a spelling.
 SHARDING_STRATEGIES: Final = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
 STATE_DICTS: Final[Mapping[str, str]] = {
     "FULL_STATE_DICT": "full",
@@ -36,12 +36,12 @@ FSDP_FIELDS: Final[tuple[Field, ...]] = (
 
 
 def is_resharding(sharding: str | None) -> bool | None:
-    """Whether full weights are given up between forward and backward pass; None for an unknown strategy."""
+    """Return whether full weights are freed between forward and backward pass, or None for an unknown strategy."""
     return None if sharding is None else sharding in ("full_shard", "hybrid_shard")
 
 
 def yield_sharding(sharding: str | None, version: int, origin: Origin) -> Iterator[Triple]:
-    """Sharding strategy and resharding: FSDP1 states the one, FSDP2 the other, and each follows from its fellow."""
+    """Yield sharding strategy and resharding: FSDP1 states the first, FSDP2 the second, and the other follows."""
     derived_origin = Origin(
         "inferred", origin.place, "sharding strategy and reshard_after_forward set the same", origin.key
     )
@@ -50,19 +50,19 @@ def yield_sharding(sharding: str | None, version: int, origin: Origin) -> Iterat
 
 
 def yield_offload(device: str, origin: Origin) -> Iterator[Triple]:
-    """FSDP offloads weights, gradients and optimizer states by one switch."""
+    """Yield the offload device of weights and of optimizer states, which FSDP sets by one switch."""
     yield "parallel.offload_params", device, origin
     derived_origin = Origin("inferred", origin.place, "FSDP offloads weights and states together", origin.key)
     yield "parallel.offload_optimizer", device, derived_origin
 
 
 def get_default_state_dict(version: int) -> str:
-    """FullyShardedDataParallelPlugin.set_state_dict_type."""
+    """Return the default kind of state dict (FullyShardedDataParallelPlugin.set_state_dict_type)."""
     return "full" if version == 1 else "sharded"
 
 
 def get_fsdp_setting(config: Config, name: str) -> Any:
-    """A key of `fsdp_config` with or without its prefix, None where it is not stated."""
+    """Return a key of `fsdp_config` with or without its prefix, or None if it is not stated."""
     section = config.get("fsdp_config")
     if not isinstance(section, dict):
         return None
@@ -71,7 +71,7 @@ def get_fsdp_setting(config: Config, name: str) -> Any:
 
 
 def read_fsdp_flag(config: Config, name: str, default: bool) -> bool:
-    """A switch of `fsdp_config`, read as `str_to_bool(str(value))` reads it."""
+    """Return a switch of `fsdp_config`, read as `str_to_bool(str(value))` reads it."""
     value = get_fsdp_setting(config, name)
     flag = None if value is None else ACCELERATE.boolean.read_or_none(value)
     return default if flag is None else flag
@@ -86,7 +86,7 @@ def _list_fsdp_options(config: Config) -> list[str]:
 
 
 def is_wrapping_blocks(config: Config) -> bool:
-    """Whether the Trainer's own settings wrap the transformer's layers."""
+    """Return whether the Trainer's own settings wrap the transformer's layers."""
     return "auto_wrap" in _list_fsdp_options(config)
 
 
@@ -97,10 +97,10 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     origin = config.get_origin("fsdp")
     stated_version = get_fsdp_setting(config, "version")
     version = 1 if stated_version is None else ACCELERATE.integer.read_or_none(stated_version)
-    if isinstance(config.get("fsdp_config"), str):  # a further file
+    if isinstance(config.get("fsdp_config"), str):  # a separate file
         yield "parallel.strategy", None, config.get_origin("fsdp_config")
         return
-    if version not in (1, 2):  # accelerate refuses it
+    if version not in (1, 2):  # accelerate rejects it
         yield "parallel.strategy", None, origin
         return
     yield "parallel.strategy", f"fsdp{version}", origin
@@ -123,21 +123,21 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     yield "parallel.wrapping", ("size" if min_num_params else "block") if is_wrapping_blocks(config) else "root", origin
     yield "parallel.use_orig_params", version == 2 or read_fsdp_flag(config, "use_orig_params", True), origin
     yield "parallel.cpu_efficient_loading", read_fsdp_flag(config, "cpu_ram_efficient_loading", False), origin
-    # `state_dict_type` is read from the environment, not from here.
+    # `state_dict_type` is read from the environment, not from the file.
     yield "checkpoint.state_dict", get_default_state_dict(version), origin
 
 
 FSDP_LENS: Final = Custom(dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",))), _read_fsdp, refuse_write)
-"""TrainingArguments' `fsdp` and `fsdp_config`."""
+"""Lens of TrainingArguments' `fsdp` and `fsdp_config`."""
 
 
 def infer_fsdp(job: Job) -> None:
-    """Over how many ranks FSDP spreads one copy of the states."""
+    """Infer the number of ranks over which FSDP shards one copy of the states."""
     reading = job.plan
     if reading.get("parallel.strategy") not in FSDP:
         return
     plan = reading.build_plan()
-    # accelerate's set_mixed_precision reduces in the format of the computation; without it gradients stay as made.
+    # accelerate's set_mixed_precision reduces in the compute format; without it gradients keep their format.
     reduce_format = (
         plan.precision.compute if plan.precision.autocast else plan.precision.params or plan.precision.compute
     )
@@ -155,16 +155,17 @@ def infer_fsdp(job: Job) -> None:
         reading.infer("parallel.shard_size", max(1, ranks // replicas), "all data-parallel ranks")
     size = reading.get("parallel.shard_size")
     if size and reading.is_stated("parallel.shard_size"):
-        # accelerate's dp_shard_cp, and axolotl's experts: their ranks share the states beside those that are stated.
+        # accelerate's dp_shard_cp, and axolotl's experts: their ranks also share the states.
         size *= (plan.parallel.context or 1) * (plan.parallel.expert or 1)
     if size:
         reading.infer("parallel.replicas", max(1, ranks // size), "the ranks beyond one shard group")
 
 
 def infer_deferred_reduction(job: Job) -> None:
-    """The Trainer runs every micro batch but the last under `no_sync`, unless `sync_each_batch` is set (trainer.py).
+    """Infer whether gradient reduction is deferred to the last micro batch.
 
-    Under FSDP the whole gradients then stay on every rank between micro batches.
+    The Trainer runs every micro batch but the last under `no_sync`, unless `sync_each_batch` is set (trainer.py). Under
+    FSDP, full gradients then stay on every rank between micro batches.
     """
     reading = job.plan
     if reading.get("parallel.strategy") in FSDP:
@@ -176,26 +177,27 @@ def infer_deferred_reduction(job: Job) -> None:
 
 
 def _is_sync_each_batch_read(job: Job) -> bool:
-    """Whether the Trainer looks at `sync_each_batch`.
+    """Return whether the Trainer reads `sync_each_batch`.
 
-    From 4.46.2 on it calls `no_sync` itself for each micro batch but the last, and from 5.2 on not where that is set;
-    before 4.46.2 `Accelerator.accumulate` does, which looks at it (`trainer.py` of 4.46.1, 4.46.2, 5.1.0 and 5.2.0).
+    From 4.46.2 on it calls `no_sync` itself for each micro batch but the last, and from 5.2 on not if the switch is
+    set; before 4.46.2 `Accelerator.accumulate` does, which reads it (`trainer.py` of 4.46.1, 4.46.2, 5.1.0 and 5.2.0).
     """
     release = job.releases.get("transformers")
     return release is None or not parse_release("4.46.2") <= parse_release(release) < parse_release("5.2")
 
 
 def is_upcasting_frozen(job: Job) -> bool:
-    """Whether accelerate casts frozen weights to fp32 as well for FSDP2, as its releases 1.6 to 1.12 do.
+    """Return whether accelerate also casts frozen weights to fp32 for FSDP2, as releases 1.6 to 1.12 do.
 
-    1.13 names the trained weights and drops the result; from 1.14 on trained weights only (`utils/fsdp_utils.py`).
+    1.13 selects the trained weights but drops the result; from 1.14 on only trained weights are cast
+    (`utils/fsdp_utils.py`).
     """
     release = job.releases.get("accelerate")
     return release is not None and parse_release("1.6") <= parse_release(release) < parse_release("1.13")
 
 
 def list_fsdp_routes(name: str) -> tuple[Route, ...]:
-    """The routes of a setting: the keys of `fsdp_config` may have its prefix (transformers 5.8.0 training_args.py)."""
+    """Return the routes of a setting: keys of `fsdp_config` may have a prefix (transformers 5.8.0 training_args.py)."""
     route: Route = tuple(name.split("."))
     if len(route) == 2 and route[0] == "fsdp_config" and route[1] != "fsdp_version":
         return route, (route[0], f"fsdp_{route[1]}")

@@ -1,4 +1,4 @@
-"""What follows from the settings of a run that the Trainer and accelerate start."""
+"""Inference for runs that the Trainer and accelerate start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def infer_batch(job: Job) -> None:
-    """The global batch, where micro batch, accumulation and ranks are known."""
+    """Infer the global batch if micro batch, accumulation and ranks are known."""
     reading = job.plan
     micro, accumulation = reading.get("batch.micro"), reading.get("batch.accumulation")
     ranks = reading.data_parallel
@@ -32,9 +32,9 @@ def infer_batch(job: Job) -> None:
 
 
 def infer_mixed_precision(job: Job, stated: bool) -> None:
-    """The launch's mixed precision holds where the Trainer's own `bf16` and `fp16` are not `stated`.
+    """Set the launch's mixed precision if the Trainer's own `bf16` and `fp16` are not `stated`.
 
-    TrainingArguments takes ACCELERATE_MIXED_PRECISION then (5.8.0, section 5 of `__post_init__`).
+    TrainingArguments reads ACCELERATE_MIXED_PRECISION then (5.8.0, section 5 of `__post_init__`).
     """
     companion, reading = job.companions.get("accelerate"), job.plan
     if companion is None or stated or reading.get("parallel.strategy") == "zero":
@@ -46,7 +46,8 @@ def infer_mixed_precision(job: Job, stated: bool) -> None:
         reading.put("precision.autocast", True, origin)
 
 
-# Mixtures whose experts are linear layers of their own in transformers 4 (4.57.1, models/*/modeling_*.py: ModuleList).
+# Mixtures of experts whose experts are separate linear layers in transformers 4 (4.57.1, models/*/modeling_*.py:
+# ModuleList).
 _LISTED_EXPERTS_TYPES: Final = frozenset((
     "deepseek", "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5_moe", "flex_olmo", "glm4_moe", "glm4v_moe",
     "hunyuan_v1_moe", "jamba", "minimax", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe", "qwen3_next",
@@ -54,7 +55,7 @@ _LISTED_EXPERTS_TYPES: Final = frozenset((
 
 
 def infer_experts(job: Job) -> None:
-    """Quantise the experts of most mixtures, too, up to transformers 4, which has them as linear layers."""
+    """Infer quantised experts up to transformers 4, which holds those of most mixtures as linear layers."""
     reading, model = job.plan, job.architecture
     if model is None or model.experts is None or model.model_type not in _LISTED_EXPERTS_TYPES:
         return
@@ -74,19 +75,22 @@ def infer_experts(job: Job) -> None:
 _KNOWN_QUANTIZATIONS: Final = frozenset((*QUANTIZATIONS.values(), "int8"))
 
 DEQUANTIZED_KINDS: Final[Mapping[str, str | None]] = {"mxfp4": "none", "fp8": None}
-"""What becomes of published kinds that transformers does not keep: it turns MXFP4 into 16 bits or refuses to train it,
-and FP8 where the GPU has no such arithmetic (5.23.0, quantizers/quantizer_mxfp4.py, quantizer_finegrained_fp8.py).
+"""Published quantizations that transformers does not keep, with the format that they are loaded in.
+
+transformers turns MXFP4 into 16 bits or refuses to train it, and so FP8 if the GPU has no such arithmetic (5.23.0,
+quantizers/quantizer_mxfp4.py, quantizer_finegrained_fp8.py).
 """
 
 
 def infer_published_quantization(
     job: Job, becomes: Mapping[str, str | None] = DEQUANTIZED_KINDS, overrides: bool = False
 ) -> None:
-    """Weights that are published quantised are loaded so: a checkpoint's own `quantization_config` holds (transformers
-    5.23.0, quantizers/auto.py, merge_quantization_configs).
+    """Infer the quantization of published weights, which are loaded as they are.
 
-    `becomes`: the kinds that are loaded otherwise, and as what; None where that is unknown, as for kinds that the plan
-    has no word for. `overrides`: the checkpoint's also replaces a quantisation that the configuration asks for.
+    A checkpoint's own `quantization_config` applies (transformers 5.23.0, quantizers/auto.py,
+    merge_quantization_configs). `becomes` maps kinds that are loaded in another format to that format: None if it is
+    unknown, as for kinds that the plan has no word for. With `overrides`, the checkpoint's kind also replaces a
+    quantization that the configuration requests.
     """
     model, reading = job.architecture, job.plan
     requested, requested_origin = reading.get("method.quantization"), reading.get_origin("method.quantization")
@@ -105,20 +109,22 @@ def infer_published_quantization(
     origin = Origin("inferred" if kind else "explicit", place, note, "" if kind else key)
     reading.put("method.quantization", kind, origin)
     if kind in ("nf4", "fp4"):
-        # As unsloth quantises, whose checkpoints most of these are (unsloth 2025.9.1 models/llama.py, from_pretrained).
+        # As in unsloth, which published most of these checkpoints (unsloth 2025.9.1 models/llama.py, from_pretrained).
         reading.put("method.double_quantization", True, Origin("inferred", place, note))
 
 
 def infer_kept_inputs(job: Job) -> None:
-    """Keep the inputs of frozen 4-bit matrices, as bitsandbytes does before 0.43.1 (autograd/_functions.py)."""
+    """Infer that inputs of frozen 4-bit matrices are kept: bitsandbytes before 0.43.1 (autograd/_functions.py)."""
     is_4bit = job.plan.get("method.quantization") in ("nf4", "fp4")
     if is_4bit and job.releases.is_certainly_at_least("bitsandbytes", "0.43.1") is False:
         job.plan.infer("method.keeps_inputs", True, "MatMul4Bit of bitsandbytes before 0.43.1")
 
 
 def infer_read_ahead(job: Job) -> None:
-    """Read 16-bit weights onto the GPU in threads that do not wait for the quantiser, as transformers 5.0 to 5.3 do
-    (core_model_loading.py; huggingface/transformers#44576 ended it in 5.4). A quantised checkpoint has none.
+    """Infer that 16-bit weights are read onto the GPU ahead of the quantiser, as transformers 5.0 to 5.3 do.
+
+    Their threads do not wait for it (core_model_loading.py; huggingface/transformers#44576 fixed it in 5.4). A
+    quantised checkpoint has no such weights.
     """
     published = job.architecture.quantization if job.architecture is not None else None
     if published or job.plan.get("method.quantization") not in ("nf4", "fp4", "int8"):
@@ -131,14 +137,14 @@ def infer_read_ahead(job: Job) -> None:
 
 
 def _is_older_than_known(job: Job) -> bool:
-    """Whether the framework is older than all releases that are known: none of those had transformers 5."""
+    """Return whether the framework is older than all known releases, none of which had transformers 5."""
     package = list_frameworks()[job.main.framework].package
     is_stated = job.releases.is_stated("transformers")
     return not is_stated and package in job.releases.by_package and job.releases.find_candidates(package).is_outdated
 
 
 def infer_tensor_parallelism(job: Job) -> None:
-    """The plans of transformers' models split the output matrix and gather its logits; norms are whole."""
+    """Infer how transformers' tensor-parallel plans split: the output matrix, with gathered logits; norms are whole."""
     reading = job.plan
     if (reading.get("parallel.tensor") or 1) > 1 and reading.get("parallel.strategy") != "zero":
         reading.infer("parallel.sequence_parallel", False, "base_model_tp_plan of transformers")
@@ -147,9 +153,10 @@ def infer_tensor_parallelism(job: Job) -> None:
 
 
 def fill_auto(job: Job, field: Field) -> Any:
-    """What the Trainer fills in for "auto" in a DeepSpeed file (HfTrainerDeepSpeedConfig.trainer_config_process).
+    """Return the value that the Trainer fills in for "auto" in a DeepSpeed file, MISSING if it leaves it.
 
-    The bucket sizes need the model's hidden size; without it they stay unknown (None).
+    Source: HfTrainerDeepSpeedConfig.trainer_config_process. The bucket sizes need the model's hidden size; without it
+    they are unknown (None).
     """
     reading = job.plan
     hidden = job.architecture.hidden if job.architecture is not None else None
@@ -171,7 +178,7 @@ _ARGUMENT_FIELDS: Final = frozenset(
 
 
 def infer_zero(job: Job) -> None:
-    """What DeepSpeed and accelerate make of the settings, whatever the Trainer asked for."""
+    """Infer the effect of DeepSpeed and accelerate, whatever the Trainer's settings are."""
     from cfglint_train.frameworks.deepspeed.infer import infer_engine
 
     infer_engine(job)
@@ -179,10 +186,10 @@ def infer_zero(job: Job) -> None:
 
 
 def replace_optimizer(job: Job) -> None:
-    """With offloaded states accelerate swaps any optimizer for a CPU one of DeepSpeed's.
+    """Replace the optimizer by DeepSpeed's CPU optimizer if its states are offloaded, as accelerate does.
 
-    Adagrad and 32-bit Lion have a counterpart, everything else becomes Adam (utils/deepspeed.py, 1.11.0). An optimizer
-    of the DeepSpeed file itself stays, and so does any where the file says `zero_force_ds_cpu_optimizer: false`.
+    Adagrad and 32-bit Lion have a counterpart, all others become Adam (utils/deepspeed.py, 1.11.0). An optimizer of the
+    DeepSpeed file itself stays, and so does any with `zero_force_ds_cpu_optimizer: false`.
     """
     reading = job.plan
     companion = job.companions.get("deepspeed")
@@ -204,10 +211,10 @@ def replace_optimizer(job: Job) -> None:
 
 
 def infer_plain_strategy(job: Job) -> None:
-    """What shards the model where the configuration names nothing: its launch can bring FSDP or DeepSpeed along."""
+    """Infer the strategy if the configuration names none: its launch may select FSDP or DeepSpeed."""
     config, reading = job.main, job.plan
     if reading.get_origin("parallel.strategy") is not None or config.get("deepspeed") is not None:
-        # What these say, lenses and companions have read; where they could not, nothing else holds.
+        # Lenses and companions have read these keys; if they could not, the strategy stays unknown.
         return
     world = reading.world_size
     if world is not None and world > 1 and job.launch_known:
@@ -222,9 +229,10 @@ def infer_plain_strategy(job: Job) -> None:
 
 
 def infer_compilation(job: Job, own_loss: bool = True) -> None:
-    """The Trainer compiles the whole model, which computes the loss of its labels itself unless labels are smoothed
-    (transformers 5.17, trainer.py `compute_loss`); accelerate's regional compilation leaves it to plain code.
-    `own_loss`: nothing else of the framework computes the loss.
+    """Infer what the Trainer compiles: the whole model, with its loss unless labels are smoothed.
+
+    The model computes the loss of its labels itself (transformers 5.17, trainer.py `compute_loss`); accelerate's
+    regional compilation leaves the loss to plain code. `own_loss`: no other part of the framework computes the loss.
     """
     reading, companion = job.plan, job.companions.get("accelerate")
     is_regional = companion is not None and companion.get("dynamo_config", "dynamo_use_regional_compilation") is True
@@ -241,7 +249,7 @@ def infer_compilation(job: Job, own_loss: bool = True) -> None:
 
 
 def infer_passing_logits(job: Job, trl_loss: TrlLoss) -> None:
-    """Logits and copies of them beside those of a loss of trl's, where the run makes that one."""
+    """Infer the logits, and copies of them, that exist beside those of a loss of trl."""
     reading = job.plan
     passing_bytes = (
         trl_loss.without_reference
@@ -249,7 +257,7 @@ def infer_passing_logits(job: Job, trl_loss: TrlLoss) -> None:
         else trl_loss.with_reference or trl_loss.without_reference
     )
     if passing_bytes is not None and reading.get("activations.fused_loss") == trl_loss.loss:
-        # accelerate turns what comes out of autocast into fp32; without autocast logits keep the weights' format.
+        # accelerate converts outputs of autocast to fp32; without autocast logits keep the weights' format.
         has_no_autocast = reading.get("parallel.strategy") == "zero" or reading.get("precision.autocast") is False
         is_16bit = has_no_autocast and reading.get("precision.compute") != "fp32"
         note = "further logits and copies of them exist beside those of the loss"
@@ -257,8 +265,10 @@ def infer_passing_logits(job: Job, trl_loss: TrlLoss) -> None:
 
 
 def infer_states(job: Job, infer_formats: Callable[[Job], None], infer_loading: Callable[[Job], None]) -> None:
-    """Number formats, what is sharded when, the optimizer's states, and the batch. A framework has its own `formats`
-    without DeepSpeed, and its own way to have weights `loaded` before they are sharded.
+    """Infer number formats, the order of loading and sharding, optimizer states and the batch.
+
+    A framework passes its own inference of formats without DeepSpeed, and of the weights that are loaded before they
+    are sharded.
     """
     strategy = job.plan.get("parallel.strategy")
     if strategy == "zero":
@@ -276,7 +286,7 @@ def infer_states(job: Job, infer_formats: Callable[[Job], None], infer_loading: 
 
 
 def infer_loops(job: Job) -> None:
-    """How the Trainer loads data, and when it evaluates."""
+    """Infer how the Trainer loads data, and when it evaluates."""
     reading = job.plan
     prefetch = 2 if reading.get("data.workers") else 0
     reading.infer("data.prefetch", prefetch, "torch's DataLoader prepares two batches per worker")

@@ -1,8 +1,8 @@
-"""How the values of a YAML file are typed that become the defaults of HfArgumentParser (TrlParser).
+"""Loader of YAML values that become defaults of HfArgumentParser (TrlParser).
 
 `set_defaults_with_config` makes them the defaults of an argument parser, which converts text by the declared type and
-takes everything else as it is. Sources: trl 0.9.2 to 1.16.0 `scripts/utils.py`; transformers 5.8.0 `hf_argparser.py`
-(`string_to_bool`); Python's argparse (`parse_known_args`: defaults that are text are converted).
+keeps all other values as they are. Sources: trl 0.9.2 to 1.16.0 `scripts/utils.py`; transformers 5.8.0
+`hf_argparser.py` (`string_to_bool`); Python's argparse (`parse_known_args`: defaults that are text are converted).
 """
 
 from __future__ import annotations
@@ -66,4 +66,4 @@ HF_ARGPARSER: Final = Loader(
         "string": {"type": ["string", "number", "boolean", "array", "object"]},
     },
 )
-"""Text is converted by the declared type; nothing else is looked at."""
+"""Loader that converts text by the declared type and checks nothing else."""

@@ -1,4 +1,4 @@
-"""The Trainer's optimizers: what each name of `optim` builds."""
+"""Optimizers of the Trainer by the names of `optim`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def _build_row(name: str, implementation: str, bits: int | None = None, paged: b
         "optimizer.implementation": implementation,
         "optimizer.paged": paged,
     }
-    # Without a row of its own the state follows the format of the weights.
+    # Without an entry the state has the format of the weights.
     return row if bits is None else {**row, "optimizer.state_bits": bits}
 
 
-# transformers training_args.OptimizerNames -> what it builds (trainer.get_optimizer_cls_and_kwargs).
+# transformers training_args.OptimizerNames -> optimizer (trainer.get_optimizer_cls_and_kwargs).
 OPTIMIZERS: Final[Mapping[str, Mapping[Field, Any]]] = {
     "adamw_torch_fused": _build_row("adamw", "fused"),
     "adamw_torch": _build_row("adamw", "foreach"),
@@ -82,7 +82,7 @@ OPTIMIZER_FIELDS: Final = (
 
 
 def get_default_optimizer(config: Config) -> str:
-    """The default of `optim`: the fused AdamW from transformers 4.55 on, with torch 2.8 or later."""
+    """Return the default of `optim`: the fused AdamW from transformers 4.55 on, with torch 2.8 or later."""
     transformers, torch = config.releases.get("transformers"), config.releases.get("torch")
     if transformers is None or parse_release(transformers) < parse_release("4.55"):
         return "adamw_torch"
@@ -90,10 +90,10 @@ def get_default_optimizer(config: Config) -> str:
 
 
 def infer_optimizer_state(job: Job) -> None:
-    """An optimizer of torch keeps its state in the format of the weights that it updates.
+    """Infer the bits of the optimizer state; torch's optimizers use the format of the weights.
 
-    Of bitsandbytes' 8-bit ones the Trainer has embeddings in 32 bits (trainer.py, create_optimizer); flat pieces of
-    DeepSpeed's are no embeddings any more.
+    With 8-bit optimizers of bitsandbytes, the Trainer keeps states of embeddings in 32 bits (trainer.py,
+    create_optimizer); flat partitions of DeepSpeed are no longer embeddings.
     """
     reading = job.plan
     _infer_projection(job)
@@ -109,8 +109,9 @@ def infer_optimizer_state(job: Job) -> None:
 
 
 def _infer_projection(job: Job) -> None:
-    """Rank, side and targets of GaLore and APOLLO, as `optim_args` and `optim_target_modules` state them
-    (trainer_optimizer.py: rank 128, the shorter side).
+    """Infer rank, side and targets of GaLore and APOLLO from `optim_args` and `optim_target_modules`.
+
+    Source: trainer_optimizer.py: rank 128, the shorter side.
     """
     reading, config = job.plan, job.main
     if not str(reading.get("optimizer.name")).startswith(("galore", "apollo")):
@@ -130,14 +131,14 @@ def _infer_projection(job: Job) -> None:
     targets = config.get("optim_target_modules")
     if isinstance(targets, list) and all(isinstance(target, str) for target in targets):
         reading.infer("optimizer.targets", tuple(targets), "optim_target_modules")
-    elif isinstance(targets, str) and targets.replace("_", "-") == "all-linear":  # the head, too
+    elif isinstance(targets, str) and targets.replace("_", "-") == "all-linear":  # includes the head
         reading.infer("optimizer.targets", ("all-linear", "lm_head"), "optim_target_modules")
-    elif isinstance(targets, str):  # which has to match a full name: no name has parentheses
+    elif isinstance(targets, str):  # must match a full name, and no name has parentheses
         reading.infer("optimizer.targets", (f"({targets})",), "optim_target_modules")
 
 
 def read_optimizer(config: Config) -> Iterator[Triple]:
-    """Return the fields of `optim`, or of the optimizer that holds without it."""
+    """Yield the fields of `optim`, or of the default optimizer."""
     name = config.get("optim")
     if name is None:
         name = get_default_optimizer(config)

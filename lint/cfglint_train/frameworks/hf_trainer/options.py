@@ -1,8 +1,8 @@
-"""The settings of HfArgumentParser's dataclasses as options of a command line.
+"""Command-line options for settings of HfArgumentParser's dataclasses.
 
 Source: transformers 5.8.0 `hf_argparser.py` (`parse_args_into_dataclasses`): argparse with one option per field, by its
-name with underscores or dashes or by any beginning that is no other's; `string_to_bool`; `--no_NAME` turns a switch off
-that is on by default.
+name with underscores or dashes or by any unambiguous prefix; `string_to_bool`; `--no_NAME` turns a switch off that is
+on by default.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ _TYPED_KINDS: Final = frozenset(("bool", "int", "float", "enum"))
 
 
 class Parser:
-    """The options that the parser of a vocabulary's entry point takes."""
+    """Options that the parser of a vocabulary's entry point accepts."""
 
     def __init__(self, vocabulary: str, entry: str | None = None) -> None:
+        """Parse the options of one entry point of a vocabulary."""
         self.vocabulary = vocabulary
         self.context = Context(entry=entry)
         self._facts: dict[str, KeyFact | None] = {}
 
     def find_fact(self, key: str) -> KeyFact | None:
-        """What is known of a setting, if anything is."""
+        """Return the fact about a setting, or None if it is unknown."""
         if key not in self._facts:
             vocabulary = load(self.vocabulary)
             self._facts[key] = vocabulary.find_fact((key,), vocabulary.newest, self.context)
         return self._facts[key]
 
     def list_kinds(self, key: str) -> tuple[str, ...]:
-        """What a value of a setting may be."""
+        """Return the kinds of value that a setting takes."""
         fact = self.find_fact(key)
         return () if fact is None else tuple(kind.name for kind in fact.list_kinds())
 
     def resolve_key(self, option: str) -> str:
-        """The setting that an option (without its dashes) gives."""
+        """Return the setting that an option (without its dashes) gives."""
         name = option.replace("-", "_")
         if self.find_fact(name) is not None:
             return name
@@ -57,8 +58,8 @@ class Parser:
         return candidates[0] if len(candidates) == 1 else name
 
     def convert_text(self, key: str, text: str) -> Any:
-        """The value that a word makes for a setting."""
-        kinds = self.list_kinds(key) or ("float",)  # of an unknown key: the number that it may be meant for
+        """Return the value of a word for a setting."""
+        kinds = self.list_kinds(key) or ("float",)  # for an unknown key: it may mean a number
         if "bool" in kinds and text.lower() in SWITCH_WORDS:
             return SWITCH_WORDS[text.lower()]
         if not _TYPED_KINDS.intersection(kinds):
@@ -68,12 +69,13 @@ class Parser:
         except ValueError:
             return text
         if isinstance(value, bool) and text.lower() not in ("true", "false"):
-            return text  # further words of YAML are words here (`--eval_strategy no`)
+            return text  # other words that YAML converts are text here (`--eval_strategy no`)
         return value if isinstance(value, (bool, int, float)) else text
 
     def is_blank_fatal(self, invocation: Invocation, index: int) -> bool:
-        """Whether the parser refuses a word of white space: as the value of a switch or number, and behind an option
-        that has its one value.
+        """Return whether the parser rejects a word of white space.
+
+        It does as the value of a switch or number, and after an option that already has its one value.
         """
         flags = [flag for flag in invocation.flags if flag.word < index]
         if not flags:
@@ -85,8 +87,9 @@ class Parser:
         return bool(has_value) or _TYPED_KINDS.issuperset({*kinds} - {"null"})
 
     def find_negated(self, option: str) -> str | None:
-        """The switch that an option without a value turns off; None for other options: only of a switch that is on by
-        default the parser has a `--no_NAME`.
+        """Return the switch that an option without a value turns off, or None for other options.
+
+        The parser has a `--no_NAME` only for switches that are on by default.
         """
         name = option.replace("-", "_")
         switch = name.removeprefix("no_")
@@ -95,7 +98,7 @@ class Parser:
         return switch if self._is_possibly_on(switch) else None
 
     def _is_possibly_on(self, switch: str) -> bool:
-        """Whether a setting is a switch that is on by default for some trainer at some release, as far as is known."""
+        """Return whether a setting is a switch that is on by default for some trainer at some known release."""
         fact = self.find_fact(switch)
         candidates = () if fact is None else (fact, *fact.alternatives)
         return any(
@@ -104,7 +107,7 @@ class Parser:
 
 
 def _is_switch_on(fact: KeyFact, release: str) -> bool:
-    """Whether a setting is a switch at a release that is on by default, or may be: some defaults are computed."""
+    """Return whether a setting is a switch that is, or may be, on by default; some defaults are computed."""
     if fact.resolve_status(release).kind != PRESENT or "bool" not in (kind.name for kind in fact.list_kinds(release)):
         return False
     return fact.get_schema(release).get("default", True) is True
@@ -112,12 +115,12 @@ def _is_switch_on(fact: KeyFact, release: str) -> bool:
 
 @cache
 def get_parser(vocabulary: str, entry: str | None = None) -> Parser:
-    """The parser of a vocabulary's entry point."""
+    """Return the parser of a vocabulary's entry point."""
     return Parser(vocabulary, entry)
 
 
 @cache
 def build_options(vocabulary: str, entry: str | None = None) -> OptionParser:
-    """How the parser of a vocabulary's entry point reads its options."""
+    """Return the functions that read options as the parser of a vocabulary's entry point does."""
     option_parser = get_parser(vocabulary, entry)
     return OptionParser(option_parser.resolve_key, option_parser.convert_text, option_parser.find_negated)

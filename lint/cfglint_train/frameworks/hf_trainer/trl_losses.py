@@ -1,7 +1,7 @@
-"""What the losses of TRL's trainers hold of logits, by release, for the frameworks that train with them.
+"""Logits that the losses of TRL's trainers hold, by release, for the frameworks that train with them.
 
-Bytes per token and word of the vocabulary are those of runs on the CPU with the loss functions of the wheels of trl
-0.9.6 to 1.16.0 (`tests/oracles/trl_losses.py`, `tests/memory/trl_losses.jsonl`).
+Bytes per token and vocabulary entry were measured on the CPU with the loss functions of the wheels of trl 0.9.6 to
+1.16.0 (`tests/oracles/trl_losses.py`, `tests/memory/trl_losses.jsonl`).
 """
 
 from __future__ import annotations
@@ -13,25 +13,28 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import parse_release
 
 FUSED_HEAD_SINCE: Final = "1.15"
-"""From here on, every trainer but that of reward models, ORPO and CPO computes log-probabilities by tiles of the output
-matrix (`trainer/utils.py`, add_fused_lm_head); Liger's loss is switched off."""
+"""First release in which every trainer but those of reward models, ORPO and CPO computes log-probabilities by tiles of
+the output matrix (`trainer/utils.py`, add_fused_lm_head); Liger's loss is switched off.
+"""
 
 
 class TrlLoss(Frozen):
-    """How a trainer makes its loss, and the bytes per token and word of all logits at the peak of the forward pass, of
-    fp32 and of 16-bit ones; None where no more are held than the loss itself has.
+    """Loss of a trainer, with the bytes of all logits at the peak of the forward pass.
+
+    The pairs are bytes per token and vocabulary entry for fp32 and 16-bit logits; None if no more logits are held than
+    the loss itself counts.
     """
 
     until: str
-    """The first release that makes it otherwise."""
+    """First release with another loss."""
     loss: str
     with_reference: tuple[int, int] | None = None
-    """With a reference model, whose logits are made while those of the policy are kept."""
+    """With a reference model, whose logits are computed while those of the policy are kept."""
     without_reference: tuple[int, int] | None = None
 
 
 _LOSSES: Final[Mapping[str, tuple[TrlLoss, ...]]] = {
-    "sft": (  # copies for the accuracy of tokens
+    "sft": (  # copies for the token accuracy
         TrlLoss("0.16", "none"),
         TrlLoss("1.4", "none", without_reference=(12, 10)),
         TrlLoss("1.6", "none", without_reference=(16, 10)),
@@ -46,7 +49,7 @@ _LOSSES: Final[Mapping[str, tuple[TrlLoss, ...]]] = {
         TrlLoss("1.14", "rows", (12, 9), (8, 7)),
         TrlLoss(FUSED_HEAD_SINCE, "row_kernel", (10, 7), (6, 5)),
     ),
-    "kto": (  # the completions of other prompts have logits, too
+    "kto": (  # the completions of other prompts also have logits
         TrlLoss("0.10", "log_softmax", (24, 12), (20, 10)),
         TrlLoss("0.15", "log_softmax", (24, 12), (16, 8)),
         TrlLoss("0.17", "rows", (20, 10), (12, 8)),
@@ -74,7 +77,7 @@ _LOSSES: Final[Mapping[str, tuple[TrlLoss, ...]]] = {
 
 
 def find_trl_loss(trainer: str, release: str) -> TrlLoss:
-    """How a trainer of a release of trl makes its loss, where neither Liger nor the output matrix does."""
+    """Return the loss of a trainer of a trl release, if neither Liger nor the output matrix computes it."""
     key = parse_release(release)
     losses = (row for row in _LOSSES.get(trainer, ()) if not row.until or key < parse_release(row.until))
     return next(losses, TrlLoss("", "none"))

@@ -1,4 +1,4 @@
-"""The classes that FSDP wraps: `transformer_layer_cls_to_wrap`, as every file of the Trainer and accelerate has it."""
+"""Classes that FSDP wraps: `transformer_layer_cls_to_wrap` in files of the Trainer and accelerate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WRAPPED_CLASSES_KEY = "transformer_layer_cls_to_wrap"
 
 
 def build_wrapping_lens(applies: Callable[[Config], bool]) -> Custom:
-    """The lens of the key, with and without its prefix; it is not read where `applies` is false."""
+    """Return the lens of the key, with and without its prefix; it is only read if `applies` is true."""
     routes: tuple[Route, ...] = (("fsdp_config", f"fsdp_{WRAPPED_CLASSES_KEY}"), ("fsdp_config", WRAPPED_CLASSES_KEY))
 
     def find_stated_route(config: Config) -> Route | None:
@@ -35,7 +35,7 @@ def build_wrapping_lens(applies: Callable[[Config], bool]) -> Custom:
 
 
 def _parse_classes(value: Any) -> tuple[str, ...] | None:
-    """The names in a list, or between commas; None for anything else."""
+    """Return the names in a list or between commas, or None for anything else."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return None

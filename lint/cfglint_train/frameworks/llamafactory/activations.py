@@ -1,4 +1,4 @@
-"""What LLaMA-Factory keeps of a forward pass: checkpointing, the loss, compilation, packing."""
+"""Activation lenses of LLaMA-Factory: checkpointing, loss, packing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     if uses_unsloth or not is_disabled:
         yield "activations.checkpointing", "full", config.get_origin("use_unsloth") if uses_unsloth else origin
     elif is_requested:
-        # Switched off by LLaMA-Factory and on again by the Trainer.
+        # LLaMA-Factory switches it off and the Trainer on again.
         yield "activations.checkpointing", "full", config.get_origin("gradient_checkpointing")
     elif read_fsdp_flag(config, "activation_checkpointing", False):
         yield "activations.checkpointing", "full", config.get_origin("fsdp_config")
@@ -40,7 +40,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     if is_requested and isinstance(use_reentrant, bool):
         yield "activations.reentrant", use_reentrant, config.get_origin("gradient_checkpointing_kwargs")
     elif is_requested:
-        # The Trainer calls LLaMA-Factory's own switch once more, without arguments.
+        # The Trainer calls LLaMA-Factory's own switch again, without arguments.
         yield "activations.reentrant", True, config.get_origin("gradient_checkpointing")
     else:
         value = config.get("use_reentrant_gc", default=True)
@@ -73,7 +73,10 @@ def _write_checkpointing(config: Config, changes: Changes) -> list[Change]:
 
 
 def _write_offload(config: Config) -> list[Change]:
-    """Checkpoints of layers kept on the host (model/model_utils/checkpointing.py, UnslothGradientCheckpointing)."""
+    """Return the change that keeps layer checkpoints on the host.
+
+    Source: model/model_utils/checkpointing.py, UnslothGradientCheckpointing.
+    """
     key = "use_unsloth_gc"
     if is_megatron(config) or is_before(config, "0.9.0"):
         raise CannotEdit(f"{key} has no effect there")
@@ -90,10 +93,10 @@ ATTENTION: Final = {"auto": "sdpa", "disabled": "eager", "sdpa": "sdpa", "fa2": 
 
 
 def find_liger_key(config: Config) -> str | None:
-    """The key that makes the loss Liger's; None where the loss is not fused (loader.py: pt and sft only)."""
+    """Return the key that selects Liger's loss, or None if the loss is not fused (loader.py: pt and sft only)."""
     if get_stage(config) not in ("pt", "sft"):
         return None
-    # These losses want the logits.
+    # These losses need the logits.
     if any(is_on(config, f"use_{loss}_loss") for loss in ("dft", "eaft", "asft")):
         return None
     return next((key for key in ("enable_liger_kernel", "use_liger_kernel") if is_on(config, key)), None)

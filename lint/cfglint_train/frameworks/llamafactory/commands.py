@@ -14,9 +14,9 @@ from cfglint_train.frameworks.llamafactory.options import OPTIONS
 
 
 def recognise_commands(document: Document) -> list[RecognisedConfig]:
-    """The commands that give the settings as options: `llamafactory-cli train --stage sft`, `train.py --stage sft`.
+    """Recognise commands with settings as options: `llamafactory-cli train --stage sft`, `train.py --stage sft`.
 
-    Without a file as its first argument the command line is the configuration (0.9.5 `hparams/parser.py`, read_args).
+    Without a file as its first argument, the command line is the configuration (0.9.5 `hparams/parser.py`, read_args).
     """
     assert isinstance(document, ShellDocument)
     recognised = []
@@ -32,7 +32,7 @@ def recognise_commands(document: Document) -> list[RecognisedConfig]:
             (_MODEL_KEY in keys or keys >= METHOD_KEYS) and len(keys & OWN_KEYS) > 1 and not keys & FOREIGN_KEYS
         )
         if not (keys & (OWN_KEYS | {_MODEL_KEY}) if command_words else is_training):
-            continue  # the words of its own command need no more: the rest may be cut off
+            continue  # options of LLaMA-Factory's own command suffice: the others may be cut off
         role, span = None, None
         reason = f"it starts {invocation.program} with LLaMA-Factory's settings as options"
         if "export_dir" in keys or (not keys & TRAINING_KEYS and (command_words == 0 or keys & _NON_TRAINING_KEYS)):
@@ -51,7 +51,7 @@ _TRAIN_SCRIPT: Final = re.compile(r"(?:.*/)?(?:train|train_bash)\.py")
 
 
 def _count_command_words(invocation: Invocation, words: list[str]) -> int | None:
-    """How many words name the command of an invocation; None where it is none of LLaMA-Factory's."""
+    """Return how many words name the subcommand of an invocation, or None if it is not LLaMA-Factory's."""
     if invocation.program == "llamafactory-cli":
         return 1 if words[:1] == ["train"] else None
     return 0 if _TRAIN_SCRIPT.fullmatch(invocation.program) else None

@@ -1,8 +1,7 @@
-"""LLaMA-Factory (v0): one YAML file, read by OmegaConf and handed to HfArgumentParser.
+"""LLaMA-Factory (v0): one YAML file, read by OmegaConf and passed to HfArgumentParser.
 
-Sources: LLaMA-Factory 0.8.0 to 0.9.5 (`model/adapter.py`, `model/loader.py`, `model/patcher.py`,
-`model/model_utils/`, `train/trainer_utils.py`, `train/*/workflow.py`, `Requires-Dist`); for what the Trainer and
-accelerate do, see `hf_trainer`.
+Sources: LLaMA-Factory 0.8.0 to 0.9.5 (`model/adapter.py`, `model/loader.py`, `model/patcher.py`, `model/model_utils/`,
+`train/trainer_utils.py`, `train/*/workflow.py`, `Requires-Dist`); for the Trainer and accelerate, see `hf_trainer`.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ NEWEST: Final = "0.9.5"
 
 
 def parse_settings(words: Iterable[str]) -> Mapping[Route, Any]:
-    """`key=value` words, as OmegaConf.from_cli reads them. Raises ValueError for other words."""
-    from cfglint_train.frameworks.dotlist import parse_dotlist  # only where a flag gives settings
+    """Return the settings in `key=value` words as OmegaConf.from_cli reads them. Raises ValueError for other words."""
+    from cfglint_train.frameworks.dotlist import parse_dotlist  # only needed if a flag gives settings
 
     return parse_dotlist(list(words))
 
 
 def _parse_trailing(_: Config, words: list[str]) -> Mapping[Route, Any]:
-    from cfglint_train.frameworks.llamafactory.options import parse_trailing  # only where a script starts the file
+    from cfglint_train.frameworks.llamafactory.options import parse_trailing  # only needed if a script starts the file
 
     return parse_trailing(words)
 

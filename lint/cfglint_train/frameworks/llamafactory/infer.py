@@ -1,4 +1,4 @@
-"""What LLaMA-Factory derives from a configuration, its companions and the model."""
+"""Values that LLaMA-Factory derives from a configuration, its companions and the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def infer(job: Job) -> None:
-    """Strategy, number formats, reference models, and what LLaMA-Factory and the Trainer do by themselves."""
+    """Infer strategy, number formats, reference models, and the automatic choices of LLaMA-Factory and the Trainer."""
     config, reading = job.main, job.plan
     infer_mixed_precision(job, stated=is_on(config, "bf16") or is_on(config, "fp16"))
     infer_plain_strategy(job)
@@ -52,16 +52,20 @@ def infer(job: Job) -> None:
 
 
 _DEQUANTIZED_KINDS: Final = {"mxfp4": "none", "fp8": "none"}
-"""Published kinds that become 16 bits (0.9.4, model_utils/quantization.py, configure_quantization). The others keep the
-checkpoint's format, and `quantization_bit` has no effect on either.
+"""Published quantizations that become 16 bits (0.9.4, model_utils/quantization.py, configure_quantization).
+
+The others keep the checkpoint's format; `quantization_bit` has no effect on either.
 """
 
 _DEFAULT_IMAGE_PIXELS: Final = 768 * 768
-"""Where `image_max_pixels` is not stated (hparams/model_args.py)."""
+"""Default of `image_max_pixels` (hparams/model_args.py)."""
 
 
 def _infer_images(job: Job) -> None:
-    """A trained vision tower keeps what images need. Their number is in the data, their size at most in a key."""
+    """Assume one image per sequence: a trained vision encoder keeps the activations that images need.
+
+    The number of images is in the data; a key bounds their size.
+    """
     config, reading = job.main, job.plan
     encoder = job.architecture.tower if job.architecture is not None else None
     if encoder is None or reading.get("model.frozen_vision") is not False or is_before(config, "0.9.2"):
@@ -76,25 +80,27 @@ def _infer_images(job: Job) -> None:
 
 
 def _infer_checkpointing(job: Job) -> None:
-    """Where gradient checkpointing is not what its key says (model_utils/checkpointing.py)."""
+    """Infer checkpointing that differs from its key (model_utils/checkpointing.py)."""
     config, reading = job.main, job.plan
     if reading.get("parallel.strategy") == "fsdp2" and not is_on(config, "gradient_checkpointing"):
         note = "LLaMA-Factory sets use_reentrant_gc to false under FSDP2"
         reading.put("activations.reentrant", False, Origin("inferred", note=note))
     trains_vision = reading.get("model.frozen_vision") is False or reading.get("model.frozen_projector") is False
     if get_tuning(config) in ("full", "freeze") and reading.get("model.frozen_language") is True and trains_vision:
-        # Layers without a trained weight are not checkpointed, but the gradient of the parts behind passes through.
+        # Layers without a trained weight are not checkpointed, but the gradient of earlier trained parts passes
+        # through.
         origin = config.get_origin("freeze_language_model")
         note = "layers of the frozen language model are not checkpointed and keep their activations"
-        if reading.get("activations.checkpointing") not in (None, "none"):  # trained blocks of the tower are
+        if reading.get("activations.checkpointing") not in (None, "none"):  # the encoder's are
             checkpoints_encoder = reading.get("model.frozen_vision") is False
             reading.put("activations.tower", checkpoints_encoder, Origin("inferred", origin.place, note, origin.key))
         reading.put("activations.checkpointing", "none", Origin("inferred", origin.place, note, origin.key))
 
 
 def _infer_gpus_per_node(job: Job) -> None:
-    """The number of processes in accelerate's file is none where the comments have it changed before the launch, as
-    those of the examples for Ascend do.
+    """Discard the number of processes in accelerate's file if comments tell users to change it before the launch.
+
+    The examples for Ascend have such comments.
     """
     stated = job.plan.get_origin("launch.gpus_per_node")
     if stated is None or stated.key != "num_processes" or b"num_processes" not in job.main.document.source:
@@ -108,7 +114,7 @@ _CHANGE_COMMENT: Final = re.compile(r"(?i)\b(?:change|set|adjust)\b.{0,20}\bnum_
 
 
 def _mark_not_modelled(job: Job) -> None:
-    """What is trained or placed in a way that the plan has no words for stays unknown."""
+    """Leave the strategy unknown if the plan cannot express the way in which the model is trained or placed."""
     config, reading = job.main, job.plan
     for key, is_stated, note in (
         ("use_kt", is_on(config, "use_kt"), "KTransformers keeps experts on the host"),
@@ -122,17 +128,17 @@ def _mark_not_modelled(job: Job) -> None:
             )
 
 
-# attention.py: models that take another implementation than the one they are asked for.
+# attention.py: models that use another implementation than the requested one.
 _EAGER_ONLY: Final = frozenset(("youtu", "youtu_vl"))
 
-# liger_kernel.py, 0.9.5: its model types, those of whole models.
+# liger_kernel.py, 0.9.5: its model types, as those of whole models.
 _LIGER_TYPES: Final = frozenset((
     "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "glm4v", "granite", "llama", "llava", "mistral",
     "mixtral", "mllama", "olmo2", "paligemma", "phi3", "qwen2", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe",
     "qwen3_next", "qwen3_5", "gpt_oss",
 ))  # fmt: skip
 
-# moe.py, 0.9.5: mixtures whose blocks are gathered as one.
+# moe.py, 0.9.5: mixtures of experts whose blocks are gathered as one.
 _LEAF_TYPES: Final = frozenset((
     "dbrx", "deepseek_v2", "deepseek_v3", "kimi_vl", "hy_v3", "ernie4_5_moe", "granitemoe", "glm4_moe",
     "glm4_moe_lite", "glm4v_moe", "gpt_oss", "jamba", "jetmoe", "llama4", "mixtral", "olmoe", "phimoe", "qwen2_moe",
@@ -141,7 +147,7 @@ _LEAF_TYPES: Final = frozenset((
 
 
 def _infer_by_model(job: Job) -> None:
-    """What depends on the kind of model."""
+    """Infer values that depend on the kind of model."""
     config, reading, architecture = job.main, job.plan, job.architecture
     if architecture is None:
         return
@@ -179,7 +185,7 @@ def _infer_by_model(job: Job) -> None:
 
 
 def _is_upcasting(job: Job) -> bool:
-    """Whether trained weights are cast to fp32 as the adapter is set up (adapter.py init_adapter)."""
+    """Return whether trained weights are cast to fp32 when the adapter is set up (adapter.py init_adapter)."""
     config, reading = job.main, job.plan
     if is_on(config, "pure_bf16") or is_on(config, "use_badam"):
         return False
@@ -192,19 +198,19 @@ def _is_upcasting(job: Job) -> bool:
 
 
 def _get_checkpoint_format(job: Job) -> str | None:
-    """The format in which the weights are published: they are loaded as they are."""
+    """Return the format of the published weights, in which they are loaded."""
     return job.architecture.dtype if job.architecture is not None else None
 
 
 def _infer_formats(job: Job) -> None:
-    """Number formats without DeepSpeed."""
+    """Infer number formats without DeepSpeed."""
     reading = job.plan
     strategy, compute = reading.get("parallel.strategy"), reading.get("precision.compute")
     autocast = reading.get("precision.autocast")
     checkpoint_format = _get_checkpoint_format(job) or ("bf16" if compute in ("bf16", "fp8") else compute)
     if compute is None and autocast is False:
         reading.infer("precision.compute", checkpoint_format, "no mixed precision: the format of the checkpoint")
-    # accelerate casts what FSDP trains to fp32 wherever mixed precision is on.
+    # accelerate casts weights that FSDP trains to fp32 if mixed precision is on.
     is_upcast_by_fsdp = strategy in FSDP and bool(autocast)
     is_upcast = _is_upcasting(job)
     trained_format = "fp32" if is_upcast or is_upcast_by_fsdp else checkpoint_format
@@ -220,13 +226,13 @@ def _infer_formats(job: Job) -> None:
         reading.infer("precision.frozen", checkpoint_format, "the format of the checkpoint")
     reading.infer("precision.master", "none", "no copy beside the trained weights")
     if reading.trains_adapter:
-        # PEFT makes adapters of 16-bit models in fp32 (autocast_adapter_dtype).
+        # PEFT creates adapters of 16-bit models in fp32 (autocast_adapter_dtype).
         reading.infer("precision.adapter", "fp32", "PEFT and LLaMA-Factory keep adapters in fp32")
         reading.infer("precision.grads", "fp32", "autograd makes gradients in the format of their weights")
 
 
 def _infer_loading(job: Job) -> None:
-    """What is on every GPU before DeepSpeed or FSDP shards it."""
+    """Infer the weights that every GPU loads before DeepSpeed or FSDP shards them."""
     config, reading = job.main, job.plan
     strategy = reading.get("parallel.strategy")
     is_sharded_on_load = reading.get("parallel.zero_stage") == 3 or (
@@ -235,7 +241,7 @@ def _infer_loading(job: Job) -> None:
     if strategy is None or (strategy == "zero" and reading.get("parallel.zero_stage") is None):
         return
     if config.get("low_cpu_mem_usage") is False and strategy not in FSDP and not is_sharded_on_load:
-        # model/patcher.py: without a device map every rank reads the model into memory of its own.
+        # model/patcher.py: without a device map every rank reads the model into its own memory.
         reading.infer("model.init_device", "cpu", "`low_cpu_mem_usage: false`: each rank loads the model on its host")
     if is_sharded_on_load or config.get("low_cpu_mem_usage") is False:
         reading.infer("precision.loaded", "none", "weights are sharded as they are read, or wait on the host")
@@ -247,18 +253,18 @@ def _infer_loading(job: Job) -> None:
 
 
 def _infer_stage_models(job: Job) -> None:
-    """Reference and reward models, pairs."""
+    """Infer reference and reward models, and whether batches are pairs."""
     config, reading = job.main, job.plan
     stage, tuning = reading.get("method.stage"), reading.get("method.tuning")
     if stage is None or tuning is None:
         return
     reading.infer("batch.pairs", stage in ("dpo", "ipo", "orpo", "simpo", "rm"), "chosen and rejected are one batch")
     if stage in ("dpo", "ipo", "kto", "ppo") or (stage == "sft" and is_on(config, "use_asft_loss")):
-        # trainer_utils.py create_ref_model: only LoRA can do with the policy's own weights.
+        # trainer_utils.py create_ref_model: only LoRA can reuse the policy's own weights.
         is_quantised = config.get("ref_model") is not None and config.get("ref_model_quantization_bit") is not None
         reference = "full" if config.get("ref_model") is not None or tuning != "lora" else "adapter-off"
         if is_quantised:
-            # A smaller copy than the plan can say.
+            # The plan has no value for a smaller copy.
             reading.put("method.reference_model", None, config.get_origin("ref_model_quantization_bit"))
         else:
             reading.infer("method.reference_model", reference, "trainer_utils.py create_ref_model")
@@ -272,17 +278,18 @@ def _infer_stage_models(job: Job) -> None:
         _infer_ppo(job)
 
 
-# Bytes per token and word at the highest moment of a stage's forward pass. dpo/trainer.py: the policy's fp32 logits and
-# their log-softmax (8), which stay while the reference model makes the same (8). kto/trainer.py: copies of the chosen
-# and the rejected ones and the log-softmax (8), while of the reference's target (4) and KL pass (8) both exist.
-# rm/trainer.py: the value head's wrapper makes logits and casts them to fp32 (trl 0.24.0, modeling_value_head.py).
+# Bytes per token and vocabulary entry at the peak of a stage's forward pass. dpo/trainer.py: the policy's fp32 logits
+# and their log-softmax (8), which are kept while the reference model computes the same (8). kto/trainer.py: copies of
+# the chosen and the rejected logits and the log-softmax (8), while those of the reference's target (4) and KL pass (8)
+# both exist. rm/trainer.py: the value head's wrapper computes logits and casts them to fp32 (trl 0.24.0,
+# modeling_value_head.py).
 _PASSING_LOGIT_BYTES: Final = {"dpo": 16, "ipo": 16, "kto": 20, "rm": 6}
 
 
 def _infer_ppo(job: Job) -> None:
     config, reading = job.main, job.plan
     model = reading.get("model.id")
-    # All are on every GPU; the reference model is counted by `method.reference_model`.
+    # All are on every GPU; `method.reference_model` counts the reference model.
     roles = [Role("actor", model, trained=True, pool="actor")]
     if reading.get("method.reference_model") == "full":
         reference = config.get("ref_model", default=model)
@@ -297,7 +304,7 @@ def _infer_ppo(job: Job) -> None:
 
 
 def _infer_schedule(job: Job) -> None:
-    """Loading data, evaluating, saving and resuming."""
+    """Infer how the run loads data, evaluates, saves and resumes."""
     config, reading = job.main, job.plan
     infer_loops(job)
     reading.infer("checkpoint.final", True, "every workflow saves the model at the end")

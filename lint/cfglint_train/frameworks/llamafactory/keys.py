@@ -1,4 +1,4 @@
-"""The keys of LLaMA-Factory's file: its own, and the training arguments of the transformers beside it."""
+"""Keys of LLaMA-Factory's file: its own, and the training arguments of transformers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cfglint_train.frameworks.registry import find_framework_of_program
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
 
-# Training arguments that are declared as text and turned into a member of an enumeration, which refuses other words
-# (transformers 4.41 to 5.23 training_args.py, __post_init__).
+# Training arguments that are declared as text and converted to an enumeration, which rejects other words (transformers
+# 4.41 to 5.23 training_args.py, __post_init__).
 _ENUMERATED_KEYS: Final = frozenset(
     ("eval_strategy", "hub_strategy", "logging_strategy", "lr_scheduler_type", "optim", "save_strategy")
 )
@@ -25,10 +25,13 @@ _NUMBER_TYPES: Final = frozenset(("boolean", "integer", "number"))
 
 
 class LlamaFactoryV1Keys(Keys):
-    """What both of its vocabularies have in common: HfArgumentParser converts nothing, and checks no types."""
+    """Key handling that both vocabularies share: HfArgumentParser converts nothing and checks no types."""
 
     def extract_enforced(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-        """Enumerations, and numbers; text that stands for one stops the run, or means something else."""
+        """Return the part of a schema that is checked: enumerations, and numbers.
+
+        Text in place of a number stops the run or has another meaning.
+        """
         schema_or_words = super().extract_enforced(schema, name)
         if "x-unchecked" in schema:
             return schema_or_words
@@ -40,7 +43,7 @@ class LlamaFactoryV1Keys(Keys):
         return schema if "enum" in schema or name in STOPPING_KEYS or (types and types <= _NUMBER_TYPES) else None
 
     def is_accepted(self, schema: Mapping[str, Any], value: Any) -> bool | None:
-        """Only text and null are ever wrong where a number is declared."""
+        """Return whether a value is accepted; only text and null can be wrong if a number is declared."""
         if "enum" in schema:
             return None
         types = schema.get("type", ())
@@ -51,9 +54,9 @@ class LlamaFactoryV1Keys(Keys):
         return None
 
 
-# Keys whose wrong values stop it while it reads them (0.9.5 with transformers 5.8 and 5.23, found by giving each key
-# values of every type), and `template`, which stops it before the data are read (data/template.py,
-# get_template_and_fix_tokenizer). Others stop it later or do something else.
+# Keys whose wrong values stop LLaMA-Factory while it reads them (0.9.5 with transformers 5.8 and 5.23, determined by
+# giving each key values of every type), and `template`, which stops it before the data are read (data/template.py,
+# get_template_and_fix_tokenizer). Others stop it later or have another effect.
 STOPPING_KEYS: Final = _ENUMERATED_KEYS | frozenset((
     "adapter_name_or_path", "add_special_tokens", "add_tokens", "dataloader_num_workers", "debug", "finetuning_type",
     "flash_attn", "image_max_pixels", "image_min_pixels", "metric_for_best_model", "output_dir", "save_steps", "stage",
@@ -62,12 +65,12 @@ STOPPING_KEYS: Final = _ENUMERATED_KEYS | frozenset((
 
 
 class LlamaFactoryKeys(LlamaFactoryV1Keys):
-    """LLaMA-Factory 0.7.1 to 0.9.5."""
+    """Key handling of LLaMA-Factory 0.7.1 to 0.9.5."""
 
     fatal_settings = STOPPING_KEYS
 
     def build_context(self, config: Config) -> Context:
-        """A Megatron backend brings its own arguments; only the environment determines which one."""
+        """Return the context of the file: a Megatron backend has its own arguments; only the environment selects it."""
         from cfglint_train.frameworks.llamafactory.settings import is_megatron
 
         transformers = config.releases.get("transformers") if config.releases.is_stated("transformers") else None
@@ -79,15 +82,20 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
         )
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
-        """A word behind the file, which is read as a setting of it (0.9.3 to 0.9.5 `hparams/parser.py`, read_args);
-        what is below a mapping is merged with it. Older releases refuse any (`outdated`).
+        """Return the option for a word after the file, which is read as a setting of it.
+
+        A value below a mapping is merged into it (0.9.3 to 0.9.5 `hparams/parser.py`, read_args). Older releases reject
+        such words (`report_outdated`).
         """
         if not _is_read_as_file(config) or _is_refusing_words(config):
             return None
         return LauncherOption(self.build_context(config).entry, route, class_steps=0)
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """Behind a file it is a setting that no class has; the parser of options refuses what no option takes."""
+        """Return whether a blank word is rejected.
+
+        After a file it is a setting that no class has; the option parser rejects it if no option takes it.
+        """
         if config.document.syntax != "shell":
             return find_framework_of_program(invocation.program) is not None
         from cfglint_train.frameworks.hf_trainer.options import get_parser
@@ -95,7 +103,7 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
         return get_parser("llamafactory").is_blank_fatal(invocation, index)
 
     def suggest_launch_form(self, name: str, value: Any) -> str:
-        """Behind a file no setting has dashes."""
+        """Return how a setting is written after a file, where it has no dashes."""
         if not name.startswith("-"):
             return ""
         from cfglint_train.frameworks.llamafactory.options import format_setting
@@ -103,8 +111,10 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
         return format_setting(name, value if isinstance(value, str) else None)
 
     def report_outdated(self, config: Config) -> OutdatedConfig | None:
-        """Words behind the file, of a release that reads a file only where it is the only word: it takes the file's
-        name for one that no option has (0.7.1 to 0.9.2 `hparams/parser.py`, _parse_args and read_args).
+        """Return an error for words after the file if the release rejects them.
+
+        Such a release reads a file only if it is the only word; otherwise it takes the file's name for an unknown
+        option (0.7.1 to 0.9.2 `hparams/parser.py`, _parse_args and read_args).
         """
         places = [override.origin.place for _, override in config.launch_overrides if override.origin.place is not None]
         if (
@@ -123,16 +133,16 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
         )
 
     def list_routes(self, name: str) -> tuple[Route, ...]:
-        """Keys of `fsdp_config` are there with or without their prefix."""
+        """Return the routes of a key; keys of `fsdp_config` may have a prefix."""
         return list_fsdp_routes(name)
 
 
 _MERGES_WORDS_SINCE: Final = "0.9.3"
-"""The release that lays words behind a file over it."""
+"""First release that merges words after a file into its settings."""
 
 
 def _is_read_as_file(config: Config) -> bool:
-    """Whether programs of LLaMA-Factory alone are given the file."""
+    """Return whether only programs of LLaMA-Factory start with the file."""
     commands = config.evidence.commands
     return bool(commands) and all(
         find_framework_of_program(command.partition(" ")[0]) is not None for command in commands
@@ -140,6 +150,6 @@ def _is_read_as_file(config: Config) -> bool:
 
 
 def _is_refusing_words(config: Config) -> bool:
-    """Whether all candidate releases refuse words behind the file."""
+    """Return whether all candidate releases reject words after the file."""
     window = config.releases.find_candidates("llamafactory")
     return all(parse_release(release) < parse_release(_MERGES_WORDS_SINCE) for release in window.releases)

@@ -1,8 +1,8 @@
-"""How long LLaMA-Factory's sequences are: `cutoff_len`, and under PPO what is generated on top.
+"""Length of LLaMA-Factory's sequences: `cutoff_len`, plus generated tokens under PPO.
 
-PPO cuts the prompt to `cutoff_len` (data/processor/unsupervised.py), generates up to `max_new_tokens` behind it, and
-trains on both (train/ppo/trainer.py, get_inputs and prepare_model_inputs). Of a `max_new_tokens` of 0 or less
-`max_length` takes the place, which counts the prompt, too (hparams/generating_args.py, to_dict).
+PPO cuts the prompt to `cutoff_len` (data/processor/unsupervised.py), generates up to `max_new_tokens` after it, and
+trains on both (train/ppo/trainer.py, get_inputs and prepare_model_inputs). If `max_new_tokens` is 0 or less,
+`max_length` applies instead, which includes the prompt (hparams/generating_args.py, to_dict).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CUTOFF_LENS: Final = Key(
     siblings=("template", "dataset"),
 )
 _DEFAULT_TOKENS: Final = 1024
-"""Of `max_new_tokens` and `max_length`."""
+"""Default of `max_new_tokens` and `max_length`."""
 
 
 def _read_tokens(config: Config, name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""The lenses of LLaMA-Factory v0: its keys and those of the Trainer, both ways.
+"""Lenses of LLaMA-Factory v0: its keys and those of the Trainer.
 
 Sources: LLaMA-Factory 0.8.0 to 0.9.5 (`hparams/`, `model/adapter.py`, `model/loader.py`, `model/model_utils/`,
 `train/trainer_utils.py`); transformers 4.57.1 and 5.8.0 `training_args.py`. HfArgumentParser's `parse_dict` converts
@@ -67,8 +67,9 @@ def _read_streaming(config: Config) -> Iterator[Triple]:
 
 
 def _read_sample_count(config: Config) -> Iterator[Triple]:
-    """`max_samples` of each data set (data/loader.py, _load_single_dataset); interleaving may repeat some of them, and
-    stage `pt` cuts texts into as many rows as they fill.
+    """Yield `max_samples` of each data set (data/loader.py, _load_single_dataset).
+
+    Interleaving may repeat some samples, and stage `pt` cuts texts into as many rows as they fill.
     """
     if get_stage(config) == "pt":
         return
@@ -115,17 +116,17 @@ _EVAL: Final = ("val_size", "eval_strategy", "eval_steps", "eval_dataset")
 
 
 def _build_switch_key(field: Field, name: str) -> Key:
-    """A switch that is off where it is not stated."""
+    """Return the lens of a switch that is off by default."""
     return Key(field, parse_routes(name), PLAIN.boolean, default=False)
 
 
 def _build_number_key(field: Field, name: str, default: Any, *beside: str, codec: Codec = PLAIN.integer) -> Key:
-    """A number that must not be null."""
+    """Return the lens of a number that must not be null."""
     return Key(field, parse_routes(name), codec, default=default, null_value=None, siblings=beside)
 
 
 def _find_batch_size(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
-    """LLaMA-Factory's PPO reads `per_device_...` only (0.9.4, train/ppo/trainer.py)."""
+    """Return the batch size in use; LLaMA-Factory's PPO only reads `per_device_...` (0.9.4, train/ppo/trainer.py)."""
     return find_stated(config, names[:1]) if get_stage(config) == "ppo" else find_batch_size(config, names)
 
 
@@ -134,7 +135,7 @@ def _build_batch_key(name: str, *beside: str) -> Key:
 
 
 def _is_wrapping_blocks(config: Config) -> bool:
-    """Whether the Trainer wraps by the classes of the file; PEFT takes those of the model for an adapter."""
+    """Return whether the Trainer wraps by the classes of the file; PEFT uses those of the model for an adapter."""
     return is_wrapping_blocks(config) and config.get("finetuning_type", default="lora") in ("full", "freeze")
 
 

@@ -1,4 +1,4 @@
-"""What LLaMA-Factory trains, and in which number formats."""
+"""Method lenses of LLaMA-Factory: trained weights and number formats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cfglint_train.plan.names import Field
 
 
 def _parse_words(value: Any) -> tuple[str, ...]:
-    """A list, or one string whose items are separated by commas."""
+    """Return the items of a list, or of one string with commas. Raises Unreadable."""
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise UnreadableError
@@ -70,7 +70,7 @@ def _read_stage(config: Config) -> Iterator[Triple]:
 
 def _read_targets(config: Config) -> Iterator[Triple]:
     tuning = get_tuning(config)
-    # Without an adapter, what it would be put on.
+    # Without an adapter, the targets that it would have.
     key = "oft_target" if tuning == "oft" else "lora_target"
     yield "method.lora_targets", TARGET_LIST.read_or_none(config.get(key, default="all")), find_origin(config, key)
 
@@ -102,7 +102,7 @@ def _read_modules_to_save(config: Config) -> Iterator[Triple]:
     if stated is not None:
         yield "method.lora_modules_to_save", WORD_LIST.read_or_none(stated), config.get_origin("additional_target")
     elif is_on(config, "resize_vocab"):
-        # adapter.py adds embedding and head by itself, by the names that they have in the model.
+        # adapter.py adds embedding and head, under the names that they have in the model.
         yield "method.lora_modules_to_save", ("embed_tokens", "lm_head"), config.get_origin("resize_vocab")
     else:
         yield "method.lora_modules_to_save", (), build_default_origin(config, ("additional_target",))
@@ -116,10 +116,10 @@ def _read_trainable_layers(config: Config) -> Iterator[Triple]:
     layers = config.get("freeze_trainable_layers", default=2)
     is_whole_layers = modules in ("all", ["all"]) and extra_modules is None
     if not is_whole_layers or isinstance(layers, bool) or not isinstance(layers, int):
-        # Parts of layers, or modules outside of them: a number of layers does not say how much is trained.
+        # Parts of layers, or modules outside of them: the number of layers does not determine how much is trained.
         yield "method.trainable_layers", None, origin
     else:
-        # Negative: the first ones.
+        # Negative: the first layers.
         yield "method.trainable_layers", abs(layers), origin
 
 
@@ -127,7 +127,7 @@ _QUANTIZATION_METHODS: Final = {"hqq": "hqq", "eetq": "eetq"}
 
 
 def _get_bitsandbytes_name(config: Config) -> Any:
-    """The word for bitsandbytes, which is the default: another one up to 0.9.2 (hparams/model_args.py)."""
+    """Return the name of bitsandbytes, which is the default; it differs up to 0.9.2 (hparams/model_args.py)."""
     vendored = config.evidence.vocabulary
     fact = None if vendored is None else vendored.find_fact(("quantization_method",), config.release)
     if fact is not None:
@@ -136,7 +136,7 @@ def _get_bitsandbytes_name(config: Config) -> Any:
 
 
 def _read_quantization(config: Config) -> Iterator[Triple]:
-    # Without `quantization_bit` the method, the type and double quantisation have no effect.
+    # Without `quantization_bit`, method, type and double quantization have no effect.
     bits, bitsandbytes = config.get("quantization_bit"), _get_bitsandbytes_name(config)
     double_quantization = config.get("double_quantization", default=True)
     is_doubled = double_quantization if isinstance(double_quantization, bool) else None
@@ -213,7 +213,7 @@ def _read_precision(config: Config) -> Iterator[Triple]:
     bf16, fp16, pure = is_on(config, "bf16"), is_on(config, "fp16"), is_on(config, "pure_bf16")
     invalid_key = next((key for key in ("bf16", "fp16", "pure_bf16") if not is_switch(config, key)), None)
     if invalid_key is not None:
-        # "false" in quotes is true to Python, 1 is too: what comes of it depends on who asks.
+        # A quoted "false" is true to Python, and so is 1: the effect depends on the code that reads the key.
         yield "precision.compute", None, config.get_origin(invalid_key)
         yield "precision.autocast", None, config.get_origin(invalid_key)
         return
@@ -225,7 +225,7 @@ def _read_precision(config: Config) -> Iterator[Triple]:
         yield "precision.compute", "fp16", config.get_origin("fp16")
     elif get_tuning(config) in ("full", "freeze"):
         yield "precision.compute", "fp32", build_default_origin(config, ("bf16",))
-    # An adapter without mixed precision: the format of the checkpoint decides, see `infer`.
+    # An adapter without mixed precision: the checkpoint's format decides, see `infer`.
     yield "precision.autocast", bf16 or fp16, find_origin(config, "bf16", "fp16")
 
 

@@ -1,4 +1,4 @@
-"""The optimizer of a LLaMA-Factory run: `optim`, and the switches that come before it."""
+"""Optimizer lens of LLaMA-Factory: `optim`, and the switches that override it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cfglint_train.frameworks.llamafactory.settings import is_on
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.plan.names import Field
 
-# create_custom_optimizer: the first switch that is on decides.
+# create_custom_optimizer: the first enabled switch decides.
 _SWITCHES: Final = (
     ("use_galore", "galore_adamw"),
     ("use_apollo", "apollo_adamw"),
@@ -28,7 +28,7 @@ _SWITCHES: Final = (
 def _read_optimizer(config: Config) -> Iterator[Triple]:
     has_lora_plus = config.get("loraplus_lr_ratio") is not None
     for key, name in _SWITCHES:
-        # LoRA+ keeps the optimizer of `optim`, and comes before the switches behind it.
+        # LoRA+ keeps the optimizer of `optim` and is tested before the later switches.
         if not is_on(config, key) or (has_lora_plus and key not in ("use_galore", "use_apollo")):
             continue
         origin = config.get_origin(key)
@@ -59,7 +59,7 @@ _PROJECTION_KEYS: Final[tuple[tuple[Field, str, Codec, Any], ...]] = (
 
 
 def _read_projection(config: Config, name: str) -> Iterator[Triple]:
-    """Rank, side and targets of GaLore (`galore`) and APOLLO (`apollo`): finetuning_args.py."""
+    """Yield rank, side and targets of GaLore (`galore`) or APOLLO (`apollo`): finetuning_args.py."""
     for field, key, codec, default in _PROJECTION_KEYS:
         stated = config.get(f"{name}_{key}")
         value = default if stated is None else codec.read_or_none(stated)

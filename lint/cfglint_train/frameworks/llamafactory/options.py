@@ -1,4 +1,4 @@
-"""LLaMA-Factory's settings as options of a command line, and as words behind its file."""
+"""Command-line options of LLaMA-Factory, and settings in words after its file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ OPTIONS: Final = build_options("llamafactory")
 
 
 def parse_trailing(words: list[str]) -> Mapping[Route, Any]:
-    """The settings that words behind a file make (0.9.3 to 0.9.5 `hparams/parser.py`, read_args: OmegaConf.from_cli).
+    """Return the settings in words after a file (0.9.3 to 0.9.5 `hparams/parser.py`, read_args: OmegaConf.from_cli).
 
-    An option (`--bf16 true`) is one setting under its whole name, with its text as the value: OmegaConf makes two of
-    it, none of which the parser has. Raises ValueError for a word whose value is not YAML.
+    An option (`--bf16 true`) becomes one setting under its full name, with its text as the value: OmegaConf splits it
+    into two that the parser does not have. Raises ValueError for a word whose value is not YAML.
     """
     dotlist_words: list[str] = []
     settings: dict[Route, Any] = {}
@@ -38,9 +38,9 @@ def parse_trailing(words: list[str]) -> Mapping[Route, Any]:
 
 
 def format_setting(option: str, text: str | None) -> str:
-    """How a setting is written behind a file that is given there as an option: `bf16=true` for `--bf16`.
+    """Return how an option is written after a file: `bf16=true` for `--bf16`.
 
-    Empty where no release has a setting of that name.
+    Empty if no release has a setting of that name.
     """
     name = option.lstrip("-").replace("-", "_")
     switch = name.removeprefix("no_")

@@ -1,4 +1,4 @@
-"""Which files are LLaMA-Factory's, and which other file each of them names."""
+"""Recognition of LLaMA-Factory configurations and of the files that they name."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _PURPOSES: Final = (("export_dir", "export"), ("do_predict", "prediction"), ("ta
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """A mapping with `model_name_or_path` and two keys that only LLaMA-Factory has beside it. The launch may give the
-    model; then both words for how it is trained are there.
+    """Recognise a mapping with `model_name_or_path` and two keys that only LLaMA-Factory has.
+
+    The launch may give the model; then both keys of the training method are required.
     """
     if document.syntax == "shell":
         from cfglint_train.frameworks.llamafactory.commands import recognise_commands  # most of its files are YAML
@@ -38,13 +39,13 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def _is_on(document: Document, key: str) -> bool:
-    """Whether a switch is on; 1 and 0 are true and false as well."""
+    """Return whether a switch is on; 1 and 0 also count as true and false."""
     value = document.get_value((key,))
     return isinstance(value, int) and bool(value)
 
 
 def prepare(document: Document) -> None:
-    """OmegaConf's loader types the values."""
+    """Set the loader that types the values: OmegaConf's."""
     from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect
     from cfglint_train.documents.yaml.document import YamlDocument
 
@@ -57,7 +58,7 @@ def prepare(document: Document) -> None:
 
 
 def list_references(config: Config) -> tuple[Reference, ...]:
-    """The DeepSpeed configuration (a path, or a mapping in place), and the launch's file where a comment names it."""
+    """Return the DeepSpeed configuration (a path or a section), and the launch's file if a comment names it."""
     companions: list[Reference] = []
     stated = config.get("deepspeed")
     if isinstance(stated, (str, dict)):
@@ -69,7 +70,7 @@ def list_references(config: Config) -> tuple[Reference, ...]:
 
 
 def _find_launch_file(document: Document) -> str | None:
-    """The file behind `accelerate launch --config_file` in the comments, where the examples write how they are run."""
+    """Return the file after `accelerate launch --config_file` in the comments, where examples show how to run them."""
     if b"accelerate launch" not in document.source:
         return None
     words = " ".join(comment.text.lstrip("# ") for comment in document.list_comments()).split()

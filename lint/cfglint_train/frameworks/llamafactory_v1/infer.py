@@ -1,4 +1,4 @@
-"""What LLaMA-Factory v1 derives from a configuration and its companions."""
+"""Values that LLaMA-Factory v1 derives from a configuration and its companions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cfglint_train.plan.names import Field
 
 
 def fill_v1_auto(job: Job, field: Field) -> Any:
-    """What v1 and accelerate's plugin fill in for "auto": no fp16, bf16 unless it is ruled out, and clipping at 1."""
+    """Return the value of "auto" in v1 and accelerate's plugin: no fp16, bf16 unless ruled out, and clipping at 1."""
     if field == "precision.compute":
         return "bf16"
     if field == "optimizer.clipping":
@@ -19,7 +19,7 @@ def fill_v1_auto(job: Job, field: Field) -> Any:
 
 
 def infer(job: Job) -> None:
-    """Strategy, formats and batch."""
+    """Infer strategy, formats and batch."""
     config, reading = job.main, job.plan
     world = reading.world_size
     if reading.get_origin("parallel.strategy") is None and config.get("dist_config") is None and world is not None:
@@ -65,7 +65,7 @@ def _infer_formats(job: Job) -> None:
 
 
 def _infer_accumulation(job: Job) -> None:
-    # core/utils/batching.py: one micro batch unless a global batch asks for more.
+    # core/utils/batching.py: one micro batch unless a global batch requires more.
     reading = job.plan
     micro, global_batch, ranks = reading.get("batch.micro"), reading.get("batch.global_"), reading.data_parallel
     if global_batch is None and job.main.get("global_batch_size") is None:

@@ -1,4 +1,4 @@
-"""The lenses between LLaMA-Factory v1's keys and the plan."""
+"""Lenses between LLaMA-Factory v1's keys and the plan."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
     if name not in ("auto", "bnb"):
         yield "method.quantization", None, origin
     elif bits in (4, None):
-        # bnb without bits is taken for 4, whatever its warning says.
+        # bnb without bits means 4, whatever its warning states.
         kind = config.get("quant_config", "quantization_type", default="nf4")
         yield "method.quantization", kind if kind in ("nf4", "fp4") else None, origin
         double_quantization = config.get("quant_config", "double_quantization", default=True)
@@ -126,7 +126,7 @@ def _read_optimizer(config: Config) -> Iterator[Triple]:
 
 
 def _read_kernels(config: Config) -> Iterator[Triple]:
-    # Training asks the kernel plugin for the logits, so that the loss is never fused.
+    # Training asks the kernel plugin for the logits, so the loss is never fused.
     has_liger = get_plugin_name(config, "kernel_config") == "liger_kernel"
     yield "activations.fused_loss", "none", _find_origin(config, "kernel_config")
     yield "activations.liger_layers", has_liger, _find_origin(config, "kernel_config")

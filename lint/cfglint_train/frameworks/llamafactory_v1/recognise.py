@@ -1,4 +1,4 @@
-"""Which files are LLaMA-Factory v1's, and which other file each of them names."""
+"""Recognition of LLaMA-Factory v1 configurations and of the files that they name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOREIGN_KEYS: Final = frozenset(("model_name_or_path", "base_model", "data", "t
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """A mapping with `model` (a name) and two of the keys that only v1 has beside it."""
+    """Recognise a mapping with `model` (a name) and two keys that only v1 has."""
     root = document.root
     if not isinstance(root, MappingNode) or "model" not in root.index or root.index.keys() & _FOREIGN_KEYS:
         return []
@@ -39,7 +39,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def list_references(config: Config) -> tuple[Reference, ...]:
-    """The DeepSpeed file of the distribution plugin."""
+    """Return the DeepSpeed file of the distribution plugin."""
     stated = config.get("dist_config", "config_file")
     if get_plugin_name(config, "dist_config") == "deepspeed" and isinstance(stated, str):
         return (Reference("deepspeed", ("dist_config", "config_file"), stated),)

@@ -1,4 +1,4 @@
-"""What OLMo keeps of a forward pass: checkpointing, attention, the loss, dropout."""
+"""Activation lenses of OLMo: checkpointing, attention, loss, dropout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfglint_train.frameworks.lens_types import NOT_STATED, Custom, StatedValue,
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo.settings import build_key, find, read_value, write_key
 
-# model.should_checkpoint_block: of `every` blocks in a row `of` are recomputed.
+# model.should_checkpoint_block: of `every` consecutive blocks, `of` are recomputed.
 _STRATEGIES: Final[Mapping[str, tuple[str, int | None, int | None]]] = {
     "whole_layer": ("full", None, None),
     "one_in_two": ("every_n", 2, 1),
@@ -30,7 +30,7 @@ _NO_CHECKPOINTING: Final = ("none", None, None)
 
 
 def _parse_strategy(value: Any) -> tuple[str, int | None, int | None] | None:
-    """What one value of `activation_checkpointing` means, its old boolean spellings included."""
+    """Return the meaning of a value of `activation_checkpointing`, including its old boolean spellings."""
     if value is None or value is False:
         return _NO_CHECKPOINTING
     if value is True:
@@ -49,7 +49,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     mode, every, recomputed = strategy or (None, None, None)
     yield "activations.checkpointing", mode, origin
     if every is not None:
-        # One word states all three: the shares follow from it.
+        # One word states all three values.
         origin = origin._replace(kind="inferred")
         yield "activations.every", every, origin
         yield "activations.of", recomputed, origin
@@ -69,13 +69,13 @@ def _write_checkpointing(config: Config, changes: Changes) -> list[Change]:
 
 
 def _needs_attention_bias(config: Config) -> bool:
-    """Whether attention gets a bias: ALiBi, or a mask."""
+    """Return whether attention needs a bias: ALiBi, or a mask."""
     names = ("model.alibi", "data.generate_attention_mask")
     return any(read_value(config, name, OMEGACONF.boolean)[0] for name in names)
 
 
 def _read_attention(config: Config) -> Iterator[Triple]:
-    """flash-attn is left out where a bias is needed (model.py); whether it is installed is unknown."""
+    """Yield the attention kernel; flash-attn is not used with a bias (model.py). Whether it is installed is unknown."""
     flash, origin = read_value(config, "model.flash_attention", OMEGACONF.boolean)
     needs_bias = _needs_attention_bias(config)
     if flash is not None:
@@ -95,7 +95,7 @@ _DROPOUTS: Final = ("residual", "attention", "embedding")
 
 
 def _read_dropout(config: Config) -> Iterator[Triple]:
-    """The largest of the three: any of them keeps masks and random states."""
+    """Yield the largest of the three dropouts: each of them keeps masks and random states."""
     values = [read_value(config, f"model.{part}_dropout", OMEGACONF.number) for part in _DROPOUTS]
     known_values = [(value, origin) for value, origin in values if value is not None]
     if len(known_values) == len(values):

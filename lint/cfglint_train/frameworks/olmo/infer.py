@@ -1,4 +1,4 @@
-"""What OLMo derives from a configuration."""
+"""Values that OLMo derives from a configuration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def infer(job: Job) -> None:
-    """Number formats, shard groups, accumulation, and the micro batch that a small device batch leaves."""
+    """Infer number formats, shard groups, accumulation, and the micro batch if the batch per device is smaller."""
     reading = job.plan
     strategy = reading.get("parallel.strategy")
     note = "torch.autocast over fp32 weights; gradients return to the format of the weights"
@@ -37,7 +37,7 @@ def _infer_shards(job: Job) -> None:
     )
     is_hybrid = sharding.startswith("hybrid")
     if not is_hybrid:
-        # The key is there for hybrid sharding alone.
+        # The key only applies to hybrid sharding.
         reading.put(
             "parallel.replicas", 1 if sharding != "no_shard" else plan.world_size, Origin("inferred", note=sharding)
         )
@@ -55,7 +55,7 @@ def _infer_batch(job: Job) -> None:
         return
     device_batch = global_batch // world
     if device_batch < micro:
-        # Trainer.split_batch passes a batch on whole where it is no larger than the micro batch.
+        # Trainer.split_batch does not split a batch that is no larger than the micro batch.
         note = f"global batch {global_batch} / {world} ranks leaves {device_batch} per rank, below device_train_microbatch_size"
         origin = reading.get_origin("batch.micro")
         reading.put("batch.micro", device_batch, Origin("inferred", origin.place if origin else None, note))

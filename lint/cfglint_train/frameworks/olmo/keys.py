@@ -1,4 +1,4 @@
-"""The keys of OLMo's file."""
+"""Keys of OLMo's file."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ if TYPE_CHECKING:
 
 
 class OLMoKeys(Keys):
-    """ai2-olmo 0.2.5 to 0.6.0: OmegaConf merges the file, and what the launch lays over it, with its own classes."""
+    """Key handling of ai2-olmo 0.2.5 to 0.6.0.
+
+    OmegaConf merges the file and the overrides of the launch with OLMo's classes.
+    """
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """Every word behind the file is a setting (`scripts/train.py`), and no class has this one."""
+        """Return whether a blank word is rejected: every word after the file is a setting (`scripts/train.py`)."""
         return find_framework_of_program(invocation.program) is not None
 
     def can_be_read_by_user(self, config: Config) -> bool:
-        """Where the program that scripts start is a file, which may be one of the repository."""
+        """Return whether scripts start a Python file, which may belong to the repository."""
         return any(command.partition(" ")[0].endswith(".py") for command in config.evidence.commands)
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
-        """A word behind the file, which OmegaConf merges with the same classes (0.2.5 to 0.6.0 `config.py`, load)."""
+        """Return the option for a word after the file, which OmegaConf merges (0.2.5 to 0.6.0 `config.py`, load)."""
         commands = config.evidence.commands
         if not commands or not all(
             find_framework_of_program(command.partition(" ")[0]) is not None for command in commands

@@ -1,4 +1,4 @@
-"""The lenses between OLMo's keys and the plan."""
+"""Lenses between OLMo's keys and the plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cfglint_train.frameworks.olmo.settings import build_key, find, is_resolved,
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
-# What OLMo's trainer does whatever the file says.
+# Behaviour of OLMo's trainer that no configuration changes.
 _FIXED_FIELDS: Final[Mapping[Field, Any]] = {
     "method.stage": "pretrain",
     "method.tuning": "full",
@@ -45,7 +45,7 @@ def _read_fixed(config: Config) -> Iterator[Triple]:
         yield field, value, origin
 
 
-# The keys of `model` that settle parameters, tensors and what a layer keeps.
+# Keys of `model` that determine parameters, tensors and the activations that a layer keeps.
 _ARCHITECTURE_KEYS: Final[Mapping[str, Codec]] = {
     "d_model": OMEGACONF.integer,
     "n_heads": OMEGACONF.integer,
@@ -104,8 +104,9 @@ def _is_task(evaluator: Any) -> bool:
 
 
 def _read_eval_micro(config: Config) -> Iterator[Triple]:
-    """The largest batch of any evaluator of texts: its own, else `device_eval_batch_size`. The samples of tasks are as
-    long as those have them (eval/downstream.py); of these alone the batch is left unknown.
+    """Yield the largest batch of any evaluator of texts: its own, or `device_eval_batch_size`.
+
+    Samples of tasks have their own lengths (eval/downstream.py); if all evaluators are tasks, the batch is unknown.
     """
     largest, origin = read_value(config, "device_eval_batch_size", OMEGACONF.integer)
     evaluators = _list_evaluators(config)
@@ -173,7 +174,10 @@ def _read_eval(config: Config) -> Iterator[Triple]:
 
 
 def _read_metrics(config: Config) -> Iterator[Triple]:
-    """Trainer.should_log_optim_metrics_this_step: the larger of two intervals, and only with W&B."""
+    """Yield the metrics interval (Trainer.should_log_optim_metrics_this_step).
+
+    It is the larger of two intervals, and applies only with W&B.
+    """
     wandb = find(config, ("wandb",))
     has_wandb = isinstance(wandb, StatedValue) and wandb.value is not None
     if isinstance(wandb, StatedValue) or wandb is NOT_STATED:
@@ -186,13 +190,13 @@ def _read_metrics(config: Config) -> Iterator[Triple]:
     if wandb_interval is not None:
         interval_origin = wandb_origin if wandb_interval > (interval or 1) else origin
         if wandb_origin.kind == "inferred":
-            # Whichever wins now, the other interval follows a third setting.
+            # Whichever is larger now, the other interval follows a third setting.
             interval_origin = interval_origin._replace(kind="inferred")
         yield "logging.metrics_interval", max(interval or 1, wandb_interval), interval_origin
 
 
 def _read_wandb_interval(config: Config) -> tuple[int | None, Origin]:
-    """`wandb.log_interval`, None where it cannot be determined."""
+    """Return `wandb.log_interval`, or None if it cannot be determined."""
     stated = find(config, ("wandb", "log_interval"))
     if not isinstance(stated, StatedValue):
         return (1 if stated is NOT_STATED else None), build_default_origin(config, ("wandb", "log_interval"))
@@ -229,7 +233,7 @@ def _refuse_length(config: Config, changes: Changes) -> list[Change]:
 
 
 def _parse_number(value: Any) -> int:
-    """A number that may stand as text; converted to float first, as `1e4` is no int."""
+    """Return a number that may be text; texts are converted to float first because `1e4` is no int."""
     if isinstance(value, str):
         try:
             return int(float(value))
@@ -243,7 +247,10 @@ _NUMBER_CODEC: Final = Codec(_parse_number)
 
 
 def _read_duration(config: Config) -> Iterator[Triple]:
-    """Trainer.max_steps: steps, or tokens (`2e12T`); for how many steps an epoch (`1ep`) has, the data is counted."""
+    """Yield the duration (Trainer.max_steps): steps, or tokens (`2e12T`).
+
+    The steps of an epoch (`1ep`) depend on the data.
+    """
     value, origin = read_value(config, "max_duration", Codec(lambda value: value))
     if isinstance(value, str) and value.endswith("T"):
         yield "batch.tokens", _NUMBER_CODEC.read_or_none(value[:-1].strip()), origin
@@ -251,7 +258,7 @@ def _read_duration(config: Config) -> Iterator[Triple]:
 
 
 def _read_warmup(config: Config) -> Iterator[Triple]:
-    """Warm-up in steps; `scheduler.units: tokens` counts tokens."""
+    """Yield the warm-up in steps, unless `scheduler.units: tokens` counts it in tokens."""
     units, _ = read_value(config, "scheduler.units", OMEGACONF.string)
     if units == "steps":
         number, origin = read_value(config, "scheduler.t_warmup", OMEGACONF.number)
@@ -260,9 +267,10 @@ def _read_warmup(config: Config) -> Iterator[Triple]:
 
 
 def _is_continuing_warmup(config: Config) -> bool:
-    """Whether an unknown number of steps before the run counts in the warm-up: with `restore_dataloader: false`,
-    releases before 0.6.0 reset the tokens seen and keep the global step of the checkpoint that is loaded
-    (`olmo/train.py`, load_trainer_state_dict).
+    """Return whether an unknown number of steps before the run counts towards the warm-up.
+
+    With `restore_dataloader: false`, releases before 0.6.0 reset the tokens seen but keep the global step of the loaded
+    checkpoint (`olmo/train.py`, load_trainer_state_dict).
     """
     has_load_path = config.has("load_path") and config.get("load_path") is not None
     restores_dataloader, _ = read_value(config, "restore_dataloader", OMEGACONF.boolean)

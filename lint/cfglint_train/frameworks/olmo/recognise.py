@@ -1,4 +1,4 @@
-"""Which files are OLMo's."""
+"""Recognition of OLMo configurations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OWN_KEYS: Final = frozenset(
         "gen1_gc_interval",
     )
 )
-"""Keys of TrainConfig that hardly any other trainer has."""
+"""Keys of TrainConfig that few other trainers have."""
 
 _COMMON_KEYS: Final = frozenset(
     (
@@ -49,9 +49,9 @@ _COMMON_KEYS: Final = frozenset(
         "compile",
     )
 )
-"""Keys of TrainConfig that other trainers have, too: without one of its own, they are no evidence."""
+"""Keys of TrainConfig that other trainers also have: no evidence without a key of OLMo's own."""
 
-# llm-foundry, from whose format OLMo's grew, and OLMo-core, which has the same words in other places.
+# Keys of llm-foundry, from whose format OLMo's derives, and of OLMo-core, which has the same words in other places.
 _FOREIGN_KEYS: Final = frozenset(
     (
         "train_loader",
@@ -70,15 +70,15 @@ _FOREIGN_KEYS: Final = frozenset(
 )
 
 _CHECKPOINT_CONFIG: Final = "config.yaml"
-"""What a checkpoint's settings are called (olmo/checkpoint.py)."""
+"""Name of a checkpoint's settings file (olmo/checkpoint.py)."""
 _CHECKPOINT_FILES: Final = ("model.pt", "model.safetensors", "train.pt", "train/rank0.pt")
-"""Files of a checkpoint beside it."""
+"""Other files of a checkpoint."""
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """A `model` section with OLMo's dimensions, and at least three more keys of its TrainConfig, one of them its own.
+    """Recognise a `model` section with OLMo's dimensions and three more keys, one of them OLMo's own.
 
-    What lies in a checkpoint is the record of a run: nothing is trained with it.
+    A file in a checkpoint is the record of a run: it trains nothing.
     """
     root = document.root
     if not isinstance(root, MappingNode):
@@ -87,7 +87,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
     model = root.index.get("model")
     if model is None or keys & _FOREIGN_KEYS or not isinstance(model.value, MappingNode):
         return []
-    if "vision_backbone" in model.value.index:  # Molmo, which has an image encoder and data of its own
+    if "vision_backbone" in model.value.index:  # Molmo, with an image encoder and its own data
         return []
     dimensions = len(model.value.index.keys() & {"d_model", "n_layers", "n_heads", "max_sequence_length"})
     own_keys = len(keys & _OWN_KEYS)
@@ -101,7 +101,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def _is_checkpoint_record(path: str) -> bool:
-    """Whether a file lies in a checkpoint: OLMo's, or one that was converted for transformers."""
+    """Return whether a file is part of a checkpoint of OLMo, or of one that was converted for transformers."""
     folder, name = os.path.split(path)
     if name != _CHECKPOINT_CONFIG:
         return False
@@ -114,6 +114,6 @@ def _is_checkpoint_record(path: str) -> bool:
 
 
 def prepare(document: Document) -> None:
-    """Type scalars as OmegaConf's loader does."""
+    """Set the loader that types scalars: OmegaConf's."""
     if isinstance(document, YamlDocument):
         document.set_dialect(get_omegaconf_dialect())

@@ -1,4 +1,4 @@
-"""How OLMo's settings are looked up: interpolations resolved, absent keys with their defaults."""
+"""Lookup of OLMo's settings, with interpolations resolved and defaults for absent keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def find(config: Config, route: Route) -> LookupResult:
-    """What a setting states, interpolations resolved."""
+    """Return a setting with interpolations resolved."""
     return resolve_setting(config, route, DEFAULTS)
 
 
@@ -25,7 +25,7 @@ _ACCESS: Final = build_access(find)
 
 
 def split_route(name: str) -> Route:
-    """`a.b.c` as a route."""
+    """Return the route of a dotted name (`a.b.c`)."""
     return tuple(name.split("."))
 
 
@@ -37,7 +37,7 @@ def build_key(
     beside: tuple[str, ...] = (),
     applies: Callable[[Config], bool] | None = None,
 ) -> Key:
-    """A lens whose default is the framework's own, read by the lens's own codec."""
+    """Return the lens of a key whose default is the framework's own, read by the lens's codec."""
     route = split_route(name)
     raw_default = DEFAULTS[route]
     if isinstance(raw_default, ValueByRelease):
@@ -54,7 +54,7 @@ def _decode_default(codec: Codec, raw: Any, null: Any) -> Any:
 
 
 def read_value(config: Config, name: str, codec: Codec) -> tuple[Any, Origin]:
-    """A setting with its origin: None where it is null, unknown or nothing that OLMo takes."""
+    """Return a setting with its origin; the value is None if it is null, unknown or invalid in OLMo."""
     route = split_route(name)
     stated = find(config, route)
     if isinstance(stated, StatedValue):
@@ -66,13 +66,13 @@ def read_value(config: Config, name: str, codec: Codec) -> tuple[Any, Origin]:
 
 
 def is_resolved(config: Config, name: str) -> bool:
-    """Whether the value of a setting (or its default) can be determined."""
+    """Return whether the value of a setting, or its default, can be determined."""
     stated = find(config, split_route(name))
     return isinstance(stated, StatedValue) or stated is NOT_STATED
 
 
 def write_key(config: Config, name: str, value: Any, beside: tuple[str, ...] = ()) -> list[Change]:
-    """Set one key."""
+    """Return the change that sets one key."""
     route = split_route(name)
     refuse_override(config, route)
     return [Set(config.root + route, value, beside)]

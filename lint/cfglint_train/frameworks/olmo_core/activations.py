@@ -1,4 +1,4 @@
-"""What OLMo-core keeps of a forward pass: checkpointing, attention, the loss."""
+"""Activation lenses of OLMo-core: checkpointing, attention, loss."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _ATTENTION: Final = frozenset(("blocks.*.attention", "blocks.*.sequence_mixer"))
 
 
 def _classify_modules(modules: object) -> str | None:
-    """What the patterns of modules checkpoint; None where a part of each block keeps all that it computes."""
+    """Return what the module patterns checkpoint, or None if a part of each block keeps all that it computes."""
     patterns = [pattern for pattern in modules if isinstance(pattern, str)] if isinstance(modules, list) else []
     if "blocks.*" in patterns:
         return "full"
@@ -101,7 +101,7 @@ def _write_checkpointing(config: Config, changes: Changes) -> list[Change]:
 
 
 def _build_checkpointing_settings(config: Config, target: Changes) -> dict[str, Any] | None:
-    """The keys of `ac_config` for a plan's wish; None for no checkpointing."""
+    """Return the keys of `ac_config` that state the plan's values, or None for no checkpointing."""
     mode = target.get(_AC_FIELDS[0])
     is_moe = config.get_value("model", "_FACTORY_") in _MOE_PRESETS or isinstance(
         config.get_value("model", "block", "feed_forward_moe"), dict
@@ -123,7 +123,7 @@ def _build_checkpointing_settings(config: Config, target: Changes) -> dict[str, 
 
 
 def _build_checkpointing_value(config: Config, settings: Mapping[str, Any] | None) -> Any:
-    """The value of `ac_config`, as the document's syntax states it."""
+    """Return the value of `ac_config` in the document's syntax."""
     if settings is None:
         return None
     if config.document.syntax != "python":
@@ -156,7 +156,7 @@ _BACKENDS: Final = {"torch": "sdpa", "flash_2": "flash", "flash_3": "flash3", "f
 
 
 def _read_attention(config: Config) -> Iterator[Triple]:
-    """The backend that is named; without one torch's, but flash attention in the OLMo 3 presets."""
+    """Yield the named attention backend, by default torch's, or flash attention in the OLMo 3 presets."""
     names = ("model.attn_backend", "model.block.sequence_mixer.backend", "model.block.attention.backend")
     backend = find_first(config, *names)
     if backend is not None and backend[0] is not None:
@@ -174,7 +174,7 @@ def _read_attention(config: Config) -> Iterator[Triple]:
     if not isinstance(factory, str) and config.document.syntax != "json":
         return
     if is_before(config, "2.0.0"):
-        # It takes flash-attn where that is installed.
+        # Releases before 2.0 use flash-attn if it is installed.
         return
     olmo3 = isinstance(factory, str) and factory.startswith("olmo3_")
     yield "activations.attention", "flash" if olmo3 else "sdpa", build_default_origin(config, ("model", "attn_backend"))

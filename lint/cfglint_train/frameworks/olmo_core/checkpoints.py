@@ -1,4 +1,4 @@
-"""When and how OLMo-core saves and loads checkpoints."""
+"""Checkpoint lenses of OLMo-core: saving and loading."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _read_strategy(config: Config) -> Iterator[Triple]:
 
 
 def _read_interval(config: Config, key: str, default: int) -> int:
-    """An interval of the checkpointer as it is; 0 where there is none, or where it cannot be determined."""
+    """Return an interval of the checkpointer, or 0 if there is none or it cannot be determined."""
     route = CHECKPOINTER(config)
     interval = find(config, (*route, key)) if route is not None else UNRESOLVED
     if isinstance(interval, StatedValue):
@@ -83,7 +83,7 @@ def _build_checkpointer_key(
     null: Any,
     explain_refusal: Callable[[Config, Any], str] = lambda _, __: "",
 ) -> Key:
-    """A key of the checkpointer's callback."""
+    """Return the lens of a key of the checkpointer callback."""
     names = (("trainer", "callbacks", "checkpointer", key),)
     return Key(field, names, codec, default, null, access=build_section_access(CHECKPOINTER, explain_refusal))
 
@@ -97,7 +97,7 @@ LENSES: Final = (
     _build_checkpointer_key(
         "checkpoint.keep", "max_checkpoints", KEEP_COUNT, ValueByRelease((("", "all"), ("2.6.0", 3))), "all"
     ),
-    # null: wherever there is a backend for the CPU, and `prepare_training_environment` sets one up.
+    # null: on if there is a CPU backend, and `prepare_training_environment` sets one up.
     _build_checkpointer_key(
         "checkpoint.asynchronous", "save_async", PLAIN.boolean, ValueByRelease((("", False), ("1.6.1", True))), True
     ),

@@ -1,4 +1,4 @@
-"""What OLMo-core derives from a configuration."""
+"""Values that OLMo-core derives from a configuration."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from cfglint_train.frameworks.olmo_core.settings import find_first, is_before, p
 
 
 def infer(job: Job) -> None:
-    """Number formats, what is compiled, shard groups, accumulation; evaluation in the size of training."""
+    """Infer number formats, compilation, shard groups, accumulation and the evaluation batch."""
     reading = job.plan
     strategy = reading.get("parallel.strategy")
     model_dtype = parse_dtype(find_first(job.main, "model.dtype")) or "fp32"
     if strategy == "ddp":
-        # apply_ddp casts the model itself: there is no fp32 copy of the weights behind it.
+        # apply_ddp casts the model itself: no fp32 copy of the weights remains.
         weight_format = (
             parse_dtype(find_first(job.main, "train_module.dp_config.param_dtype", "model.dp_config.param_dtype"))
             or model_dtype
@@ -34,7 +34,7 @@ def infer(job: Job) -> None:
         )
         reading.infer("parallel.split_vocabulary", "all", "Transformer.apply_tp splits embedding, head and logits")
     if reading.get("activations.compile") and not is_before(job.main, "2.0.0"):
-        # Before, `trainer.compile_loss` compiles the loss.
+        # Before 2.0, `trainer.compile_loss` compiles the loss.
         reading.infer("activations.compiled_head", True, "Transformer.apply_compile compiles the output layer")
     _infer_shards(job)
     reading.infer("batch.eval_micro", reading.get("batch.micro"), "evaluators take rank_microbatch_size")
@@ -47,7 +47,10 @@ _DEGREES: Final = ("parallel.replicas", "parallel.shard_size")
 
 
 def _infer_shards(job: Job) -> None:
-    """data_parallel.get_replicate_and_shard_degree: one replica per node unless a degree is stated."""
+    """Infer replicas and shard size: one replica per node unless a degree is stated.
+
+    Source: data_parallel.get_replicate_and_shard_degree.
+    """
     reading = job.plan
     plan = reading.build_plan()
     sharding, ranks = reading.get("parallel.sharding"), plan.data_parallel
@@ -59,7 +62,7 @@ def _infer_shards(job: Job) -> None:
         return
     replicas, shard_size = reading.get("parallel.replicas"), reading.get("parallel.shard_size")
     if any(field in reading.values and reading.get(field) is None for field in _DEGREES):
-        # A degree is stated, but cannot be determined.
+        # A degree is stated but cannot be determined.
         return
     if replicas is None and shard_size is None:
         replicas = plan.launch.nodes

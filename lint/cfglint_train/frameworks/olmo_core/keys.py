@@ -1,6 +1,6 @@
-"""The keys of an OLMo-core script are Python's: an argument that no class has stops the script at its first line.
+"""Keys of OLMo-core scripts, which are Python arguments: an unknown argument stops the script on its first line.
 
-What the launch lays over them (`--trainer.save_interval=50`) is found out when the job starts.
+Unknown keys in launch overrides (`--trainer.save_interval=50`) only fail when the job starts.
 """
 
 from __future__ import annotations
@@ -17,42 +17,48 @@ if TYPE_CHECKING:
 
 _LIBRARY_PREFIX: Final = "olmo_core."
 _EXPERIMENT_MODULE: Final = "olmo_core.internal.experiment"
-"""Its `main` merges the overrides itself."""
+"""Module whose `main` merges the overrides itself."""
 _NULL_SECTION_FAILS_SINCE: Final = "2.5.0"
-"""`Config.merge` sets keys of plain mappings (config.py, `_set_nested`) and fails below null; up to 2.4.0, OmegaConf
-makes the section."""
+"""First release that fails below a null section: `Config.merge` sets keys of plain mappings (config.py, `_set_nested`).
+Up to 2.4.0, OmegaConf creates the section.
+"""
 
 
 _SCRIPT_WORDS: Final = 3
-"""Words of the library's own `main` before the overrides; scripts have as many or fewer."""
+"""Number of words of the library's `main` before the overrides; scripts have as many or fewer."""
 
 
 class OLMoCoreKeys(Keys):
-    """ai2-olmo-core 1.0.0 to 3.0.0."""
+    """Key handling of ai2-olmo-core 1.0.0 to 3.0.0."""
 
     is_checked = False
 
     def is_fixed_place(self, route: Route) -> bool:
-        """A script chooses a class for most of its settings; the trainer's own are the same in every one."""
+        """Return whether the key belongs to the trainer, whose settings are the same in every script.
+
+        For most other settings, a script chooses a class.
+        """
         return route[0] == "trainer" and len(route) == 2
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """`Config.merge` stops at a setting that has no name, wherever words are settings: behind those of the program
-        itself (subcommand, name of the run, cluster). Run with 2.0.0 and 3.0.0; with `strict=False` it goes on.
+        """Return whether `Config.merge` stops at a setting without a name.
+
+        It does wherever words are settings: after those of the program itself (subcommand, name of the run, cluster).
+        Run with 2.0.0 and 3.0.0; with `strict=False` it continues.
         """
         previous_words = invocation.words[:index]
         is_setting = index >= _SCRIPT_WORDS or any(word.text.startswith("--") for word in previous_words)
         return is_setting and config.compute_once(_has_full_merge) and config.compute_once(_is_strict)
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
-        """The innermost class of the library above the setting, with the way from there."""
+        """Return the innermost library class above the setting, with the route from there."""
         if not config.compute_once(_has_full_merge):
             return None
         node: Node | None = config.get_node()
         class_route: Route = ()
         for depth, step in enumerate(route):
             if not isinstance(node, MappingNode):
-                return None  # below a value that no call in sight made, there may be anything
+                return None  # Below a value that no visible call built, anything may exist.
             name = config.document.get_value((*config.root, *route[:depth], "_CLASS_"))
             if isinstance(name, str):
                 class_route = (name.rpartition(".")[2], *route[depth:]) if name.startswith(_LIBRARY_PREFIX) else ()
@@ -69,7 +75,10 @@ class OLMoCoreKeys(Keys):
     def _build_option_below_default(
         self, config: Config, node: MappingNode, class_route: Route, route: Route, section: Route
     ) -> LauncherOption | None:
-        """A setting below a section that the script does not mention, where that is null by default or none at all."""
+        """Return the option for a setting below a section that the script omits.
+
+        The option has no effect on a section that is null by default; None if the default cannot be determined.
+        """
         if not class_route or not isinstance(node, Record) or node.open or node.sealed:
             return None
         context = self.build_context(config)._replace(entry="script")
@@ -85,7 +94,7 @@ class OLMoCoreKeys(Keys):
 
 
 def _build_option_below_null(config: Config, class_route: Route, section: Route) -> LauncherOption:
-    """A setting below a section that is null, unless the launch gives the section, too."""
+    """Return the option for a setting below a section that is null, unless the launch also sets the section."""
     has_section = any(route == section[: len(route)] for route, _ in config.launch_overrides)
     return (
         LauncherOption("script", class_route)
@@ -99,7 +108,7 @@ def _is_conditional(node: Node) -> bool:
 
 
 def _is_strict(config: Config) -> bool:
-    """Whether all of the command line is settings, and one that no class has stops the script."""
+    """Return whether the whole command line is settings, so that an unknown setting stops the script."""
     from cfglint_train.documents.python.document import PythonDocument
 
     document = config.document
@@ -109,7 +118,7 @@ def _is_strict(config: Config) -> bool:
 
 
 def _has_full_merge(config: Config) -> bool:
-    """Whether the script hands its command line to `Config.merge` as a whole."""
+    """Return whether the script passes its whole command line to `Config.merge`."""
     from cfglint_train.documents.python.document import PythonDocument
 
     document = config.document

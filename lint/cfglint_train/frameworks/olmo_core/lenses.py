@@ -1,4 +1,4 @@
-"""The lenses between OLMo-core's settings and the plan."""
+"""Lenses between OLMo-core's settings and the plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def _read_fixed(config: Config) -> Iterator[Triple]:
-    """What OLMo-core's trainer does whatever the configuration says."""
+    """Yield the behaviour of OLMo-core's trainer that no configuration changes."""
     if not isinstance(config.document.find_node((*config.root, "trainer")), MappingNode):
         return
     origin = Origin("default", note=f"olmo_core {config.release}", framework=config.framework)
@@ -65,7 +65,7 @@ _FIXED_FIELDS: Final[Mapping[Field, Any]] = {
 
 
 def _read_method(config: Config) -> Iterator[Triple]:
-    """Fine-tuning masks labels; frozen parameters leave open how much is trained."""
+    """Yield stage and tuning: masked labels mean fine-tuning; frozen parameters leave the tuning open."""
     label_masks = find_first(config, "dataset.label_mask_paths")
     if label_masks is not None and label_masks[0] is not None:
         yield "method.stage", "sft", label_masks[1]
@@ -88,7 +88,7 @@ def _is_preset(config: Config) -> bool:
     return isinstance(config.get_value("model", "_FACTORY_"), str)
 
 
-# optim/*.py: class -> name, how the step runs by default, bits of the state (None: the weights').
+# optim/*.py: class -> name, default implementation of the step.
 _OPTIMIZERS: Final[Mapping[str, tuple[str, str]]] = {
     "AdamWConfig": ("adamw", "foreach"),
     "SkipStepAdamWConfig": ("adamw", "foreach"),
@@ -164,7 +164,7 @@ def _read_length(config: Config) -> Iterator[Triple]:
 
 
 def _build_batch_lens(field: Field, *names: str) -> Custom:
-    """A batch size that the configuration states in tokens."""
+    """Return the lens of a batch size that the configuration states in tokens."""
 
     def read(config: Config) -> Iterator[Triple]:
         batch, length = _read_number(config, *names), _read_valid_length(config)
@@ -188,7 +188,7 @@ def _build_batch_lens(field: Field, *names: str) -> Custom:
 
 
 def _read_uneven_batches(config: Config) -> Iterator[Triple]:
-    """The batches in tokens that are no whole number of sequences, of releases with a train module (since 2.0)."""
+    """Yield batches in tokens that are no whole number of sequences, for releases with a train module (since 2.0)."""
     micro, length = _read_number(config, _MICRO_BATCH_KEYS[0]), _read_valid_length(config)
     if micro is None or length is None:
         return
@@ -252,7 +252,7 @@ def _read_profiler(config: Config) -> Iterator[Triple]:
 
 
 def _read_token_dtype(config: Config) -> Iterator[Triple]:
-    """`dtype` of the data set; without it OLMo-core takes the narrowest that holds the tokenizer's vocabulary."""
+    """Yield the dataset's `dtype`; by default OLMo-core takes the narrowest that holds the tokenizer's vocabulary."""
     stated = find_first(config, "dataset.dtype")
     if stated is not None and isinstance(stated[0], str):
         yield "data.token_dtype", parse_member_name(stated[0]), stated[1]

@@ -1,4 +1,4 @@
-"""The model of an OLMo-core run: a preset with changes, or dimensions."""
+"""Model of an OLMo-core run: a preset with changes, or explicit dimensions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cfglint_train.frameworks.lens import Config, Triple
 from cfglint_train.frameworks.lens_types import Custom, StatedValue, refuse_write
 from cfglint_train.frameworks.olmo_core.settings import find
 
-# Keys of a model that change neither its parameters nor what its layers keep.
+# Model keys that affect neither the parameters nor the activations that layers keep.
 _IRRELEVANT_KEYS: Final = frozenset(
     (
         "_CLASS_", "_FACTORY_", "attn_backend", "use_flash", "fused_ops", "rope_theta", "rope_type", "rope_scaling",
@@ -21,14 +21,14 @@ _IRRELEVANT_KEYS: Final = frozenset(
     )
 )  # fmt: skip
 
-# Attributes that a script may set below a preset: the same, further down.
+# The same for attributes that a script may set below a preset.
 _IRRELEVANT_NESTED_KEYS: Final = frozenset(
     ("loss_implementation", "backend", "use_flash", "rope", "init_method", "sliding_window")
 )
 
 
 def _read_model(config: Config) -> Iterator[Triple]:
-    """A preset by name with the dimensions that are changed, or the dimensions themselves."""
+    """Yield the preset's name with its changed dimensions, or the dimensions themselves."""
     factory = config.get_value("model", "_FACTORY_")
     node = config.document.find_node((*config.root, "model"))
     if not isinstance(node, MappingNode):
@@ -61,7 +61,7 @@ def _read_model(config: Config) -> Iterator[Triple]:
 
 
 def _is_irrelevant(value: Mapping[str, Any]) -> bool:
-    """Whether attributes set below a preset leave its shape alone."""
+    """Return whether attributes that are set below a preset leave the model's shape unchanged."""
     return all(
         key in _IRRELEVANT_NESTED_KEYS or (isinstance(item, dict) and _is_irrelevant(item))
         for key, item in value.items()
@@ -69,7 +69,10 @@ def _is_irrelevant(value: Mapping[str, Any]) -> bool:
 
 
 def _read_dimensions(config: Config) -> tuple[tuple[str, Any], ...] | None:
-    """The dimensions of a dense decoder under OLMo's (v1) names, whose arithmetic is the same; None for any other."""
+    """Return the dimensions of a dense decoder under OLMo (v1) names, or None for any other model.
+
+    OLMo (v1) computes sizes in the same way.
+    """
     block = config.get_value("model", "block")
     if not isinstance(block, dict):
         return None
@@ -122,7 +125,7 @@ def _read_dimensions(config: Config) -> tuple[tuple[str, Any], ...] | None:
 
 
 def _strip_rotary(block: Any) -> Any:
-    """A block without what its rotary embedding says, which has no parameters."""
+    """Return a block without its rotary embedding settings, which have no parameters."""
     if not isinstance(block, dict):
         return block
     return {key: _strip_rotary(value) for key, value in block.items() if key != "rope"}

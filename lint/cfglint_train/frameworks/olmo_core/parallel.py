@@ -1,4 +1,4 @@
-"""Number formats and parallelism of an OLMo-core run."""
+"""Lenses for number formats and parallelism of OLMo-core."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def _read_precision(config: Config) -> Iterator[Triple]:
-    """The format that FSDP casts to (fp32 without one), or 8-bit products on top of it."""
+    """Yield the compute format: FSDP's param_dtype (the weights' if unset), autocast, or fp8 matrix products."""
     section = _find_data_parallel(config)
     if section is UNRESOLVED:
         return
@@ -60,7 +60,7 @@ def _read_precision(config: Config) -> Iterator[Triple]:
 
 
 def _find_float8(config: Config) -> Origin | None:
-    """The origin of 8-bit matrix products, None where they are off."""
+    """Return the origin of 8-bit matrix products, or None if they are off."""
     for route in (("train_module", "float8_config"), ("model", "float8_config")):
         section = find(config, route)
         if isinstance(section, StatedValue) and isinstance(section.value, dict):
@@ -71,7 +71,7 @@ def _find_float8(config: Config) -> Origin | None:
 
 
 def _find_data_parallel(config: Config) -> Any:
-    """The data-parallel section: its route, None where there is none, UNRESOLVED where that cannot be determined."""
+    """Return the route of the data-parallel section, None if there is none, UNRESOLVED if it cannot be determined."""
     for route in (("train_module", "dp_config"), ("model", "dp_config")):
         section = find(config, route)
         if isinstance(section, StatedValue):
@@ -114,7 +114,7 @@ def _read_parallel(config: Config) -> Iterator[Triple]:
     pipeline = find(config, ("train_module", "pp_config"))
     if pipeline is not UNRESOLVED:
         is_pipelined = isinstance(pipeline, StatedValue) and pipeline.value is not None
-        # apply_fsdp: stages of a pipeline keep their weights gathered between micro batches.
+        # apply_fsdp: pipeline stages keep their weights gathered between micro batches.
         yield "parallel.reshard_after_forward", not is_pipelined, name.origin
         if is_pipelined:
             yield "parallel.defers_reduction", True, name.origin
@@ -135,7 +135,7 @@ def _write_parallel(config: Config, changes: Changes) -> list[Change]:
     )
 
 
-# PipelineScheduleType; the custom ones run in the order of those that they are named after.
+# PipelineScheduleType; the custom schedules run in the order of those in their names.
 _SCHEDULES: Final = {
     "single_1f1b": "1f1b", "custom_1f1b": "1f1b", "gpipe": "gpipe", "looped_bfs": "looped_bfs",
     "interleaved_1f1b": "interleaved_1f1b", "custom_interleaved_1f1b": "interleaved_1f1b",
@@ -147,7 +147,7 @@ _SCHEDULES: Final = {
 
 
 def _read_schedule(config: Config) -> Iterator[Triple]:
-    """The order of a pipeline's stages, and how many each rank has: one or two, unless split points say otherwise."""
+    """Yield the pipeline schedule and the stages per rank: one or two, unless split points are stated."""
     section = find(config, ("train_module", "pp_config"))
     if not isinstance(section, StatedValue) or section.value is None:
         return
@@ -169,7 +169,7 @@ _DEGREE: Final = bound_below(1, PLAIN.integer)
 
 
 def _build_degree_lens(field: Field, key: str, null: int = 1) -> Custom:
-    """The degree of one kind of model parallelism; 1 where its section is absent."""
+    """Return the lens of one model-parallel degree; `null` holds if its section is absent."""
 
     def read(config: Config) -> Iterator[Triple]:
         section = find(config, ("train_module", key))
@@ -192,7 +192,7 @@ def _build_degree_lens(field: Field, key: str, null: int = 1) -> Custom:
 
 
 def _find_data_parallel_key(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
-    """The spelling in the data-parallel section that there is."""
+    """Return the spelling in the data-parallel section that exists."""
     section = _find_data_parallel(config)
     key_route = next((name for name in names if name[:2] == section), names[0])
     return key_route, find(config, key_route)

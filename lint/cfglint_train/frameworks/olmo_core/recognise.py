@@ -1,4 +1,4 @@
-"""Which files are OLMo-core's."""
+"""Recognition of OLMo-core configurations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BUILDERS: Final = frozenset(("train_module_config_builder", "trainer_config_bui
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """A script that puts an OLMo-core experiment together, or the experiment as JSON."""
+    """Recognise a script that assembles an OLMo-core experiment, or the experiment as JSON."""
     if document.syntax == "json":
         return _recognise_saved(document)
     if document.syntax != "python":
@@ -56,7 +56,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def _has_joint_builder(document: PythonDocument) -> bool:
-    """Whether one function makes both a train module and a trainer, whatever becomes of them (a tuple)."""
+    """Return whether one function builds both a train module and a trainer, for example to return them as a tuple."""
     import ast
 
     from cfglint_train.documents.python.syntax import get_callee_name
@@ -71,7 +71,7 @@ def _has_joint_builder(document: PythonDocument) -> bool:
 
 
 def _is_library_module(path: str) -> bool:
-    """Whether a file is a module of the package itself, which a repository may hold a copy of."""
+    """Return whether a file is a module of the package itself, of which a repository may hold a copy."""
     parent, package, _ = path.replace(os.sep, "/").rpartition("/olmo_core/")
     return bool(package) and os.path.exists(os.path.join(f"{parent}/olmo_core", "__init__.py"))
 
@@ -87,7 +87,7 @@ def _recognise_saved(document: Document) -> list[RecognisedConfig]:
 
 
 def prepare(document: Document) -> None:
-    """Read a script into the tree of its settings; JSON is that tree."""
+    """Evaluate a script into the tree of its settings; JSON already is that tree."""
     if document.syntax != "python" or document.root is not None:
         return
     from cfglint_train.documents.document import Span
@@ -101,7 +101,7 @@ def prepare(document: Document) -> None:
 
 
 def format_override(route: Route, value: Any) -> str:
-    """How the launch says what the file cannot be made to say."""
+    """Return advice to state at launch a setting that the file cannot state."""
     return f"pass --{format_route(route)}={_format_value(value)} at launch instead"
 
 

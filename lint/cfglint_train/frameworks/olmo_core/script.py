@@ -1,8 +1,8 @@
-"""How a training script of OLMo-core becomes the tree of settings that the run would have.
+"""Evaluator of OLMo-core training scripts: build the tree of settings that the run would have.
 
 The tree has the shape of the configuration that OLMo-core saves beside a checkpoint (`config.json`): `model`,
-`train_module`, `trainer`, `data_loader`, `dataset`, `launch`. So the same lenses read both, and a route is spelled like
-the override that the launch takes (`--train_module.rank_microbatch_size=8192`).
+`train_module`, `trainer`, `data_loader`, `dataset`, `launch`. The same lenses read both, and a route is spelled like
+the override of the launch (`--train_module.rank_microbatch_size=8192`).
 
 Sources: ai2-olmo-core 3.0.0 `internal/experiment.py`, `internal/cookbook.py`, `internal/common.py`, `script_utils.py`,
 `train/config.py`, `data/tokenizer.py`.
@@ -39,7 +39,7 @@ TRAIN_MODULES: Final = (
     "OLMoDDPTrainModuleConfig",
 )
 
-# Positional parameters of the library's classes, where scripts use them.
+# Positional parameters of the library's classes that scripts pass by position.
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(TRAIN_MODULES, ("rank_microbatch_size", "max_sequence_length", "optim")),
     "TrainerConfig": ("save_folder",),
@@ -52,7 +52,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "TransformerPipelineParallelConfig": ("degree",),
 }
 
-# data/tokenizer.py: the vocabularies of the ready-made tokenizers.
+# data/tokenizer.py: vocabulary sizes of the predefined tokenizers.
 VOCABULARIES: Final[Mapping[str, int]] = {
     "dolma2": 100278,
     "dolma2_sigdig": 100278,
@@ -74,12 +74,12 @@ _SCRIPT_OPTIONS: Final[Mapping[str, Any]] = {
 
 
 def get_class_name(node: Node | None) -> str:
-    """The class that a section was made of, without its module; empty where it is unknown."""
+    """Return the class that a section was built from, without its module, or "" if it is unknown."""
     return facts.get_class(node).rpartition(".")[2] if isinstance(node, Record) else ""
 
 
 def evaluate_experiment(document: PythonDocument) -> Record | None:
-    """The settings that a script gives its run; None where it builds none that can be read."""
+    """Return the settings that a script gives its run, or None if it builds none that can be read."""
     evaluator = Walk(document, _HANDLERS, _METHODS, FIELDS)
     evaluator.run()
     settings = _find_experiment(evaluator)
@@ -102,7 +102,7 @@ def evaluate_experiment(document: PythonDocument) -> Record | None:
 
 
 def _find_experiment(evaluator: Evaluator) -> Record | None:
-    """The last experiment that the script put together."""
+    """Return the last experiment that the script assembled."""
     for record in reversed(evaluator.records):
         keys = record.index.keys()
         if "trainer" in keys and ("train_module" in keys or "model" in keys):
@@ -111,7 +111,7 @@ def _find_experiment(evaluator: Evaluator) -> Record | None:
 
 
 def _gather_sections(evaluator: Evaluator) -> Record | None:
-    """The sections that a script builds without ever joining them."""
+    """Return the sections that a script builds without joining them."""
     section_by_class = {
         **dict.fromkeys(TRAIN_MODULES, "train_module"),
         "TrainerConfig": "trainer",
@@ -134,7 +134,7 @@ def _gather_sections(evaluator: Evaluator) -> Record | None:
 
 
 def _handle_main(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`internal.experiment.main(config_builder=...)`; up to 2.2 it took the builders themselves."""
+    """Evaluate `internal.experiment.main(config_builder=...)`; up to 2.2 it took the section builders themselves."""
     if any(name.endswith("_config_builder") for name in arguments.keywords):
         return _handle_build_config(evaluator, node, arguments)
     builder = arguments.get("config_builder") or (arguments.positional[0] if arguments.positional else None)
@@ -145,7 +145,7 @@ def _handle_main(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> 
 
 
 def _handle_script_main(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`script_utils.main(build_config)`: its own options, and those that the script adds."""
+    """Evaluate `script_utils.main(build_config)` with its own options and those that the script adds."""
     builder = arguments.get("config_builder") or (arguments.positional[0] if arguments.positional else None)
     if not isinstance(builder, (Partial, Function)):
         return None
@@ -163,23 +163,23 @@ _NO_GROUP: Final = "there is no process group yet"
 
 @contextmanager
 def _assume_no_group(evaluator: Evaluator) -> Iterator[None]:
-    """The library's own `main` functions build the configuration before they prepare the environment."""
+    """Assume no process group: the library's `main` functions build the configuration before they create it."""
     evaluator.library_facts.add(_NO_GROUP)
     yield
     evaluator.library_facts.discard(_NO_GROUP)
 
 
 def _handle_prepare(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`prepare_training_environment()`: from here on, every rank knows the others."""
+    """Record that `prepare_training_environment()` ran: from here on the world size is that of the launch."""
     if not evaluator.open_conditions:
         evaluator.library_facts.add(_GROUP_EXISTS)
 
 
 def _handle_world_size(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`get_world_size()`: 1 as long as there is no process group, the ranks of the launch afterwards.
+    """Evaluate `get_world_size()`: 1 before there is a process group, the ranks of the launch afterwards.
 
-    How many those are is not known here. Scripts ask in order to distinguish one rank from more, and are written for
-    more.
+    The number of ranks is unknown here. Scripts ask in order to tell one rank from several, and are written for
+    several.
     """
     place = evaluator.document.find_span(node)
     if _GROUP_EXISTS in evaluator.library_facts:
@@ -187,7 +187,7 @@ def _handle_world_size(evaluator: Evaluator, node: ast.Call, arguments: Argument
     return _make_library_value(place, 1, "get_world_size") if _NO_GROUP in evaluator.library_facts else None
 
 
-# What the builders get in common -> the arguments that say it.
+# Arguments that every builder receives, with their accepted spellings.
 _COMMON_ARGUMENTS: Final = {
     "tokenizer": ("tokenizer",),
     "global_batch_size": ("global_batch_size",),
@@ -196,7 +196,7 @@ _COMMON_ARGUMENTS: Final = {
 
 
 def _handle_build_config(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`internal.experiment.build_config`: the builders get what they have in common, and their results are joined."""
+    """Evaluate `internal.experiment.build_config`: call the builders and join their results."""
     place = evaluator.document.find_span(node.func)
     common = Record(place, [], open_=IMPLIED)
     for name, spellings in _COMMON_ARGUMENTS.items():
@@ -236,7 +236,7 @@ def _handle_build_config(evaluator: Evaluator, node: ast.Call, arguments: Argume
 def _put_data_sections(
     evaluator: Evaluator, node: ast.Call, arguments: Arguments, common: Record, root: Record
 ) -> None:
-    """The data sections: what the script's own builder returns, or what the library's default one would."""
+    """Put the data sections that the script's own builder returns, or those of the library's default builder."""
     builder = arguments.keywords.get("data_config_builder")
     if builder is None:
         for section, pairs in (
@@ -277,7 +277,7 @@ def _put(record: Record, name: str, value: Node, place: Span) -> None:
 
 
 def _make_library_value(place: Span, value: Any, text: str) -> Value:
-    """A value that a function of the library gives, not the script."""
+    """Return a value that a function of the library sets, not the script."""
     return Value(place, value, (Step("library", text, place),))
 
 
@@ -295,7 +295,7 @@ def _handle_launch_config(evaluator: Evaluator, node: ast.Call, arguments: Argum
 
 
 def _handle_cookbook_train_module(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`internal.cookbook.configure_train_module`: fixed settings around the few that it takes."""
+    """Evaluate `internal.cookbook.configure_train_module`: fixed settings and the few that it accepts."""
     place = evaluator.document.find_span(node.func)
     record = evaluator.build_record(node, "olmo_core.train.train_module.TransformerTrainModuleConfig", arguments)
     record.sealed = "configure_train_module takes no more than its own arguments"
@@ -337,7 +337,7 @@ def _handle_cookbook_train_module(evaluator: Evaluator, node: ast.Call, argument
 
 
 def _make_library_record(place: Span, name: str, values: Mapping[str, Any]) -> Record:
-    """A record that the library makes with fixed values."""
+    """Return a record that the library creates with fixed values."""
     record = Record(place, [])
     record.sealed = "the library makes it"
     _put(record, "_CLASS_", Value(place, name), place)
@@ -347,7 +347,7 @@ def _make_library_record(place: Span, name: str, values: Mapping[str, Any]) -> R
 
 
 def _handle_cookbook_trainer(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`internal.cookbook.configure_trainer`."""
+    """Evaluate `internal.cookbook.configure_trainer`."""
     place = evaluator.document.find_span(node.func)
     record = evaluator.build_record(node, "olmo_core.train.TrainerConfig", arguments)
     record.sealed = "configure_trainer takes no more than its own arguments"
@@ -359,7 +359,7 @@ def _handle_cookbook_trainer(evaluator: Evaluator, node: ast.Call, arguments: Ar
 
 
 def _handle_cookbook_callbacks(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`internal.cookbook.configure_default_callbacks`."""
+    """Evaluate `internal.cookbook.configure_default_callbacks`."""
     place = evaluator.document.find_span(node.func)
     record = Record(evaluator.document.find_span(node), [])
     record.sealed = "configure_default_callbacks makes it"
@@ -389,7 +389,7 @@ def _handle_cookbook_callbacks(evaluator: Evaluator, node: ast.Call, arguments: 
 
 
 def _handle_getattr(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`getattr(TransformerConfig, options.factory)`."""
+    """Evaluate `getattr(TransformerConfig, options.factory)`."""
     if len(arguments.positional) < 2:
         return None
     owner, name = arguments.positional[:2]
@@ -426,7 +426,7 @@ def _handle_with_callbacks(evaluator: Evaluator, node: ast.Call, owner: Any, arg
 
 
 def _handle_recommended_evals(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`TrainerConfig.with_recommended_evals`: two evaluators, every 10,000 steps by default."""
+    """Evaluate `TrainerConfig.with_recommended_evals`: two evaluators, every 10,000 steps by default."""
     if not isinstance(owner, Record):
         return None
     place = evaluator.document.find_span(node.func)
@@ -455,7 +455,7 @@ def _ensure_callbacks(trainer: Record) -> Record:
 
 
 def _handle_padded_vocab_size(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`TokenizerConfig.padded_vocab_size()`."""
+    """Evaluate `TokenizerConfig.padded_vocab_size()`."""
     if get_class_name(owner) != "TokenizerConfig":
         return None
     vocab_size = owner.get("vocab_size")

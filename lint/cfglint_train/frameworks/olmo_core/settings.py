@@ -1,7 +1,7 @@
-"""How a setting of OLMo-core is looked up: in the tree of a script or of a saved `config.json`, or in an override.
+"""Lookup of OLMo-core settings in the tree of a script, in a saved `config.json` and in overrides.
 
-What is not there is not always absent. A script may make a section elsewhere (`Record.open`), or set a key under a
-condition; then the default does not hold either.
+A setting that is missing from the tree is not always absent: a script may build a section elsewhere (an open record) or
+set a key under a condition. Then the default does not apply either.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def find(config: Config, route: Route) -> LookupResult:
-    """A setting as the tree or an override states it: Stated, NOT_STATED or UNRESOLVED."""
+    """Return a setting as the tree or an override states it: Stated, NOT_STATED or UNRESOLVED."""
     overridden = config.find_override(route)
     if overridden is not None:
         value = config.get_value(*route)
@@ -42,7 +42,7 @@ def find(config: Config, route: Route) -> LookupResult:
     node: Any = config.document.root
     for length in range(1, len(route) + 1):
         if node is None or (length > 1 and not isinstance(node, MappingNode)):
-            # Below a null there is nothing; below what cannot be determined there may be anything.
+            # A null has no keys below it; a value that cannot be determined may have any.
             unset = node is not None and config.document.build_value(node) is None
             return _find_override_below(config, route) if unset else UNRESOLVED
         child = config.document.find_node((*config.root, *route[:length]))
@@ -70,9 +70,10 @@ def find(config: Config, route: Route) -> LookupResult:
 
 
 def _find_override_below(config: Config, route: Route) -> LookupResult:
-    """What overrides make of a section that the file leaves unset (`--train_module.ac_config.mode=full`).
+    """Return the value that overrides give a section which the file leaves unset.
 
-    Up to 2.4.0, OmegaConf makes the section; later releases stop (`OLMoCoreKeys`).
+    For example `--train_module.ac_config.mode=full`. Up to 2.4.0, OmegaConf creates the section; later releases stop
+    (`OLMoCoreKeys`).
     """
     nested = next(
         (
@@ -86,17 +87,17 @@ def _find_override_below(config: Config, route: Route) -> LookupResult:
 
 
 def _is_open(node: Any) -> bool:
-    """Whether a section may have more keys than the tree shows."""
+    """Return whether a section may have more keys than the tree shows."""
     return bool(getattr(node, "open", ""))
 
 
 def split_route(name: str) -> Route:
-    """`a.b.c` as a route."""
+    """Return the route of a dotted name (`a.b.c`)."""
     return tuple(name.split("."))
 
 
 def find_first(config: Config, *names: str) -> tuple[Any, Origin] | None:
-    """The first of some settings that is stated: value and origin. None where none is."""
+    """Return value and origin of the first setting that is stated, or None if none is."""
     for name in names:
         setting_value = find(config, split_route(name))
         if isinstance(setting_value, StatedValue):
@@ -105,19 +106,19 @@ def find_first(config: Config, *names: str) -> tuple[Any, Origin] | None:
 
 
 def is_resolved(config: Config, name: str) -> bool:
-    """Whether a setting is stated, or certainly is not."""
+    """Return whether a setting is certainly stated or certainly absent."""
     return find(config, split_route(name)) is not UNRESOLVED
 
 
 def get_class_name(config: Config, route: Route) -> str:
-    """The class that a section was made of, without its module."""
+    """Return the class that a section was built from, without its module, or "" if it is unknown."""
     name = config.get_value(*route, "_CLASS_")
     return name.rsplit(".", 1)[-1] if isinstance(name, str) else ""
 
 
 INTERVAL: Final = write_zero_as_null(PLAIN.integer)
 KEEP_COUNT: Final = Codec(PLAIN.integer.read, lambda value: None if value == "all" else value)
-"""How many are kept; null keeps all."""
+"""Number of checkpoints to keep; null keeps all."""
 
 DTYPES: Final = {
     "float32": "fp32",
@@ -129,19 +130,19 @@ DTYPES: Final = {
 
 
 def parse_dtype(stated: tuple[Any, Origin] | None) -> str | None:
-    """A DType as the plan's number format; None where it is absent, null or odd."""
+    """Return a DType as the plan's number format, or None if it is absent, null or unknown."""
     if stated is None or not isinstance(stated[0], str):
         return None
     return DTYPES.get(parse_member_name(stated[0]))
 
 
 def has_train_module(config: Config) -> bool:
-    """Whether the configuration has a train module (since 2.0) that can be read."""
+    """Return whether the configuration has a train module (since 2.0) that can be read."""
     return isinstance(config.document.find_node((*config.root, "train_module")), MappingNode)
 
 
 def is_before(config: Config, release: str) -> bool:
-    """Whether the run is checked against an earlier release of OLMo-core."""
+    """Return whether the run is checked against an earlier release of OLMo-core."""
     return parse_release(config.release) < parse_release(release)
 
 
@@ -151,18 +152,18 @@ _ACCESS: Final = build_access(find)
 def build_key(
     field: Field, names: str, codec: Codec, default: Any = ABSENT, null: Any = ABSENT, beside: tuple[str, ...] = ()
 ) -> Key:
-    """A lens of one key, with alternative spellings separated by spaces."""
+    """Return the lens of one key; alternative spellings are separated by spaces."""
     return Key(field, tuple(split_route(name) for name in names.split()), codec, default, null, beside, _ACCESS)
 
 
 Section = Callable[[Config], "Route | None"]
-"""Finds the route of a section; None where the configuration leaves open whether there is one."""
+"""Function that returns the route of a section, or None if the configuration leaves open whether it exists."""
 
 
 def build_section_access(section: Section, explain_refusal: Callable[[Config, Any], str] = lambda _, __: "") -> Access:
-    """The lookup of keys whose section has to be found first (a callback, by its class).
+    """Return the lookup of keys whose section must be located first (a callback, by its class).
 
-    `refuses` says why OLMo-core would not take a new value beside the others.
+    `explain_refusal` returns why OLMo-core would reject a new value next to the others, or "".
     """
 
     def find_below(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
@@ -187,7 +188,7 @@ def build_section_access(section: Section, explain_refusal: Callable[[Config, An
 
 
 def build_callback_locator(*classes: str, name: str) -> Section:
-    """Where a callback of one of the classes stands; under its usual name where there is none."""
+    """Return a function that locates a callback of one of the classes, by default under its usual name."""
 
     def locate(config: Config) -> Route | None:
         callbacks = config.document.find_node((*config.root, "trainer", "callbacks"))
@@ -211,7 +212,11 @@ COLLECTOR: Final = build_callback_locator("GarbageCollectorCallback", name="garb
 
 
 def set_member(config: Config, route: Route, member: tuple[str, str, str], beside: tuple[str, ...]) -> list[Change]:
-    """Set a member of an enumeration: in place, or with its class where a script does not state the key yet."""
+    """Return the change that sets an enumeration member.
+
+    `member` is class, name and module. The member is set in place, or with its class if a script does not state the key
+    yet.
+    """
     refuse_override(config, route)
     kind, name, module = member
     value: Any = name

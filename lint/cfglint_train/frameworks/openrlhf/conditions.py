@@ -1,4 +1,4 @@
-"""Conditions of OpenRLHF's clauses that are code (`also` in `refusals.json`)."""
+"""Conditions of OpenRLHF's clauses that are implemented in Python (`also` in `refusals.json`)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import Lookup
 
 _GPUS: Final = 8
-"""The default number of GPUs per node of every role since 0.2.6."""
+"""Default number of GPUs per node of every role since 0.2.6."""
 
 
 def engines_elsewhere(value: Lookup) -> bool:
-    """The engines and the actor do not fill the same GPUs."""
+    """Return whether the engines and the actor occupy different numbers of GPUs."""
     nodes, gpus = (
         _replace_missing(value("--actor.num_nodes"), 1),
         _replace_missing(value("--actor.num_gpus_per_node"), _GPUS),
@@ -27,7 +27,7 @@ def engines_elsewhere(value: Lookup) -> bool:
 
 
 def reference_elsewhere(value: Lookup) -> bool:
-    """The reference and the actor have different numbers of nodes, or of GPUs per node."""
+    """Return whether the reference and the actor have different numbers of nodes, or of GPUs per node."""
     sizes = [
         [_replace_missing(value(f"--{role}.{name}"), default) for role in ("actor", "ref")]
         for name, default in (("num_nodes", 1), ("num_gpus_per_node", _GPUS))

@@ -1,10 +1,10 @@
-"""Which OpenRLHF a command line is written for: entry points, argparse's reading of flags, the releases that accept it.
+"""Flags of OpenRLHF's command lines: entry points, argparse's rules for flags, and the releases that accept them.
 
-OpenRLHF's parsers accept unique prefixes, take the last of two equal flags and exit on any flag they do not know.
-So the flags of an invocation determine the releases that it can run on: the **window**. Between 0.10.1.post2 and 0.10.2
-nearly every flag got a dotted name; a script is read, and written, in the words it uses itself.
+OpenRLHF's parsers accept unique prefixes, use the last of two equal flags and exit on any unknown flag. So the flags of
+an invocation determine the range of releases that it can run on. Between 0.10.1.post2 and 0.10.2 nearly every flag got
+a dotted name; a script is read, and written, with the names that it uses itself.
 
-Source: the parsers of OpenRLHF 0.3.0 to 0.11.2 (`openrlhf/cli/*.py`), as cfglint_schemas/openrlhf.json holds them.
+Source: the parsers of OpenRLHF 0.3.0 to 0.11.2 (`openrlhf/cli/*.py`), as stored in cfglint_schemas/openrlhf.json.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cfglint_train.plan.origin import Origin
 
 NEWEST: Final = "0.11.2"
 
-# Entry point -> what it does; an empty stage trains nothing.
+# Entry point -> its stage; an empty stage trains nothing.
 ENTRIES: Final[Mapping[str, str]] = {
     "train_sft": "sft",
     "train_rm": "rm",
@@ -47,45 +47,48 @@ ENTRIES: Final[Mapping[str, str]] = {
     "interactive_chat": "",
 }
 _CONFIG_FLAG: Final = re.compile(r"^--(?:\w+[._-])?(?:config|cfg)(?:[._-]\w+)?$")
-"""An unknown flag whose file may give other flags."""
+"""An unknown flag whose file may state other flags."""
 
 
 class FlagUsage(Frozen):
-    """What one invocation says, in the terms of its parser."""
+    """The flags of an invocation, as its parser understands them."""
 
     entry: str
-    """The entry point of upstream that it is, or derives from."""
+    """Entry point of upstream that the program is, or derives from."""
     parser: str
-    """The entry point whose flags count: the same, or the one in the repository's copy of OpenRLHF."""
+    """Entry point whose flags apply: the same, or the one in the repository's copy of OpenRLHF."""
     release_mask: int
-    """One bit per known release: those whose parser takes every flag that any release has."""
+    """One bit per known release: set if its parser accepts every flag that any release has."""
     release: str
-    """The release whose parser and defaults count: the stated one where it accepts the flags, else the newest one
-    that does; where none takes them all, the newest one that takes most."""
+    """Release whose parser and defaults apply: the stated one if it accepts the flags, else the newest one that does;
+    if none accepts them all, the newest of those that accept most.
+    """
     given_flags: Mapping[str, tuple[str, ...]]
-    """Flag -> its spellings in the text (a prefix may stand for it); the last one counts. In the order of the text."""
+    """Flag -> its spellings in the text (prefixes are allowed), in the order of the text; the last one counts."""
     unknown_flags: tuple[str, ...]
-    """Flags that no release has, and prefixes that are no flag's where no release takes all flags together; with a
-    copy of OpenRLHF, what its parser does not take."""
+    """Flags that no release has, and ambiguous prefixes if no release accepts all flags together; with a copy of
+    OpenRLHF, flags that its parser does not accept.
+    """
     has_hidden_flags: bool
-    """There may be more flags than the text shows."""
+    """True if there may be more flags than the text shows."""
 
     @property
     def is_dotted(self) -> bool:
-        """Whether it is written in the vocabulary of 0.10.2 and later."""
+        """True if it uses the dotted names of 0.10.2 and later."""
         return any("." in name for name in self.given_flags)
 
 
 def load_vocabulary() -> Vocabulary:
-    """Every flag of every entry point by release."""
+    """Load every flag of every entry point by release."""
     return load("openrlhf")
 
 
 @lru_cache(maxsize=256)
 def find_entry(program: str) -> str | None:
-    """The entry point that a module or script is; in OpenRLHF's own package also the one that it is called after.
+    """Return the entry point of a module or script, or None.
 
-    `openrlhf/cli/train_sft_dev.py` is a fork's `train_sft`.
+    In OpenRLHF's own package the name may extend an entry point's: `openrlhf/cli/train_sft_dev.py` is a fork's
+    `train_sft`.
     """
     name = get_module_name(program)
     if name in ENTRIES or not is_openrlhf_program(program):
@@ -95,23 +98,23 @@ def find_entry(program: str) -> str | None:
 
 
 def get_module_name(program: str) -> str:
-    """The name of a module or script."""
+    """Return the name of a module or script."""
     return re.split("[./]", program.removesuffix(".py"))[-1]
 
 
 def is_openrlhf_program(program: str) -> bool:
-    """Whether a program is OpenRLHF's own, by its package."""
+    """Return whether a program is OpenRLHF's own, by its package."""
     return re.search(r"(?:^|[./])openrlhf(?:[./]|$)", program) is not None
 
 
 def find_upstream_fact(entry: str, flag: str) -> KeyFact | None:
-    """What upstream's releases know of a flag of an entry point."""
+    """Return the history of an entry point's flag in upstream's releases, or None if it is unknown."""
     return load_vocabulary().find_fact((flag,), NEWEST, Context(entry=entry))
 
 
 @cache
 def compute_release_mask(entry: str, flag: str) -> int:
-    """The releases that have a flag, as bits."""
+    """Return the releases that have a flag, as bits."""
     fact = find_upstream_fact(entry, flag)
     return 0 if fact is None else _compute_bits(fact)
 
@@ -128,13 +131,13 @@ def _compute_bits(fact: KeyFact) -> int:
 
 @cache
 def list_releases(mask: int) -> frozenset[str]:
-    """The releases that bits stand for."""
+    """Return the releases of a bit mask."""
     return frozenset(release for place, release in enumerate(load_vocabulary().releases) if mask >> place & 1)
 
 
 @cache
 def compute_entry_mask(entry: str) -> int:
-    """The releases that have an entry point, as bits."""
+    """Return the releases that have an entry point, as bits."""
     releases = load_vocabulary().releases
     mask = 0
     for span in load_vocabulary().entries.get(entry, ()):
@@ -145,14 +148,14 @@ def compute_entry_mask(entry: str) -> int:
 
 
 HELP: Final = "--help"
-"""The flag that argparse adds, with which every shorter prefix has two meanings, or ends the program."""
+"""The flag that argparse adds; every prefix of it is ambiguous or ends the program."""
 
 
 def compute_accepting_mask(entry: str, spelling: str) -> int:
-    """The releases whose parser takes a flag as spelled: they know it, or it is the prefix of exactly one of theirs.
+    """Return the releases whose parser accepts a spelling: they have the flag, or it is a prefix of exactly one.
 
-    No name of one release is a prefix in another (tests/frameworks/test_openrlhf.py), so that only what no release
-    has needs the comparison with all names.
+    No name of one release is a prefix in another (tests/frameworks/test_openrlhf.py), so only spellings that no release
+    has need the comparison with all names.
     """
     exact = compute_release_mask(entry, spelling)
     if exact or not spelling.startswith("--") or len(spelling) < 3 or HELP.startswith(spelling):
@@ -166,7 +169,7 @@ def compute_accepting_mask(entry: str, spelling: str) -> int:
 
 
 def resolve_spelling(entry: str, spelling: str, release: str) -> str | None:
-    """The flag that a spelling stands for at a release, or None."""
+    """Return the flag that a spelling denotes at a release, or None."""
     bit = 1 << max(0, _find_position(release))
     if compute_release_mask(entry, spelling):
         return spelling
@@ -182,18 +185,18 @@ def _find_by_prefix(entry: str, prefix: str) -> Iterator[KeyFact]:
 
 @lru_cache(maxsize=256)
 def _find_position(release: str) -> int:
-    """The newest known release that is not after the given one."""
+    """Return the index of the newest known release that is not after `release`."""
     return bisect_right(load_vocabulary().releases, parse_release(release), key=parse_release) - 1
 
 
 def get_invocation(document: Document, root: Route) -> Invocation | None:
-    """The invocation at a route."""
+    """Return the invocation at a route, or None."""
     node = document.find_node(root)
     return node if isinstance(node, Invocation) else None
 
 
 def read_usage(config: Config) -> FlagUsage:
-    """What an invocation says. Raises ValueError where the configuration is no invocation of OpenRLHF."""
+    """Return the flags of an invocation. Raise ValueError if the configuration is no invocation of OpenRLHF."""
     return config.compute_once(_read_usage)
 
 
@@ -228,7 +231,7 @@ def _determine_usage(invocation: Invocation, entry: str, stated: str | None, cop
         else:
             unknown.append(name)
             may_have_hidden_flags = may_have_hidden_flags or _CONFIG_FLAG.search(name) is not None
-        # A switch takes no value: what follows it and cannot be determined may be further flags.
+        # A switch takes no value: undetermined words after it may be further flags.
         following = [invocation.words[index] for index in flag.values]
         if any(word.loose for word in following) and is_switch(entry, name):
             may_have_hidden_flags = True
@@ -249,7 +252,7 @@ def _determine_usage(invocation: Invocation, entry: str, stated: str | None, cop
 
 
 def _resolve_in_copy(copy: Vocabulary, parser: str, spelling: str) -> str | None:
-    """The flag that a spelling stands for to the parser of a copy: itself, or the only one that begins with it."""
+    """Return the flag that a spelling denotes in a copy's parser: itself, or the only flag that it is a prefix of."""
     facts = list(copy.list_facts(parser, NEWEST))
     names = [fact.name for fact in facts if fact.spans and fact.name.startswith(spelling)]
     if spelling in names or any(spelling in fact.list_spellings() for fact in facts):
@@ -258,12 +261,12 @@ def _resolve_in_copy(copy: Vocabulary, parser: str, spelling: str) -> str | None
 
 
 def is_ray(config: Config) -> bool:
-    """Whether Ray places the models of a job, each on as many GPUs as its flags say."""
+    """Return whether Ray places the models of a job, each on the number of GPUs that its flags state."""
     return read_usage(config).entry == "train_ppo_ray"
 
 
 def find_fact(config: Config, flag: str) -> KeyFact | None:
-    """What is known of a flag of an invocation's parser: that of the repository's copy, else upstream's."""
+    """Return the history of a flag in an invocation's parser: that of the repository's copy, else upstream's."""
     flag_usage = read_usage(config)
     if config.evidence.vocabulary is None:
         return find_upstream_fact(flag_usage.entry, flag)
@@ -271,7 +274,7 @@ def find_fact(config: Config, flag: str) -> KeyFact | None:
 
 
 def _has_flag(config: Config, flag: str) -> bool:
-    """Whether an invocation's parser has a flag."""
+    """Return whether an invocation's parser has a flag."""
     if config.evidence.vocabulary is None:
         return _has_upstream_flag(read_usage(config), flag)
     fact = find_fact(config, flag)
@@ -279,22 +282,22 @@ def _has_flag(config: Config, flag: str) -> bool:
 
 
 def _has_upstream_flag(flag_usage: FlagUsage, flag: str) -> bool:
-    """Whether upstream's parser has a flag at the settled release."""
+    """Return whether upstream's parser has a flag at the resolved release."""
     return bool(compute_release_mask(flag_usage.entry, flag) >> max(0, _find_position(flag_usage.release)) & 1)
 
 
 def _is_ambiguous(entry: str, spelling: str, canonical: str, stated: str | None) -> bool:
-    """Whether a prefix means one flag elsewhere, and the stated release has that flag and others like it."""
+    """Return whether a prefix denotes one flag elsewhere, but several at the stated release."""
     if stated is None or not compute_release_mask(entry, canonical) >> max(0, _find_position(stated)) & 1:
         return False
     return resolve_spelling(entry, spelling, stated) is None
 
 
 def find_leftovers(config: Config) -> tuple[Word, ...]:
-    """Words that the parser of the settled release refuses, as it takes nothing but flags and their values.
+    """Return words that the resolved release's parser refuses because they are no flags or their values.
 
-    A line behind a broken continuation is one, and so is the value of a flag that takes none. Words that cannot be
-    determined, and those of flags that no release has, are none.
+    Among them are a line after a broken continuation, and the value of a flag that takes none. Undetermined words, and
+    those of flags that no release has, are not.
     """
     flag_usage, invocation = read_usage(config), get_invocation(config.document, config.root)
     if invocation is None:
@@ -308,7 +311,7 @@ def find_leftovers(config: Config) -> tuple[Word, ...]:
 
 
 def is_blank_fatal(config: Config, index: int) -> bool:
-    """Whether the flag before a word, by its number among those of the command, takes no more."""
+    """Return whether the flag before a word, by its index in the command, accepts no more words."""
     flag_usage, invocation = read_usage(config), get_invocation(config.document, config.root)
     if invocation is None:
         return False
@@ -322,7 +325,7 @@ def is_blank_fatal(config: Config, index: int) -> bool:
 
 
 def find_switch_values(config: Config) -> tuple[Word, ...]:
-    """The first of the words behind each flag that takes none, but for white space."""
+    """Return the first word after each flag that takes none, except white space."""
     flag_usage, invocation = read_usage(config), get_invocation(config.document, config.root)
     if invocation is None:
         return ()
@@ -335,7 +338,7 @@ def find_switch_values(config: Config) -> tuple[Word, ...]:
 def _list_word_limits(
     config: Config, flag_usage: FlagUsage, invocation: Invocation
 ) -> Iterator[tuple[CommandFlag, int]]:
-    """The flags of an invocation, each with how many words it may take."""
+    """Yield the flags of an invocation, each with the number of words that it may take."""
     meanings = {spelling: flag for flag, spellings in flag_usage.given_flags.items() for spelling in spellings}
     for flag, item in zip(invocation.flags, invocation.entries):
         fact = find_fact(config, meanings.get(item.name or "", ""))
@@ -343,7 +346,7 @@ def _list_word_limits(
 
 
 def _get_word_limit(schema: Mapping[str, Any]) -> int:
-    """How many words a flag may take."""
+    """Return the number of words that a flag may take."""
     if schema.get("x-flag"):
         return 0
     if "anyOf" in schema:
@@ -352,7 +355,7 @@ def _get_word_limit(schema: Mapping[str, Any]) -> int:
 
 
 def find_release_without(config: Config, flags: frozenset[str]) -> str:
-    """The release that would count if some flags were not given."""
+    """Return the release that would apply without some flags."""
     flag_usage = read_usage(config)
     release_mask = compute_entry_mask(flag_usage.entry)
     for flag, spellings in flag_usage.given_flags.items():
@@ -369,7 +372,7 @@ def _resolve_release(mask: int, stated: str | None) -> str:
 
 
 def _find_most_accepting(entry: str, spellings: list[str]) -> str:
-    """The newest release that takes most of some flags."""
+    """Return the newest of the releases that accept most of the flags."""
     releases, entry_mask = load_vocabulary().releases, compute_entry_mask(entry)
     masks = [compute_accepting_mask(entry, name) for name in spellings]
     indices = [index for index in range(len(releases)) if entry_mask >> index & 1]
@@ -377,25 +380,25 @@ def _find_most_accepting(entry: str, spellings: list[str]) -> str:
 
 
 def is_switch(entry: str, flag: str) -> bool:
-    """Whether a flag takes no value."""
+    """Return whether a flag takes no value."""
     fact = find_upstream_fact(entry, flag)
     return fact is not None and fact.get_schema().get("type") == "boolean"
 
 
 def find_release_range(config: Config) -> tuple[str, str] | None:
-    """The first and the last release that accept the flags; None where no release takes them all together."""
+    """Return the first and the last release that accept the flags, or None if no release accepts all of them."""
     mask = read_usage(config).release_mask
     releases = load_vocabulary().releases
     return (releases[(mask & -mask).bit_length() - 1], releases[mask.bit_length() - 1]) if mask else None
 
 
 def find_name(config: Config, names: tuple[str, ...]) -> str | None:
-    """The name among some that the invocation's parser has."""
+    """Return the first of the names that the invocation's parser has."""
     return next((name for name in names if _has_flag(config, name)), None)
 
 
 def find_route(config: Config, names: tuple[str, ...]) -> Route | None:
-    """Where one of some flags is given: at launch, or in the text."""
+    """Return the route at which one of the flags is given, at launch or in the text, or None."""
     for name in names if config.overrides else ():
         for route in _list_override_routes(name):
             if route in config.overrides:
@@ -405,22 +408,22 @@ def find_route(config: Config, names: tuple[str, ...]) -> Route | None:
 
 
 def _list_override_routes(name: str) -> Iterator[Route]:
-    """How an override may name a flag: with its dashes, without, or as dotted parts."""
+    """Yield the forms of a flag in overrides: with its dashes, without, and as dotted parts."""
     bare = name.removeprefix("--")
     yield from ((name,), (bare,), tuple(bare.split(".")), tuple(name.split(".")))
 
 
 def get_value(config: Config, names: tuple[str, ...]) -> Any:
-    """The value of the first of some flags that is given: words, True, `Unknown`; MISSING where none is."""
+    """Return the value of the first given flag: words, True, `Unknown`; MISSING if none is given."""
     route = find_route(config, names)
     return MISSING if route is None else config.get_value(*route)
 
 
 def find_default(config: Config, names: tuple[str, ...]) -> Any:
-    """What the invocation's parser takes where none of some flags is given.
+    """Return the default of the invocation's parser if none of the flags is given.
 
-    A copy of OpenRLHF that has no such flag does what upstream does by default. MISSING where upstream has none of them
-    either, where the default is None or computed, or where flags may be hidden.
+    A copy of OpenRLHF without such a flag behaves as upstream does by default. MISSING if upstream has none of the
+    flags either, if the default is None or computed, or if flags may be hidden.
     """
     flag_usage = read_usage(config)
     name = find_name(config, names)
@@ -440,7 +443,7 @@ def find_default(config: Config, names: tuple[str, ...]) -> Any:
 
 
 def build_default_origin(config: Config, names: tuple[str, ...]) -> Origin:
-    """The origin of a default."""
+    """Return the origin of a default."""
     flag_usage = read_usage(config)
     return Origin(
         "default", note=f"openrlhf {flag_usage.release}", key=find_name(config, names) or "", framework="openrlhf"

@@ -1,11 +1,11 @@
 """OpenRLHF: flags of a command line in a shell script, from which it builds its own DeepSpeed settings.
 
-One configuration is one invocation of an entry point (`openrlhf.cli.train_sft`, ...). A lens looks a flag up under both
-its dotted name (0.10.2 and later) and its flat one, and writes the one that the script's own release has.
+A configuration is an invocation of an entry point (`openrlhf.cli.train_sft`, ...). A lens finds a flag by its dotted
+name (0.10.2 and later) and its flat one, and writes the one that the script's own release has.
 
 Sources: OpenRLHF 0.11.2 (`cli/`, `utils/deepspeed/deepspeed.py`, `utils/deepspeed/deepspeed_utils.py`,
-`models/actor.py`, `trainer/`), and its tags 0.3.0 to 0.11.0 where behaviour changed; DeepSpeed 0.19.8 for what it
-makes of "auto".
+`models/actor.py`, `trainer/`), and its tags 0.3.0 to 0.11.0 if behaviour changed; DeepSpeed 0.19.8 for its treatment of
+"auto".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What follows from OpenRLHF's flags: its DeepSpeed engine, the batch, the models of a job with several.
+"""Inference from OpenRLHF's flags: its DeepSpeed engine, the batch, the models of a job with several.
 
 Sources: OpenRLHF 0.11.2 `utils/deepspeed/deepspeed.py`, `cli/train_ppo_ray.py`, `trainer/`, and the tags named below.
 """
@@ -29,7 +29,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def infer(job: Job) -> None:
-    """The DeepSpeed engine that the flags make, the batch, the models of a job with several."""
+    """Infer the DeepSpeed engine, the batch, and the models of a job with several."""
     config, plan = job.main, job.plan
     if not ENTRIES[read_usage(config).entry]:
         return
@@ -54,14 +54,14 @@ def infer(job: Job) -> None:
 
 
 def _put_effective(job: Job, field: Field, value: Any, note: str) -> None:
-    """What holds whatever the flags say; the place stays that of the flag."""
+    """Put a value that applies whatever the flags state; the place stays the flag's."""
     origin = job.plan.get_origin(field)
     place = None if origin is None else origin.place
     job.plan.put(field, value, Origin("inferred", place, note, "" if origin is None else origin.key))
 
 
 def _infer_actor_group(job: Job) -> None:
-    """Ray places the trained group by its own flags, however many GPUs the cluster has."""
+    """Infer the size of the trained group, which Ray places by its own flags, independent of the cluster's size."""
     config = job.main
     if read_usage(config).entry != "train_ppo_ray":
         return
@@ -74,7 +74,7 @@ def _infer_actor_group(job: Job) -> None:
 
 
 def _infer_sequences(job: Job) -> None:
-    # The trainers switch these on with no more than a printed warning.
+    # The trainers switch these on with only a printed warning.
     config, plan = job.main, job.plan
     ring = plan.get("parallel.context")
     if plan.get("sequence.packing") is False:
@@ -106,14 +106,14 @@ def _infer_optimizer(job: Job) -> None:
 
 
 def _infer_batch(job: Job) -> None:
-    """deepspeed.py setup_distributed: accumulation = batch x ring x tensor / micro batch / ranks."""
+    """Infer accumulation = batch x ring x tensor / micro batch / ranks (deepspeed.py setup_distributed)."""
     plan = job.plan
     micro, global_batch, ranks = plan.get("batch.micro"), plan.get("batch.global_"), plan.data_parallel
     plan.infer("batch.eval_micro", micro, "evaluation takes the micro batch of training")
     if is_on(job.main, flag.DYNAMIC_BATCH):
         return
     if micro and global_batch and ranks:
-        # Where it does not come out even, DeepSpeed refuses; one is the least there is.
+        # DeepSpeed refuses an uneven division; one step is the minimum.
         plan.infer(
             "batch.accumulation", max(1, global_batch // (micro * ranks)), "batch / micro batch / data-parallel ranks"
         )
@@ -141,8 +141,8 @@ def _infer_rollout(job: Job) -> None:
         _put_effective(job, "method.reference_offload", False, "DeepSpeed offloads parameters under ZeRO-3 only")
     if plan.get("rollout.train_sleep") and plan.get("parallel.offload_optimizer") == "cpu":
         _put_effective(job, "rollout.train_sleep", False, "there is nothing left to move with adam_offload")
-    # trainer/ppo_trainer.py: 0.7.1 to 0.9.1 put the engines to sleep behind the broadcast, 0.9.2 to 0.11.2 leave the
-    # weights that they woke for it where they are until the next rollout; checkpoints are written between the two.
+    # trainer/ppo_trainer.py: 0.7.1 to 0.9.1 put the engines to sleep after the broadcast; 0.9.2 to 0.11.2 leave the
+    # weights that they woke for it until the next rollout. Checkpoints are written between the two.
     if plan.get("rollout.sleep"):
         awake = not is_before(config, "0.9.2")
         plan.infer("rollout.awake_at_save", awake, "the weights stay awake behind the broadcast")
@@ -158,7 +158,10 @@ def _infer_roles(job: Job) -> None:
 
 
 def _infer_groups(job: Job) -> None:
-    """cli/train_ppo_ray.py: a placement group for each pool; reward models and engines without one have GPUs apart."""
+    """Infer a placement group per pool (cli/train_ppo_ray.py).
+
+    Reward models and engines without a pool have their own GPUs.
+    """
     plan = job.plan
     roles: tuple[Role, ...] = plan.get("model.roles") or ()
     if read_usage(job.main).entry != "train_ppo_ray" or not roles or plan.get("rollout.mode") is None:
@@ -183,12 +186,12 @@ def _infer_groups(job: Job) -> None:
 
 
 def _list_roles(job: Job) -> Iterator[Role]:
-    """cli/train_ppo_ray.py: which models there are, and which share GPUs."""
+    """Yield the models that cli/train_ppo_ray.py builds, with the GPUs that they share."""
     config, plan = job.main, job.plan
     flag_usage = read_usage(config)
     estimator, kl = plan.get("rollout.advantage"), plan.get("rollout.kl_coefficient")
     if flag_usage.has_hidden_flags:
-        return  # who shares whose GPUs may stand among the flags that cannot be determined
+        return  # the undetermined flags may decide which models share GPUs
     is_single_process = flag_usage.entry == "train_ppo"
     is_colocated = bool(plan.get("rollout.colocate_all"))
     sharded = plan.get("parallel.zero_stage") == 3
@@ -231,5 +234,5 @@ def _list_roles(job: Job) -> Iterator[Role]:
                 offload,
             )
     if is_on(config, flag.EMA):
-        # ppo_actor.py asks for offloading, which DeepSpeed grants under ZeRO-3 only.
+        # ppo_actor.py requests offloading, which DeepSpeed grants under ZeRO-3 only.
         yield build_role("ema", "actor", model, False, "actor", sharded)

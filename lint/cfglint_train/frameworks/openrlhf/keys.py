@@ -1,4 +1,4 @@
-"""The keys of an invocation of OpenRLHF are flags, which determine the releases that it is written for."""
+"""Keys of an invocation of OpenRLHF: flags, which determine the releases that it is written for."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _INTEGER: Final = re.compile(r"\s*[-+]?\d+(?:_\d+)*\s*")
 
 
 class OpenRLHFKeys(Keys):
-    """OpenRLHF 0.3.0 to 0.11.2 (`openrlhf/cli/*.py`): argparse refuses every flag that it does not know."""
+    """Flags of OpenRLHF 0.3.0 to 0.11.2 (`openrlhf/cli/*.py`): argparse refuses every unknown flag."""
 
     migrates_idle_files = True
-    # 0.11.2 models/actor.py hands it to from_pretrained, which takes a kernel of the Hub, too.
+    # 0.11.2 models/actor.py passes it to from_pretrained, which also accepts a kernel of the Hub.
     forwarded_settings = dict.fromkeys(
         ("--attn_implementation", "--ds.attn_implementation"),
         ("transformers.modeling_utils.AttentionInterface", ("*/*",)),
@@ -56,26 +56,26 @@ class OpenRLHFKeys(Keys):
     forward_target = "transformers"
 
     def build_context(self, config: Config) -> Context:
-        """Each entry point has its own flags."""
+        """Return the entry point, each of which has its own flags."""
         return Context(entry=read_usage(config).parser)
 
     def find_started_entry(self, config: Config) -> str | None:
-        """The module that is started, where it is one of OpenRLHF's package."""
+        """Return the module that is started, if it belongs to OpenRLHF's package."""
         program = _get_program(config)
         return get_module_name(program) if is_openrlhf_program(program) else None
 
     def find_traces(self, config: Config) -> Iterator[tuple[str, ForkTrace]]:
-        """Return a program that is called after an entry point, and is none."""
+        """Yield a program whose name extends an entry point's."""
         program = _get_program(config)
         if not (is_openrlhf_program(program) and find_entry(program) == get_module_name(program)):
             yield "entry", ForkTrace(program, "", config.format_location(), "config")
 
     def get_release(self, config: Config) -> str:
-        """Flags determine their own release."""
+        """Return the release that the flags determine."""
         return read_usage(config).release
 
     def parse_flags(self, config: Config) -> Iterator[tuple[Entry, str | None]]:
-        """The flags of the invocation; none where the release does not have the entry point."""
+        """Yield the flags of the invocation; none if the release lacks the entry point."""
         invocation, flag_usage = get_invocation(config.document, config.root), read_usage(config)
         is_stated = config.releases.is_stated(self.manifest.package)
         release = config.release if is_stated else flag_usage.release
@@ -92,21 +92,21 @@ class OpenRLHFKeys(Keys):
                 yield entry, None
 
     def find_leftovers(self, config: Config) -> tuple[Word, ...]:
-        """Words that argparse refuses."""
+        """Return words that argparse refuses."""
         return find_leftovers(config)
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """Its parser refuses it where no flag takes it."""
+        """Return whether the parser refuses the word because no flag takes it."""
         return is_blank_fatal(config, index)
 
     def find_switch_values(self, config: Config) -> tuple[Word, ...]:
-        """The first word behind a switch, but for white space."""
+        """Return the first word after each switch, except white space."""
         return find_switch_values(config)
 
     def infer_release(
         self, document: Document, root: Route, release: str, package: str | None = None
     ) -> ReleaseHint | None:
-        """Every flag counts, whatever its value."""
+        """Return the hint of all flags, whatever their values."""
         releases = Releases({"openrlhf": Release(release, Origin("assumed"))})
         flag_usage, vocabulary = read_usage(config := Config("openrlhf", document, releases, root)), self.vocabulary
 
@@ -125,7 +125,7 @@ class OpenRLHFKeys(Keys):
         return ReleaseHint(tuple(refused_keys), is_accepted)
 
     def find_used_keys(self, document: Document, root: Route, package: str | None = None) -> list[KeyUse]:
-        """Every flag that some release has, as spelled, and the entry point."""
+        """Return every flag that some release has, as spelled, and the entry point."""
         releases = Releases({self.manifest.name: Release(self.vocabulary.newest, Origin("assumed"))})
         flag_usage, invocation = (
             read_usage(Config(self.manifest.name, document, releases, root)),
@@ -144,7 +144,7 @@ class OpenRLHFKeys(Keys):
         return [*uses, KeyUse((), None, partial(_check_releases, compute_entry_mask(flag_usage.entry)))]
 
     def report_outdated(self, config: Config) -> OutdatedConfig | None:
-        """An entry point that the stated release does not have, or flags that only older releases take together."""
+        """Report an entry point that the stated release lacks, or flags that only older releases accept together."""
         if config.evidence.vocabulary is not None:
             return None
         flag_usage = read_usage(config)
@@ -185,16 +185,16 @@ class OpenRLHFKeys(Keys):
         return releases[(mask & -mask).bit_length() - 1], releases[mask.bit_length() - 1]
 
     def list_given_names(self, config: Config) -> Set[str] | None:
-        """The flags by the names of the newest release; None where the script may add more."""
+        """Return the flags by their names in the newest release, or None if the script may add more."""
         return None if read_usage(config).has_hidden_flags else config.compute_once(_map_newest_names).keys()
 
     def find_route(self, config: Config, name: str) -> Route | None:
-        """The flag as it is spelled in the script."""
+        """Return the flag as it is spelled in the script."""
         flag = config.compute_once(_map_newest_names).get(name)
         return None if flag is None else (flag,)
 
     def choose_route(self, config: Config, name: str) -> Route:
-        """The flag as the script's own release, or the copy of OpenRLHF that it uses, spells it."""
+        """Return the flag as spelled by the script's own release, or by the copy of OpenRLHF that it uses."""
         if find_name(config, (name,)) is None:
             for fact in self.vocabulary.list_facts(read_usage(config).entry, self.vocabulary.newest):
                 if name in fact.resolve_status().new_names and find_name(config, (fact.name,)) is not None:
@@ -202,15 +202,15 @@ class OpenRLHFKeys(Keys):
         return (name,)
 
     def is_occupied(self, config: Config, route: Route) -> bool:
-        """Whether the flag is given."""
+        """Return whether the flag is given."""
         return str(route[-1]) in read_usage(config).given_flags
 
     def is_complete(self, config: Config) -> bool:
-        """Whether no flags are in a variable that cannot be read."""
+        """Return whether all flags can be read."""
         return not read_usage(config).has_hidden_flags
 
     def sum_settings(self, config: Config, names: Iterable[str]) -> str | None:
-        """The sum of some flags as a word. A flag that was renamed already counts under its new name."""
+        """Return the sum of some flags as a word. A flag that was renamed already counts under its new name."""
         total = 0
         for flag in names:
             flag_usage = read_usage(config)
@@ -230,28 +230,28 @@ class OpenRLHFKeys(Keys):
         return str(total)
 
     def is_value_corrected(self, config: Config, flag: str, value: str) -> bool:
-        """A template without a place for the prompt becomes none (cli/train_sft.py and its like, since 0.4.1)."""
+        """Return whether a template without a placeholder is dropped (cli/train_sft.py and similar, since 0.4.1)."""
         is_dropped = flag in ("--input_template", "--data.input_template") and "{}" not in value
         return is_dropped and parse_release(read_usage(config).release) >= parse_release("0.4.1")
 
     def is_confident(self, written: str, suggestion: str, is_close: bool) -> bool:
-        """Another group is no slip; but what train_ppo_ray calls actor, the other entry points call model."""
+        """Return whether a typo is certain: never across groups, except actor (train_ppo_ray) for model (elsewhere)."""
         (group, name), (other_group, other_name) = _split_group(written), _split_group(suggestion)
         return {group, other_group} == {"model", "actor"} and name == other_name if group != other_group else is_close
 
     def describe_values(self, schema: Mapping[str, Any]) -> str | None:
-        """A switch of argparse takes no value."""
+        """Return "no value" for a switch of argparse."""
         return "no value" if schema.get("type") == "boolean" else None
 
 
 def _is_forwarding(config: Config) -> bool:
-    """Whether the script adds the options of its own command line."""
+    """Return whether the script adds the options of its own command line."""
     invocation = get_invocation(config.document, config.root)
     return invocation is not None and invocation.forwards
 
 
 def _map_newest_names(config: Config) -> dict[str, str]:
-    """The flags by the names of the newest release, as they are spelled."""
+    """Return the spelling of each flag by the flag's name in the newest release."""
     flag_usage, names = read_usage(config), dict[str, str]()
     for flag, spellings in flag_usage.given_flags.items():
         fact = find_upstream_fact(flag_usage.entry, flag)
@@ -262,13 +262,13 @@ def _map_newest_names(config: Config) -> dict[str, str]:
 
 
 def _split_group(flag: str) -> tuple[str, str]:
-    """A flag as its group and its name in it."""
+    """Return a flag's group and its name within the group."""
     group, _, name = flag.lstrip("-").rpartition(".")
     return group, name
 
 
 def _get_program(config: Config) -> str:
-    """The module or script that is started."""
+    """Return the module or script that is started."""
     invocation = get_invocation(config.document, config.root)
     assert invocation is not None
     return invocation.program
@@ -276,13 +276,13 @@ def _get_program(config: Config) -> str:
 
 @lru_cache(maxsize=1024)
 def _check_releases(mask: int, releases: tuple[str, ...]) -> tuple[bool, ...]:
-    """Whether each of some releases is one that bits stand for."""
+    """Return for each release whether its bit is set in the mask."""
     members = list_releases(mask)
     return tuple([release in members for release in releases])
 
 
 def _find_head(config: Config) -> Place:
-    """The words that start the entry point."""
+    """Return the place of the words that start the entry point."""
     invocation = get_invocation(config.document, config.root)
     assert invocation is not None
     head = invocation.head

@@ -1,6 +1,6 @@
-"""Lenses of command-line flags: read as OpenRLHF's parser reads them, written in the words of the script.
+"""Lenses of command-line flags: read as OpenRLHF's parser does, written with the names that the script uses.
 
-A concept has a dotted name (0.10.2 and later) and flat ones; the tuples below hold the dotted names first.
+A concept has a dotted name (0.10.2 and later) and flat ones; the tuples below have the dotted names first.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ STRING: Final = ARGPARSE.string
 
 
 def build_routes(*names: FlagNames) -> tuple[Route, ...]:
-    """The routes of some flags, below an invocation."""
+    """Return the routes of some flags, below an invocation."""
     return tuple((name,) for group in names for name in group)
 
 
 def _list_flags(keys: tuple[Route, ...]) -> FlagNames:
-    """The flags that some routes name."""
+    """Return the flags that some routes name."""
     return tuple(str(name) for (name,) in keys)
 
 
 def _find_flag(config: Config, keys: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
-    """The flag that is given; else the one that the script's release has."""
+    """Return the flag that is given, or else the one that the script's release has."""
     names = _list_flags(keys)
     route = find_route(config, names)
     if route is not None:
@@ -65,7 +65,7 @@ def _find_flag(config: Config, keys: tuple[Route, ...]) -> tuple[Route | None, L
 
 
 def _yield_default(config: Config, key: Key, route: Route | None) -> Iterator[Triple]:
-    """The parser's default; the key's own where the release has no such flag."""
+    """Yield the parser's default, or the key's own if the release has no such flag."""
     names = _list_flags(key.names)
     value = find_default(config, names)
     if value is not MISSING:
@@ -75,7 +75,7 @@ def _yield_default(config: Config, key: Key, route: Route | None) -> Iterator[Tr
 
 
 def _write_flag(config: Config, key: Key, _: Route | None, value: Any) -> list[Change]:
-    """Replace the word, add the flag or take it away."""
+    """Return the change that replaces the word, or adds or removes the flag."""
     names = _list_flags(key.names)
     word = key.codec.write(value)
     if word is False:
@@ -86,7 +86,7 @@ def _write_flag(config: Config, key: Key, _: Route | None, value: Any) -> list[C
 
 
 FLAGS: Final = Access(_find_flag, _yield_default, _write_flag)
-"""Flags of a command line."""
+"""Access to flags of a command line."""
 
 
 def build_flag(
@@ -96,14 +96,14 @@ def build_flag(
     default: Any = ABSENT,
     applies: Callable[[Config], bool] | None = None,
 ) -> Key:
-    """A flag with a word behind it; `missing` is the plan value where the release has no such flag."""
+    """Return the lens of a flag with a word; `default` is the plan value if the release has no such flag."""
     return Key(field, build_routes(names), codec, default, access=FLAGS, applies=applies)
 
 
 def build_switch(
     field: Field, names: FlagNames, on: Any = True, off: Any = False, applies: Callable[[Config], bool] | None = None
 ) -> Key:
-    """A flag without a value: `on` where it is given and `off` where it is not."""
+    """Return the lens of a flag without a value: `on` if it is given and `off` if it is not."""
 
     def read(value: Any) -> Any:
         is_switched_on = is_switch_on(value)
@@ -127,19 +127,19 @@ def build_custom(
     writer: Callable[[Config, Changes], list[Change]],
     list_terms: Callable[[Config], tuple[Route, ...]] | None = None,
 ) -> Custom:
-    """A lens of two functions over flags."""
+    """Return a lens of two functions over flags."""
     return Custom(keys, reader, writer, FLAGS, list_terms=list_terms)
 
 
 def is_switch_on(value: Any) -> bool | None:
-    """Whether a switch is on; None for words behind it, which argparse refuses."""
+    """Return whether a switch is on, or None if words follow it, which argparse refuses."""
     if isinstance(value, Unknown):
-        return True  # what follows may be nothing, or further flags
+        return True  # the following words may be nothing, or further flags
     return value if isinstance(value, bool) else None
 
 
 def put_flag(config: Config, names: FlagNames, value: Any) -> list[Change]:
-    """Give a flag a value in the words of the script. Raises CannotEdit where its release has no such flag."""
+    """Return the change that sets a flag, under the script's name. Raise CannotEdit if its release has none."""
     route = find_route(config, names)
     if route is not None:
         refuse_override(config, route)
@@ -155,7 +155,10 @@ def put_flag(config: Config, names: FlagNames, value: Any) -> list[Change]:
 
 
 def remove_flag(config: Config, names: FlagNames) -> list[Change]:
-    """Remove a flag, wherever it is. Raises CannotEdit where nothing else determines the script's release."""
+    """Return the changes that remove a flag, in every spelling.
+
+    Raise CannotEdit if nothing else determines the script's release.
+    """
     route = find_route(config, names)
     if route is None:
         raise CannotEdit("it may be among the flags that cannot be determined")
@@ -166,7 +169,7 @@ def remove_flag(config: Config, names: FlagNames) -> list[Change]:
     return [Delete((*config.root, spelling)) for name in names for spelling in flag_usage.given_flags.get(name, ())]
 
 
-# New flags go behind the first of these that the script has.
+# New flags are inserted after the first of these that the script has.
 _SIBLINGS: Final[tuple[FlagNames, ...]] = (
     ("--ds.zero_stage", "--ds.adam_offload", "--ds.zpg", "--ds.overlap_comm", "--ds.enable_sleep", "--ds.param_dtype"),
     ("--zero_stage", "--adam_offload", "--zpg", "--overlap_comm", "--deepspeed_enable_sleep", "--bf16"),
@@ -184,13 +187,13 @@ def _find_siblings(name: str) -> FlagNames:
 
 
 def find_origin(config: Config, names: FlagNames) -> Origin:
-    """Where the value of a flag comes from: where it is given, else the parser."""
+    """Return the origin of a flag's value: its place, or the parser's default."""
     route = find_route(config, names)
     return build_default_origin(config, names) if route is None else config.get_origin(*route)
 
 
 def read_setting(config: Config, names: FlagNames, codec: Codec) -> Any:
-    """What holds for a flag, given or by default, in plan terms; None where that cannot be determined."""
+    """Return the effective value of a flag, given or default, in plan terms; None if it cannot be determined."""
     value = get_value(config, names)
     if value is MISSING:
         value = find_default(config, names)
@@ -198,7 +201,7 @@ def read_setting(config: Config, names: FlagNames, codec: Codec) -> Any:
 
 
 def is_on(config: Config, names: FlagNames) -> bool | None:
-    """Whether a switch holds; None where that cannot be determined."""
+    """Return whether a switch is on, or None if that cannot be determined."""
     route = find_route(config, names)
     if route is not None:
         return is_switch_on(config.get_value(*route))
@@ -206,17 +209,17 @@ def is_on(config: Config, names: FlagNames) -> bool | None:
 
 
 def is_before(config: Config, release: str) -> bool:
-    """Whether the invocation counts for a release older than this one."""
+    """Return whether the invocation's release is older than `release`."""
     return parse_release(read_usage(config).release) < parse_release(release)
 
 
 def is_ppo(config: Config) -> bool:
-    """Whether the entry point does reinforcement learning."""
+    """Return whether the entry point does reinforcement learning."""
     return ENTRIES[read_usage(config).entry] == "ppo"
 
 
 def build_fixed(field: Field, value: Any, applies: Callable[[Config], bool] | None = None) -> Custom:
-    """What no flag reaches."""
+    """Return the lens of a value that no flag changes."""
 
     def read(config: Config) -> Iterator[Triple]:
         if applies is None or applies(config):
@@ -226,8 +229,10 @@ def build_fixed(field: Field, value: Any, applies: Callable[[Config], bool] | No
 
 
 def has_reward_model(config: Config) -> bool:
-    """Rewards come from a model of the job, not over the network or out of a program, or, in a copy whose parser has no
-    flag for that model, from the copy's own code.
+    """Return whether rewards come from a model of the job.
+
+    They may also come over the network, from a program or, in a copy whose parser has no flag for that model, from the
+    copy's own code.
     """
     remote = (
         get_value(config, flag.REMOTE_REWARD) is not MISSING or get_value(config, flag.AGENT_FUNCTION) is not MISSING

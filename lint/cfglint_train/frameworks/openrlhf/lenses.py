@@ -1,4 +1,4 @@
-"""The lenses between OpenRLHF's flags and the plan."""
+"""Lenses between OpenRLHF's flags and the plan."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def _read_length(config: Config) -> Iterator[Triple]:
 
 
 def _list_length_terms(config: Config) -> tuple[Route, ...]:
-    """The flags that make up the length; none where one flag states it.
+    """Return the flags whose sum is the length; none if a single flag states it.
 
-    Up to 0.9.7 max_len is deprecated for PPO, and counts where it is given.
+    Up to 0.9.7 max_len is deprecated for PPO, and counts if it is given.
     """
     if not is_ppo(config) or not is_before(config, "0.9.8") or get_value(config, flag.MAX_LENGTH) is not MISSING:
         return ()
@@ -137,7 +137,7 @@ _TRACE_CACHE_FIELDS: Final[tuple[Field, ...]] = (
 
 
 def _read_buckets(config: Config) -> Iterator[Triple]:
-    """What DeepSpeed takes where OpenRLHF writes "auto" (runtime/config_utils.py drops it): its own defaults."""
+    """Yield DeepSpeed's own defaults, which apply if OpenRLHF writes "auto" (runtime/config_utils.py drops it)."""
     origin = Origin(
         "default", note=f"openrlhf {read_usage(config).release} leaves it to DeepSpeed", framework="openrlhf"
     )
@@ -173,7 +173,7 @@ def _read_saving(config: Config) -> Iterator[Triple]:
 
 
 def _get_epoch_flags(config: Config) -> flag.Names:
-    """The flag of the passes over the data; in PPO, `max_epochs` are those over one rollout."""
+    """Return the flags of passes over the data; in PPO, `max_epochs` counts passes over one rollout."""
     return flag.EPISODES if is_ppo(config) else flag.EPOCHS
 
 
@@ -183,7 +183,7 @@ def _read_epochs(config: Config) -> Iterator[Triple]:
 
 
 def _find_epoch_flag(config: Config) -> tuple[Route, ...]:
-    """The flag of the passes as the script has it, or would have it."""
+    """Return the flag of the passes as the script has it, or would have it."""
     names = _get_epoch_flags(config)
     route, name = find_route(config, names), find_name(config, names)
     return (route,) if route is not None else ((name,),) if name is not None else ()
@@ -212,14 +212,14 @@ def _read_eval(config: Config) -> Iterator[Triple]:
             return
         enabled, origin = dataset is not MISSING, find_origin(config, flag.EVAL_DATA)
     else:
-        # Before 0.7.0 a split of the training data is evaluated on, in PPO nothing.
+        # Before 0.7.0 a split of the training data is evaluated; in PPO nothing is.
         enabled, origin = not is_ppo(config), build_default_origin(config, flag.EVAL_STEPS)
     yield "eval.enabled", enabled, origin
     steps = read_setting(config, flag.EVAL_STEPS, INTEGER)
     if not enabled:
         yield "eval.strategy", "no", origin
     elif steps is not None:
-        # -1 is once per epoch; in PPO never, from 0.8.1 on.
+        # -1 means once per epoch; in PPO from 0.8.1 on, never.
         fallback = "no" if is_ppo(config) and not is_before(config, "0.8.1") else "epoch"
         yield "eval.strategy", "steps" if steps >= 0 else fallback, find_origin(config, flag.EVAL_STEPS)
         if steps >= 0:
@@ -262,7 +262,7 @@ def _read_launch(config: Config) -> Iterator[Triple]:
         origin = Origin("explicit", config.find_top(), framework="openrlhf")
         yield "launch.environment", tuple(sorted(launch.environment.items())), origin
     if is_ray(config):
-        # The group that is trained; what else is on how many GPUs is in the roles.
+        # The trained group; other models and their GPUs are in the roles.
         for field, names in ACTOR_GROUP:
             count = read_setting(config, names, INTEGER)
             if count is not None or find_route(config, names) is not None:

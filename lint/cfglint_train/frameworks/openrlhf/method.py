@@ -1,4 +1,4 @@
-"""What an OpenRLHF run trains, and in which number formats."""
+"""Training method and number formats of an OpenRLHF run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from cfglint_train.frameworks.openrlhf.lens import (
 )
 from cfglint_train.plan.origin import Origin
 
-# advantage estimator -> stage (trainer/ppo_utils/experience_maker.py): what the method is called elsewhere.
+# Advantage estimator -> stage (trainer/ppo_utils/experience_maker.py), by the common name of the method.
 _ESTIMATORS: Final[Mapping[str, str]] = {
     "gae": "ppo",
     "reinforce": "reinforce",
@@ -41,7 +41,7 @@ _ESTIMATORS: Final[Mapping[str, str]] = {
     "rloo": "rloo",
     "group_norm": "grpo",
     "dr_grpo": "grpo",
-    "grpo": "grpo",  # the name that forks give to group_norm; upstream refuses it
+    "grpo": "grpo",  # forks' name of group_norm; upstream refuses it
 }
 
 
@@ -128,7 +128,7 @@ def _read_compute(config: Config) -> Iterator[Triple]:
     elif is_on(config, flag.BF16):
         yield "precision.compute", "bf16", find_origin(config, flag.BF16)
     else:
-        # Without --bf16 the weights keep the format of their files, and DeepSpeed leaves them so.
+        # Without --bf16 the weights keep the format of their files, and DeepSpeed does not change it.
         yield "precision.compute", None, find_origin(config, flag.BF16)
 
 
@@ -152,7 +152,7 @@ def _read_accumulation(config: Config) -> Iterator[Triple]:
             find_origin(config, flag.GRADIENT_DTYPE),
         )
     elif not read_usage(config).has_hidden_flags and is_before(config, "0.5.4"):
-        # utils/deepspeed_utils.py up to 0.5.3: fp32 unless the flag says otherwise.
+        # utils/deepspeed_utils.py up to 0.5.3: fp32 unless the flag states another format.
         yield "precision.accumulation", "fp32", build_default_origin(config, flag.GRADIENT_DTYPE)
 
 
@@ -164,7 +164,7 @@ def _write_accumulation(config: Config, changes: Changes) -> list[Change]:
 
 
 def has_adapter(config: Config) -> bool:
-    """Whether the run has a LoRA rank above 0."""
+    """Return whether the run has a LoRA rank above 0."""
     return (read_setting(config, flag.LORA_RANK, INTEGER) or 0) > 0
 
 

@@ -1,6 +1,6 @@
-"""The flags of OpenRLHF by what they settle: each concept's dotted name (0.10.2 and later) first, then its flat ones.
+"""Flags of OpenRLHF by concept: the dotted name (0.10.2 and later) first, then the flat ones.
 
-`cfglint_schemas/openrlhf.json` has the releases of each; `tests/frameworks/test_openrlhf.py` holds these against it.
+`cfglint_schemas/openrlhf.json` has the releases of each; `tests/frameworks/test_openrlhf.py` compares the two.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ EMA: Final = ("--train.enable_ema", "--enable_ema")
 
 
 def list_node_flags(role: str) -> Names:
-    """How many nodes a role has."""
+    """Return the flags that state the number of nodes of a role."""
     return (f"--{role}.num_nodes", f"--{role}_num_nodes")
 
 
 def list_gpu_flags(role: str) -> Names:
-    """How many GPUs of each node a role has."""
+    """Return the flags that state the number of GPUs per node of a role."""
     return (f"--{role}.num_gpus_per_node", f"--{role}_num_gpus_per_node")

@@ -1,4 +1,4 @@
-"""Which commands are OpenRLHF's."""
+"""Recognition of OpenRLHF's commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from cfglint_train.frameworks.openrlhf.flags import ENTRIES, HELP, compute_relea
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """The invocations of OpenRLHF's entry points: by its package, or by name and flags (a fork, an old script file)."""
+    """Return the invocations of OpenRLHF's entry points.
+
+    An entry point is recognised by its package, or by name and flags (a fork, an old script file).
+    """
     if not isinstance(document, ShellDocument):
         return []
     configs: list[RecognisedConfig] = []
@@ -21,14 +24,14 @@ def recognise(document: Document) -> list[RecognisedConfig]:
         if not is_openrlhf_program(invocation.program) and not _has_openrlhf_flags(invocation, entry):
             continue
         if any(item.name in (HELP, "-h") for item in invocation.entries):
-            continue  # it shows the flags and trains nothing
+            continue  # it prints the flags and trains nothing
         role = None if ENTRIES[entry] else "other"
         configs.append(RecognisedConfig((invocation.number,), 80, f"it starts {invocation.program}", role))
     return configs
 
 
 def _has_openrlhf_flags(invocation: Invocation, entry: str) -> bool:
-    """Whether most of the flags are known, and enough to exclude another project's `train_sft.py`."""
+    """Return whether most flags are known, and enough of them to exclude another project's `train_sft.py`."""
     names = {entry_.name or "" for entry_ in invocation.entries}
     known_names = [name for name in names if compute_release_mask(entry, name)]
     return len(known_names) >= 5 and len(known_names) * 3 >= len(names) * 2

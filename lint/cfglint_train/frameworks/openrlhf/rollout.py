@@ -1,4 +1,4 @@
-"""How an OpenRLHF run generates, and its budgets of tokens."""
+"""Generation of an OpenRLHF run, and its token budgets."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ FlagNames = tuple[str, ...]
 
 
 def build_token_reader(names: FlagNames, field: Field) -> Callable[[Config], Iterator[Triple]]:
-    """The reader of a token budget, which counts where batches are built by length."""
+    """Return the reader of a token budget, which counts if batches are built by length."""
 
     def read(config: Config) -> Iterator[Triple]:
         if not is_on(config, flag.DYNAMIC_BATCH):
             return
         tokens = read_setting(config, names, INTEGER)
         if tokens is None and names == flag.ROLLOUT_TOKENS and get_value(config, names) is MISSING:
-            # cli/train_ppo_ray.py: the training budget counts for the rollout too.
+            # cli/train_ppo_ray.py: the training budget also applies to the rollout.
             tokens, origin = read_setting(config, flag.TRAIN_TOKENS, INTEGER), find_origin(config, flag.TRAIN_TOKENS)
             yield field, tokens, Origin("inferred", origin.place, "the budget of training", origin.key)
         else:
@@ -49,7 +49,7 @@ def build_token_reader(names: FlagNames, field: Field) -> Callable[[Config], Ite
 
 
 def build_token_writer(names: FlagNames, field: Field) -> Callable[[Config, Changes], list[Change]]:
-    """The writer of a token budget."""
+    """Return the writer of a token budget."""
 
     def write(config: Config, changes: Changes) -> list[Change]:
         if not is_on(config, flag.DYNAMIC_BATCH) or not isinstance(changes[field], int):
@@ -71,7 +71,7 @@ def _read_engine(config: Config) -> Iterator[Triple]:
         return
     if read_usage(config).has_hidden_flags and engines is None:
         return
-    # Up to 0.7.5 the policy generates itself where there are no engines; later that fails.
+    # Up to 0.7.5 the policy generates itself if there are no engines; later releases fail.
     yield "rollout.engine", "vllm" if engines else "hf" if is_before(config, "0.8.0") else None, origin
     if engines is not None:
         yield "rollout.engines", engines, origin

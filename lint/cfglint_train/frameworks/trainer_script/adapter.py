@@ -1,4 +1,4 @@
-"""What a script hands to PEFT's `LoraConfig`, which refuses keywords that it does not have."""
+"""Arguments that a script passes to PEFT's `LoraConfig`, which refuses unknown keywords."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _EQUIVALENTS: Final = {
     "alpha": "lora_alpha",
     "dropout": "lora_dropout",
 }
-"""What TRL and others call an argument -> what `LoraConfig` does."""
+"""Names of an argument in TRL and elsewhere -> its name in `LoraConfig`."""
 
 
 def find_adapter_arguments(config: Config) -> Iterator[CallArgument]:
-    """Each keyword that not every known release has, or that a copy of PEFT in the repository lacks; none where the
-    copy cannot be read, or a fork is installed.
+    """Yield each keyword that not every known release has, or that a copy of PEFT in the repository lacks.
+
+    None if the copy cannot be read, or if a fork is installed.
     """
     node = config.get_node()
     adapter_entry = node.parts[ADAPTER].entry if isinstance(node, Record) and ADAPTER in node.parts else None
@@ -58,7 +59,7 @@ def find_adapter_arguments(config: Config) -> Iterator[CallArgument]:
 
 
 def _list_keywords(adapter: Record) -> Iterator[Entry]:
-    """The keywords of the call itself; attributes that are set afterwards may have any name."""
+    """Yield the keywords of the call itself; attributes that are set afterwards may have any name."""
     for entry in adapter.entries:
         inside = adapter.span.start <= entry.key.span.start < adapter.span.end
         name = entry.name or "_"  # facts about the call have names with underscores around them
@@ -78,5 +79,5 @@ def _rename_keyword(config: Config, adapter: Record, name: str, new: str) -> Cha
 
 
 def _is_confident(value: Any, written: str, suggestion: str, is_close: bool) -> bool:
-    """A switch is never sure: the names of methods differ by a letter (`use_qlora`)."""
+    """Return whether a probable typo is certain; never for a switch: method names differ by a letter (`use_qlora`)."""
     return is_close and type(value) is not bool

@@ -1,4 +1,4 @@
-"""Arguments of a script that its class of arguments does not take, or that only older trainers took themselves."""
+"""Arguments of a script that its class of arguments lacks, or that only older trainers accepted themselves."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from cfglint_train.frameworks.trl.settings import build_context
 from cfglint_train.plan.origin import Place
 
 _NEW_KEYWORDS: Final = {"tokenizer": "processing_class"}
-"""Keywords of trainers -> what newer ones call them."""
+"""Keywords of trainers -> their names in newer trainers."""
 
 
 def find_trainer_arguments(config: Config) -> tuple[CallArgument, ...]:
-    """Each keyword with how the script says the same at the release that counts."""
+    """Return each keyword, with the equivalent in the script at the effective release."""
     node = config.get_node()
     trainer_entry = node.parts[TRAINER].entry if isinstance(node, Record) and TRAINER in node.parts else None
     if trainer_entry is None or not isinstance(trainer_entry.value, Record) or trainer_entry.value.call is None:
@@ -42,7 +42,7 @@ def find_trainer_arguments(config: Config) -> tuple[CallArgument, ...]:
 
 
 def _list_old_keywords(node: Node | None) -> Mapping[str, str]:
-    """The keywords that older trainers took of the package that the run's trainer is from."""
+    """Return the keywords that older trainers accepted, of the package that the run's trainer is from."""
     return OLD_KEYWORDS["transformers" if isinstance(node, ScriptSettings) and node.is_hf_trainer else "trl"]
 
 
@@ -54,7 +54,10 @@ def _find_status(name: str, since: str, release: str) -> Status:
 
 
 def _rewrite_keyword(config: Config, name: str, trainer: Record) -> tuple[KeyRewrite | None, str | None]:
-    """Changes, and advice where there are none: a keyword by its new name, a setting where its class takes it."""
+    """Return the changes for a keyword, or else advice.
+
+    A keyword gets its new name; a setting moves to its class of arguments.
+    """
     route, new = (*config.root, TRAINER, name), _NEW_KEYWORDS.get(name)
     if new is not None:
         is_free = trainer.get(new) is None
@@ -82,7 +85,7 @@ def _rewrite_keyword(config: Config, name: str, trainer: Record) -> tuple[KeyRew
 
 
 def _find_setting(config: Config, name: str) -> str | None:
-    """What the class of arguments calls a setting at the release; None where it has none of the kind."""
+    """Return the name of a setting in the class of arguments at the release, or None if it has none."""
     fact = load("trl").find_fact((name,), config.release, build_context(config))
     status = None if fact is None else fact.resolve_status()
     if status is None or status.kind == PRESENT:
@@ -91,7 +94,7 @@ def _find_setting(config: Config, name: str) -> str | None:
 
 
 def find_keyword_uses(document: Document, root: Route) -> list[KeyUse]:
-    """The settings that a script hands to its trainer, and that only older trainers took."""
+    """Return the settings that a script passes to its trainer, and that only older trainers accepted."""
     node = document.find_node(root)
     if not isinstance(node, Record):
         return []
@@ -108,7 +111,7 @@ def _compare_releases(limit: str, releases: tuple[str, ...]) -> tuple[bool, ...]
 
 
 def add_keywords(hint: ReleaseHint | None, document: Document, root: Route, release: str) -> ReleaseHint | None:
-    """What the keys of a script show, together with the keywords of its trainer."""
+    """Extend the hint of a script's keys with the keywords of its trainer."""
     uses = find_keyword_uses(document, root)
     refused_uses = [use for use in uses if not use.is_accepted_by(release)]
     if not refused_uses:
@@ -128,11 +131,14 @@ def add_keywords(hint: ReleaseHint | None, document: Document, root: Route, rele
 
 
 _OTHER_CLASSES: Final = ("ModelConfig", "ScriptArguments")
-"""Classes of a recipe's keys that no trainer gets as its `args`."""
+"""Classes of a recipe's keys that no trainer receives as its `args`."""
 
 
 def explain_refused_argument(config: Config, name: str) -> str:
-    """Why a new argument cannot be added to the call; empty where it can, or where nothing is added to that call."""
+    """Return why an argument cannot be added to the call.
+
+    Return an empty text if it can, or if nothing is added to that call.
+    """
     node = config.get_node()
     if (
         not isinstance(node, ScriptSettings)

@@ -1,4 +1,4 @@
-"""What calls of transformers, PEFT and Python do to what a script has made: an adapter, a cast, a resumption."""
+"""Effects of calls of transformers, PEFT and Python on a script's objects: an adapter, a cast, a resumption."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cfglint_train.frameworks.trainer_script.samples import handle_map
 
 
 def resolve_constant(name: str) -> Any:
-    """The value of a constant: a number format of torch, a member of an enumeration of transformers.
+    """Return the value of a constant: a number format of torch, or a member of an enumeration of transformers.
 
     An attribute of any other class may have any value (`Config.batch_size` of the project's own module).
     """
@@ -30,7 +30,7 @@ def resolve_constant(name: str) -> Any:
 
 
 def _attach_adapter(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`get_peft_model(model, config)`."""
+    """Handle `get_peft_model(model, config)`."""
     values = dict(zip(("model", "peft_config"), arguments.positional))
     values.update({name: argument.value for name, argument in arguments.keywords.items()})
     model, config = values.get("model"), values.get("peft_config")
@@ -41,7 +41,7 @@ def _attach_adapter(evaluator: Evaluator, node: ast.Call, arguments: Arguments) 
 
 
 def _prepare_for_kbit_training(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`prepare_model_for_kbit_training(model, use_gradient_checkpointing=True)`."""
+    """Handle `prepare_model_for_kbit_training(model, use_gradient_checkpointing=True)`."""
     model = arguments.get("model") or (arguments.positional[0] if arguments.positional else None)
     if not isinstance(model, Record):
         return None
@@ -57,7 +57,7 @@ def _prepare_for_kbit_training(evaluator: Evaluator, node: ast.Call, arguments: 
 
 
 def _enable_checkpointing(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`model.gradient_checkpointing_enable()`."""
+    """Handle `model.gradient_checkpointing_enable()`."""
     if isinstance(owner, Record):
         place = evaluator.document.find_span(node)
         evaluator.set_key(owner, "_CHECKPOINTING_", Value(place, True), place, node)
@@ -65,7 +65,7 @@ def _enable_checkpointing(evaluator: Evaluator, node: ast.Call, owner: Any, argu
 
 
 def _move_model(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`model.to("cuda")`, `model.half()`: the same model, maybe in another number format."""
+    """Handle `model.to("cuda")` and `model.half()`: the same model, maybe in another number format."""
     if not isinstance(owner, Record) or owner.get("_FACTORY_") is None or not isinstance(node.func, ast.Attribute):
         return None
     place = evaluator.document.find_span(node)
@@ -77,7 +77,7 @@ def _move_model(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arg
 
 
 def _start_training(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`trainer.train(resume_from_checkpoint=True)`, and `model.train()`, which is the same model."""
+    """Handle `trainer.train(resume_from_checkpoint=True)`, and `model.train()`, which returns the same model."""
     if not isinstance(owner, Record) or not find_base_trainer(evaluator, get_class(owner)):
         return _move_model(evaluator, node, owner, arguments)
     place = evaluator.document.find_span(node.func)
@@ -92,12 +92,12 @@ def _start_training(evaluator: Evaluator, node: ast.Call, owner: Any, arguments:
 
 
 def _make_field(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`field(default=512)` of a class of arguments."""
+    """Handle `field(default=512)` of a class of arguments."""
     return evaluator.build_record(node, "dataclasses.field", arguments)
 
 
 def _set_attribute(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`setattr(arguments, "max_length", 512)`."""
+    """Handle `setattr(arguments, "max_length", 512)`."""
     if len(arguments.positional) != 3:
         return None
     owner, name, value = arguments.positional
@@ -116,13 +116,13 @@ def _set_attribute(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -
 
 
 def _get_attributes(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`vars(arguments)`: its attributes as a dictionary."""
+    """Handle `vars(arguments)`: return the attributes as a dictionary."""
     owner = arguments.positional[0] if arguments.positional else None
     return owner if isinstance(owner, Record) else None
 
 
 def _apply_setter(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`arguments.set_training(batch_size=1)`, which sets several settings by other names."""
+    """Handle `arguments.set_training(batch_size=1)`, which sets several settings by other names."""
     if not isinstance(owner, Record):
         return None
     forget_keys(evaluator, owner, node)
@@ -142,7 +142,7 @@ METHODS: Final = {
     "gradient_checkpointing_enable": _enable_checkpointing,
     "train": _start_training,
     "map": handle_map,
-    # Of TrainingArguments (transformers 4.57.1, training_args.py).
+    # Methods of TrainingArguments (transformers 4.57.1, training_args.py).
     **dict.fromkeys(
         (
             "set_dataloader",

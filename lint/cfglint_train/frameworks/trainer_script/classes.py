@@ -1,6 +1,6 @@
-"""Which class of TRL or transformers a class of a script is, or is made from.
+"""Classes of TRL or transformers that a script's classes are, or derive from.
 
-A class of arguments that the script changes at run time is none of theirs: what it takes is not in its text.
+A class of arguments that the script changes at run time does not count as theirs: its text does not show its arguments.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from cfglint_train.frameworks.trainer_script.names import CONFIG_CLASSES, HF_TRA
 _PACKAGE_TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
 _PACKAGE_CONFIGS: Final[Mapping[str, Collection[str]]] = {"trl": CONFIG_CLASSES, "transformers": CONFIG_CLASSES}
 _MAX_DEPTH: Final = 5
-"""Classes between one of the script and the package's."""
+"""Classes between a script's class and the package's."""
 
 
 def find_base_trainer(evaluator: Evaluator, name: str) -> str:
-    """The trainer of TRL or transformers that a class is, or is made from; empty for other classes."""
+    """Return the trainer of TRL or transformers that a class is, or derives from; empty for other classes."""
     return _find_original(evaluator, name, _PACKAGE_TRAINERS, _MAX_DEPTH)
 
 
 def find_base_config(evaluator: Evaluator, name: str) -> str:
-    """The class of arguments of TRL or transformers that a class is, or is made from; empty for other classes."""
+    """Return the argument class of TRL or transformers that a class is, or derives from; empty for other classes."""
     config_class = _find_original(evaluator, name, _PACKAGE_CONFIGS, _MAX_DEPTH)
     return "" if is_patched(evaluator, config_class) else config_class
 
 
 def is_patched(evaluator: Evaluator, name: str) -> bool:
-    """Whether the script changes a class of this name of another module."""
+    """Return whether the script changes a class of this name of another module."""
     return any(patched_name.rpartition(".")[2] == name for patched_name in evaluator.patched_classes)
 
 
@@ -58,6 +58,6 @@ def _get_name(base: External | Class) -> str:
 
 
 def _find_inner_class(evaluator: Evaluator, name: str) -> Class | None:
-    """The class of a name that a function of the script defines; None where there is none, or several."""
+    """Return the class of a name that a function of the script defines, or None if it has none or several."""
     definitions = evaluator.document.find_classes(name)
     return Class(definitions[0], evaluator.module) if len(definitions) == 1 else None

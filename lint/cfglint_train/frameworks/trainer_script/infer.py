@@ -1,4 +1,4 @@
-"""What a script does with its model beside what recipes have keys for."""
+"""Inference from a script's treatment of its model that recipes have no keys for."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SPREADING_DEVICE_MAPS: Final = ("auto", "balanced", "balanced_low_0", "sequenti
 """Values of `device_map` that spread the layers of one model over the GPUs that a process sees."""
 
 _POSITION_ARGUMENTS: Final = ("config", "rope_scaling", "rope_parameters", "max_position_embeddings")
-"""Arguments of `from_pretrained` by which a model gets other positions than its own."""
+"""Arguments of `from_pretrained` that give a model other positions than its own."""
 
 
 def infer_script(job: Job) -> None:
-    """Layers spread over GPUs, casts, positions, a reference model of the script's own."""
+    """Infer layers spread over GPUs, casts, positions, and a reference model of the script's own."""
     config, plan = job.main, job.plan
     _infer_command_line(job)
     node = config.get_node()
@@ -32,7 +32,7 @@ def infer_script(job: Job) -> None:
     spread = config.get("_DEVICE_MAP_")
     if (spread in _SPREADING_DEVICE_MAPS or isinstance(spread, Unknown)) and plan.world_size != 1:
         origin = config.get_origin("_DEVICE_MAP_")
-        # Started by torchrun it is refused, and one process alone spreads the layers.
+        # transformers refuses it under torchrun, and a single process spreads the layers.
         note = "`device_map` may spread the layers over the GPUs"
         plan.put("parallel.strategy", None, Origin("inferred", origin.place, note, "device_map"))
     if plan.get("precision.params") is None and config.get("_LOADED_") == "script" and config.get("dtype") is None:
@@ -59,7 +59,7 @@ def infer_script(job: Job) -> None:
 
 
 def _find_freezing(config: Config) -> Place | None:
-    """Where a script freezes parameters of a model, be it by name, in a loop or as a whole."""
+    """Return the place where a script freezes parameters of a model, by name, in a loop or as a whole."""
     document = config.document
     if not isinstance(document, PythonScript) or b"requires_grad" not in document.source:
         return None
@@ -75,7 +75,7 @@ def _find_freezing(config: Config) -> Place | None:
 
 
 def _infer_command_line(job: Job) -> None:
-    """Why the model of a script is not known that takes its settings from its command line, or how it is sharded."""
+    """Explain why the model of a script that is configured by its command line is unknown, or its sharding."""
     from cfglint_train.frameworks.trainer_script.line import RECIPE, CommandLineSetting
 
     config, plan = job.main, job.plan

@@ -1,4 +1,4 @@
-"""What a launch gives the options that a script declares with argparse."""
+"""Values that a launch passes to the options that a script declares with argparse."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _ANY_NUMBER: Final = ("*", "+")
 
 
 class _DeclaredOption(Frozen):
-    """An option of a script: where its value goes, what a word makes of it, and how many words it takes."""
+    """An option of a script, with its target, its conversion, and the number of words that it takes."""
 
     target: str
     span: Span
     word_count: int | str | None
     """0 for a switch, None for one word, a number or `*` and `+` for a list."""
     value: Any
-    """What a switch gives; None where it cannot be determined."""
+    """Value that a switch sets, or None if it cannot be determined."""
     convert: Callable[[str], Any] | None
     """None: a function of the script."""
     negatable: bool
 
 
 def read_options(document: PythonDocument, words: list[str]) -> dict[str, Value]:
-    """The values of a script's own options that the words behind its path give, by the option's name."""
+    """Return the values of a script's own options, from the words after its path, by the option's name."""
     options: dict[str, _DeclaredOption] = {}
     for call in document.find_calls("add_argument"):
         options.update(_parse_declaration(document, call))
@@ -66,11 +66,11 @@ def read_options(document: PythonDocument, words: list[str]) -> dict[str, Value]
 
 
 def read_command_line(document: PythonDocument, words: list[str]) -> CommandLine | None:
-    """What the words behind a script's path give its parser of dataclasses; None where it has none.
+    """Return the settings that the words after a script's path pass to its parser of dataclasses, or None without one.
 
-    Where no option names the model, or one names a file of settings, more is given elsewhere; where the script's own
-    default names it, options are all that is given. A JSON file alone is all that is given where the script has its
-    parser read it.
+    If no option names the model, or one names a file of settings, further settings come from elsewhere. If the script's
+    own default names the model, the options are complete. A JSON file alone is complete if the script has its parser
+    read it.
     """
     from cfglint_train.frameworks.trl.commands import parse_trailing
 
@@ -93,7 +93,7 @@ def read_command_line(document: PythonDocument, words: list[str]) -> CommandLine
 
 
 def _read_json_settings(document: PythonDocument, path: str) -> dict[str, Any]:
-    """The settings of a JSON file; a section is unknown, and all are where that is DeepSpeed's configuration.
+    """Return the settings of a JSON file. Sections are unknown; all settings are if it is DeepSpeed's configuration.
 
     Source: transformers 4.57 hf_argparser.py, parse_json_file.
     """
@@ -110,7 +110,7 @@ def _read_json_settings(document: PythonDocument, path: str) -> dict[str, Any]:
 
 
 def _is_text(default: object) -> bool:
-    """Whether the default of a field is a text: `"gpt2"`, `field(default="gpt2")`."""
+    """Return whether the default of a field is a text: `"gpt2"`, `field(default="gpt2")`."""
     if isinstance(default, ast.Call):
         default = next((keyword.value for keyword in default.keywords if keyword.arg == "default"), None)
     return isinstance(default, ast.Constant) and isinstance(default.value, str)
@@ -123,7 +123,7 @@ _SETTINGS_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def _find_abbreviated(options: Mapping[str, _DeclaredOption], name: str) -> _DeclaredOption | None:
-    """The one option that a word begins (argparse's `allow_abbrev`)."""
+    """Return the option that a word is the only abbreviation of (argparse's `allow_abbrev`), or None."""
     if not name.startswith("--") or len(name) < 3:
         return None
     matches = [option for spelling, option in options.items() if spelling.startswith(name)]
@@ -147,7 +147,7 @@ def _needs_more_words(option: _DeclaredOption, count: int) -> bool:
 
 
 def _convert_words(option: _DeclaredOption, words: list[str]) -> Any:
-    """The value that words make; Unknown where the script converts them itself, or does not take them."""
+    """Return the value of words; Unknown if the script converts them itself, or does not accept them."""
     if not words or option.convert is None:
         return Unknown(_UNKNOWN_VALUE)
     if option.word_count is not None and option.word_count != "?":
@@ -162,7 +162,7 @@ _TYPES: Final[Mapping[str, Callable[[str], Any]]] = {"int": int, "float": float,
 
 
 def _parse_declaration(document: PythonDocument, call: ast.Call) -> Iterator[tuple[str, _DeclaredOption]]:
-    """The option that a call of `add_argument` declares, by each of its spellings."""
+    """Yield the option that a call of `add_argument` declares, once per spelling."""
     names = [item.value for item in call.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
     spellings = [name for name in names if name.startswith("-")]
     if not spellings:

@@ -1,8 +1,8 @@
 """Settings that a script takes from its command line as a whole: `TrlParser((ScriptArguments, SFTConfig))`.
 
-What no launch gives has the default of its class where the launch is known; else it may have any value. `FromLine`
-stands for such a setting, so that `dtype=model_args.dtype` remains the setting `dtype`, wherever the script hands it on
-to.
+If the launch is known, settings that it does not pass have the defaults of their classes; otherwise they may have any
+value. `CommandLineSetting` represents such a setting, so that `dtype=model_args.dtype` remains the setting `dtype`, wherever the
+script passes it on.
 
 Sources: trl 0.9.6 to 1.16.0 `trainer/utils.py` (get_peft_config, get_quantization_config, get_kbit_device_map),
 `scripts/utils.py` (TrlParser); transformers 4.57 `hf_argparser.py`.
@@ -51,45 +51,47 @@ _MODEL_SETTINGS: Final = frozenset(
         "use_peft",
     )
 )
-"""Settings that count only where the script hands them on."""
+"""Settings that count only if the script passes them on."""
 _SWITCHES: Final = ("use_peft", "load_in_4bit", "load_in_8bit")
 """Settings that scripts branch on, off by default."""
 _MADE_FROM_LINE: Final = "from the command line"
-"""The class of what TRL makes of the settings of `ModelConfig`."""
+"""Class of the objects that TRL makes of the settings of `ModelConfig`."""
 
 
 class CommandLine(Frozen):
-    """What a launch gives the parser of a script. `whole`: it gives nothing else."""
+    """Settings that a launch passes to the parser of a script. `is_complete`: it passes no others."""
 
     values: Mapping[str, Any]
     is_complete: bool
 
 
 class CommandLineSetting(Unknown):
-    """A setting that the command line may give, and that the text does not show."""
+    """A setting that the command line may pass, and that the text does not show."""
 
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
+        """Name the setting."""
         super().__init__("the command line gives it")
         self.name = name
 
 
 class LaunchedWalk(Walk):
-    """A walk over a script whose own options have the values that a launch gives them."""
+    """A walk over a script whose own options have the values that a launch passes."""
 
     option_values: Mapping[str, Value] = {}
     command_line = CommandLine({}, False)
     uses_defaults = True
-    """What no launch gives of the script's own settings has its default."""
+    """True if settings of the script that no launch passes have their defaults."""
 
     def __init__(self, *arguments: Any) -> None:
+        """Start without parsers."""
         super().__init__(*arguments)
         self.classes: dict[int, list[Any]] = {}
-        """The classes that a parser fills, by the identity of its record."""
+        """Classes that a parser fills, by the identity of its record."""
 
     def find_changes(self, function: External, argument: int | str, value: Record) -> frozenset[str] | None:
-        """As in the base class. A trainer that is made has taken its arguments."""
+        """List as in the base class, but nothing if a trainer has taken its arguments already."""
         changed = super().find_changes(function, argument, value)
         return frozenset() if changed is None and self._is_trainer_argument(value) else changed
 
@@ -98,13 +100,13 @@ class LaunchedWalk(Walk):
         return any(entry.value is value for trainer in trainers for entry in trainer.entries)
 
     def build_options(self, node: ast.expr) -> ParsedOptions:
-        """As in the base class, where nothing is given."""
+        """Return the options as in the base class, with the values that the launch passes."""
         options = super().build_options(node)
         options.defaults.update(self.option_values)
         return options
 
     def add_implied_record(self, owner: Record, name: str, span: Span, key: Span) -> Any:
-        """As in the base class, or what the command line gives."""
+        """Return the value as in the base class, or from the command line."""
         if owner.open != PARSED_REASON:
             return super().add_implied_record(owner, name, span, key)
         value = self._read_setting(owner, name, span)
@@ -112,7 +114,7 @@ class LaunchedWalk(Walk):
         return value
 
     def find_entry(self, owner: Record, name: str) -> Entry:
-        """A setting of what a parser yields: as the script sets it, else as the command line gives it."""
+        """Return a setting of a parsed object: as the script sets it, or else as the command line passes it."""
         return owner.get(name) or build_entry(name, self._read_setting(owner, name, owner.span), owner.span)
 
     def _read_setting(self, owner: Record, name: str, span: Span) -> Value:
@@ -129,7 +131,7 @@ class LaunchedWalk(Walk):
 
 
 def make_parser(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Record:
-    """`TrlParser((ScriptArguments, SFTConfig))`; the classes are no values of the tree."""
+    """Handle `TrlParser((ScriptArguments, SFTConfig))`; the classes are no values of the tree."""
     name = get_callee_name(node)
     record = evaluator.build_record(node, name, arguments, ("dataclass_types",))
     classes = arguments.positional[0] if arguments.positional else arguments.get("dataclass_types")
@@ -139,7 +141,7 @@ def make_parser(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> R
 
 
 def parse_arguments(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`TrlParser((ScriptArguments, SFTConfig)).parse_args_and_config()`: what the command line gives."""
+    """Handle `TrlParser((ScriptArguments, SFTConfig)).parse_args_and_config()`: the settings of the command line."""
     if not isinstance(owner, Record) or get_class(owner).rpartition(".")[2] not in PARSERS:
         return None
     place = evaluator.document.find_span(node)
@@ -157,12 +159,12 @@ def parse_arguments(evaluator: Evaluator, node: ast.Call, owner: Any, arguments:
 
 
 def _find_class_name(evaluator: Evaluator, stated: Any) -> str:
-    """The class of arguments that an item of a parser's list is; empty where it is not known."""
+    """Return the class of arguments that an item of a parser's list denotes; empty if it is unknown."""
     if isinstance(stated, Class):
         return stated.node.name
     if isinstance(stated, External):
         return stated.name
-    # An item of a list has become the text of its name.
+    # An item of a list is only the text of its name.
     text = stated.value.reason if isinstance(stated, Value) and isinstance(stated.value, Unknown) else ""
     value = evaluator.module.names.get(text)
     if isinstance(value, Class):
@@ -170,16 +172,16 @@ def _find_class_name(evaluator: Evaluator, stated: Any) -> str:
     return value.name if isinstance(value, External) else find_full_name(evaluator.document, ast.Name(text))
 
 
-# --- what TRL makes of the settings of `ModelConfig` ------------------------------------------------------------------
+# --- objects that TRL makes of the settings of `ModelConfig` ----------------------------------------------------------
 
 
 def make_adapter(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`get_peft_config(model_args)`: None, or a `LoraConfig` of all that the command line gives."""
+    """Handle `get_peft_config(model_args)`: None, or a `LoraConfig` of the command line's settings."""
     return _make_from_settings(evaluator, node, arguments, ("use_peft",))
 
 
 def make_quantization(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`get_quantization_config(model_args)`."""
+    """Handle `get_quantization_config(model_args)`."""
     return _make_from_settings(evaluator, node, arguments, ("load_in_4bit", "load_in_8bit"))
 
 
@@ -196,19 +198,19 @@ def _make_from_settings(
 
 
 def get_line_mark(config: Any) -> str:
-    """How a part is marked that one of these functions makes of what the command line gives; empty for others."""
+    """Return the mark of a part that one of these functions makes of the command line; empty for others."""
     if isinstance(config, Record):
         return _MADE_FROM_LINE if get_class(config) == _MADE_FROM_LINE else ""
     return _MADE_FROM_LINE if isinstance(config, Value) and isinstance(config.value, CommandLineSetting) else ""
 
 
 def make_device_map(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Value:
-    """`get_kbit_device_map()`: each process has its own device."""
+    """Handle `get_kbit_device_map()`: each process has its own device."""
     return Value(evaluator.document.find_span(node), "one device")
 
 
 def get_torch_member(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`getattr(torch, model_args.dtype)`."""
+    """Handle `getattr(torch, model_args.dtype)`."""
     if len(arguments.positional) != 2:
         return None
     owner, name = arguments.positional
@@ -221,7 +223,7 @@ def get_torch_member(evaluator: Evaluator, node: ast.Call, arguments: Arguments)
 
 
 def make_mapping(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Record | None:
-    """`dict(revision=model_args.model_revision)`."""
+    """Handle `dict(revision=model_args.model_revision)`."""
     if arguments.positional:
         return None
     record = Record(
@@ -257,14 +259,14 @@ HANDLERS: Final = {
 
 
 RECIPE: Final = "_RECIPE_"
-"""The file that a launch gives the script's parser, as a fact of a run."""
+"""File that a launch passes to the script's parser, as a fact of a run."""
 
 
 def apply_command_line(run: Record, source: Record, line: CommandLine, is_trl_trainer: bool) -> None:
-    """Put what the command line gives among the parts of a run, and mark what it may give out of sight.
+    """Put the settings of the command line among the parts of a run, and mark those that it may pass unseen.
 
-    A part that passes on the setting of the same name is that setting. `whole`: the trainer's own settings are known,
-    and not only the Trainer's.
+    A part that passes on the setting of the same name is that setting. `is_trl_trainer`: the trainer's own settings are
+    known, and not only the Trainer's.
     """
     passed_names = set()
     for name, part in list(run.parts.items()):
@@ -304,12 +306,12 @@ _REDECLARED: Final = frozenset((
     "bf16", "gradient_checkpointing", "learning_rate", "logging_steps", "lr_scheduler_kwargs", "use_liger_kernel",
     "torch_empty_cache_steps",
 ))  # fmt: skip
-"""Arguments of the Trainer that TRL's classes declare anew, for another default or help text."""
+"""Arguments of the Trainer that TRL's classes declare again, with another default or help text."""
 
 
 @cache
 def list_hf_trainer_settings() -> frozenset[str]:
-    """The settings that the HF Trainer's own arguments have."""
+    """Return the settings of the HF Trainer's own arguments."""
     vocabulary, context = load("trl"), Context(entry=ANY_TRAINER)
     facts = (
         (name, vocabulary.find_fact((name,), vocabulary.newest, context))
@@ -320,7 +322,7 @@ def list_hf_trainer_settings() -> frozenset[str]:
 
 @cache
 def _list_settings() -> frozenset[str]:
-    """The settings that a command line may give, of all trainers; `use_liger` was SFT's from 0.12 to 0.18 alone."""
+    """Return the settings that a command line may pass, of all trainers; only SFT of 0.12 to 0.18 had `use_liger`."""
     vocabulary, context = load("trl"), Context(entry=ANY_TRAINER)
     releases = vocabulary.releases
     names = (

@@ -1,7 +1,7 @@
-"""Which options the parser of a script takes whose dataclasses are all known: `HfArgumentParser((Own, SFTConfig))`.
+"""Options of a script's parser if all its dataclasses are known: `HfArgumentParser((Own, SFTConfig))`.
 
 Sources: transformers 4.57.1 and 5.8.0 `hf_argparser.py` (one option per field of the dataclasses; `aliases` of a field;
-parse_args_into_dataclasses raises for what is left, unless return_remaining_strings); trl 0.9.6 to 1.16.0
+parse_args_into_dataclasses raises for leftovers, unless return_remaining_strings); trl 0.9.6 to 1.16.0
 `scripts/utils.py` (TrlParser, with `--config`).
 """
 
@@ -32,8 +32,8 @@ from cfglint_train.plan.origin import Place
 _PARSE_METHODS: Final = ("parse_args_into_dataclasses", "parse_args_and_config")
 _FILE_METHODS: Final = ("parse_json_file", "parse_yaml_file", "parse_dict")
 _NEUTRAL_ARGUMENTS: Final = {"return_remaining_strings": False, "fail_with_unknown_args": True}
-"""Arguments of a parser with the values that leave it as it is; others have it read other words than the launch's, hand
-back what it does not know, or skip that.
+"""Arguments of a parser with the values that do not change its behaviour. Other values make it read other words than
+the launch's, return unknown words, or skip them.
 """
 _OTHER_PARSERS: Final = ("ArgumentParser", "parse_known_args", "add_argument", "add_argument_group")
 _CHANGES_ARGUMENTS: Final = re.compile(
@@ -43,26 +43,28 @@ _CHANGES_ARGUMENTS: Final = re.compile(
 _OPTION: Final = re.compile(r"--[A-Za-z][\w-]*")
 _KNOWN_DECORATORS: Final = ("dataclass", "add_start_docstrings")
 _MAX_DEPTH: Final = 5
-"""Classes and modules between a parser's class and one of a package."""
+"""Classes and modules between a parser's class and a package's."""
 
 
 class ParserOptions(Frozen):
-    """The options of some dataclasses: names of the script's own, and the entry points of the packages' classes."""
+    """Options of some dataclasses: names of the script's own, and entry points of the packages' classes."""
 
     own_names: frozenset[str] = frozenset()
     package_entries: frozenset[tuple[str, str]] = frozenset()
 
     def __or__(self, other: ParserOptions) -> ParserOptions:
+        """Return the options of both."""
         return ParserOptions(self.own_names | other.own_names, self.package_entries | other.package_entries)
 
     def has_from_other_package(self, package: str, name: str) -> bool:
-        """Whether a class of another package than some has an option, at some release."""
+        """Return whether a class of another package has an option, at some release."""
         return any(_is_known(entry, name) for entry in self.package_entries if entry[0] != package)
 
 
 def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
-    """The options of a script's launches that no dataclass of its parser has, each place once; none where not all that
-    the parser takes is known.
+    """Yield the options of a script's launches that no dataclass of its parser has, each place once.
+
+    None if some options of the parser are unknown.
     """
     options = find_options(config)
     if options is None:
@@ -74,7 +76,7 @@ def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
             os.path.basename(invocation.program),
             f"{invocation.program.rpartition('.')[2]}.py",
         ):
-            continue  # a launcher that is not known, with options of its own
+            continue  # an unknown launcher, with options of its own
         for entry in invocation.entries:
             option = entry.name or ""
             if _OPTION.fullmatch(option) and not _is_accepted(options, option[2:].replace("-", "_")):
@@ -83,7 +85,7 @@ def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
 
 
 def find_options(config: Config) -> ParserOptions | None:
-    """What the parser of a script takes; None where more may be taken, or by another release or a fork."""
+    """Return the options of a script's parser, or None if there may be others, or another release or a fork is used."""
     return config.compute_once(_find_options)
 
 
@@ -95,7 +97,7 @@ def _find_options(config: Config) -> ParserOptions | None:
 
 
 def read_parser_options(document: PythonScript) -> ParserOptions | None:
-    """What the one parser of a script takes; None where more may be taken, or what it does not know is."""
+    """Return the options of a script's only parser, or None if there may be others or unknown options are accepted."""
     calls = document.find_calls(*PARSERS)
     if len(calls) != 1 or document.find_calls(*_OTHER_PARSERS) or _CHANGES_ARGUMENTS.search(document.source):
         return None
@@ -114,7 +116,7 @@ def read_parser_options(document: PythonScript) -> ParserOptions | None:
 
 
 def _is_closed(document: PythonScript, parser_call: ast.Call) -> bool:
-    """Whether a parser reads the launch's words, and all that is done with it is in sight."""
+    """Return whether a parser reads the launch's words and every use of it is visible."""
     names = {
         target.id
         for node in document.list_nodes(ast.Assign)
@@ -126,7 +128,7 @@ def _is_closed(document: PythonScript, parser_call: ast.Call) -> bool:
     uses = [node for node in document.list_nodes(ast.Attribute) if node.value is parser_call or node.value in owners]
     calls = [node for node in document.list_nodes(ast.Call) if node.func in uses]
     if len(uses) < max(1, len(owners)) or len(calls) != len(uses):
-        return False  # it is handed on, or kept
+        return False  # it is passed on or stored
     parses = [call for call in calls if get_callee_name(call) in _PARSE_METHODS]
     is_neutral = all(not call.args and all(map(_is_neutral, call.keywords)) for call in parses)
     return (
@@ -141,7 +143,7 @@ def _is_neutral(keyword: ast.keyword) -> bool:
 
 
 def _list_classes(parser_call: ast.Call) -> list[ast.expr]:
-    """The expressions of the classes that a parser is made with."""
+    """Return the expressions of the classes that a parser is made with."""
     arguments = [
         *parser_call.args[:1],
         *(keyword.value for keyword in parser_call.keywords if keyword.arg == "dataclass_types"),
@@ -152,7 +154,7 @@ def _list_classes(parser_call: ast.Call) -> list[ast.expr]:
 
 
 def _read_class(document: PythonScript, node: ast.expr, depth: int) -> ParserOptions | None:
-    """The fields of a class as a script calls it; None where they cannot be determined."""
+    """Return the options of a class that a script names, or None if they cannot be determined."""
     definitions = document.find_classes(node.id) if isinstance(node, ast.Name) else []
     if definitions:
         return _read_definition(document, definitions[0], depth) if len(definitions) == 1 and depth else None
@@ -195,13 +197,13 @@ def _read_definition(document: PythonScript, node: ast.ClassDef, depth: int) -> 
 
 
 def _list_trl_classes() -> frozenset[str]:
-    """The classes of TRL whose fields are known."""
+    """Return the classes of TRL whose fields are known."""
     spans = load("trl").entries[ANY_TRAINER]
     return frozenset(definition.rpartition(".")[2] for span in spans for definition in span["definitions"])
 
 
 def _is_accepted(options: ParserOptions, name: str) -> bool:
-    """Whether a parser may take an option: by its name, a beginning of it, or as the negation of a switch."""
+    """Return whether a parser may accept an option: by its name, a prefix of it, or as the negation of a switch."""
     if any(option.startswith(name) for option in options.own_names) or any(
         _is_known(package, name) for package in options.package_entries
     ):
@@ -210,7 +212,7 @@ def _is_accepted(options: ParserOptions, name: str) -> bool:
 
 
 def _is_known(package: tuple[str, str], name: str) -> bool:
-    """Whether a class of a package has a field at some release, or one that begins so."""
+    """Return whether a class of a package has a field at some release, or one that starts with the name."""
     vocabulary, context = load(package[0]), Context(entry=package[1])
     if any(key.startswith(name) for key in vocabulary.list_names((), vocabulary.newest, context)):
         return True
@@ -218,7 +220,7 @@ def _is_known(package: tuple[str, str], name: str) -> bool:
 
 
 def _suggest_option(options: ParserOptions, name: str) -> str:
-    """The option that an unknown one was probably meant to be; empty where none is near."""
+    """Return the option that an unknown one was probably meant to be; empty if none is similar."""
     names = [*options.own_names]
     for package, entry in options.package_entries:
         vocabulary = load(package)

@@ -1,10 +1,9 @@
-"""How a Python script that trains with TRL or the Trainer of transformers becomes the settings of its runs.
+"""Reading of a Python script that trains with TRL or the Trainer of transformers, as the settings of its runs.
 
-Each call of a trainer is a run. Its tree has the keys of a recipe (`trl sft --config`): those of the call that makes
-the trainer's arguments (`SFTConfig(...)`) are keys of it; what `from_pretrained`, `LoraConfig` and
-`BitsAndBytesConfig` are given is looked up under the name that TRL's `ModelConfig` has for it (`parts` of the record),
-so that the lenses of recipes read scripts, too. Names with underscores around them (`_MODEL_`) are facts of the script
-that no recipe states.
+Each call of a trainer is a run. Its tree has the keys of a recipe (`trl sft --config`): the arguments of the call that
+makes the trainer's arguments (`SFTConfig(...)`) are its keys; arguments of `from_pretrained`, `LoraConfig` and
+`BitsAndBytesConfig` are found under their names in TRL's `ModelConfig` (`parts` of the record), so that the lenses of
+recipes also read scripts. Names with underscores around them (`_MODEL_`) are facts of the script that no recipe states.
 
 Sources: trl 0.9.6 to 1.16.0 `trainer/*_trainer.py`, `trainer/model_config.py`; transformers 4.57 `modeling_utils.py`,
 `utils/quantization_config.py`; peft 0.17 `tuners/lora/config.py`, `utils/other.py`.
@@ -60,7 +59,7 @@ from cfglint_train.frameworks.trainer_script.samples import SampleWalk, enter_un
 
 
 class ScriptSettings(Record):
-    """The settings of one run; `refused` says why they cannot be determined."""
+    """Settings of one run; `refusal` says why they cannot be determined."""
 
     __slots__ = (
         "computes_loss",
@@ -75,23 +74,24 @@ class ScriptSettings(Record):
     )
 
     def __init__(self, span: Span, trainer: str) -> None:
+        """Start a run without settings."""
         super().__init__(span, [])
         self.trainer = trainer
         self.refusal = ""
         self.config_class = ""
-        """The class of TRL or transformers that its arguments are made of; empty where there is none."""
+        """Class of TRL or transformers that its arguments are made of; empty if there is none."""
         self.is_unread_command_line = False
-        """All its settings come from its command line, in a way that is not read."""
+        """True if all its settings come from its command line, in a way that is not read."""
         self.is_hf_trainer = False
-        """It is a run of the Trainer of transformers itself."""
+        """True if the Trainer of transformers itself runs it."""
         self.entry = "trainer"
-        """The class of transformers that its arguments are made of, as the vocabulary calls it."""
+        """Class of transformers that its arguments are made of, by its name in the vocabulary."""
         self.computes_loss = False
-        """The script's own class of its trainer computes the loss."""
+        """True if the script's own class of its trainer computes the loss."""
         self.model_class = ""
-        """The class that loads its model by `from_pretrained`; empty where something else makes it."""
+        """Class that loads its model by `from_pretrained`; empty if the model is made otherwise."""
         self.defaults: dict[str, Any] = {}
-        """What the classes that the script uses take where nothing is stated, if TRL's own take something else."""
+        """Defaults of the classes that the script uses, if they differ from TRL's own."""
 
 
 def read_runs(
@@ -100,13 +100,14 @@ def read_runs(
     command_line: CommandLine | None = None,
     is_hf_trainer: bool = False,
 ) -> list[ScriptSettings]:
-    """The runs of a script, in the order in which their trainers are made. `given`: values of the script's own options
-    that count instead of their defaults; `line`: what a launch gives its parser of dataclasses. `plain`: those of the
-    Trainer of transformers, else those of TRL's.
+    """Return the runs of a script, in the order in which their trainers are made.
+
+    `option_values` replace the defaults of the script's own options; `command_line` is passed to its parser of
+    dataclasses. `is_hf_trainer`: return the runs of the Trainer of transformers, not those of TRL's trainers.
     """
     try:
         settings = _walk_script(document, option_values or {}, command_line, is_hf_trainer, True)
-        # The defaults of its own settings may end it with an error that no launch meets.
+        # The defaults of its own settings may end the walk with an error that no launch meets.
         return (
             settings
             if settings or command_line is not None
@@ -123,7 +124,7 @@ def _walk_script(
     is_hf_trainer: bool,
     uses_defaults: bool,
 ) -> list[ScriptSettings]:
-    """The runs that a walk over a script meets. `defaults`: what no launch gives has its default on the way."""
+    """Return the runs on a walk over a script. `uses_defaults`: options that no launch passes have their defaults."""
     evaluator = (SampleWalk if is_hf_trainer else LaunchedWalk)(
         document, HANDLERS, METHODS, POSITIONAL_PARAMETERS, resolve_constant
     )
@@ -146,7 +147,7 @@ def _walk_script(
 
 
 def _find_trainers(evaluator: Evaluator, is_hf_trainer: bool) -> list[tuple[Record, str]]:
-    """The calls that make trainers, each once, with the trainer's name; those of classes of the script, too."""
+    """Return each call of a trainer, or of a class of the script that derives from one, with the trainer's name."""
     trainers: dict[int, tuple[Record, str]] = {}
     for record in evaluator.records:
         trainer = find_base_trainer(evaluator, get_class(record))
@@ -156,7 +157,7 @@ def _find_trainers(evaluator: Evaluator, is_hf_trainer: bool) -> list[tuple[Reco
 
 
 def _has_own_loss(evaluator: Evaluator, name: str, depth: int = 5) -> bool:
-    """Whether a class of the script, or one that it is made from, replaces how the Trainer computes its loss."""
+    """Return whether a class of the script, or one of its bases, replaces the Trainer's computation of the loss."""
     owner = evaluator.module.names.get(name)
     if not isinstance(owner, Class) or not depth:
         return False
@@ -170,7 +171,7 @@ def _has_own_loss(evaluator: Evaluator, name: str, depth: int = 5) -> bool:
 
 
 def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) -> ScriptSettings:
-    """The settings of the run of one trainer."""
+    """Return the settings of one trainer's run."""
     arguments = _get_arguments(trainer_call)
     source = arguments if isinstance(arguments, Record) else None
     run = ScriptSettings(trainer_call.span if source is None else source.span, TRAINERS.get(trainer, ""))
@@ -201,7 +202,7 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
     if config_class == "Seq2SeqTrainingArguments":
         run.entry = "seq2seq"
     if config_class in HF_CONFIGS and not run.is_hf_trainer:
-        run.defaults.update(HF_DEFAULTS)  # SFTTrainer takes over all that they state
+        run.defaults.update(HF_DEFAULTS)  # SFTTrainer adopts all that they state
     _put_parts(run, trainer_call, _find_model(run, trainer_call))
     if is_patched(evaluator, "LoraConfig"):
         run.parts.pop(ADAPTER, None)
@@ -223,7 +224,7 @@ _PARSER_REFUSAL: Final = "its settings come from its command line (TrlParser or 
 
 
 def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record | None, arguments: Node | None) -> str:
-    """Why the settings of a run cannot be determined; empty where they can."""
+    """Return why the settings of a run cannot be determined, or an empty text if they can."""
     place = f"line {evaluator.document.locate(trainer_call.span.start).line}"
     if trainer_call.open or trainer_call.implicit:
         return f"the arguments of its trainer ({place}) cannot be determined without running it"
@@ -241,7 +242,7 @@ def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record 
 
 
 def _get_arguments(trainer_call: Record) -> Node | None:
-    """What a trainer gets as its arguments; RLOO's and PPO's were called `config` up to 0.21."""
+    """Return the arguments object of a trainer; RLOO's and PPO's parameter was called `config` up to 0.21."""
     for name in ("args", "config"):
         entry = trainer_call.get(name)
         if entry is not None:
@@ -250,8 +251,9 @@ def _get_arguments(trainer_call: Record) -> Node | None:
 
 
 def _find_own_fields(evaluator: Evaluator, source: Record) -> dict[str, OtherCallSetting]:
-    """The fields that the script's own class of arguments declares or sets: no keys of TRL's, but they may replace
-    defaults of such.
+    """Return the fields that the script's own class of arguments declares or sets.
+
+    They are no keys of TRL's, but they may replace the defaults of such keys.
     """
     owner = evaluator.module.names.get(get_class(source))
     if not isinstance(owner, Class):
@@ -272,7 +274,7 @@ def _find_own_fields(evaluator: Evaluator, source: Record) -> dict[str, OtherCal
 
 
 def _find_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
-    """The call that loads the model; None where the trainer is given its name, or something else made it."""
+    """Return the call that loads the model, or None if the trainer receives its name, or it is made otherwise."""
     entry = trainer_call.get("model") or trainer_call.get("policy")
     if entry is None:
         return None
@@ -291,11 +293,11 @@ def _find_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
 
 
 def _put_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) -> None:
-    """What other calls of the script state, by the names of `ModelConfig`."""
+    """Put the settings of other calls of the script among the parts, by the names of `ModelConfig`."""
     module = get_class(trainer_call).rpartition(".")[0].split(".")
     package = "transformers" if run.is_hf_trainer else "trl"
     if (run.trainer or run.is_hf_trainer) and package in module and "experimental" not in module:
-        # A class of the script may take more.
+        # A class of the script may accept more.
         run.parts[TRAINER] = build_fact(TRAINER, trainer_call)
         parameters = POSITIONAL_PARAMETERS.get(get_class(trainer_call).rpartition(".")[2], ())
         if (
@@ -333,7 +335,7 @@ def _put_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
 
 
 def _find_reference(node: Node) -> Value:
-    """Whether a trainer is given a second model: none, full, or unknown."""
+    """Return the kind of second model that a trainer receives: none, full, or unknown."""
     how = getattr(node, "how", ())
     if not isinstance(node, Value):
         return Value(node.span, "full", how)
@@ -343,7 +345,7 @@ def _find_reference(node: Node) -> Value:
 
 
 def _put_arguments(run: ScriptSettings, source: Record, names: Mapping[str, str]) -> None:
-    """Take over what a call states. `names`: its names -> those of the tree; the first of several wins."""
+    """Put the arguments of a call among the parts. `names`: their names -> those of the tree; the first one wins."""
     for argument, name in names.items():
         entry = source.get(argument)
         if entry is not None:
@@ -353,7 +355,7 @@ def _put_arguments(run: ScriptSettings, source: Record, names: Mapping[str, str]
 
 
 def _mark_conditional(entry: Entry, source: Record) -> Entry:
-    """An entry of a call that is made under a condition."""
+    """Return an entry of a call, marked if the call is made under a condition."""
     value: Any = entry.value
     if isinstance(value, Record) and [item.name for item in value.entries] == [""]:
         value = Value(value.span, "one device", value.how)  # device_map={"": rank}
@@ -366,7 +368,7 @@ def _mark_conditional(entry: Entry, source: Record) -> Entry:
 
 
 def _mark_hidden(run: ScriptSettings, source: Record, names: Iterable[str]) -> None:
-    """Mark what may be stated out of sight."""
+    """Mark settings that may be stated out of sight."""
     for name in names:
         part = run.parts.get(name)
         if part is None or part.entry is None:
@@ -394,7 +396,7 @@ _PEFT_MODULE: Final = "peft"
 
 
 def _put_adapter(run: ScriptSettings, trainer_call: Record, model: Record | None) -> None:
-    """`LoraConfig` as the trainer gets it, or as `get_peft_model` has put it on the model before."""
+    """Put the `LoraConfig` of the trainer, or of an earlier `get_peft_model`, among the parts."""
     entry = trainer_call.get("peft_config") or (None if model is None else model.get("_ADAPTER_"))
     if entry is None or (isinstance(entry.value, Value) and entry.value.value is None):
         return
@@ -410,7 +412,7 @@ def _put_adapter(run: ScriptSettings, trainer_call: Record, model: Record | None
         run.parts[ADAPTER] = build_fact(ADAPTER, config, place)
     is_peft = last == "LoraConfig" and (
         not module or _PEFT_MODULE in module.split(".")
-    )  # a copy of it has its folder's name
+    )  # copies are named after their folder
     if isinstance(config, Record) and is_peft and not config.open:
         how = tuple(step for step in config.how if step.kind == "depends")
         run.parts["use_peft"] = OtherCallSetting(None, "", Entry(entry.key, Value(place, True, how)))

@@ -1,4 +1,4 @@
-"""Which Python scripts train with TRL, and what a launch of one lays over its settings."""
+"""Recognition of Python scripts that train with TRL, and of the settings that a launch of one replaces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def recognise_scripts(document: Document) -> list[RecognisedConfig]:
-    """Each trainer that a script makes. One whose settings cannot be determined is named with the reason."""
+    """Return each trainer that a script makes. If its settings cannot be determined, the reason is stated."""
     assert isinstance(document, PythonDocument)
     modules = list_packages(document)
     if "trl" not in modules or "olmo_core" in modules:
@@ -53,13 +53,14 @@ def recognise_scripts(document: Document) -> list[RecognisedConfig]:
 
 
 def get_role(run: ScriptSettings) -> str | None:
-    """What a run of a script is to cfglint (`Found.role`)."""
+    """Return the role of a script's run (`RecognisedConfig.role`)."""
     return "program" if run.is_unread_command_line else "unread" if run.refusal else None
 
 
 def find_unreached_trainer(document: PythonDocument, trainers: Collection[str], score: int) -> list[RecognisedConfig]:
-    """The first trainer that is made where no walk over the script comes by, as in a method of a class; none where the
-    script makes none itself.
+    """Return the first trainer that is made where no walk over the script leads, as in a method of a class.
+
+    Empty if the script makes no trainer itself.
     """
     calls = find_trainer_calls(document, trainers)
     if calls:
@@ -73,22 +74,25 @@ def find_unreached_trainer(document: PythonDocument, trainers: Collection[str], 
 
 
 def explain_undetermined_trainer(document: PythonDocument, call: ast.Call) -> str:
-    """Why the run of a trainer is not read that is called by a variable."""
+    """Return why the run of a trainer that is called by a variable cannot be read."""
     return f"which trainer its `{document.get_short_text(document.find_span(call.func))}` is cannot be determined without running it"
 
 
 def list_packages(document: PythonDocument) -> set[str]:
-    """The packages that a script imports from."""
+    """Return the packages that a script imports from."""
     return {name.partition(".")[0] for name in document.list_imports()}
 
 
 def find_replacement(modules: set[str], framework: str) -> str | None:
-    """The package among some that replaces the trainers of a framework."""
+    """Return the module that replaces the trainers of a framework, or None."""
     return next((name for name in list_frameworks()[framework].replaced_by if name in modules), None)
 
 
 def show_runs(document: Document, is_hf_trainer: bool = False) -> list[ScriptSettings]:
-    """Read the runs of a script, and show them as a list. `plain`: those of the Trainer of transformers itself."""
+    """Read the runs of a script, and show them as a list.
+
+    `is_hf_trainer`: read those of the Trainer of transformers itself, not TRL's.
+    """
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, read_runs
 
     assert isinstance(document, PythonDocument)
@@ -101,7 +105,7 @@ def show_runs(document: Document, is_hf_trainer: bool = False) -> list[ScriptSet
 
 
 def _find_other_trainer(document: PythonDocument) -> str:
-    """A trainer of TRL that a script imports and calls, and that is not read; empty where there is none."""
+    """Return a trainer of TRL that a script imports and calls, but that is not read; empty if there is none."""
     import ast
 
     imports = (node for node in document.list_nodes(ast.ImportFrom) if not node.level)
@@ -118,7 +122,7 @@ def _find_other_trainer(document: PythonDocument) -> str:
 
 
 def has_trainer(document: PythonDocument, trainers: Collection[str]) -> bool:
-    """Whether a class of one of these names is called, by itself or by a variable, or a class is made from one."""
+    """Return whether a trainer is called, directly or by a variable, or a class derives from one."""
     if not any(name.encode() in document.source for name in trainers):
         return False
     if document.find_calls(*trainers) or find_calls_by_variable(document, trainers):
@@ -127,12 +131,12 @@ def has_trainer(document: PythonDocument, trainers: Collection[str]) -> bool:
 
 
 def find_trainer_calls(document: PythonDocument, trainers: Collection[str]) -> list[ast.Call]:
-    """The calls of some trainers, and of classes that the script makes from one."""
+    """Return the calls of some trainers, and of classes that the script derives from one."""
     return document.find_calls(*trainers, *_find_subclasses(document, trainers)) if trainers else []
 
 
 def _find_subclasses(document: PythonDocument, trainers: Collection[str]) -> list[str]:
-    """The classes that the script makes from one of some names."""
+    """Return the classes that the script derives from one of some names."""
     import ast
 
     return [
@@ -144,7 +148,7 @@ def _find_subclasses(document: PythonDocument, trainers: Collection[str]) -> lis
 
 
 def _find_assumption(document: Document, node: Node) -> str:
-    """What a value rests on: a condition that cannot be determined, or the default of an option of the script."""
+    """Return the assumption behind a value: an undetermined condition, or the default of an option of the script."""
     for step in node.how if isinstance(node, (Value, Record)) else ():
         if step.kind == "depends":
             line = document.locate(step.span.start).line
@@ -156,7 +160,7 @@ def _find_assumption(document: Document, node: Node) -> str:
 
 
 def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
-    """The settings that the words behind a script's path make, by the options that the script declares."""
+    """Return the settings that the words after a script's path make, by the options that the script declares."""
     from cfglint_train.frameworks.trainer_script.launch import read_command_line, read_options
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, read_runs
 
@@ -180,8 +184,9 @@ def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
 
 
 def list_recipes(config: Config) -> tuple[str, ...]:
-    """The files that the launches of a script give its parser, as written; none where one of them gives none that can
-    be determined.
+    """Return the files that the launches of a script pass to its parser, as written.
+
+    Empty if one of them passes none that can be determined.
     """
     if config.document.syntax != "python" or not config.launch_overrides:
         return ()
@@ -193,12 +198,12 @@ def list_recipes(config: Config) -> tuple[str, ...]:
 
 
 def is_recipe_option(document: Document, option: str) -> bool:
-    """Whether a script takes a recipe by an option (trl 0.9.6 to 1.16.0 `scripts/utils.py`, TrlParser)."""
+    """Return whether a script accepts a recipe by an option (trl 0.9.6 to 1.16.0 `scripts/utils.py`, TrlParser)."""
     return option == "--config" and isinstance(document, PythonDocument) and bool(document.find_calls("TrlParser"))
 
 
 def _collect_settings(document: PythonDocument, record: Record) -> dict[str, Any]:
-    """Every setting of a run by its name, those of other calls included."""
+    """Return every setting of a run by its name, those of other calls included."""
     entries = {entry.name or "": entry for entry in record.entries}
     entries.update({name: part.entry for name, part in record.parts.items() if part.entry is not None})
     return {name: document.build_value(entry.value) for name, entry in entries.items()}

@@ -1,8 +1,8 @@
-"""How long the samples are that a script of the HF Trainer makes, which no setting of the Trainer says.
+"""Sample lengths in scripts of the HF Trainer, which no setting of the Trainer states.
 
-What a script tokenizes with counts: `tokenizer(texts, truncation=True, max_length=512, padding="max_length")`, wherever
-the data are mapped, and `[ids[i : i + block_size] for i in range(0, total, block_size)]`, which packs them. Sources:
-transformers 4.57 and 5.23 `tokenization_utils_base.py` (`__call__`: nothing is cut without `truncation`).
+Tokenizer calls count: `tokenizer(texts, truncation=True, max_length=512, padding="max_length")`, wherever the data are
+mapped, and `[ids[i : i + block_size] for i in range(0, total, block_size)]`, which packs them. Sources: transformers
+4.57 and 5.23 `tokenization_utils_base.py` (`__call__`: nothing is cut without `truncation`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ LENGTH: Final = "_LENGTH_"
 PACKED: Final = "_PACKED_"
 PADDED: Final = "_PADDED_"
 LIMIT: Final = "model_max_length"
-"""What a tokenizer cuts to where a call names no length."""
+"""Limit of a tokenizer if a call states no length."""
 
 _TRUNCATION_STRATEGIES: Final = (True, "longest_first", "only_first", "only_second")
 
 
 class Truncation(Frozen):
-    """A call of a tokenizer that cuts what it gets, or the expression that makes blocks of one length."""
+    """A call of a tokenizer that cuts its input, or an expression that makes blocks of equal length."""
 
     node: ast.expr
     length: Any
@@ -39,20 +39,21 @@ class Truncation(Frozen):
 
 
 class SampleWalk(LaunchedWalk):
-    """A walk that notes how a script cuts its samples."""
+    """A walk that records how a script cuts its samples."""
 
     def __init__(self, *arguments: Any) -> None:
+        """Start without truncations."""
         super().__init__(*arguments)
         self.truncations: dict[int, Truncation] = {}
         self.instances: dict[str, Arguments] = {}
-        """What classes are made with, the first time."""
+        """Arguments that classes are instantiated with, the first time."""
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Any:
-        """As in the base class."""
+        """Evaluate as in the base class, and record truncations."""
         if isinstance(node, ast.Call):
             self._record_call(node, scope)
         elif isinstance(node, (ast.ListComp, ast.DictComp, ast.GeneratorExp)):
-            for inner in ast.walk(node):  # what comprehensions compute is not followed
+            for inner in ast.walk(node):  # comprehensions are not evaluated
                 size = _find_block_size(inner) if isinstance(inner, ast.ListComp) else None
                 if size is not None and isinstance(inner, ast.ListComp):
                     self._record(Truncation(inner, super().evaluate(size, scope), is_block=True))
@@ -61,7 +62,7 @@ class SampleWalk(LaunchedWalk):
         return super().evaluate(node, scope)
 
     def build_record(self, node: ast.Call, name: str, arguments: Arguments, *given: Any, **named: Any) -> Record:
-        """As in the base class."""
+        """Build as in the base class, and keep the arguments."""
         self.instances.setdefault(name, arguments)
         return super().build_record(node, name, arguments, *given, **named)
 
@@ -85,7 +86,7 @@ class SampleWalk(LaunchedWalk):
         self._record(Truncation(node, length, is_padded))
 
     def _find_limit(self, default: Any) -> Any:
-        """The limit of the script's tokenizers, where they all have one; `found` where they have none."""
+        """Return the limit that all of the script's tokenizers share, or `default` if there is none."""
         limits = [
             entry.value
             for record in self.records
@@ -95,7 +96,7 @@ class SampleWalk(LaunchedWalk):
         return limits[0] if len(values) == 1 and len(limits) == len(values) else default
 
     def _record(self, truncation: Truncation) -> None:
-        """Keep what is known: a function may be entered once with its arguments, and once without."""
+        """Keep a known length: a function may be entered once with its arguments, and once without."""
         present = self.truncations.get(id(truncation.node))
         if present is None or _get_tokens(present) is None:
             self.truncations[id(truncation.node)] = truncation
@@ -107,7 +108,7 @@ def _get_tokens(truncation: Truncation) -> int | None:
 
 
 def _find_block_size(node: ast.ListComp) -> ast.expr | None:
-    """The expression for N in `[ids[i : i + N] for i in range(0, total, N)]`; None for other comprehensions."""
+    """Return the expression for N in `[ids[i : i + N] for i in range(0, total, N)]`; None for other comprehensions."""
     source, target = node.generators[0].iter, node.generators[0].target
     if len(node.generators) != 1 or not isinstance(target, ast.Name) or not isinstance(source, ast.Call):
         return None
@@ -123,7 +124,7 @@ def _find_block_size(node: ast.ListComp) -> ast.expr | None:
 
 
 def handle_map(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`dataset.map(tokenize, fn_kwargs={"max_length": 512})`."""
+    """Handle `dataset.map(tokenize, fn_kwargs={"max_length": 512})`."""
     function = arguments.positional[0] if arguments.positional else arguments.get("function")
     if isinstance(evaluator, SampleWalk) and isinstance(function, (Function, Partial)):
         options = arguments.get("fn_kwargs")
@@ -136,7 +137,7 @@ def handle_map(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Argu
 
 
 def enter_uncalled_tokenizers(evaluator: SampleWalk) -> None:
-    """Enter the functions and methods that cut samples, and that nothing has entered."""
+    """Enter the functions and methods that cut samples, if nothing has entered them."""
     for owner in evaluator.document.list_nodes(ast.ClassDef):
         methods = {node.name: node for node in owner.body if isinstance(node, ast.FunctionDef)}
         if not any(map(_has_truncation, methods.values())):
@@ -165,7 +166,7 @@ def _has_truncation(function: ast.AST) -> bool:
 
 
 def put_sample_facts(evaluator: SampleWalk, run: Record) -> None:
-    """Put what is known of a script's samples among the facts of a run."""
+    """Put the known properties of a script's samples among the facts of a run."""
     truncations = list(evaluator.truncations.values())
     blocks = [truncation for truncation in truncations if truncation.is_block]
     counted = blocks or truncations
@@ -187,7 +188,7 @@ def put_sample_facts(evaluator: SampleWalk, run: Record) -> None:
 
 
 def _group_by_function(evaluator: SampleWalk, truncations: list[Truncation]) -> Iterator[list[Truncation]]:
-    """The cuts that the innermost functions around them share."""
+    """Yield the truncations that share an innermost function."""
     groups: dict[int, list[Truncation]] = {}
     functions = evaluator.document.list_nodes(ast.FunctionDef)
     for truncation in truncations:

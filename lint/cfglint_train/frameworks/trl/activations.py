@@ -1,4 +1,4 @@
-"""What TRL keeps of a forward pass: checkpointing, offloading, the loss."""
+"""Activations of TRL's forward pass: checkpointing, offloading, the loss."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     if isinstance(reentrant, bool):
         yield "activations.reentrant", reentrant, config.get_origin("gradient_checkpointing_kwargs")
     elif extra is None:
-        # transformers 4 asks torch for its older way (modeling_utils.py, gradient_checkpointing_enable).
+        # transformers 4 requests torch's older implementation (modeling_utils.py, gradient_checkpointing_enable).
         transformers = config.releases.is_at_least("transformers", "5.0")
         default = None if transformers is None else not transformers
         yield "activations.reentrant", default, find_origin(config, "gradient_checkpointing_kwargs")
@@ -83,7 +83,7 @@ CHECKPOINTING: Final = Custom(
 
 
 def _find_liger_key(config: Config) -> str | None:
-    """The key that makes Liger compute the loss of a trainer."""
+    """Return the key that makes Liger compute the loss of a trainer."""
     trainer = find_trainer(config)
     candidates = ("use_liger_kernel", "use_liger") if trainer == "sft" else ("use_liger_loss", "use_liger_kernel")
     return next((key for key in candidates if is_on(config, key)), None)
@@ -95,7 +95,7 @@ def _read_loss(config: Config) -> Iterator[Triple]:
     yield "activations.liger_layers", layers is not None, find_origin(config, layers or "use_liger_kernel")
     if trainer is None:
         return
-    # `use_liger_kernel` stands for the loss, too, in the trainers of preferences from 0.25 on.
+    # In the preference trainers, `use_liger_kernel` also covers the loss from 0.25 on.
     is_liger_loss = key is not None and (trainer == "sft" or key == "use_liger_loss" or not is_before(config, "0.25"))
     yield "activations.fused_loss", find_loss(config, is_liger_loss), find_origin(config, key or "use_liger_kernel")
 

@@ -1,4 +1,4 @@
-"""Commands that give TRL's settings as options, and options behind the path of a recipe."""
+"""Commands that pass TRL's settings as options, and options after the path of a recipe."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _TRAINER_NAMES: Final = "|".join((*TRAINERS, "reward_modeling"))
 _SCRIPT: Final = re.compile(
     rf"(?:.*/)?scripts/(?!dpo_online\.)(?:{_TRAINER_NAMES})(?:_\w+)?\.py|trl\.scripts\.(?:{_TRAINER_NAMES})"
 )
-"""TRL's scripts by the name of their trainer (`sft_vlm.py`); `dpo_online.py` is the OnlineDPOTrainer's, which has other
-settings.
+"""TRL's scripts by the name of their trainer (`sft_vlm.py`); `dpo_online.py` belongs to the OnlineDPOTrainer, which has
+other settings.
 """
 _NON_TRAINING_COMMANDS: Final = ("chat", "env", "skills", "vllm-serve")
 _UNSUPPORTED_COMMANDS: Final = ("distillation",)
@@ -28,10 +28,10 @@ _UNSUPPORTED_COMMANDS: Final = ("distillation",)
 
 
 def recognise_commands(document: Document) -> list[RecognisedConfig]:
-    """The commands that give the settings as options: `trl sft --model_name_or_path ...`, `scripts/dpo.py --...`.
+    """Return the commands that pass the settings as options (`trl sft --model_name_or_path ...`).
 
-    With `--config` the recipe is the configuration, and the options override it. A command that `trl` does not have, or
-    whose trainer is not covered, is named with the reason.
+    With `--config` the recipe is the configuration, and the options override it. For a command that `trl` lacks, or
+    whose trainer is not covered, the reason is stated.
     """
     assert isinstance(document, ShellDocument)
     configs = []
@@ -58,7 +58,7 @@ def recognise_commands(document: Document) -> list[RecognisedConfig]:
 
 
 def explain_assumed_command(config: Config) -> str:
-    """Why it is assumed which command of `trl` starts a configuration; empty where it is stated."""
+    """Return why it is assumed which command of `trl` starts a configuration; empty if the command is stated."""
     invocations = ((config.document, int(config.root[0])),) if isinstance(config.document, ShellDocument) else ()
     for script, number in invocations or config.launches:
         invocation = script.invocations[number] if isinstance(script, ShellDocument) else None
@@ -73,14 +73,14 @@ def explain_assumed_command(config: Config) -> str:
 
 
 def _is_trainer_command(invocation: Invocation) -> bool:
-    """Whether an invocation starts a trainer of TRL."""
+    """Return whether an invocation starts a trainer of TRL."""
     if invocation.program == "trl":
         return _get_command(invocation) in COMMANDS
     return _SCRIPT.fullmatch(invocation.program) is not None
 
 
 def _get_command(invocation: Invocation) -> str:
-    """What `trl` is asked to do; empty where a variable decides."""
+    """Return the command of `trl`; empty if a variable determines it."""
     return (
         invocation.words[0].text
         if invocation.program == "trl" and invocation.words and invocation.words[0].is_known
@@ -89,7 +89,7 @@ def _get_command(invocation: Invocation) -> str:
 
 
 def _explain_unread(invocation: Invocation) -> str:
-    """Why a command of `trl` is not read; empty where it is, and where it trains nothing."""
+    """Return why a command of `trl` is not read; empty if it is read, or trains nothing."""
     if invocation.program == "trl" and invocation.words and not invocation.words[0].is_known:
         return f"which command of `trl` `{invocation.words[0].text}` is cannot be determined"
     command = _get_command(invocation)
@@ -102,7 +102,7 @@ def _explain_unread(invocation: Invocation) -> str:
 
 
 def read_as_keys(document: Document) -> None:
-    """Read the options of the commands as keys."""
+    """Make the document read the options of TRL's commands as keys."""
     assert isinstance(document, ShellDocument)
     for config in recognise_commands(document):
         if config.role == "unread":
@@ -111,9 +111,9 @@ def read_as_keys(document: Document) -> None:
 
 
 def parse_trailing(words: Iterable[str], script_settings: Collection[str] = ()) -> Mapping[Route, Any]:
-    """The settings that options behind a recipe's path make: `--learning_rate 1e-5 --packing --report_to a b`.
+    """Return the settings of the options after a recipe's path: `--learning_rate 1e-5 --packing --report_to a b`.
 
-    `own`: settings of the script that is started, which are not short for others.
+    `script_settings`: settings of the started script itself, which abbreviate no others.
     """
     option_parser = get_parser("trl", ANY_TRAINER)
     words_by_option: dict[str, list[str]] = {}

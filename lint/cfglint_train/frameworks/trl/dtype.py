@@ -1,6 +1,6 @@
-"""The number format that TRL loads a model in.
+"""Number format in which TRL loads a model.
 
-`dtype` (`torch_dtype` before 0.23) is `float32` by default from 0.27 on (`trainer/model_config.py`). Without one,
+`dtype` (`torch_dtype` before 0.23) is `float32` by default from 0.27 on (`trainer/model_config.py`). Without it,
 transformers 4 loads fp32 and transformers 5 the format of the checkpoint (modeling_utils.py, from_pretrained).
 """
 
@@ -22,7 +22,7 @@ _SPELLINGS: Final = {value: name for name, value in _FORMATS.items()}
 
 
 def find_dtype_key(config: Config) -> str:
-    """The key that states the format, or would state it; scripts have one name for what `from_pretrained` takes."""
+    """Return the key that states the format, or would; scripts have a single name for `from_pretrained`'s argument."""
     if config.document.syntax == "python":
         return "dtype"
     stated_key = next((key for key in ("dtype", "torch_dtype") if config.get(key) is not None), None)
@@ -34,7 +34,7 @@ def _get_key_of_release(config: Config) -> str:
 
 
 def _read_dtype(config: Config) -> Iterator[Triple]:
-    """The format that is stated by name."""
+    """Yield the format that is stated by name."""
     name = find_dtype_key(config)
     value = config.get(name)
     if isinstance(value, str) and value in _FORMATS:
@@ -59,7 +59,7 @@ def _write_dtype(config: Config, changes: Changes) -> list[Change]:
 
 
 def _needs_init_kwargs(config: Config) -> bool:
-    """Whether the trainer loads the model of a script, and is given nothing to load it with."""
+    """Return whether the trainer of a script loads the model, without any arguments for loading it."""
     return config.get("_LOADED_") == "trainer" and config.get("model_init_kwargs") is None
 
 
@@ -75,7 +75,7 @@ DTYPE: Final = Custom(
 
 
 def find_dtype(job: Job) -> tuple[str | None, Origin]:
-    """The number format that the weights are loaded in, and where that comes from."""
+    """Return the number format that the weights are loaded in, and its origin."""
     config = job.main
     name = find_dtype_key(config)
     plan_dtype, origin = job.plan.get("model.dtype"), find_origin(config, name)

@@ -1,7 +1,7 @@
-"""TRL: one YAML file, whose values become the defaults of HfArgumentParser (`TrlParser`), options alone, or a script.
+"""TRL: a YAML file whose values become defaults of HfArgumentParser (`TrlParser`), options alone, or a script.
 
 Sources: trl 0.9.2 to 1.16.0 (`scripts/`, `trainer/*_config.py`, `trainer/*_trainer.py`, `cli/`, `Requires-Dist`); for
-what the Trainer and accelerate do, see `hf_trainer`.
+the behaviour of the Trainer and accelerate, see `hf_trainer`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _parse_trailing(config: Config, words: list[str]) -> Mapping[Route, Any]:
         from cfglint_train.frameworks.trainer_script import runs
 
         return runs.parse_trailing(config, words)
-    from cfglint_train.frameworks.trl.commands import parse_trailing  # only where a script starts the recipe
+    from cfglint_train.frameworks.trl.commands import parse_trailing  # only needed if a script starts the recipe
 
     return parse_trailing(words)
 

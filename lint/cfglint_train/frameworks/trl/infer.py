@@ -1,4 +1,4 @@
-"""What TRL derives from a recipe, its companions and the model."""
+"""Inference of TRL's fields from a recipe, its companions and the model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def infer(job: Job) -> None:
-    """Strategy, number formats, reference models, and what TRL and the Trainer do by themselves."""
+    """Infer strategy, number formats, reference models, and defaults of TRL and the Trainer."""
     config, plan = job.main, job.plan
     is_precision_stated = any(config.get(key) is not None for key in ("bf16", "fp16"))
     infer_placement(job, is_precision_stated=is_precision_stated or has_bf16_default(config))
@@ -41,7 +41,7 @@ def infer(job: Job) -> None:
 
 
 def _infer_launch(job: Job) -> None:
-    """How many processes the recipe itself asks `trl` to start; a script of one's own leaves that to its launcher."""
+    """Infer the number of processes that the recipe makes `trl` start; users' own scripts leave it to the launcher."""
     config, plan = job.main, job.plan
     if not has_launcher_passthrough(config, config.release):
         return
@@ -55,7 +55,7 @@ def _infer_launch(job: Job) -> None:
 
 
 _PROMPT_TOKENS: Final = 512
-"""Tokens of a prompt where nothing limits them: the limit that GRPO had by default up to 0.25."""
+"""Tokens of a prompt if nothing limits them: GRPO's default limit up to 0.25."""
 
 
 def _infer_sequences(job: Job) -> None:
@@ -74,7 +74,7 @@ def _infer_sequences(job: Job) -> None:
         return
     is_padding_free = read_setting(config, "padding_free", "boolean") is True
     if find_trainer(config) == "sft" and packing and not is_before(config, "0.18"):
-        # `bfd` strings sequences together without padding; `wrapped` cuts them into blocks of the full length.
+        # `bfd` concatenates sequences without padding; `wrapped` cuts them into blocks of the full length.
         strategy = read_setting(config, "packing_strategy", "string")
         is_padding_free = is_padding_free or strategy not in (None, "wrapped")
     if is_padding_free:
@@ -86,9 +86,9 @@ def _infer_sequences(job: Job) -> None:
 
 
 def _infer_completions(job: Job) -> None:
-    """The completions that GRPO and RLOO divide into groups of one prompt.
+    """Infer the completions that GRPO and RLOO divide into groups of one prompt.
 
-    0.15 and 0.16 count one micro batch of all ranks (`trainer/grpo_trainer.py`), from 0.17 on accumulation counts, from
+    0.15 and 0.16 count one micro batch of all ranks (`trainer/grpo_trainer.py`); from 0.17 on accumulation counts, from
     0.18 on `generation_batch_size` or `steps_per_generation` (`trainer/grpo_config.py`, `__post_init__`).
     """
     config, plan = job.main, job.plan
@@ -110,7 +110,7 @@ def _infer_completions(job: Job) -> None:
 
 
 def _infer_models(job: Job) -> None:
-    """Reference models, pairs, rollouts."""
+    """Infer reference models, pairs and rollouts."""
     config, plan = job.main, job.plan
     trainer, tuning = find_trainer(config), plan.get("method.tuning")
     if trainer is None or tuning is None:
@@ -133,7 +133,7 @@ def _infer_models(job: Job) -> None:
 
 
 def _infer_loops(job: Job) -> None:
-    """Loading data, evaluating, saving and resuming."""
+    """Infer loading of data, evaluation, saving and resuming."""
     plan = job.plan
     infer_loops(job)
     plan.infer("checkpoint.final", True, "every script saves the model at the end")

@@ -1,4 +1,4 @@
-"""The keys of TRL's recipes: its own classes', and the training arguments of the transformers beside it."""
+"""Keys of TRL's recipes: those of its own classes, and the training arguments of the installed transformers."""
 
 from __future__ import annotations
 
@@ -31,26 +31,25 @@ if TYPE_CHECKING:
 
 _ANY_CONTEXT: Final = Context(entry=ANY_TRAINER)
 
-# Training arguments that are declared as text and turned into a member of an enumeration, which refuses other words
+# Training arguments that are declared as text and converted to a member of an enumeration, which refuses other words
 # (transformers 4.41 to 5.23 training_args.py, __post_init__).
 _ENUMERATED_SETTINGS: Final = frozenset(
     ("eval_strategy", "hub_strategy", "logging_strategy", "lr_scheduler_type", "save_strategy")
 )
 _SCRIPT_CLASSES: Final = ("ScriptArguments", "LaunchArguments")
-"""How the names of the classes end that belong to TRL's scripts and to the command `trl`, and to none of its trainers.
-"""
-# What the trainers themselves refuse, one word of it; several are not looked at.
+"""Endings of the classes that belong to TRL's scripts and to the command `trl`, and to none of its trainers."""
+# The trainers themselves refuse a wrong single word; lists are not checked.
 _LOSS: Final = "loss_type"
 _ATTENTION: Final = "attn_implementation"
 _SCALAR_TYPES: Final = frozenset(("boolean", "integer", "number"))
 
 
 class ArgumentKeys(Keys):
-    """Classes of training arguments, as TRL and scripts of the HF Trainer have them."""
+    """Keys of training-argument classes, for TRL and scripts of the HF Trainer."""
 
     is_library = True
-    # Which optimizers there are depends on transformers' release, which is seldom stated.
-    # `from_pretrained` gets the attention, and takes a kernel of the Hub, too (transformers 5.23 modeling_utils.py).
+    # The known optimizers depend on transformers' release, which is seldom stated. `from_pretrained` receives the
+    # attention and also accepts a kernel of the Hub (transformers 5.23 modeling_utils.py).
     forwarded_settings = {
         "optim": ("transformers.training_args.OptimizerNames", ()),
         _ATTENTION: ("transformers.modeling_utils.AttentionInterface", ("*/*",)),
@@ -60,7 +59,7 @@ class ArgumentKeys(Keys):
     def infer_release(
         self, document: Document, root: Route, release: str, package: str | None = None
     ) -> ReleaseHint | None:
-        """As in the base class, and what a script hands to its trainer that only older ones took."""
+        """Infer as in the base class, also from arguments that only older trainers accepted."""
         hint = super().infer_release(document, root, release, package)
         if document.syntax != "python" or package is not None:
             return hint
@@ -69,7 +68,7 @@ class ArgumentKeys(Keys):
         return add_keywords(hint, document, root, release)
 
     def find_used_keys(self, document: Document, root: Route, package: str | None = None) -> list[KeyUse]:
-        """As in the base class, and what a script hands to its trainer that only older ones took."""
+        """Return the keys of the base class, and arguments that only older trainers accepted."""
         uses = super().find_used_keys(document, root, package)
         if document.syntax != "python" or package is not None:
             return uses
@@ -78,14 +77,16 @@ class ArgumentKeys(Keys):
         return [*uses, *find_keyword_uses(document, root)]
 
     def is_fixed_place(self, route: Route) -> bool:
-        """Arguments of TRL's scripts and of its command do not: scripts and launchers of the user's own have theirs by
-        the same names (`reward_funcs`, `num_processes`).
+        """Return whether every file has the same settings at a place.
+
+        Arguments of TRL's scripts and of its command do not qualify: users' own scripts and launchers have their own
+        under the same names (`reward_funcs`, `num_processes`).
         """
         fact = self.vocabulary.find_fact(route[:1], self.vocabulary.newest, _ANY_CONTEXT)
         return fact is None or not fact.definition.endswith(_SCRIPT_CLASSES)
 
     def find_call_arguments(self, config: Config) -> tuple[CallArgument, ...]:
-        """What a script hands to its trainer that only older ones took, and to PEFT that not every release takes."""
+        """Return arguments that only older trainers accepted, or that some releases of PEFT lack."""
         if config.document.syntax != "python":
             return ()
         from cfglint_train.frameworks.trainer_script import adapter, arguments
@@ -93,7 +94,7 @@ class ArgumentKeys(Keys):
         return (*arguments.find_trainer_arguments(config), *adapter.find_adapter_arguments(config))
 
     def find_unparsed_options(self, config: Config) -> Iterator[UnparsedOption]:
-        """What no dataclass has that a script makes its parser of; a script of several runs has one launch."""
+        """Yield the options that no dataclass of a script's parser has; a script of several runs has one launch."""
         if config.document.syntax != "python" or config.root != (0,):
             return iter(())
         from cfglint_train.frameworks.trainer_script import parser
@@ -101,7 +102,7 @@ class ArgumentKeys(Keys):
         return parser.find_unparsed_options(config)
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """The parser of a script whose dataclasses are known, where it is no option's value."""
+        """Return whether the script's parser, if its dataclasses are known, refuses the word as no option's value."""
         if config.document.syntax != "python":
             return False
         from cfglint_train.frameworks.hf_trainer.options import get_parser
@@ -110,7 +111,7 @@ class ArgumentKeys(Keys):
         return find_options(config) is not None and get_parser("trl", ANY_TRAINER).is_blank_fatal(invocation, index)
 
     def explain_refused_argument(self, config: Config, route: Route) -> str:
-        """Where a script makes its arguments of a class that does not have the one that is new."""
+        """Return why the class that a script makes its arguments of lacks the new one."""
         if config.document.syntax != "python":
             return ""
         from cfglint_train.frameworks.trainer_script.arguments import explain_refused_argument
@@ -118,11 +119,11 @@ class ArgumentKeys(Keys):
         return explain_refused_argument(config, str(route[0]))
 
     def list_routes(self, name: str) -> tuple[Route, ...]:
-        """Keys of `fsdp_config` stand there with or without their prefix."""
+        """Return the routes of a setting; keys of `fsdp_config` may have their prefix or not."""
         return list_fsdp_routes(name)
 
     def extract_enforced(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-        """Enumerations that the Trainer makes members of, and scalars that text is converted to."""
+        """Return enumerations that the Trainer converts to members, and scalars that text is converted to."""
         if "x-unchecked" in schema:
             return super().extract_enforced(schema, name)
         if name == _LOSS:
@@ -135,23 +136,23 @@ class ArgumentKeys(Keys):
         return schema if scalar_types and scalar_types <= _SCALAR_TYPES else None
 
     def is_accepted(self, schema: Mapping[str, Any], value: Any) -> bool | None:
-        """Only text is converted, and may be refused; what it is checked against is the loader's."""
+        """Return True for values that are no text: only text is converted, and the loader decides about it."""
         return None if isinstance(value, str) or ("enum" in schema and not isinstance(value, list)) else True
 
 
 class TrlKeys(ArgumentKeys):
-    """TRL 0.9.2 to 1.16.0."""
+    """Keys of TRL 0.9.2 to 1.16.0."""
 
     def find_entry(self, document: Document, root: Route) -> str | None:
-        """The trainer that the keys show."""
+        """Return the trainer that the keys indicate."""
         return find_trainer_by_keys(document, root) or ANY_TRAINER
 
     def build_context(self, config: Config) -> Context:
-        """The trainer that is started, or that the keys show."""
+        """Return the context of the trainer that is started, or that the keys indicate."""
         return build_context(config)
 
     def find_entry_assumption(self, config: Config, route: Route) -> Ground | None:
-        """The command of `trl`, where it is the default of a variable."""
+        """Return the assumption behind the command of `trl`, if it is the default of a variable."""
         from cfglint_train.frameworks.trl.commands import explain_assumed_command
 
         note = config.compute_once(explain_assumed_command)
@@ -162,7 +163,7 @@ class TrlKeys(ArgumentKeys):
         return Ground("command:trl", build_context(config).entry or ANY_TRAINER, grade, note)
 
     def report_outdated(self, config: Config) -> OutdatedConfig | None:
-        """A command that the stated release of TRL does not have yet."""
+        """Report a command that the stated release of TRL does not have yet."""
         if config.evidence.vocabulary is not None or not config.releases.is_stated("trl"):
             return None
         commands = [name.removeprefix("trl ") for name in list_trl_commands(config) if COMMAND_PATTERN.match(name)]
@@ -174,9 +175,9 @@ class TrlKeys(ArgumentKeys):
         return OutdatedConfig(message, config.find_top(), "error")
 
     def determine_effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
-        """What the parser and the command make of a key that they do not know."""
+        """Return what the parser and the command do with an unknown key."""
         if effect != "error" or len(route) != 1 or config.document.syntax == "python":
-            return effect  # a class of arguments refuses a keyword that it does not know
+            return effect  # a class of arguments refuses unknown keywords
         if config.document.syntax == "shell":
             return self.determine_launch_effect(effect, config, release)
         fact = self.get_vocabulary(config).find_fact(route, release, _ANY_CONTEXT)
@@ -185,22 +186,22 @@ class TrlKeys(ArgumentKeys):
             and fact.resolve_status().kind == PRESENT
             and parse_release(release) < parse_release("0.29")
         ):
-            return "dropped"  # it is another trainer's, and `trl` has one parser for all of them up to then
+            return "dropped"  # it belongs to another trainer; until then `trl` has one parser for all
         return "error" if _is_key_refused(config, str(route[0]), release) else "dropped"
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
-        """An option beside a recipe, where TRL's own commands and scripts alone start it."""
+        """Return an option of a launch with a recipe, if only TRL's own commands and scripts start the recipe."""
         commands = config.evidence.commands
         if config.document.syntax == "python" or not commands or len(list_trl_commands(config)) < len(commands):
             return None
         return LauncherOption(build_context(config).entry, route, class_steps=0)
 
     def determine_launch_effect(self, effect: str, config: Config, release: str) -> str:
-        """It is refused, save where the parser of a script hands it back."""
+        """Return "error", unless the parser of a script returns unknown options."""
         return "dropped" if effect == "error" and _is_option_returned(config, release) else effect
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """As an option that no class has, where it is no option's value."""
+        """Return whether the word is refused like an unknown option, because it is no option's value."""
         if config.document.syntax == "python":
             return super().is_blank_fatal(config, invocation, index)
         if config.document.syntax == "yaml" and len(list_trl_commands(config)) < len(config.evidence.commands):
@@ -212,38 +213,39 @@ class TrlKeys(ArgumentKeys):
         return refused and get_parser("trl", ANY_TRAINER).is_blank_fatal(invocation, index)
 
     def can_have_foreign_keys(self, config: Config, release: str) -> bool:
-        """Where nothing of TRL's starts the recipe, a script may, which has settings of its own."""
+        """Return whether a script may start the recipe, with settings of its own, because TRL does not."""
         return self.can_be_read_by_user(config)
 
     def can_be_read_by_user(self, config: Config) -> bool:
-        """Where no command or script of TRL's is seen to start the recipe."""
+        """Return whether no command or script of TRL's is seen to start the recipe."""
         return config.document.syntax != "python" and not list_trl_commands(config)
 
     def can_be_user_setting(self, fact: KeyFact, config: Config, release: str) -> bool:
-        """Arguments of TRL's scripts and its command: a script of the repository declares its own, `reward_funcs`
-        before TRL had it.
+        """Return whether the key is an argument of TRL's scripts or its command.
+
+        A script of the repository may declare it itself, `reward_funcs` before TRL had it.
         """
         return fact.definition.endswith(_SCRIPT_CLASSES) and self.can_have_foreign_keys(config, release)
 
     def can_accept_more(self, name: str, config: Config) -> bool:
-        """Loss types and attention: a script of the repository may have a trainer of its own, or register its own."""
+        """Return True for loss types and attention if a script of the repository may have or register its own."""
         return name in (_LOSS, _ATTENTION) and self.can_be_read_by_user(config)
 
 
 def _is_key_refused(config: Config, name: str, release: str) -> bool:
-    """Whether an unknown key of a recipe stops the run, by the ways in which scripts start it.
+    """Return whether an unknown key of a recipe stops the run, for the commands and scripts that start it.
 
-    The parser refused it up to 0.12, silently dropped it from 0.13 on, and refuses it again from 0.19 on unless it
-    is asked to hand it back or to skip it. The scripts of `dpo`, `grpo` and `kto` ask from 0.22 on, that of `sft`
-    from 0.18 on. What is handed back goes to the launcher's parser, which refuses it, where the command starts one
-    (trl 0.9.2 to 1.16.0: `commands/cli_utils.py`, `cli.py`, `cli/commands/training.py`, `scripts/`).
+    The parser refused it up to 0.12, silently dropped it from 0.13 on, and refuses it again from 0.19 on unless it is
+    configured to return or skip it. The scripts of `dpo`, `grpo` and `kto` do that from 0.22 on, that of `sft` from
+    0.18 on. Returned keys go to the launcher's parser, which refuses them, if the command starts a launcher (trl 0.9.2
+    to 1.16.0: `commands/cli_utils.py`, `cli.py`, `cli/commands/training.py`, `scripts/`).
     """
     commands = list_trl_commands(config)
     key = parse_release(release)
     if not commands:
         from cfglint_train.frameworks.trl.recipe_parser import is_unknown_everywhere  # few recipes have such a key
 
-        # Another script may have the key as a setting of its own. Up to 0.9.4 its parser skipped what it lacks.
+        # Another script may have the key as its own setting. Up to 0.9.4 its parser skipped unknown keys.
         is_strict = parse_release("0.9.6") <= key < parse_release("0.13") or key >= parse_release("0.19")
         return is_strict and is_unknown_everywhere(config, name)
     if key < parse_release("0.13"):
@@ -257,10 +259,10 @@ def _is_key_refused(config: Config, name: str, release: str) -> bool:
 
 
 def _is_option_returned(config: Config, release: str) -> bool:
-    """Whether an unknown option of a command line is handed back to a script that drops it.
+    """Return whether an unknown option of a command line is returned to a script that drops it.
 
-    The scripts have the parser hand options back as they have it hand keys back, and from 1.0 on no longer. What a
-    command hands to the launcher first is refused there, as keys are (sources: `_refuses`; trl 1.0.0 `scripts/`).
+    The scripts have the parser return options as it returns keys, but not from 1.0 on. Options that a command passes to
+    the launcher first are refused there, as keys are (sources: `_is_key_refused`; trl 1.0.0 `scripts/`).
     """
     commands, key, sft = list_trl_commands(config), parse_release(release), find_trainer(config) == "sft"
     since, limit = ("0.18", "0.18") if sft else ("0.22", "0.29")

@@ -1,4 +1,4 @@
-"""The lenses of TRL: the keys of its own classes and those of the Trainer, both ways.
+"""Lenses of TRL: the keys of its own classes and of the Trainer, in both directions.
 
 Sources: trl 0.9.2 to 1.16.0 (`trainer/*_config.py`, `trainer/model_config.py`, `scripts/`); transformers 4.57.1 and
 5.8.0 `training_args.py`. Defaults are those of the vocabulary, at the release and for the trainer.
@@ -40,7 +40,7 @@ from cfglint_train.plan.names import Field
 
 
 def _yield_default(config: Config, key: Key, route: Route | None) -> Iterator[Triple]:
-    """What the vocabulary has as the default, at the release and for the trainer."""
+    """Yield the vocabulary's default, at the release and for the trainer."""
     name = str((route or key.names[0])[0])
     default = find_default(config, name)
     if default is not None:
@@ -53,15 +53,17 @@ ACCESS: Final = PLAIN._replace(yield_default=_yield_default)
 
 
 def _build_argument(name: str, *siblings: str) -> Key:
-    """The lens of one of the Trainer's arguments."""
+    """Return the lens of one of the Trainer's arguments."""
     lens = argument(HF_ARGPARSER, name, *siblings)
-    # Without a default, the vocabulary's null is what the Trainer's code stands for.
+    # If there is no default, the vocabulary's null is the value that the Trainer's code uses.
     return lens._replace(access=ACCESS)
 
 
 def _find_batch_key(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
-    """GRPO and RLOO count completions by the one spelling and load samples by the other (trl 0.22.2
-    trainer/grpo_config.py, grpo_trainer.py): what they do with the older one is not read.
+    """Return the batch key; unresolved for older spellings in GRPO and RLOO.
+
+    Both count completions by one spelling and load samples by the other (trl 0.22.2 trainer/grpo_config.py,
+    grpo_trainer.py); their use of the older spelling is not read.
     """
     route, result = find_batch_size(config, names)
     return route, result if route == names[0] or find_trainer(config) not in ("grpo", "rloo") else UNRESOLVED
@@ -76,7 +78,7 @@ def _build_key(field: Field, name: str, codec: Codec, *siblings: str, null_value
 
 
 def has_adapter(config: Config) -> bool:
-    """Whether PEFT trains an adapter."""
+    """Return whether PEFT trains an adapter."""
     return is_on(config, "use_peft")
 
 
@@ -85,9 +87,10 @@ def _build_adapter_key(field: Field, name: str, codec: Codec) -> Key:
 
 
 def _read_resuming(config: Config) -> Iterator[Triple]:
-    """What a run resumes from, where the setting is handed to `trainer.train`: the Trainer itself does not read it.
+    """Yield what a run resumes from, if the setting is passed to `trainer.train`.
 
-    TRL's own scripts hand it over from 1.14.1 on (`scripts/*.py`); a script that is read states what it hands over.
+    The Trainer itself does not read it. TRL's own scripts pass it from 1.14.1 on (`scripts/*.py`); users' scripts that
+    are read state the argument.
     """
     is_script = config.document.syntax == "python"
     name = "_RESUMES_" if is_script else "resume_from_checkpoint"
@@ -110,10 +113,10 @@ def _read_resuming(config: Config) -> Iterator[Triple]:
 
 
 def _is_never_evaluated(config: Config, strategy: str) -> bool:
-    """Whether no evaluation can come: the trainer gets no data for it, or no step of the run is one for it.
+    """Return whether no evaluation can happen: the trainer has no data for it, or no step of the run triggers it.
 
     transformers 4.57.1, 5.3.0, 5.4.0 and 5.23.0 trainer_callback.py (DefaultFlowCallback.on_step_end): no step before
-    `eval_delay` evaluates, and those that are multiples of `eval_steps` do; from 5.4.0 on the last one does, too.
+    `eval_delay` evaluates, multiples of `eval_steps` do, and from 5.4.0 on the last step does as well.
     """
     if config.get("_WITHOUT_EVAL_") is True:
         return True
@@ -138,7 +141,7 @@ def _read_eval(config: Config) -> Iterator[Triple]:
         "no" if stated_strategy is False else stated_strategy
     )  # YAML reads a bare `no` as false, and the Trainer refuses it
     strategy = stated_strategy if stated_strategy in ("no", "steps", "epoch") else None
-    # The scripts hand over the test split where a strategy is stated (trl 0.16.1, scripts/sft.py).
+    # The scripts pass the test split if a strategy is stated (trl 0.16.1, scripts/sft.py).
     enabled = None if strategy is None else strategy != "no" and not _is_never_evaluated(config, strategy)
     yield "eval.enabled", enabled, find_origin(config, name)
     yield "eval.strategy", strategy, find_origin(config, name)

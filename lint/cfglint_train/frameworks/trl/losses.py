@@ -1,7 +1,7 @@
-"""The end of TRL's models, by trainer and release: where there are logits, and how many at once.
+"""Output layers of TRL's models, by trainer and release: where logits exist, and how many at once.
 
-Sources: trl 0.9.6 to 1.16.0 (`trainer/*_trainer.py`, `trainer/utils.py`); `hf_trainer/trl_losses.py` has what the
-losses hold.
+Sources: trl 0.9.6 to 1.16.0 (`trainer/*_trainer.py`, `trainer/utils.py`); `hf_trainer/trl_losses.py` lists the tensors
+that the losses keep.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _TILED_SINCE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("sft", "rloo"), FUSED_HEAD_SINCE),
     **dict.fromkeys(("dpo", "kto", "grpo"), "1.14"),
 }
-"""First release that does so where Liger's kernels are asked for."""
+"""First release that tiles the loss if Liger's kernels are requested."""
 _LIGER_LOSSES: Final[Mapping[str, str]] = {
     "sft": "liger", "dpo": "liger_pairs", "kto": "liger_unpaired", "grpo": "liger_policy",
 }  # fmt: skip
 
 
 _WITHOUT_ODDS: Final[Mapping[str, str]] = {"odds": "log_softmax", "odds_rows": "rows", "odds_kernel": "row_kernel"}
-"""What CPO makes where `cpo_alpha` is 0."""
+"""CPO's losses if `cpo_alpha` is 0."""
 
 
 def _build_loss(config: Config) -> TrlLoss:
-    """How the trainer makes its loss at the release, where it is neither Liger's nor fused with the output matrix."""
+    """Return the trainer's loss at the release, if it is neither Liger's nor fused with the output matrix."""
     loss = find_trl_loss(find_trainer(config) or "", config.release)
     if find_trainer(config) == "cpo" and read_setting(config, "cpo_alpha", "number") == 0:
         return loss._replace(loss=_WITHOUT_ODDS[loss.loss])
@@ -39,7 +39,7 @@ def _build_loss(config: Config) -> TrlLoss:
 
 
 def find_loss(config: Config, liger: bool) -> str:
-    """How a trainer computes its loss. `liger`: by its own keys, Liger's is switched on."""
+    """Return the implementation of a trainer's loss. `liger`: Liger's is switched on by the trainer's own keys."""
     trainer = find_trainer(config) or ""
     if trainer in _TILED_SINCE and not is_before(config, _TILED_SINCE[trainer] if liger else FUSED_HEAD_SINCE):
         return "tiles"
@@ -51,7 +51,7 @@ def find_loss(config: Config, liger: bool) -> str:
 
 
 def infer_loss(job: Job) -> None:
-    """Logits beside those of the loss, the tokens that have any, and what is not derived."""
+    """Infer logits besides those of the loss, the scored tokens, and losses that are not estimated."""
     config, plan = job.main, job.plan
     trainer, loss = find_trainer(config), plan.get("activations.fused_loss")
     if trainer is None and config.document.syntax == "python":
@@ -77,7 +77,7 @@ def infer_loss(job: Job) -> None:
 
 
 def _explain_not_estimated(job: Job, trainer: str, loss: str) -> str:
-    """Why the loss of a run is not estimated; empty where it is."""
+    """Return why the loss of a run is not estimated; empty if it is."""
     config = job.main
     if trainer == "rloo" and is_before(config, "0.22"):
         return f"no formula covers the loop of RLOO in TRL {config.release}"
@@ -96,7 +96,7 @@ def _explain_not_estimated(job: Job, trainer: str, loss: str) -> str:
 
 
 def _is_chunked(config: Config) -> bool:
-    """Whether SFT computes its loss by chunks: the default from 1.7 to 1.14, unless Liger's kernels are on."""
+    """Return whether SFT computes its loss in chunks: the default from 1.7 to 1.14, unless Liger's kernels are on."""
     loss = read_setting(config, "loss_type", "string")
     is_default = loss is None and not is_before(config, "1.7") and not is_on(config, "use_liger_kernel")
     return loss == "chunked_nll" or is_default

@@ -1,4 +1,4 @@
-"""What TRL trains, and in which number formats."""
+"""Training method and number formats of TRL."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _read_stage(config: Config) -> Iterator[Triple]:
 
 
 def _parse_words(value: Any) -> tuple[str, ...]:
-    """A list, or one word; options of a command line give a list."""
+    """Parse a list or a single word; options of a command line give a list."""
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise UnreadableError
@@ -61,7 +61,7 @@ WORDS: Final = Codec(_parse_words, _write_words)
 
 
 def _read_adapter_words(config: Config, name: str) -> tuple[Any, Origin] | None:
-    """The words of a setting of the adapter, empty where it is unset; None without an adapter."""
+    """Return the words of an adapter setting, empty if it is unset, or None without an adapter."""
     if not is_on(config, "use_peft"):
         return None
     value = config.get(name)
@@ -80,14 +80,14 @@ def _read_targets(config: Config) -> Iterator[Triple]:
     targets, origin = words
     text = config.get("lora_target_modules")
     if config.document.syntax != "python" and targets is not None and len(targets) == 1:
-        text = targets[0]  # `ModelConfig` takes a list of one apart
+        text = targets[0]  # `ModelConfig` unpacks a list of one item
     for argument, name in PARTIAL_LORA_ARGUMENTS.items():
         if config.get(name) not in (None, [], {}):
             note = f"no formula covers adapters with `{argument}`"
             yield "method.lora_targets", None, config.get_origin(name)._replace(note=note, key=argument)
             return
     if isinstance(text, str) and text.lower() != _ALL_LINEAR:
-        # To PEFT one string is a regular expression over whole paths.
+        # PEFT treats a single string as a regular expression over whole paths.
         yield "method.lora_targets", (), origin
         yield "method.lora_target_pattern", text, origin
     else:
@@ -138,7 +138,7 @@ def _write_quantization(config: Config, changes: Changes) -> list[Change]:
 
 
 def _read_half_formats(config: Config) -> tuple[bool | None, bool | None]:
-    """`bf16` and `fp16`, as TRL's classes fill the former in; None where one of them is no switch."""
+    """Return `bf16` and `fp16`, with bf16 filled in as TRL's classes do. None for a value that is no switch."""
     fp16 = read_setting(config, "fp16", "boolean")
     bf16 = read_setting(config, "bf16", "boolean")
     if bf16 is None and (config.get("bf16") is None and has_bf16_default(config)):
@@ -147,7 +147,7 @@ def _read_half_formats(config: Config) -> tuple[bool | None, bool | None]:
 
 
 def has_bf16_default(config: Config) -> bool:
-    """Whether bf16 is on where neither format is stated (`self.bf16 = not self.fp16`): from 0.19 on."""
+    """Return whether bf16 is on if neither format is stated (`self.bf16 = not self.fp16`): from 0.19 on."""
     return find_trainer(config) is not None and not is_before(config, "0.19")
 
 

@@ -1,7 +1,7 @@
-"""What the parsers of a repository's own scripts make of a key of a recipe: `TrlParser((Own, SFTConfig))`.
+"""Parsers of a repository's own scripts that read a recipe: `TrlParser((Own, SFTConfig))`.
 
-Sources: trl 0.9.6 to 0.12.2 `commands/cli_utils.py` and 0.13.0 to 1.16.0 `scripts/utils.py` (TrlParser: a key is taken
-that is the name of an option, and `env`; `--config` stands before the file).
+Sources: trl 0.9.6 to 0.12.2 `commands/cli_utils.py` and 0.13.0 to 1.16.0 `scripts/utils.py` (TrlParser: accepts keys
+that are names of options, and `env`; `--config` precedes the file).
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from cfglint_train.frameworks.trainer_script.parser import ParserOptions, read_p
 
 
 def is_unknown_everywhere(config: Config, name: str) -> bool:
-    """Whether each program that is given a recipe hands it to a parser without an option of that name, and has no use
-    for what its parser does not take. `name` is of no class of TRL's.
+    """Return whether no program that reads a recipe has an option of that name.
+
+    Each program must pass the recipe to a parser whose options are known, and must not use unknown keys. `name` must
+    belong to no class of TRL's.
     """
     parsers = config.compute_once(_find_parser_options)
     return bool(parsers) and not any(
@@ -24,7 +26,10 @@ def is_unknown_everywhere(config: Config, name: str) -> bool:
 
 
 def _find_parser_options(config: Config) -> tuple[ParserOptions, ...]:
-    """What the parsers take to which a recipe is given; none where that of one is not known, or a copy of TRL's."""
+    """Return the options of the parsers that read a recipe.
+
+    Empty if those of one parser are unknown, or if the repository has a copy of TRL.
+    """
     parsers = []
     for program, option in config.evidence.programs if config.evidence.vocabulary is None else ():
         options = _read_recipe_options(program) if option == "--config" else None
@@ -35,7 +40,7 @@ def _find_parser_options(config: Config) -> tuple[ParserOptions, ...]:
 
 
 def _read_recipe_options(program: Document | None) -> ParserOptions | None:
-    """What a program's parser takes that reads a recipe, and is not asked to skip what it does not know."""
+    """Return the options of a program's parser if it reads a recipe and does not skip unknown keys."""
     if not isinstance(program, PythonScript):
         return None
     parser_calls = program.find_calls(PARSERS[0])

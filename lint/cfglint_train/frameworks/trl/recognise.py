@@ -1,4 +1,4 @@
-"""Which files are TRL's, and which other files each of them names."""
+"""Recognition of TRL's files, and of the files that they name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cfglint_train.frameworks.trl.clues import DISTINCTIVE_KEYS, FOREIGN_KEYS, L
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """A mapping with `model_name_or_path`, keys of TRL's own classes and the Trainer's, and hardly any others."""
+    """Return a mapping with `model_name_or_path`, keys of TRL's own classes and of the Trainer, and few others."""
     if document.syntax == "shell":
-        from cfglint_train.frameworks.trl.commands import recognise_commands  # most of its files are YAML
+        from cfglint_train.frameworks.trl.commands import recognise_commands  # most of TRL's files are YAML
 
         return recognise_commands(document)
     if document.syntax == "python":
@@ -31,7 +31,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
         return []
     from cfglint_train.frameworks.trl.settings import (
         has_mostly_known_keys,
-    )  # it asks the vocabulary, which few files need
+    )  # loads the vocabulary, which few files need
 
     if not has_mostly_known_keys(keys):
         return []
@@ -39,7 +39,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def prepare(document: Document) -> None:
-    """Options of a command line are read as keys, and a script's calls as runs."""
+    """Read options of a command line as keys, and a script's calls as runs."""
     if document.syntax == "shell":
         from cfglint_train.frameworks.trl.commands import read_as_keys
 
@@ -51,8 +51,9 @@ def prepare(document: Document) -> None:
 
 
 def list_references(config: Config) -> tuple[Reference, ...]:
-    """The launcher's file that `trl` is given, and the DeepSpeed configuration (a path, or a mapping in place), which
-    counts above what the launcher's file has of its own.
+    """Return the launcher's file that `trl` receives, and the DeepSpeed configuration (a path or an inline mapping).
+
+    The DeepSpeed configuration has priority over the one in the launcher's file.
     """
     companions: list[Reference] = []
     for key in LAUNCHER_FILES:
@@ -65,7 +66,7 @@ def list_references(config: Config) -> tuple[Reference, ...]:
     return tuple(companions)
 
 
-# What `trl` hands on to the launcher beside its file, and what counts above that.
+# Options that `trl` passes to the launcher in addition to its file, and that have priority over it.
 _LAUNCHER_OPTIONS: Final = (
     "num_processes",
     "num_machines",
@@ -77,7 +78,7 @@ _LAUNCHER_OPTIONS: Final = (
 
 
 def _build_overrides(config: Config) -> Mapping[Route, Override]:
-    """The settings of the recipe that the launcher takes above those of its file."""
+    """Return the settings of the recipe that the launcher prefers to those of its file."""
     from cfglint_train.frameworks.accelerate.command import read_launcher_options  # few recipes name a launcher's file
 
     options = {name: config.get(name) for name in _LAUNCHER_OPTIONS if config.get(name) is not None}

@@ -1,4 +1,4 @@
-"""What GRPO and RLOO generate, and with what."""
+"""Generation in GRPO and RLOO, and its engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfglint_train.frameworks.trl.sequence import GENERATING_TRAINERS
 from cfglint_train.frameworks.trl.settings import find_trainer, read_setting
 from cfglint_train.plan.names import Field
 
-# Plan field -> key, kind of value.
+# Plan field -> key and kind of value.
 _GENERATION_KEYS: Final[dict[Field, tuple[str, str]]] = {
     "rollout.samples_per_prompt": ("num_generations", "integer"),
     "rollout.new_tokens": ("max_completion_length", "integer"),
@@ -27,7 +27,7 @@ _ENGINE_KEYS: Final[dict[Field, tuple[str, str]]] = {
 
 
 def is_generating(config: Config) -> bool:
-    """Whether the trainer makes its own completions."""
+    """Return whether the trainer generates its own completions."""
     return find_trainer(config) in GENERATING_TRAINERS
 
 
@@ -37,7 +37,7 @@ def _read_rollout(config: Config) -> Iterator[Triple]:
     for field, (name, kind) in _GENERATION_KEYS.items():
         yield field, read_setting(config, name, kind), find_origin(config, name)
     if config.get("generation_batch_size") is not None and not is_before(config, "0.19"):
-        # 0.18 rounds what does not come out even down.
+        # 0.18 rounds down sizes that are no multiples.
         yield (
             "rollout.completions",
             read_setting(config, "generation_batch_size", "integer"),
@@ -59,7 +59,7 @@ def _read_rollout(config: Config) -> Iterator[Triple]:
 
 
 def _find_mode(config: Config) -> Any:
-    """Where vLLM runs: 0.14 and 0.15 put it on a GPU of its own (`vllm_device`), 0.16 and 0.17 into a server."""
+    """Return where vLLM runs: 0.14 and 0.15 use a GPU of its own (`vllm_device`), 0.16 and 0.17 a server."""
     if is_before(config, "0.18"):
         return "pool" if is_before(config, "0.16") else "server"
     mode = read_setting(config, "vllm_mode", "string")

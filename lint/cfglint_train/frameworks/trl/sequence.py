@@ -1,4 +1,4 @@
-"""How long TRL's sequences are, and how they are packed."""
+"""Length and packing of TRL's sequences."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from cfglint_train.frameworks.lens_types import Custom
 from cfglint_train.frameworks.trl.settings import find_default, find_trainer, has_setting, is_on, read_setting
 
 GENERATING_TRAINERS: Final = ("grpo", "rloo")
-"""The trainers whose sequences are a prompt and what the model makes of it."""
+"""Trainers whose sequences are a prompt and its completion."""
 _PART_KEYS: Final = ("max_prompt_length", "max_completion_length")
 _WINDOW_KEY: Final = "vllm_max_model_length"
 _LENGTH_KEYS: Final = ("max_length", "max_seq_length")
 
 
 def find_length_key(config: Config) -> str:
-    """The key that limits whole sequences at the release."""
-    has_old_key = find_trainer(config) == "sft" and is_before(config, "0.20")  # from 0.16 on, where both are stated
+    """Return the key that limits whole sequences at the release."""
+    has_old_key = find_trainer(config) == "sft" and is_before(config, "0.20")  # from 0.16 on only if both are stated
     stated_key = next(
         (key for key in (reversed(_LENGTH_KEYS) if has_old_key else _LENGTH_KEYS) if config.get(key) is not None), None
     )
@@ -54,9 +54,9 @@ def _read_length(config: Config) -> Iterator[Triple]:
 
 
 _EVERY_RELEASE: Final = "999"
-"""Beyond every release."""
-# Trainer -> the tokens to which it cuts where no limit is set, and the first release that cuts no more. SFT asks the
-# tokenizer as well, which seldom has fewer (`__init__` of trl 0.9.6 to 0.24.0 trainer/*_trainer.py; of 1.16.0
+"""A version after every release."""
+# Trainer -> the first release that does not cut unlimited samples, and the tokens to which earlier ones cut. SFT also
+# uses the tokenizer's limit, which is seldom lower (`__init__` of trl 0.9.6 to 0.24.0 trainer/*_trainer.py; of 1.16.0
 # experimental/orpo/orpo_trainer.py and experimental/cpo/cpo_trainer.py).
 _UNSET_LIMITS: Final = {
     "sft": ("0.15", 1024),
@@ -68,7 +68,7 @@ _UNSET_LIMITS: Final = {
 
 
 def _find_unset_limit(config: Config) -> int | None:
-    """The limit of a trainer that has none set; None where nothing is cut then."""
+    """Return the limit of a trainer without a stated one, or None if nothing is cut then."""
     before_release, tokens = _UNSET_LIMITS.get(find_trainer(config) or "", ("0", 0))
     return tokens if is_before(config, before_release) else None
 
@@ -79,14 +79,14 @@ def _read_parts(config: Config) -> Iterator[Triple]:
     if None not in parts:
         yield "sequence.length", sum(parts), origin
     elif is_on(config, "use_vllm") and config.get(_WINDOW_KEY) is not None:
-        # vLLM takes no more than its window, prompt and completion together.
+        # vLLM's window limits prompt and completion together.
         yield (
             "sequence.length",
             HF_ARGPARSER.integer.read_or_none(config.get(_WINDOW_KEY)),
             config.get_origin(_WINDOW_KEY),
         )
     else:
-        # A prompt without a limit is as long as the data have it.
+        # The length of a prompt without a limit depends on the data.
         yield "sequence.length", None, origin
 
 
@@ -132,7 +132,9 @@ PACKING: Final = Custom({"sequence.packing": parse_routes("packing")}, _read_pac
 
 
 def has_filled_packs(config: Config) -> bool:
-    """Whether packing cuts all samples, put end to end, into pieces of the full length: the only way before 0.19.0, and
-    `wrapped` since (0.15.2 ConstantLengthDataset, 0.18.0 and 1.6.0 data_utils.py, pack_dataset).
+    """Return whether packing concatenates all samples and cuts them into pieces of the full length.
+
+    It is the only way before 0.19.0, and `wrapped` since (0.15.2 ConstantLengthDataset, 0.18.0 and 1.6.0 data_utils.py,
+    pack_dataset).
     """
     return is_before(config, "0.19.0") or read_setting(config, "packing_strategy", "string") == "wrapped"

@@ -1,4 +1,4 @@
-"""How TRL's settings are looked up, and which trainer they are for."""
+"""Lookup of TRL's settings, and of the trainer that they are for."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from cfglint_train.frameworks.trl.clues import ANY_TRAINER, TRAINERS
 COMMANDS: Final[Mapping[str, str]] = {
     "sft": "0.8.1", "dpo": "0.8.1", "kto": "0.11.0", "grpo": "0.14.0", "rloo": "0.22.0", "reward": "0.24.0",
 }  # fmt: skip
-"""What `trl` trains by a command of its own -> its first release with that (trl 0.8.1 to 1.16.0 commands/cli.py,
-cli.py, cli/). ORPO and CPO have scripts alone.
+"""Commands of `trl` that train -> their first release (trl 0.8.1 to 1.16.0 commands/cli.py, cli.py, cli/). ORPO and CPO
+only have scripts.
 """
 COMMAND_PATTERN: Final = re.compile(r"trl \w+")
-"""TRL's own command."""
+"""A command of TRL itself."""
 _OWN_SCRIPT: Final = re.compile(r"(?:.*/)?trl/(?:commands/)?scripts/\w+\.py|trl\.scripts\.\w+")
 
 
 def list_trl_commands(config: Config) -> list[str]:
-    """The commands and scripts of TRL that start a recipe."""
+    """Return the commands and scripts of TRL that start a recipe."""
     return [
         command for command in config.evidence.commands if COMMAND_PATTERN.match(command) or _OWN_SCRIPT.match(command)
     ]
 
 
 def has_launcher_passthrough(config: Config, release: str) -> bool:
-    """Whether what starts a recipe gives the launcher what its parser hands back (`num_processes`): `trl sft` from 0.18
-    on, other commands from 0.29 on (trl 0.18.2 to 1.16.0 `cli.py`, `cli/commands/training.py`).
+    """Return whether the command that starts a recipe passes unknown options to the launcher (`num_processes`).
+
+    `trl sft` does so from 0.18 on, other commands from 0.29 on (trl 0.18.2 to 1.16.0 `cli.py`,
+    `cli/commands/training.py`).
     """
     commands = list_trl_commands(config)
     since = "0.18" if find_trainer(config) == "sft" else "0.29"
@@ -52,7 +54,7 @@ _TRAINER_IN_NAME: Final = re.compile(rf"(?:^|[_.\s-])({'|'.join(TRAINERS)})(?=$|
 
 
 def find_trainer(config: Config) -> str | None:
-    """The trainer that a configuration is for; None where neither its launch nor its keys show it."""
+    """Return the trainer that a configuration is for, or None if neither its launch nor its keys indicate it."""
     return config.compute_once(_find_trainer)
 
 
@@ -65,7 +67,7 @@ def _find_trainer(config: Config) -> str | None:
     return find_trainer_by_keys(config.document, config.root)
 
 
-# Keys that say which trainer a file is for. KTO has some of DPO's, beside its own.
+# Keys that indicate the trainer of a file. KTO has some of DPO's keys in addition to its own.
 _INDICATIVE_KEYS: Final = (
     ("sft", ("packing", "packing_strategy", "assistant_only_loss", "completion_only_loss", "dataset_text_field",
              "max_seq_length", "eval_packing")),
@@ -80,7 +82,7 @@ _INDICATIVE_KEYS: Final = (
 
 
 def find_trainer_by_keys(document: Document, root: Route) -> str | None:
-    """The trainer whose keys a file has, else the one that it or its folder is named for; None if unknown."""
+    """Return the trainer whose keys a file has, or else the one in its name or its folder's; None if unknown."""
     node = document.find_node(root)
     if document.syntax == "python":
         from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
@@ -102,7 +104,7 @@ def find_trainer_by_keys(document: Document, root: Route) -> str | None:
 
 
 def build_context(config: Config) -> Context:
-    """What decides beside TRL's release which keys there are: the trainer and transformers' release."""
+    """Return the facts besides TRL's release that determine the keys: the trainer and transformers' release."""
     return config.compute_once(_build_context)
 
 
@@ -117,7 +119,7 @@ def _build_context(config: Config) -> Context:
 
 
 def find_default(config: Config, name: str) -> Any:
-    """The default of a setting at the release; None where the possible trainers have several."""
+    """Return the default of a setting at the release, or None if the possible trainers have different ones."""
     if config.document.syntax == "python":
         from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
@@ -150,13 +152,13 @@ def find_default(config: Config, name: str) -> Any:
 
 
 def has_setting(config: Config, name: str) -> bool:
-    """Whether the run's trainer has a setting at the release."""
+    """Return whether the run's trainer has a setting at the release."""
     fact = (config.evidence.vocabulary or load("trl")).find_fact((name,), config.release, build_context(config))
     return fact is not None and fact.resolve_status().kind == PRESENT
 
 
 def read_setting(config: Config, name: str, kind: str) -> Any:
-    """A setting as the parser types it, or its default; None for what it would refuse."""
+    """Return a setting as the parser types it, or its default; None if the parser would refuse it."""
     value = config.get(name)
     if value is None:
         return None if config.has(name) else find_default(config, name)
@@ -164,16 +166,18 @@ def read_setting(config: Config, name: str, kind: str) -> Any:
 
 
 def is_on(config: Config, name: str) -> bool:
-    """Whether a switch is on, by the file or by its default."""
+    """Return whether a switch is on, by the file or by its default."""
     return read_setting(config, name, "boolean") is True
 
 
 _MIN_KEYS_PER_UNKNOWN: Final = 3
-"""A recipe has at most one key in so many that no trainer of TRL takes; scripts of others add some of their own."""
+"""Minimum number of keys of a recipe per key that no trainer of TRL has; scripts of other projects add some of their
+own.
+"""
 
 
 def has_mostly_known_keys(keys: Iterable[str]) -> bool:
-    """Whether hardly any of some keys is unknown to all trainers of TRL in all releases."""
+    """Return whether few of the keys are unknown to all trainers of TRL in all releases."""
     vocabulary, names = load("trl"), list(keys)
     facts = vocabulary.find_facts((), names, vocabulary.newest, Context(entry=ANY_TRAINER))
     return sum(fact is None for fact in facts) * _MIN_KEYS_PER_UNKNOWN <= len(names)

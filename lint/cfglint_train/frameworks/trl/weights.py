@@ -1,4 +1,4 @@
-"""Where the weights of a model are that transformers loads for its Trainer, and in which number formats.
+"""Placement and number formats of the weights that transformers loads for its Trainer.
 
 Sources: transformers 4.57.1 and 5.8.0 (`modeling_utils.py`, `trainer.py`); accelerate 1.15.0; peft 0.17
 (`tuners/tuners_utils.py`, `utils/other.py`); trl 0.9.6 to 1.16.0 (`trainer/*_trainer.py`, `__init__`).
@@ -24,14 +24,14 @@ from cfglint_train.plan.origin import Origin
 
 
 def infer_placement(job: Job, is_precision_stated: bool) -> None:
-    """The strategy, and mixed precision. `stated`: the settings say whether there is any."""
+    """Infer the strategy and mixed precision. `is_precision_stated`: the settings decide about mixed precision."""
     infer_mixed_precision(job, stated=is_precision_stated)
     _infer_unread_launcher(job)
     infer_plain_strategy(job)
 
 
 def _infer_unread_launcher(job: Job) -> None:
-    """Nothing is known of what shards the model where the file that `trl` gives its launcher cannot be determined."""
+    """Mark the sharding as unknown if the file that `trl` passes to its launcher cannot be determined."""
     config = job.main
     key = next((key for key in LAUNCHER_FILES if isinstance(config.get(key), Unknown)), None)
     if key is not None and job.plan.get_origin("parallel.strategy") is None:
@@ -40,7 +40,7 @@ def _infer_unread_launcher(job: Job) -> None:
 
 
 def infer_weights(job: Job) -> None:
-    """Number formats, what is sharded when, the optimizer's states, and the batch."""
+    """Infer number formats, sharding, optimizer states and the batch."""
     plan = job.plan
     loaded, origin = find_dtype(job)
     plan.infer("model.dtype", loaded, f"`{origin.key or 'dtype'}`, or what TRL and transformers take without it")
@@ -49,7 +49,7 @@ def infer_weights(job: Job) -> None:
 
 
 def _infer_formats(job: Job) -> None:
-    """Number formats without DeepSpeed."""
+    """Infer the number formats of runs without DeepSpeed."""
     plan = job.plan
     strategy, compute = plan.get("parallel.strategy"), plan.get("precision.compute")
     autocast = plan.get("precision.autocast")
@@ -77,7 +77,7 @@ def _infer_formats(job: Job) -> None:
         note = "prepare_model_for_kbit_training casts what is not quantised to fp32"
         plan.infer("model.embeddings_fp32", True, note)
     if plan.trains_adapter:
-        # PEFT makes adapters of 16-bit models in fp32; TRL casts those of quantised models to bf16.
+        # PEFT creates adapters of 16-bit models in fp32; TRL casts those of quantised models to bf16.
         half = quantised and autocast and compute == "bf16" and find_trainer(job.main) is not None
         note = "TRL casts adapters of quantised models to bf16" if half else "PEFT keeps adapters in fp32"
         adapter_format = "bf16" if half else "fp32"
@@ -86,8 +86,9 @@ def _infer_formats(job: Job) -> None:
 
 
 def _is_kbit_prepared(job: Job) -> bool:
-    """Whether the trainer prepares quantised models as PEFT does: SFT and reward up to 0.21, DPO up to 0.28, KTO up to
-    0.27, ORPO and CPO always.
+    """Return whether the trainer prepares quantised models as PEFT does.
+
+    SFT and reward do up to 0.21, DPO up to 0.28, KTO up to 0.27, ORPO and CPO always.
     """
     config = job.main
     trainer = find_trainer(config) or ""
@@ -96,7 +97,7 @@ def _is_kbit_prepared(job: Job) -> bool:
 
 
 def _infer_loaded(job: Job) -> None:
-    """What stands on every GPU before DeepSpeed or FSDP shards it."""
+    """Infer the weights on every GPU before DeepSpeed or FSDP shards them."""
     plan = job.plan
     strategy = plan.get("parallel.strategy")
     if strategy is None or (strategy == "zero" and plan.get("parallel.zero_stage") is None):
@@ -106,14 +107,14 @@ def _infer_loaded(job: Job) -> None:
     )
     quantization = plan.get("method.quantization")
     if sharded and strategy == "zero" and quantization not in (None, "none"):
-        # transformers leaves zero.Init to models that are not quantised (modeling_utils.py; huggingface/trl#4100).
+        # transformers uses zero.Init only for models that are not quantised (modeling_utils.py; huggingface/trl#4100).
         plan.infer("precision.loaded", quantization, "ZeRO-3 shards a quantised model after it was loaded whole")
     elif sharded:
         launcher = job.companions.get("accelerate")
         published = job.architecture.dtype if job.architecture is not None else None
         loads_whole = launcher is not None and launcher.get("deepspeed_config", "zero3_init_flag") is False
         if loads_whole and find_dtype(job)[0] == "fp32" and published in ("bf16", "fp16"):
-            # accelerate 1.15.0 utils/dataclasses.py (set_deepspeed_weakref): from_pretrained does not know of ZeRO-3,
+            # accelerate 1.15.0 utils/dataclasses.py (set_deepspeed_weakref): from_pretrained is not aware of ZeRO-3,
             # and each rank holds fp32 copies. Weights in the files' own format may stay mapped, which ranks share.
             note = "`zero3_init_flag: false`: each rank loads the model on its host"
             plan.infer("model.init_device", "cpu", note)

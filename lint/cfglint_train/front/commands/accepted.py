@@ -1,4 +1,4 @@
-"""`cfglint --write-baseline`: accept the findings of today, or drop the accepted ones that are gone."""
+"""`cfglint --write-baseline`: accept all current findings, or drop accepted ones that are gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def write_baseline(paths: list[str], lint_options: Options, options: Any, settings: Settings) -> Result:
-    """Write the baseline, and return what it does not accept. Raises UsageError."""
+    """Write the baseline, and return the result without accepted findings. Raise UsageError."""
     from cfglint_train import api
     from cfglint_train.settings.settings import BASELINE
 

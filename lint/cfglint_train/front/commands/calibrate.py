@@ -21,12 +21,15 @@ Outcome = tuple[int, Iterator[str]]
 
 
 class _Parser(Parser):
+    """A parser whose description is the given text."""
+
     def __init__(self, prog: str, description: str) -> None:
+        """Create a parser with a program name and a description."""
         super().__init__(prog, description=description)
 
 
 def calibrate(argv: list[str]) -> int:
-    """Run the command. Raises UsageError and OSError."""
+    """Run the command and return the exit code. Raise UsageError and OSError."""
     code, lines = _run_subcommand(argv)
     print_lines(lines)
     return code
@@ -65,7 +68,7 @@ def _report_errors(arguments: list[str]) -> Outcome:
 
 
 def _require_clone(path: str, flag: str) -> str:
-    """Return a path among the measurements. Raises UsageError in a regular installation, which has none."""
+    """Return a path among the measurements. Raise UsageError in a regular installation, which has none."""
     if not os.path.isdir(os.path.dirname(path)):
         raise UsageError(f"measurements are not installed; use `pip install -e .` in a clone, or {flag}")
     return path

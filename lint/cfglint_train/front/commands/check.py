@@ -1,4 +1,4 @@
-"""`cfglint [check] [PATHS]`: lint, and fix where asked."""
+"""`cfglint [check] [PATHS]`: lint, and fix on request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def check(argv: list[str]) -> int:
-    """`cfglint [check] [PATHS]`: lint, and fix where asked."""
+    """Check files, fix them on request, and return the exit code."""
     options = _parse_arguments(argv)
     refuse_write_flags(options)
     from cfglint_train import api
@@ -33,7 +33,7 @@ def check(argv: list[str]) -> int:
 
     lint_options = build_options(options)
     settings = apply_flags(api.settings(lint_options), options)
-    if settings.require_checked:  # the settings here decide about the exit code, not those of inner folders
+    if settings.require_checked:  # only these settings decide the exit code
         lint_options = lint_options._replace(require_checked=True)
     if options.explain is None and not options.write_baseline:
         lint_options = add_baseline(lint_options, options, settings)
@@ -71,7 +71,7 @@ def check(argv: list[str]) -> int:
 
 
 def _show_instead(options: Any, lint_options: Options, settings: Settings) -> int:
-    """What `--statistics`, `--show-files`, `--show-settings` and `--explain-origins` show instead of the findings."""
+    """Show the output of `--statistics`, `--show-files`, `--show-settings` or `--explain-origins`."""
     from cfglint_train import api
     from cfglint_train.foundation.errors import UsageError
 
@@ -122,7 +122,7 @@ def _show_instead(options: Any, lint_options: Options, settings: Settings) -> in
 
 
 def _explain_finding(options: Any, lint_options: Options, settings: Settings) -> int:
-    """What `--explain` shows instead of the findings."""
+    """Show the output of `--explain`."""
     from cfglint_train import api
     from cfglint_train.foundation.errors import UsageError
     from cfglint_train.reports import explain
@@ -137,7 +137,7 @@ def _explain_finding(options: Any, lint_options: Options, settings: Settings) ->
     result = api.lint(paths, lint_options._replace(select=(code,)), sources).raw
     findings = [finding for finding in result.findings if (finding.code, finding.start.line) == (code, line)]
     if not findings and os.path.isfile(paths[0]):
-        # What a run says of its companion is found where the run is; that may be anywhere in the repository.
+        # A finding in a companion is reported with its run, which may be anywhere in the repository.
         root = os.path.relpath(find_repository(paths[0]))
         repository_result = api.lint([root], lint_options._replace(select=(code,)), sources).raw
         file_findings = [
@@ -160,8 +160,7 @@ def _explain_finding(options: Any, lint_options: Options, settings: Settings) ->
     return TROUBLE if result.troubles else CLEAN
 
 
-# Reports made of findings alone; others take the runs, which stay in the process that assembled them, or their
-# summaries.
+# Reports that need only findings. Others need the runs, which stay in the process that built them, or summaries.
 _FINDING_FORMATS: Final = (
     "text", "concise", "grouped", "json", "json-lines", "github", "gitlab", "junit", "rdjson", "sarif",
 )  # fmt: skip
@@ -202,7 +201,7 @@ def _report_fixes(fixed: FixResult, options: Any, settings: Settings) -> int:
 
 
 def _report_remaining(result: Result, options: Any, settings: Settings) -> int:
-    """Report what is left, and return the exit code."""
+    """Report the remaining findings, and return the exit code."""
     _write_report(result, options, settings)
     return _compute_exit_code(result, options, settings)
 
@@ -222,7 +221,7 @@ def _compute_exit_code(result: Result, options: Any, settings: Settings) -> int:
 
 
 def _parse_arguments(argv: list[str]) -> Any:
-    """The options. Switches and then files are all that a hook gives, for which argparse is not imported."""
+    """Return the options. A hook passes only switches and files, which do not need the import of argparse."""
     options, paths = {**DEFAULTS}, [*argv]
     while paths and (name := _parse_switch(paths[0])):
         options[name] = True
@@ -235,7 +234,7 @@ def _parse_arguments(argv: list[str]) -> Any:
 
 
 def _parse_switch(argument: str) -> str:
-    """The option that an argument switches on: one that is off by default. Empty for any other argument."""
+    """Return the option that a switch turns on, or an empty string for any other argument."""
     name = argument[2:].replace("-", "_")
     is_switch = argument == f"--{name.replace('_', '-')}" and DEFAULTS.get(name) is False
     return name if is_switch else ""

@@ -82,7 +82,7 @@ files:
 
 
 def build_check_parser() -> ArgumentParser:
-    """The flags of `cfglint check`."""
+    """Build the parser of `cfglint check`."""
     parser = Parser(
         prog="cfglint",
         usage=_USAGE,
@@ -166,7 +166,7 @@ def build_check_parser() -> ArgumentParser:
 
 
 def _format_frameworks() -> str:
-    """The titles of all frameworks, in lines as wide as the rest of the help."""
+    """Return the titles of all frameworks, wrapped like the rest of the help."""
     from textwrap import fill
 
     titles = ", ".join(manifest.title for manifest in list_frameworks().values())

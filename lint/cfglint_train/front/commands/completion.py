@@ -1,4 +1,4 @@
-"""`cfglint completion SHELL`: what a shell needs to complete commands, flags and codes."""
+"""`cfglint completion SHELL`: completion of commands, flags and codes in a shell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cfglint_train.front.commands.parser import Parser
 
 
 def completion(argv: list[str]) -> int:
-    """`cfglint completion bash|zsh|fish`: what a shell needs to complete commands, flags and codes."""
+    """Print the completion script of a shell and return the exit code."""
     from cfglint_train.front import completion as shells
 
     parser = Parser(prog="cfglint completion", description='For instance: eval "$(cfglint completion bash)"')
@@ -26,7 +26,7 @@ def completion(argv: list[str]) -> int:
 
 
 def capture_help(name: str) -> str:
-    """Return what a command says with `--help-all`, unbroken."""
+    """Return the output of a command's `--help-all` without line breaks in texts."""
     from contextlib import redirect_stdout, suppress
     from io import StringIO
 

@@ -26,7 +26,7 @@ _TOUR: Final = (
     ("Estimate the memory of a run", ("estimate", "{folder}/2-llamafactory-236b/zero3.yaml")),
     ("Find the smallest change that fits", ("fit", "{folder}/5-axolotl-3b/llama-3b.yaml")),
 )
-"""What each step shows, and the command that shows it."""
+"""Description of each step, and its command."""
 
 _NEXT: Final = """\
 
@@ -39,7 +39,7 @@ cfglint init            add cfglint to a repository: settings, pre-commit hook, 
 
 
 def demo(argv: list[str]) -> int:
-    """`cfglint demo [FOLDER]`: write five broken training configs, then lint, fix, estimate and fit them."""
+    """Write five broken training configs, then lint, fix, estimate and fit them; return the exit code."""
     parser = Parser(
         prog="cfglint demo",
         description="Write five broken training configs into a new folder, then lint them, show the fixes,\n"
@@ -59,7 +59,7 @@ def demo(argv: list[str]) -> int:
         words = [argument.format(folder=folder) for argument in arguments]
         typed = ("cfglint", *(() if name == "check" else (name,)), *words)
         print_lines(["", f"== {title}", f"$ {sanitize(shlex.join(typed))}"])
-        with redirect_stderr(sys.stdout):  # what a command remarks belongs to the tour
+        with redirect_stderr(sys.stdout):  # remarks are part of the tour
             code = cli.load_command(name)(words)
         if code not in (CLEAN, FINDINGS):
             return TROUBLE
@@ -76,7 +76,7 @@ def _write_cases(folder: str) -> None:
     except FileExistsError:
         raise UsageError(f"{folder} exists already; name a new folder: cfglint demo FOLDER") from None
     try:
-        # `fixed` and `expected.txt` are for the tests, and only in a checkout.
+        # `fixed` and `expected.txt` are for tests and exist only in a checkout.
         ignored = shutil.ignore_patterns("fixed", "expected.txt", "__pycache__")
         shutil.copytree(_find_cases(), folder, ignore=ignored, copy_function=shutil.copyfile, dirs_exist_ok=True)
     except BaseException:

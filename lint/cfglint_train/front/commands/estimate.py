@@ -1,4 +1,4 @@
-"""`cfglint estimate FILE`: the memory budget of runs, of a stated plan, or of a question without a file."""
+"""`cfglint estimate FILE`: the memory budget of runs, of a plan file, or of a question without a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Exit codes: 0 estimated, 2 wrong usage, no run, or a run that cannot be estimate
 
 
 def estimate(argv: list[str]) -> int:
-    """`cfglint estimate FILE`: the memory budget of its runs."""
+    """Print memory budgets and return the exit code."""
     parser = Parser(prog="cfglint estimate", description=_ABOUT)
     parser.add_argument("paths", nargs="*", metavar="FILE", help="files and folders; - is standard input")
     parser.add_argument("--plan", metavar="FILE", help="a plan as JSON instead of configurations (docs/plan-file.md)")
@@ -60,7 +60,7 @@ def estimate(argv: list[str]) -> int:
         raise UsageError("estimate needs a configuration, --model NAME or --plan FILE.json")
     lint_options = build_options(options)
     paths, sources = read_inputs(options)
-    # The page has the findings of all rules, too.
+    # The HTML page also contains the findings of all rules.
     result = (api.lint if options.output_format == "html" else api.estimate)(paths, lint_options, sources).raw
     runs = list(result.runs)
     print_remarks([*format_troubles(result), *format_verbose(result, options)])

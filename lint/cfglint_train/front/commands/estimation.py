@@ -1,4 +1,4 @@
-"""`cfglint estimate`: budgets of runs or of a stated plan, and their grid of what-ifs, as text, JSON or a page."""
+"""Reports of `cfglint estimate`: budgets of runs or of a plan file, with what-if grids, as text, JSON or HTML."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from cfglint_train.judging.result import Result
 
 CLUSTER_FLAGS: Final = ("nodes", "gpus_per_node", "gpu", "gpu_memory", "host_memory", "disk")
-"""Flags that say what the cluster is, as argparse spells them."""
+"""Flags about the cluster, as argparse spells them."""
 
 
 def split_words(groups: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
-    """The axes and the files among the words that are behind each `--what-if`, of which the first is an axis."""
+    """Separate the axes and the files in the words after each `--what-if`; the first word is an axis."""
     words: list[str] = []
     files: list[str] = []
     for first, *others in groups:
@@ -30,7 +30,7 @@ def split_words(groups: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
 
 
 def parse_axes(words: Sequence[str]) -> list[Any]:
-    """The axes of `--what-if`; none where it is not asked for. Raises UsageError."""
+    """Parse the axes of `--what-if`; empty if the flag is not given. Raise UsageError."""
     if not words:
         return []
     from cfglint_train.whatif import grid
@@ -39,7 +39,7 @@ def parse_axes(words: Sequence[str]) -> list[Any]:
 
 
 def estimate_plan(path: str, options: Any, what_if_axes: Sequence[Any], output_format: str) -> Iterator[str]:
-    """The budget of a plan's file, with the flags that win over it. Raises UsageError and OSError."""
+    """Yield the budget of a plan file; flags take precedence over it. Raise UsageError and OSError."""
     from cfglint_train.models.user_config import load_user_config
     from cfglint_train.whatif import plan_file
 
@@ -49,7 +49,7 @@ def estimate_plan(path: str, options: Any, what_if_axes: Sequence[Any], output_f
 
 
 def choose_style(options: Any) -> Style:
-    """Return colours and width for the report as text: a table, which keeps to COLUMNS in a pipe, too."""
+    """Return the style of the text report; as a table, it respects COLUMNS even in a pipe."""
     if options.output_file is not None:
         return Style(options.color == "always")
     from cfglint_train.front.terminal import detect_columns, detect_style
@@ -65,9 +65,9 @@ def render_report(
     result: Result | None = None,
     style: Style = PLAIN,
 ) -> Iterator[str]:
-    """The report; with axes the grid of each run instead of its budget.
+    """Yield the report; with axes, the grid of each run replaces its budget.
 
-    A page has both, and the findings of `result`.
+    An HTML page contains both, and the findings of `result`.
     """
     if output_format == "html":
         from cfglint_train.reports import html

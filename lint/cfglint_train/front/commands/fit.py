@@ -1,4 +1,4 @@
-"""`cfglint fit FILE`: the smallest change with which a run fits its GPUs."""
+"""`cfglint fit FILE`: the smallest change that makes a run fit its GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Exit codes: 0 it fits as it is, or with what --diff or --write changes,
 
 
 def fit(argv: list[str]) -> int:
-    """`cfglint fit FILE`: the ladder of changes of its runs."""
+    """Find changes that make the runs fit, print or write them, and return the exit code."""
     parser = Parser(prog="cfglint fit", description=_ABOUT)
     parser.add_argument("paths", nargs="*", metavar="FILE", help="files and folders; - is standard input")
     keep = "a setting that stays as it is: a key of the file or a plan field; may be repeated"

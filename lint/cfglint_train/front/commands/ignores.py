@@ -1,4 +1,4 @@
-"""`cfglint --add-ignore`: a comment at every finding of today."""
+"""`cfglint --add-ignore`: add a comment that ignores each current finding."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from cfglint_train.judging.result import Result
 
 _UNUSED: Final = ENGINE_RULES["suppression"].code
-"""Comments that silence nothing: they are to be removed, not silenced."""
+"""Code for comments that silence nothing; they should be removed instead of silenced."""
 
 
 def write_ignores(paths: list[str], lint_options: Options, options: Any) -> Result:
-    """Write the comments, and return what they do not silence. Raises UsageError."""
+    """Write the comments, and return the remaining findings. Raise UsageError."""
     from cfglint_train import api
 
     refuse_combination("--add-ignore", paths, options)
@@ -39,7 +39,7 @@ def write_ignores(paths: list[str], lint_options: Options, options: Any) -> Resu
 
 
 def _suggest_settings(fixed: FixOutcome) -> list[str]:
-    """The setting that ignores the findings in files that cannot hold a comment."""
+    """Return the setting that ignores findings in files that cannot contain comments."""
     codes: dict[str, set[str]] = {}
     reasons: dict[str, None] = {}
     for refusal in fixed.refused:

@@ -1,4 +1,4 @@
-"""`cfglint init [FOLDER]`: settings, hook and workflow for a repository, shown before they are written."""
+"""`cfglint init [FOLDER]`: set up settings, hook and workflow for a repository, after showing them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfglint_train.front.commands.parser import Parser
 
 
 def init(argv: list[str]) -> int:
-    """`cfglint init [FOLDER]`: settings, hook and workflow for a repository, shown before they are written."""
+    """Set up a repository and return the exit code."""
     description = "Set up a repository: settings, pre-commit hook, workflow. Nothing that is there is overwritten."
     parser = Parser(prog="cfglint init", description=description)
     parser.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="in the repository (default: .)")
@@ -72,6 +72,6 @@ def _confirm(question: str) -> bool:
 
 
 def _ask(question: str) -> str:
-    """Ask on standard error, so that a diff on standard output stays one."""
+    """Ask on standard error, so that standard output contains only the diff."""
     print(sanitize(question), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline()

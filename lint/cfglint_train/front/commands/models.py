@@ -8,7 +8,7 @@ from cfglint_train.front.commands.parser import Parser
 
 
 def models(argv: list[str]) -> int:
-    """`cfglint models [NAME]`: the models of the catalogue, or one of them."""
+    """Print the models of the catalogue, or one of them, and return the exit code."""
     parser = Parser(prog="cfglint models")
     parser.add_argument("name", nargs="?", help="a hub id, an alias, or the folder of a model")
     parser.add_argument("--online", action="store_true", help="ask the Hub for the config.json of an unknown model")

@@ -1,4 +1,4 @@
-"""From flags to the options of the API, and to the files that they name."""
+"""Conversion of flags to options of the API and input files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cfglint_train.api import Options
     from cfglint_train.settings.settings import Settings
 
-# The options of the API -> the flags that give them.
+# The flag that sets each option of the API that an OptionError may name.
 FLAGS: Final = {
     "select": "--select",
     "ignore": "--ignore",
@@ -21,7 +21,7 @@ FLAGS: Final = {
 
 
 def build_options(options: Any) -> Options:
-    """The options of the API from the flags. Raises UsageError."""
+    """Convert flags to options of the API. Raise UsageError."""
     from cfglint_train.api import Options
 
     return Options(
@@ -49,13 +49,13 @@ def build_options(options: Any) -> Options:
 
 
 def add_baseline(lint_options: Options, options: Any, settings: Settings) -> Options:
-    """The options with the file of accepted findings that flags or settings name."""
+    """Return the options with the baseline file that flags or settings name."""
     path = None if options.no_baseline else options.baseline or settings.baseline
     return lint_options if path is None else lint_options._replace(baseline=path)
 
 
 def refuse_combination(flag: str, paths: list[str], options: Any) -> None:
-    """Raise UsageError where a flag that writes something of its own meets those that fix, or standard input."""
+    """Raise UsageError if a flag that writes comments or a baseline is combined with fixing or standard input."""
     if options.fix or options.fix_only or options.diff or options.stdin_filename is not None or paths == ["-"]:
         from cfglint_train.foundation.errors import UsageError
 
@@ -67,11 +67,11 @@ def refuse_combination(flag: str, paths: list[str], options: Any) -> None:
 
 
 _WRITE_FLAGS: Final = ("fix", "fix_only", "diff", "add_ignore", "write_baseline")
-"""Flags that change files, or show how."""
+"""Flags that change files, or show the change."""
 
 
 def refuse_write_flags(options: Any) -> None:
-    """Raise UsageError where one of those flags meets one that shows something instead of the findings."""
+    """Raise UsageError if a write flag is combined with one that shows something other than findings."""
     show_flag = options.shown or ("explain" if options.explain is not None else None)
     write_flag = (
         next((flag for flag in _WRITE_FLAGS if getattr(options, flag)), None) if show_flag is not None else None
@@ -92,7 +92,7 @@ def _parse_pair(flag: str, assignment: str, form: str) -> tuple[str, str]:
 
 
 def read_inputs(options: Any) -> tuple[list[str], dict[str, bytes]]:
-    """The paths to check; standard input is a file that only exists in memory."""
+    """Return the paths to check, and their contents if they exist only in memory (standard input)."""
     from cfglint_train.foundation.errors import UsageError
 
     if options.stdin_filename is not None and options.paths in ([], ["-"]):

@@ -1,4 +1,4 @@
-"""What commands write: reports to a stream or a file, remarks to standard error."""
+"""Output of commands: reports to a stream or file, remarks to standard error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def write_report(lines: Iterable[str], options: Any, stream: TextIO | None = None) -> None:
-    """Write a report: to `--output-file` where one is named, else to the stream."""
+    """Write a report to `--output-file` if it is given, or else to the stream."""
     if options.output_file is None:
         print_lines(lines, stream)
         return
@@ -25,12 +25,12 @@ def write_report(lines: Iterable[str], options: Any, stream: TextIO | None = Non
 
 
 def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
-    """Print lines; what the stream's encoding does not have is escaped."""
+    """Print lines; characters that the encoding of the stream lacks are escaped."""
     out: TextIO = stream or sys.stdout
     try:
         _print_text(lines, out)
     except BrokenPipeError:
-        # The reader left (head, less). What was found still decides the exit code.
+        # The reader of the pipe has exited (head, less). The findings still decide the exit code.
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
@@ -50,14 +50,14 @@ def print_remarks(lines: Iterable[str]) -> None:
 
 
 def _join_masked(lines: Iterable[str]) -> str:
-    """The text of a report. What looks like a credential is masked, wherever it comes from."""
+    """Join the lines of a report and mask everything that looks like a credential."""
     from cfglint_train.foundation.redact import build_redaction
 
     return build_redaction(())("".join([f"{line}\n" for line in lines]))
 
 
 def sanitize(text: str) -> str:
-    """Text that is safe to print, also from untrusted files."""
+    """Return a text that is safe to print, even if it comes from untrusted files."""
     from cfglint_train.foundation.redact import build_redaction
     from cfglint_train.reports.escape import escape_text
 
@@ -65,7 +65,7 @@ def sanitize(text: str) -> str:
 
 
 def build_style(options: Any, settings: Settings, stream: TextIO) -> Style:
-    """Colours, links and width for a stream, and where the rules are explained."""
+    """Return the style for a stream: colors, links, width, and the URLs of the rule pages."""
     from cfglint_train.front import terminal
     from cfglint_train.reports.style import Style
 
@@ -79,7 +79,7 @@ def build_style(options: Any, settings: Settings, stream: TextIO) -> Style:
 
 
 def format_troubles(result: Result) -> Iterator[str]:
-    """One line for everything that kept cfglint from its work."""
+    """Return one line for each problem that kept cfglint from checking."""
     from cfglint_train.foundation.redact import build_redaction
     from cfglint_train.reports import text
 
@@ -88,7 +88,7 @@ def format_troubles(result: Result) -> Iterator[str]:
 
 
 def format_verbose(result: Result, options: Any) -> Iterator[str]:
-    """What `--verbose` adds: why files were not checked, and the releases of the runs."""
+    """Yield the lines that `--verbose` adds: reasons for skipped files, and the releases of the runs."""
     if options.verbose:
         for skipped in result.skipped:
             yield f"not checked: {sanitize(skipped.path)}: {sanitize(skipped.reason)}"

@@ -1,4 +1,4 @@
-"""Parsers of arguments that complain on safe lines, and the flags that several commands share."""
+"""Argument parser whose messages are safe to print, and flags that several commands share."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from cfglint_train.front.commands.output import sanitize
 
 
 class _HelpFormatter(RawDescriptionHelpFormatter):
-    """As wide as the terminal. (Left to itself, argparse imports `shutil` to find out, also where the width is not
-    needed.)
-    """
+    """Help formatter with the width of the terminal; argparse would always import `shutil` to determine it."""
 
     def __init__(self, prog: str) -> None:
+        """Create a formatter with the width of the terminal."""
         from cfglint_train.front.terminal import detect_columns
 
         super().__init__(prog, max_help_position=32, width=detect_columns() - 2)
 
 
 SCREEN: Final = 65
-"""Lines of a help that fits one screen."""
+"""Number of lines of a help that fits one screen."""
 _RARE_FLAGS: Final = frozenset((
     "add_ignore", "baseline", "cache_dir", "color", "config", "disk", "exit_non_zero_on_fix", "exit_zero",
     "explain", "fail_on_assumed", "fix_only", "force_exclude", "gpu_memory", "isolated", "jobs", "model_config",
     "model_folder", "no_baseline", "no_cache", "online", "output_file", "quiet", "require_checked", "shown",
     "stdin_filename", "write_baseline",
 ))  # fmt: skip
-"""Flags, as argparse spells them, that `--help` leaves out where all flags would not fit one screen."""
+"""Flags, as argparse spells them, that `--help` omits if all flags do not fit one screen."""
 
 
 _MIN_SIMILARITY: Final = 0.8
-"""How much a mistyped flag has to be like one: two dashes alone make short ones alike."""
+"""Minimum similarity of suggestions; higher than usual because the leading dashes make short flags similar."""
 _MIN_PREFIX: Final = 4
-"""Characters of a flag, dashes included, that are too few to suggest a flag."""
+"""Flags of at most this many characters, including dashes, are not completed."""
 
 
 class _HelpAllAction(Action):
-    """`--help-all`: print every flag, and exit."""
+    """The action of `--help-all`: print every flag and exit."""
 
     def __call__(self, parser: ArgumentParser, *_: Any) -> None:
+        """Print the full help and exit."""
         assert isinstance(parser, Parser)
         parser._print_message(parser.format_full_help(), sys.stdout)
         parser.exit()
 
 
 class Parser(ArgumentParser):
-    """A parser that answers mistakes, on lines that are safe to print, and whose help fits one screen."""
+    """Parser that suggests corrections, prints safely, and whose help fits one screen."""
 
     def __init__(self, prog: str, more: str = "", **others: Any) -> None:
-        """`more`: what only `--help-all` says, behind the epilog."""
+        """Create a parser; `more` is shown by `--help-all` only, after the epilog."""
         super().__init__(prog, formatter_class=_HelpFormatter, allow_abbrev=False, **others)
         self._more = more
         self._all = self.add_argument("--help-all", action=_HelpAllAction, nargs=0, dest=SUPPRESS, help=SUPPRESS)
@@ -65,7 +65,7 @@ class Parser(ArgumentParser):
         return f"{text}\n{self._more}" if self._more else text
 
     def format_help(self) -> str:
-        """Return the help: every flag where those fit one screen, else the usual ones."""
+        """Return the help with all flags if they fit one screen, or else without rare ones."""
         text = self.format_full_help()
         rare = [action for action in self._actions if action.dest in _RARE_FLAGS and action.help != SUPPRESS]
         if text.count("\n") <= SCREEN or not rare:
@@ -84,7 +84,7 @@ class Parser(ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> Any:
-        """Parse arguments. Unknown flags end the program, with the nearest ones that there are."""
+        """Parse arguments; exit on unknown flags, suggesting similar ones."""
         self._arguments = () if args is None else args
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
@@ -92,7 +92,7 @@ class Parser(ArgumentParser):
         return options
 
     def _suggest_flags(self, words: Sequence[str]) -> str:
-        """Return the flag that the first unknown one among some words stands for."""
+        """Return a suggestion for the first unknown flag among some words, or an empty string."""
         flags = [word.partition("=")[0] for word in words if word.startswith("--")]
         for flag in flags:
             if flag not in self._option_string_actions and (suggestion := self._suggest_flag(flag)):
@@ -100,7 +100,10 @@ class Parser(ArgumentParser):
         return ""
 
     def _suggest_flag(self, flag: str) -> str:
-        """Return `did you mean --fix?`: a flag with the same letters, one like it, a longer one, or its choice."""
+        """Return a suggestion such as `did you mean --fix?`, or an empty string.
+
+        Considered are flags with the same letters, similar flags, longer ones, and flags that have it as a choice.
+        """
         visible = {name: action for name, action in self._option_string_actions.items() if action.help != SUPPRESS}
         anagrams = [name for name in self._option_string_actions if sorted(name) == sorted(flag)]
         if anagrams or (suggestion := suggest_name(flag, list(visible), cutoff=_MIN_SIMILARITY)):
@@ -116,7 +119,7 @@ class Parser(ArgumentParser):
             raise ArgumentError(action, f"invalid choice {value!r}; {hint}")
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and exit."""
+        """Print the message and exit."""
         if " are required: " in message:
             message += self._suggest_flags(self._arguments)
         self.exit(TROUBLE, f"{self.prog}: {sanitize(message)}\nsee {self.prog} --help\n")
@@ -125,13 +128,13 @@ class Parser(ArgumentParser):
 def add_output_format(
     parser: Any, choices: Sequence[str], default: str | None = "text", help: str | None = None
 ) -> None:
-    """Add `--output-format`, and `--format` for it."""
+    """Add `--output-format` and its alias `--format`."""
     parser.add_argument("--output-format", choices=choices, default=default, help=help)
     parser.add_argument("--format", choices=choices, dest="output_format", default=SUPPRESS, help=SUPPRESS)
 
 
 def add_settings(parser: Any) -> None:
-    """Which settings files count, and where the cache is."""
+    """Add the flags for settings files and cache."""
     parser.add_argument("--config", metavar="FILE", help="the settings file (default: the nearest one)")
     parser.add_argument("--isolated", action="store_true", help="no settings file")
     parser.add_argument("-n", "--no-cache", action="store_true", help="neither read nor write the cache")
@@ -139,7 +142,7 @@ def add_settings(parser: Any) -> None:
 
 
 def add_cluster(parser: ArgumentParser) -> None:
-    """What the files do not say."""
+    """Add the flags for facts that the files do not state."""
     cluster = parser.add_argument_group("the cluster (what the files do not state)")
     cluster.add_argument("--nodes", metavar="N", help="nodes of the job")
     cluster.add_argument("--gpus-per-node", metavar="N", help="GPUs of each node")
@@ -154,7 +157,7 @@ def add_cluster(parser: ArgumentParser) -> None:
 
 
 def add_model(parser: ArgumentParser) -> None:
-    """Where the shape of an unknown model comes from."""
+    """Add the flags for the shape of unknown models."""
     model = parser.add_argument_group("models that cfglint does not know")
     model.add_argument("--model-config", metavar="FILE", help="the model's config.json, or the folder of one")
     model.add_argument(
@@ -164,7 +167,7 @@ def add_model(parser: ArgumentParser) -> None:
 
 
 def add_question(parser: ArgumentParser) -> None:
-    """What is asked of a model without a file."""
+    """Add the flags of a question without a file."""
     question = parser.add_argument_group("a question without a file (--write saves it as one)")
     question.add_argument("--model", metavar="NAME", help="a model of the Hub or a folder: meta-llama/Llama-3.1-8B")
     question.add_argument("--method", metavar="NAME", help="full, lora, qlora or freeze (default: lora)")
@@ -190,25 +193,25 @@ QUESTION_FLAGS: Final = (
     "method", "length", "micro", "accumulation", "rank", "optimizer", "precision", "no_checkpointing", "zero", "fsdp",
     "framework", "write",
 )  # fmt: skip
-"""The flags beside `--model`, as argparse spells them."""
+"""Flags that require `--model`, as argparse spells them."""
 
 
 def parse_count(text: str) -> int:
-    """A number of things, from 1."""
+    """Parse a positive integer."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise ArgumentTypeError("must be a positive integer")
     return int(text)
 
 
 def parse_seconds(text: str) -> float:
-    """A time, above 0."""
+    """Parse a positive duration in seconds."""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) or not float(text):
         raise ArgumentTypeError("must be a positive number")
     return float(text)
 
 
 def parse_code_at_line(text: str) -> tuple[str, int]:
-    """The code of a rule, and the line that it finds something on."""
+    """Parse the code of a rule and the line of a finding: `CODE:LINE`."""
     code, _, line = text.partition(":")
     if not code or not line.isascii() or not line.isdigit():
         raise ArgumentTypeError("CODE:LINE is expected, such as MEM001:12")
@@ -216,5 +219,5 @@ def parse_code_at_line(text: str) -> tuple[str, int]:
 
 
 def parse_codes(text: str) -> list[str]:
-    """Codes with commas between them."""
+    """Parse comma-separated codes."""
     return [code.strip() for code in text.split(",") if code.strip()]

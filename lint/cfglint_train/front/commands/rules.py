@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def rule(argv: list[str]) -> int:
-    """`cfglint rule CODE...`: the documentation of rules."""
+    """Print the documentation of rules and return the exit code."""
     parser = Parser(prog="cfglint rule")
     parser.add_argument(
         "code", nargs="+", help="codes or names of rules, or a family (MEM); or words, to find the rules about them"
@@ -54,7 +54,7 @@ def rule(argv: list[str]) -> int:
 
 
 def _render_documentation(text: str, style: Style) -> Iterator[str]:
-    """A rule's documentation: paragraphs as wide as the terminal, title and headings bold, examples in a colour."""
+    """Yield a rule's documentation, wrapped at the width of the terminal, with bold headings and colored examples."""
     from itertools import groupby
     from textwrap import wrap
 
@@ -77,7 +77,7 @@ def _render_documentation(text: str, style: Style) -> Iterator[str]:
 
 
 def _join_items(lines: list[str]) -> Iterator[str]:
-    """Paragraphs, and items of lists, each in one piece. Rows of a table stay apart."""
+    """Yield each paragraph and list item as one line. Rows of a table stay separate."""
     piece = ""
     for line in lines:
         if piece and (line.startswith(("- ", "* ", "|")) or piece.startswith("|")):
@@ -88,7 +88,7 @@ def _join_items(lines: list[str]) -> Iterator[str]:
 
 
 def rules(argv: list[str]) -> int:
-    """`cfglint rules`: one line per rule."""
+    """Print one line per rule and return the exit code."""
     parser = Parser(prog="cfglint rules")
     add_output_format(parser, ("text", "json"))
     output = parser.parse_args(argv).output_format
@@ -117,7 +117,7 @@ def _format_line(rule: Rule) -> str:
 
 
 def _describe_rule(rule: Rule, documentation: str) -> dict[str, object]:
-    """One rule as the JSON listing shows it; `frameworks` is null where it applies to all of them."""
+    """Return a rule as in the JSON listing; `frameworks` is null if it applies to all of them."""
     documentation = documentation.strip()
     return {
         "code": rule.code,

@@ -1,4 +1,4 @@
-"""`cfglint schema FRAMEWORK`: one release's vocabulary as a JSON Schema for editors and other validators."""
+"""`cfglint schema FRAMEWORK`: the vocabulary of a release as a JSON Schema for editors and validators."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cfglint_train.front.commands.parser import Parser
 
 
 def _find_vocabulary(text: str) -> str | None:
-    """The vocabulary that a word on the command line stands for: by its own name, or by that of its package."""
+    """Return the vocabulary for a word on the command line, by its own name or that of its package."""
     names = {name.replace("_", "-"): name for name in list_vocabularies()}
     word = text.lower().replace("_", "-")
     return names.get(word) or find_vocabulary(map_spellings().get(word, ""))
 
 
 _COMPANION: Final = "transformers"
-"""The package whose release can be stated beside a framework's."""
+"""The package whose release can be specified in addition to the framework's."""
 
 
 def _build_parser() -> ArgumentParser:
@@ -45,14 +45,14 @@ def _build_parser() -> ArgumentParser:
 
 
 def _format_dependents() -> str:
-    """The frameworks whose keys depend on that release, too."""
+    """Return the titles of the frameworks whose keys also depend on that package."""
     return " and ".join(
         manifest.title for manifest in list_frameworks().values() if manifest.companion_package == _COMPANION
     )
 
 
 def schema(argv: list[str]) -> int:
-    """Run the command. Raises UsageError."""
+    """Print the schema and return the exit code. Raise UsageError."""
     options = _build_parser().parse_args(argv)
     if options.framework is None:
         sys.stdout.writelines(f"{line}\n" for line in _list_vocabularies())
@@ -72,7 +72,7 @@ def schema(argv: list[str]) -> int:
     context = Context(entry=entry, releases=_find_companion_releases(name, release, options.transformers))
     owner = next((framework for framework, manifest in list_frameworks().items() if manifest.vocabulary == name), None)
     loader = None if options.strict or owner is None else frameworks.load(owner).loader
-    # JSON has no comments: people give some names to remarks.
+    # JSON has no comments, so some files use keys with certain names for them.
     allows_comments = (
         loader is not None and name in list_frameworks() and tuple(list_frameworks()[name].clues) == ("json",)
     )
@@ -91,7 +91,7 @@ def _list_vocabularies() -> list[str]:
 
 
 def _parse_release(text: str, vocabulary: Vocabulary) -> str:
-    """A release that the vocabulary covers."""
+    """Return a release that the vocabulary covers. Raise UsageError for others."""
     from cfglint_train.foundation.versions import parse_release
 
     text = text.removeprefix("v")
@@ -114,7 +114,7 @@ def _check_entry(vocabulary: Vocabulary, entry: str | None, release: str) -> str
 
 
 def _find_companion_releases(name: str, release: str, transformers: str | None) -> dict[str, str]:
-    """The releases of other packages that the keys depend on."""
+    """Return the releases of other packages that the keys depend on."""
     releases = load(name).packages.get(_COMPANION)
     if releases is None:
         if transformers is not None:

@@ -1,4 +1,4 @@
-"""What `cfglint init` would write: shown as a diff, written all or not at all. What is there is never overwritten."""
+"""Files that `cfglint init` would write: shown as a diff, written together or not at all, never overwritten."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from cfglint_train.settings.settings import NAMES
 
 
 class Change(NamedTuple):
-    """One file: new (`before` is None), or with more in it than before."""
+    """One file: new (`before` is None), or extended."""
 
     path: str
-    """From the root, with forward slashes."""
+    """Path from the root, with forward slashes."""
     before: bytes | None
     after: bytes
 
 
 class KeptFile(NamedTuple):
-    """Something that is left alone, and why."""
+    """A file that stays unchanged, and the reason."""
 
     path: str
     reason: str
 
 
 class Proposal(NamedTuple):
-    """What would be written below a folder, and what is left alone."""
+    """Changes below a folder, and the files that stay unchanged."""
 
     root: str
     changes: tuple[Change, ...]
@@ -45,13 +45,13 @@ class Proposal(NamedTuple):
 
 
 Requirement = Callable[[], str]
-"""What installs cfglint: only asked for where it is written. Raises UsageError where that is not possible."""
+"""Returns the requirement that installs cfglint; called only if it is written. Raises UsageError if there is none."""
 
 
 def plan_changes(
     survey: Survey, answers: Answers, requirement: Requirement, *, with_hook: bool = True, with_workflow: bool = True
 ) -> Proposal:
-    """What a survey leads to. Raises OSError for a file that is there and cannot be read."""
+    """Plan the changes for a survey. Raise OSError if an existing file cannot be read."""
     steps: list[Callable[[Survey], Change | KeptFile]] = [partial(_plan_settings, answers=answers)]
     if with_hook:
         steps.append(partial(_plan_hook, requirement=requirement))
@@ -88,7 +88,7 @@ def _plan_settings(survey: Survey, answers: Answers) -> Change | KeptFile:
 
 
 def _read_file(path: str) -> bytes:
-    """A whole file. Raises OSError; also for one that is too large to be what its name says."""
+    """Read a whole file. Raise OSError, also if it is implausibly large."""
     source = regular_files.read(path)
     if len(source) > regular_files.MAX_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
@@ -100,14 +100,14 @@ def _encode_lines(lines: Iterable[str]) -> bytes:
 
 
 def _append_table(before: bytes, lines: Iterable[str]) -> bytes:
-    """A TOML file with a table at its end, one empty line before it, in the line ends of the file."""
+    """Append a table to a TOML file after one empty line, with the line endings of the file."""
     newline = b"\r\n" if b"\r\n" in before else b"\n"
     gap = b"" if not before.strip() else newline if before.endswith(b"\n") else newline * 2
     return before + gap + _encode_lines(lines).replace(b"\n", newline)
 
 
 def _is_pure_addition(before: dict[str, Any], after: bytes) -> bool:
-    """Whether a TOML file holds what it held, and the table; not so where `tool` is in a form that is closed."""
+    """Return whether a TOML file has its old contents plus the table, which fails if `tool` is an inline table."""
     try:
         tables = toml.parse(after.decode("utf-8-sig"))
         tables["tool"].pop("cfglint")
@@ -153,7 +153,7 @@ def _plan_workflow(survey: Survey, requirement: Requirement) -> Change | KeptFil
 
 
 def render_summary(survey: Survey, changes: Proposal) -> Iterator[str]:
-    """What was found and what is left alone, a line each; lines that no diff begins with."""
+    """Yield what was found and what stays unchanged, one line each; none can be mistaken for a diff line."""
     yield f"Repository: {escape_text(survey.root)}"
     configurations = ", ".join(f"{title} ({count})" for title, count in survey.frameworks.items())
     yield f"Configurations: {configurations or 'none'}"
@@ -171,7 +171,7 @@ def render_summary(survey: Survey, changes: Proposal) -> Iterator[str]:
 
 
 def render_diff(changes: Proposal) -> Iterator[str]:
-    """The changes as unified diffs, safe to print."""
+    """Yield the changes as unified diffs, safe to print."""
     from difflib import unified_diff
 
     for change in changes.changes:
@@ -188,17 +188,15 @@ def _decode_lines(source: bytes) -> list[str]:
 
 
 def write_changes(changes: Proposal) -> None:
-    """Write all changes, or none: what was written is taken back where a later one fails. Raises OSError."""
+    """Write all changes, or none: if one fails, undo the previous ones. Raise OSError."""
     for folder in ("", workflow.FOLDER):
-        atomic.remove_stale_files(
-            os.path.join(changes.root, folder)
-        )  # what was killed may have left some, also with nothing to do
+        atomic.remove_stale_files(os.path.join(changes.root, folder))  # remove leftovers of killed processes
     undo: list[Callable[[], None]] = []
     staged: list[tuple[Change, atomic.StagedFile]] = []
     try:
         for change in changes.changes:
             path = os.path.join(changes.root, change.path)
-            regular_files.check_links(path)  # before folders are made there
+            regular_files.check_links(path)  # before folders are created
             if change.before is None:
                 for folder in _list_missing_folders(os.path.dirname(path)):
                     os.mkdir(folder)
@@ -219,7 +217,7 @@ def write_changes(changes: Proposal) -> None:
 
 
 def _list_missing_folders(folder: str) -> list[str]:
-    """The folders that have to be made for a folder to be there, the outermost first."""
+    """Return the folders that must be created for a folder to exist, the outermost first."""
     missing: list[str] = []
     while not os.path.isdir(folder):
         missing.insert(0, folder)

@@ -1,8 +1,8 @@
-"""What job descriptions say of the hardware: Slurm directives, SkyPilot tasks, Kubernetes manifests, Modal functions.
+"""Hardware in job descriptions: Slurm directives, SkyPilot tasks, Kubernetes manifests, Modal functions.
 
-cfglint itself reads node counts, GPUs per node and memory from the script that starts a configuration
-(`launches/launches.py`). Here is what it cannot tie to one configuration: the GPU's name, and the job files of
-schedulers that name no configuration in a way that can be followed.
+For a lint, cfglint reads node counts, GPUs per node and memory from the script that launches a configuration
+(`launches/launches.py`). This module finds hints that cannot be linked to one configuration: GPU names, and job files
+of schedulers that do not name a configuration.
 
 Sources: the manual of sbatch (`--gres`, `--gpus*`, `--constraint`); SkyPilot's task YAML (`resources.accelerators`,
 `num_nodes`); the labels of NVIDIA's gpu-feature-discovery and of GKE; Modal's `gpu=` argument.
@@ -18,25 +18,25 @@ from cfglint_train.hardware import gpus
 
 
 class Hint(NamedTuple):
-    """One statement about the hardware."""
+    """A statement about the hardware."""
 
     fact: str
-    """gpu, gpus-per-node, nodes or host-memory."""
+    """One of gpu, gpus-per-node, nodes and host-memory."""
     value: str
     path: str
     line: int
     alternative: str | None = None
-    """Another value that the words may mean as well."""
+    """Another value that the text may mean."""
 
 
 class _JobKind(NamedTuple):
-    """One kind of job description."""
+    """A kind of job description."""
 
     syntax: str
     marker: re.Pattern[str]
-    """Is in every file of the kind."""
+    """Pattern that occurs in every file of the kind."""
     lines: tuple[re.Pattern[str], ...]
-    """Statements, at the start of a line; the groups are facts, with underscores for dashes."""
+    """Statements at the start of a line; groups are named after facts, with underscores instead of dashes."""
 
 
 def _define_kind(syntax: str, marker: str, *lines: str) -> _JobKind:
@@ -44,7 +44,7 @@ def _define_kind(syntax: str, marker: str, *lines: str) -> _JobKind:
 
 
 _MAX_LINE: Final = 2000
-"""Characters; lines written by hand are shorter, and the expressions below take their time over one."""
+"""Characters; longer lines are not written by hand, and the patterns below would be slow on them."""
 
 _SLURM: Final = r"(?:#SBATCH|[^#]*\b(?:srun|salloc))\b.*?[ \t]"
 _GPU: Final = r"(?P<gpu>[A-Za-z][\w.-]*)"
@@ -82,7 +82,7 @@ _KINDS: Final = (
 
 
 def find_hints(path: str, text: str, syntax: str) -> Iterator[Hint]:
-    """What a file says of the hardware, line by line. GPUs that the table does not know are left out."""
+    """Yield the hardware hints of a file, line by line. Unknown GPUs are left out."""
     patterns = [line for kind in _KINDS if kind.syntax == syntax and kind.marker.search(text) for line in kind.lines]
     if not patterns:
         return
@@ -102,10 +102,10 @@ def _parse_match(path: str, line: int, match: re.Match[str]) -> Iterator[Hint]:
             gpu = gpus.find_gpu(text) if text else None
             if gpu is not None:
                 yield Hint(fact, gpu.name, path, line, gpus.find_smaller(text, gpu))
-        elif text and int(text.rstrip("KMGTkmgt")):  # `--mem=0` asks for all there is
+        elif text and int(text.rstrip("KMGTkmgt")):  # `--mem=0` requests all memory of the node
             yield Hint(fact, text if fact != "host-memory" else _normalize_memory(text), path, line)
 
 
 def _normalize_memory(text: str) -> str:
-    """Megabytes where no unit stands; Slurm's units are powers of 1024."""
+    """Return a size with its unit; megabytes by default, and Slurm's units are powers of 1024."""
     return f"{text}MiB" if text.isdigit() else f"{text.upper()}iB"

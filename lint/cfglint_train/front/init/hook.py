@@ -1,6 +1,6 @@
-"""The pre-commit entry: a new file, or one more repository in the one that is there.
+"""The pre-commit hook: a new file, or another repository in the existing one.
 
-The hook is a local one, so that it can be installed from wherever cfglint was.
+The hook is local, so that it can be installed from the source of the running cfglint.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MARK: Final = "cfglint"
 
 
 def build_entry(requirement: str) -> dict[str, Any]:
-    """The hook, as in pre-commit-hooks.yaml (a test compares them)."""
+    """Build the hook as in pre-commit-hooks.yaml (a test compares them)."""
     hook = {
         "id": "cfglint",
         "name": "cfglint",
@@ -31,19 +31,19 @@ def build_entry(requirement: str) -> dict[str, Any]:
 
 
 def create_config(requirement: str) -> bytes:
-    """A new file with the hook and nothing else."""
+    """Return a new file with only the hook."""
     return ("repos:\n" + "".join(f"  {line}\n" for line in _render_block(build_entry(requirement)))).encode()
 
 
 def has_hook(source: bytes) -> bool:
-    """Whether a file has a hook of cfglint. Raises CannotEdit where it has no list of repositories."""
+    """Return whether a file has a hook of cfglint. Raise CannotEdit if it has no list of repositories."""
     repositories = _parse_config(source)[1]["repos"]
     hooks = [hook for repo in repositories if isinstance(repo, dict) for hook in repo.get("hooks") or ()]
     return any(isinstance(hook, dict) and str(hook.get("id")).startswith("cfglint") for hook in hooks)
 
 
 def append_hook(source: bytes, requirement: str) -> bytes:
-    """The file with the hook at the end of its repositories. Raises CannotEdit."""
+    """Return the file with the hook appended to its repositories. Raise CannotEdit."""
     document, tree = _parse_config(source)
     hook_entry = build_entry(requirement)
     block = _render_block(hook_entry)
@@ -56,7 +56,7 @@ def append_hook(source: bytes, requirement: str) -> bytes:
 
 
 def _parse_config(source: bytes) -> tuple[YamlDocument, dict[str, Any]]:
-    """A file and its settings, with a list of repositories among them. Raises CannotEdit."""
+    """Parse a file and its settings, which must have a list of repositories. Raise CannotEdit."""
     try:
         document = YamlDocument(NAME, source)
     except DocumentError as error:
@@ -68,7 +68,7 @@ def _parse_config(source: bytes) -> tuple[YamlDocument, dict[str, Any]]:
 
 
 def _replace_mark(edit: Edit, source: bytes, lines: list[str]) -> Edit:
-    """The edit that appends the mark as one that appends the entry, line by line, where the list is in block style."""
+    """Replace the mark in an appending edit by the entry's lines if the list is in block style."""
     match = re.search(rf"(?m)^([ \t]*)- {_MARK}", edit.text)
     if match is None:
         return edit
@@ -77,12 +77,12 @@ def _replace_mark(edit: Edit, source: bytes, lines: list[str]) -> Edit:
     return edit._replace(text=edit.text[: match.start()] + block + edit.text[match.end() :])
 
 
-# How the values are written that are no plain words.
+# Formats of values that need quoting or another spelling.
 _VALUE_FORMATS: Final = {"additional_dependencies": "['{0[0]}']", "files": "'{}'", "require_serial": "true"}
 
 
 def _render_block(entry: dict[str, Any]) -> list[str]:
-    """The entry in block style."""
+    """Render the entry in block style."""
     (hook,) = entry["hooks"]
     lines = [f"- repo: {entry['repo']}", "  hooks:"]
     for number, (key, value) in enumerate(hook.items()):

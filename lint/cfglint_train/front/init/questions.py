@@ -1,4 +1,4 @@
-"""What `cfglint init` asks on a terminal, where no file says it. An empty answer keeps what is shown in brackets."""
+"""Questions of `cfglint init` about facts that no file states. An empty answer keeps the default in brackets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Choice = TypeVar("Choice", bound=str)
 
 
 class Answers(NamedTuple):
-    """What is written into the settings beside what was found."""
+    """Answers that are written to the settings in addition to the survey."""
 
     facts: Mapping[str, str] = {}
     fail_on: FailOn = _DEFAULTS.fail_on
@@ -30,7 +30,10 @@ class Answers(NamedTuple):
 
 
 def ask_questions(survey: Survey, ask: Callable[[str], str]) -> Answers:
-    """The answers; `ask` shows a question and returns the line that is typed. An invalid answer is asked again."""
+    """Ask all questions and return the answers.
+
+    `ask` shows a question and returns the typed line. Invalid answers are asked again.
+    """
     stated_facts = {fact for facts in survey.launches.values() for fact in facts} | {hint.fact for hint in survey.hints}
     facts = {fact: _ask_fact(fact, question, ask) for fact, question in _FACTS.items() if fact not in stated_facts}
     fail_on = _ask_choice(

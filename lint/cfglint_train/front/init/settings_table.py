@@ -1,4 +1,4 @@
-"""The settings that a survey suggests: stated where all files agree, a comment where they differ or state nothing."""
+"""Suggested settings of a survey: a value if all files agree, or else a comment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cfglint_train.settings.settings import BASELINE
 _FACTS: Final = ("gpu", "gpus-per-node", "nodes", "host-memory", "disk")
 _NUMBERS: Final = ("gpus-per-node", "nodes")
 
-# What is written where nothing is stated: an example, and what is assumed without it.
+# If nothing is stated: an example, and the consequence of leaving it out.
 _EXAMPLES: Final = {
     "gpu": ("H100", "else 80 GB per GPU are assumed"),
     "gpus-per-node": ("8", "else 8 are assumed"),
@@ -26,7 +26,7 @@ _EXAMPLES: Final = {
 
 
 def render_table(survey: Survey, prefix: str, answers: Answers) -> Iterator[str]:
-    """The lines of the table, `prefix` before every header: `tool.cfglint`, or nothing in a cfglint.toml."""
+    """Yield the lines of the table, with `prefix` before every header: `tool.cfglint`, or empty in a cfglint.toml."""
     if prefix:
         yield f"[{prefix}]"
     configurations = ", ".join(
@@ -90,12 +90,12 @@ def _render_releases(survey: Survey) -> Iterator[str]:
 
 
 def describe_source(release: SurveyedRelease) -> str:
-    """Where a release is known from, in words."""
+    """Return the source of a release as text."""
     if release.source is None:
         return "assumed"
     return escape_text(release.source) + (f" and {format_count(release.more, 'more reason')}" if release.more else "")
 
 
 def _format_names(names: list[str]) -> str:
-    """Names for a comment, the first few of them."""
+    """Return the first few names for a comment."""
     return join_names(list(dict.fromkeys(map(escape_text, names))))

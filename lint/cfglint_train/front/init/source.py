@@ -1,7 +1,6 @@
-"""Where the hook and the workflow install cfglint from: where the running one came from, or what a person names.
+"""Source from which hook and workflow install cfglint: the source of the running one, or `--source`.
 
-`direct_url.json` (PEP 610) is what installers leave behind for a package that came from an address and not from an
-index.
+`direct_url.json` (PEP 610) is recorded by installers for packages that come from a URL instead of an index.
 """
 
 from __future__ import annotations
@@ -25,17 +24,19 @@ _HINT: Final = (
     "--no-pre-commit --no-workflow writes the settings alone"
 )
 PLACEHOLDER: Final = f"{PACKAGE} @ SOURCE"
-"""The requirement if others cannot install cfglint from where this one came from: a person fills it in."""
+"""Requirement if others cannot install from the source of this installation; the user has to fill it in."""
 _SOURCE_PATTERN: Final = re.compile(
     r"git\+(?:https|ssh)://[\w.~:/?%@+&=-]+|https://[\w.~:/?%@+&=-]+\.(?:whl|tar\.gz|zip)(?:#sha256=\w+)?|==\d+(?:\.\w+)*",
     re.ASCII,
 )
-"""What a requirement may be: nothing in it means anything to a shell or to YAML."""
+"""Accepted sources, which contain no characters that are special in a shell or in YAML."""
 
 
 def build_requirement(source: str | None) -> str:
-    """Return the requirement that installs cfglint (PEP 508); PLACEHOLDER if other machines could not use what is known
-    of this installation. Raises UsageError for a source that is given and is none.
+    """Return the requirement (PEP 508) that installs cfglint.
+
+    Return PLACEHOLDER if other machines could not use the source of this installation. Raise UsageError if `source` is
+    invalid.
     """
     if source is not None:
         if _SOURCE_PATTERN.fullmatch(source) is None:
@@ -52,7 +53,7 @@ def build_requirement(source: str | None) -> str:
 
 
 def _parse_address(direct_url: Any) -> str:
-    """Return the address in a direct_url.json, without credentials; empty for a place on this machine."""
+    """Return the URL in a direct_url.json without credentials, or an empty string for a local path."""
     parts = urlsplit(str(direct_url["url"]))
     if parts.scheme == "file" or "dir_info" in direct_url:
         return ""
@@ -65,7 +66,7 @@ def _parse_address(direct_url: Any) -> str:
 
 
 def explain_placeholders(path: str, text: bytes) -> Iterator[str]:
-    """Yield what to do about each line of a file that has the placeholder."""
+    """Yield an instruction for each line of a file that has the placeholder."""
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
         if PLACEHOLDER in line:
             yield (
@@ -76,8 +77,9 @@ def explain_placeholders(path: str, text: bytes) -> Iterator[str]:
 
 
 def check_installable(target: str) -> None:
-    """Ask pip whether a requirement can be installed, or uv in an environment without pip (those of `uv tool`); nothing
-    is. Raises UsageError with the reason.
+    """Check with pip, or uv if there is no pip (as under `uv tool`), that a requirement can be installed.
+
+    Nothing is installed. Raise UsageError with the reason.
     """
     flags = ["--dry-run", "--no-deps", "--ignore-installed", "--quiet", "--disable-pip-version-check", "--no-input"]
     result = _run_installer(target, sys.executable, "-m", "pip", "install", *flags, target)
@@ -95,8 +97,9 @@ def check_installable(target: str) -> None:
 
 
 def pin_commit(target: str) -> str:
-    """The same at the commit that a git repository has now, where the requirement names none: a hook and a workflow
-    should run what was looked at. Raises UsageError with git's reason.
+    """Return a git requirement with its current commit if it has none, so that later runs use the same code.
+
+    Raise UsageError with git's reason.
     """
     marker = f"{PACKAGE} @ git+"
     url = target.removeprefix(marker)
@@ -117,7 +120,7 @@ def _run_installer(target: str, program: str, *arguments: str) -> CompletedProce
 
 
 def _extract_reason(output: str) -> str:
-    """The line that matters: pip's or git's error, git's reason in uv's output, else the last line."""
+    """Return the relevant line: the error of pip or git, git's error in uv's output, or else the last line."""
     lines = [line.strip(" \t\u2570\u2500\u25b6\u251c\u2502\u00d7") for line in output.splitlines()]
     lines = [line for line in lines if line]
     reason = next((line for mark in ("ERROR:", "fatal:", "error:") for line in lines if line.startswith(mark)), None)

@@ -1,4 +1,4 @@
-"""What a repository holds that cfglint can be set up for. Reads, and writes nothing."""
+"""Survey of a repository for `cfglint init`: frameworks, launch scripts, releases, hardware. Writes nothing."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ class SurveyedRelease(NamedTuple):
 
     release: str
     source: str | None
-    """Where it is known from; None where it is assumed."""
+    """Source of the release; None if it is assumed."""
     more: int = 0
-    """How many other places it is known from."""
+    """Number of further sources."""
 
 
 class Survey(NamedTuple):
-    """What was found below a folder."""
+    """Contents of a repository that matter for its settings."""
 
     root: str
-    """The repository's root above the folder, else the folder itself."""
+    """Root of the repository that contains the folder, or the folder itself."""
     frameworks: Mapping[str, int]
-    """Files per framework (its title), the most frequent first."""
+    """Number of files per framework title, the most frequent first."""
     launches: Mapping[str, tuple[str, ...]]
-    """Launch scripts -> the facts that cfglint reads from them."""
+    """Launch scripts with the facts that cfglint reads from them."""
     releases: Mapping[str, tuple[SurveyedRelease, ...]]
-    """The releases of each framework (its package) that the runs are checked against, each once."""
+    """Distinct releases that the runs are checked against, by the package of the framework."""
     hints: tuple[Hint, ...]
 
 
 def find_root(folder: str) -> str:
-    """The root of the repository (or project) that a folder is in, else the folder; absolute."""
+    """Return the absolute root of the repository (or project) that contains a folder, or the folder itself."""
     folders, rooted = Roots().list_folders_above(os.path.abspath(folder))
     return folders[-1] if rooted else folders[0]
 
 
 def survey_repository(folder: str) -> Survey:
-    """Look through the repository that a folder is in. Paths are relative to its root. Raises OSError."""
+    """Survey the repository that contains a folder. Paths are relative to its root. Raise OSError."""
     root = find_root(folder)
     result = api.estimate(root, api.Options(isolated=True)).raw
     count = Counter(frameworks.load(file.framework).title for file in result.files)
@@ -64,9 +64,7 @@ def survey_repository(folder: str) -> Survey:
         for config in run.configs:
             release = config.releases.by_package.get(config.framework)
             if release is not None:
-                note = release.origin.note.replace(
-                    root.rstrip(os.sep) + os.sep, ""
-                )  # the settings hold no absolute path
+                note = release.origin.note.replace(root.rstrip(os.sep) + os.sep, "")  # no absolute paths in settings
                 source = None if release.origin.kind == "assumed" else note
                 package = list_frameworks()[config.framework].package
                 releases.setdefault(package, {}).setdefault(release.version, {})[source] = None
@@ -83,12 +81,12 @@ def survey_repository(folder: str) -> Survey:
 
 
 def _build_release(release: str, sources: tuple[str | None, ...]) -> SurveyedRelease:
-    """A release by what it is known from; one that some files assume is assumed."""
+    """Return a release with its sources; it counts as assumed if some files assume it."""
     return SurveyedRelease(release, None) if None in sources else SurveyedRelease(release, sources[0], len(sources) - 1)
 
 
 def _find_launch_facts(run: Run) -> list[tuple[str, str]]:
-    """The facts of a run that a launch script states, each with the script's path."""
+    """Return the facts of a run that a launch script states, each with the path of the script."""
     launch = run.plan.launch
     origins = (
         ("nodes", run.get_origin("launch.nodes") if launch.nodes is not None else None),
@@ -99,7 +97,7 @@ def _find_launch_facts(run: Run) -> list[tuple[str, str]]:
         (fact, origin.place.document.path)
         for fact, origin in origins
         if origin is not None and origin.place is not None and origin.place.document.syntax == "shell"
-        if origin.kind != "assumed" and not origin.assumption  # what is only assumed is worth stating in the settings
+        if origin.kind != "assumed" and not origin.assumption  # suggest assumed values for the settings instead
     ]
 
 

@@ -1,7 +1,7 @@
 """`cfglint migrate --to openrlhf=0.11.2 PATH...`: arguments in, exit code out.
 
-Exit codes: 0 nothing is left to be done, 1 something needs a human (with --check and --diff also: something would
-change), 2 wrong usage, or a file that could not be read or written.
+Exit codes: 0 nothing is left to do, 1 something needs a human (with --check and --diff also: something would change), 2
+wrong usage, or a file that could not be read or written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _build_parser() -> ArgumentParser:
 
 
 def migrate(argv: list[str]) -> int:
-    """Run the command. Raises UsageError and OSError."""
+    """Migrate files and return the exit code. Raise UsageError and OSError."""
     options = _build_parser().parse_args(argv)
     if options.diff and options.output_format == "json":
         raise UsageError("--diff shows a diff, not JSON")

@@ -1,4 +1,4 @@
-"""The releases that a migration goes to, and those that it comes from where they are stated."""
+"""Releases that a migration starts from and goes to."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from cfglint_train.settings import cluster_facts
 
 
 class Goal(Frozen):
-    """Releases by package."""
+    """Target and start releases by package."""
 
     to: Mapping[str, str]
     start: Mapping[str, str] = {}
-    """What the configurations are written for; where it is not here, they or their repository determine it."""
+    """Releases that the configurations were written for; missing ones are inferred from the files or the repository."""
 
     @property
     def frameworks(self) -> frozenset[str]:
-        """The frameworks whose files are rewritten."""
+        """Frameworks whose files are rewritten."""
         return frozenset(name for package in self.to for name in _list_frameworks(package))
 
     def find_package(self, framework: str) -> str:
-        """The package of the goal that a framework's keys are checked against, its own first."""
+        """Return the package whose target release a framework's keys are checked against, preferably its own."""
         packages = [package for package in self.to if framework in _list_frameworks(package)]
         return next((package for package in packages if package == list_frameworks()[framework].package), packages[0])
 
 
 def _list_frameworks(package: str) -> list[str]:
-    """The frameworks whose files are rewritten for a release of a package: those that have their keys checked."""
+    """Return the frameworks whose keys are checked for a release of a package."""
     candidates = ((name, frameworks.load(name).keys) for name in find_dependent_frameworks(package))
     return [name for name, keys in candidates if keys is not None and keys.is_checked]
 
 
 def parse_goal(to: Iterable[str], start: Iterable[str] = ()) -> Goal:
-    """Read `openrlhf=0.11.2` (a name alone is its newest release). Raises UsageError."""
+    """Parse texts such as `openrlhf=0.11.2` (a name alone means its newest release). Raise UsageError."""
     targets = dict(_parse_release("--to", text) for text in to)
     starts = dict(_parse_release("--from", text) for text in start)
     for package in starts:

@@ -1,4 +1,4 @@
-"""What a run means otherwise after a migration: the plans compared, and defaults that changed under it."""
+"""Changed effects of a run after a migration: differences between the plans, and changed defaults."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _NONE: Final = "none"
 
 
 def find_differences(before: Run, after: Run) -> Iterator[tuple[str, str]]:
-    """Settings whose effect is another one: as they are spelled now, with a sentence."""
+    """Yield the settings whose effect changes, by their new key, each with a sentence."""
     for field, value in sorted(find_changed_fields(before.resolved_plan, after.resolved_plan).items()):
         old_value = before.resolved_plan.get(field)
         if field in SPELLINGS or old_value is None or value is None:
-            continue  # what is unknown on one side cannot be compared
+            continue  # values unknown on either side cannot be compared
         key = after.spell_key(field)
         yield key, f"{key}: {_format_value(old_value)} before, {_format_value(value)} now ({field})"
 
 
 def find_changed_defaults(before: Run, after: Run, goal: Goal) -> Iterator[tuple[str, str]]:
-    """Settings that are not given and whose default changed, where it is known what the file was written for."""
+    """Yield unset settings whose default changed, if the release that the file was written for is known."""
     if not before.releases.is_assumed(goal.find_package(after.main.framework)):
         for name, old, new in _compare_defaults(before.main, after.main, goal):
             yield name, f"{name} is not given: its default was {_format_value(old)}, and is {_format_value(new)} now"
 
 
 def _compare_defaults(before: Config, after: Config, goal: Goal) -> Iterator[tuple[str, Any, Any]]:
-    """Settings that are not given and whose default changed, with both."""
+    """Yield unset settings whose default changed, with both defaults."""
     keys = get_keys(after)
     if keys is None:
         return
@@ -64,7 +64,7 @@ def _compare_defaults(before: Config, after: Config, goal: Goal) -> Iterator[tup
 
 
 def _list_sections(vocabulary: Vocabulary, release: str, context: Context, config: Config) -> list[Route]:
-    """The root, and the sections that the configuration has."""
+    """Return the routes of the root and of the sections that the configuration has."""
     return [
         route
         for route in vocabulary.list_mappings(release, context)
@@ -73,7 +73,7 @@ def _list_sections(vocabulary: Vocabulary, release: str, context: Context, confi
 
 
 def _find_successor(vocabulary: Vocabulary, route: Route, release: str, context: Context) -> KeyFact | None:
-    """The setting that a route is at a release, under its new name where it has one."""
+    """Return the setting of a route at a release, under its new name if it was renamed."""
     fact = vocabulary.find_fact(route, release, context)
     status = None if fact is None else fact.resolve_status()
     if status is None or fact is None:
@@ -92,7 +92,7 @@ def _get_default(fact: KeyFact, release: str) -> Any:
 
 
 def _build_context(keys: Keys, config: Config, goal: Goal | None = None) -> Context:
-    """The entry point and the release beside; plugins and other settings stay as they are."""
+    """Return the entry point and the companion release; plugins and other settings are not considered."""
     package = keys.manifest.companion_package
     release = None if package is None else config.releases.get(package)
     if goal is not None and package is not None:

@@ -1,4 +1,4 @@
-"""A migration as text for people and as JSON for programs."""
+"""Reports of a migration as text and JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cfglint_train.reports.escape import escape_data, escape_line_start, escape_
 
 
 def render_text(outcome: Outcome, goal: Goal, written: bool) -> Iterator[str]:
-    """`path:line:column: kind: message`, in the text as it is on the disk; then what they come to."""
+    """Yield `path:line:column: kind: message` for the text on disk, then a summary."""
     redact = build_redaction(outcome.secrets)
     paths_by_message: dict[str, dict[str, None]] = {}
     for file in outcome.files:
@@ -35,7 +35,7 @@ def render_text(outcome: Outcome, goal: Goal, written: bool) -> Iterator[str]:
 
 
 def render_json(outcome: Outcome, goal: Goal, written: bool) -> str:
-    """One object: the goal, every file with its items, and what is left outside the files."""
+    """Return a JSON object with the goal, every file with its items, and what is left outside the files."""
     from json import dumps
 
     redact = build_redaction(outcome.secrets)
@@ -67,7 +67,7 @@ def render_json(outcome: Outcome, goal: Goal, written: bool) -> str:
 
 
 def _locate_items(file: MigratedFile, written: bool) -> list[tuple[Item, Position | None]]:
-    """The items in the order of the text that is on the disk."""
+    """Return the items with their positions, in the order of the text on disk."""
     document = file.original
     if written and file.has_changes:
         document = type(document)(document.path, file.source)

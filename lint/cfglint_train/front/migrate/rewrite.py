@@ -1,9 +1,8 @@
-"""One file after another: what the rules about keys say of it at the goal is applied, read back, and looked at again.
+"""Rewriting of files for another release: apply the fixes of the key rules, read the file again, repeat.
 
-A migration makes the fixes that the rules state, and goes further than `--fix` in two things: where the goal has a
-successor of a key that does not mean quite the same, it is written anyway, to be reviewed; and a key that says
-what its default was, or that the goal only warns of, is taken out. Any other key without a successor is left for a
-human.
+A migration makes the fixes of the rules and goes further than `--fix` in two ways. A successor key whose meaning
+differs slightly is written anyway, for review. A key that states its old default, or that the target release only warns
+about, is removed. Any other key without a successor is left to a human.
 """
 
 from __future__ import annotations
@@ -44,59 +43,59 @@ if TYPE_CHECKING:
 
 MAX_PASSES: Final = 100
 
-# A migration lists everything that the goal does not take, also what was suppressed before.
+# A migration reports everything that the target release rejects, even if it was suppressed.
 _RULES: Final = LintOptions(
     select=tuple(code for code, rule in RULES.items() if rule.rests_on_vocabulary), suppressions=False
 )
 
-# Rules about a key at a release; the others are about its surroundings.
+# Rules about a key at a release; the others are about its context.
 _REMOVED: Final = "KEY002"
 _UNKNOWN: Final = "KEY001"
 
 
 class Item(Frozen):
-    """One line of the report."""
+    """A line of the report."""
 
     kind: str
-    """changed; review (changed, and to be looked at); human (left, and to be done)."""
+    """One of changed, review (changed, needs review), and human (not changed, needs a human)."""
     message: str
     before: int | None = None
-    """The offset in the file as it was; None where the item has no place."""
+    """Offset in the original file; None if the item has no place."""
     after: int | None = None
-    """The offset in the file as it is then."""
+    """Offset in the rewritten file."""
     code: str | None = None
 
 
 class MigratedFile(Frozen):
-    """One file."""
+    """A migrated file."""
 
     path: str
     framework: str
     start: str
-    """The release that it was written for, and why that is thought."""
+    """The release that it was written for, and the evidence."""
     original: Document
     source: bytes
-    """The content that it has then."""
+    """The new content."""
     items: tuple[Item, ...]
 
     @property
     def has_changes(self) -> bool:
-        """Whether there is something to write."""
+        """True if the content changed."""
         return self.source != self.original.source
 
 
 class Outcome(Frozen):
-    """A migration of some files."""
+    """The result of migrating some files."""
 
     files: tuple[MigratedFile, ...]
     troubles: tuple[Trouble, ...]
     hints: tuple[str, ...]
-    """Where the repository still states other releases."""
+    """Places where the repository still states other releases."""
     secrets: frozenset[str] = frozenset()
 
 
 def migrate(paths: Iterable[str], goal: Goal, settings_for: Callable[[str], Settings]) -> Outcome:
-    """Rewrite files in memory. Nothing is written to disk."""
+    """Migrate files in memory. Nothing is written to disk."""
     resolve_settings = _select_all_rules(settings_for)
     start = Workspace(resolve_settings, CommandLine(goal.start), idle=True, upstream=True)
     target = Workspace(resolve_settings, CommandLine(goal.to), idle=True, upstream=True)
@@ -118,7 +117,7 @@ def migrate(paths: Iterable[str], goal: Goal, settings_for: Callable[[str], Sett
 
 
 def _select_all_rules(settings_for: Callable[[str], Settings]) -> Callable[[str], Settings]:
-    """The settings of each file without the selection of rules: a migration selects its own."""
+    """Wrap a settings resolver so that all rules are enabled: a migration selects its own."""
 
     def resolve(path: str) -> Settings:
         file_settings = settings_for(path)
@@ -138,16 +137,17 @@ def _read_configs(workspace: Workspace, path: str) -> list[Config]:
 
 
 class _FileMigration:
-    """One file on its way to the goal."""
+    """The migration of one file."""
 
     def __init__(self, path: str, goal: Goal, workspace: Workspace, configs: list[Config], before: Result) -> None:
+        """Prepare the migration of a file; `before` is its lint at the start release."""
         self.path = path
         self.goal = goal
         self.workspace = workspace
         self.configs = configs
         self.original = configs[0].document
         self.before = before
-        # What was wrong before is not the migration's doing.
+        # Problems that existed before the migration.
         self.previous = {_identify(finding) for finding in before.findings}
         self.history: list[list[Edit]] = []
         self.items: list[Item] = []
@@ -155,7 +155,7 @@ class _FileMigration:
         self.troubles: list[Trouble] = []
 
     def migrate(self) -> MigratedFile:
-        """Everything that can be done."""
+        """Apply all possible fixes and report the rest."""
         self._update_pragmas()
         result = dispatch.lint(self.workspace, [self.path], _RULES)
         for _ in range(MAX_PASSES):
@@ -177,7 +177,7 @@ class _FileMigration:
     # --- what is done ------------------------------------------------------------------------------------------------
 
     def _update_pragmas(self) -> None:
-        """Pragmas that state another release state the goal's."""
+        """Update pragmas that state another release to the target release."""
         edits = []
         for fact in pragmas.read_pragmas(self.original).facts:
             package = cluster_facts.find_canonical_name(fact.name)
@@ -190,7 +190,7 @@ class _FileMigration:
             self._record_edits(apply_edits(self.original.source, edits), edits)
 
     def _choose_findings(self, findings: Iterable[Finding]) -> list[Finding]:
-        """The findings whose fixes are made in this pass: those that do not touch what another one touches."""
+        """Return the findings to fix in this pass: those whose fixes do not touch the same settings."""
         touched: set[str] = set()
         chosen = []
         for finding in findings:
@@ -206,7 +206,7 @@ class _FileMigration:
         return chosen
 
     def _classify_fix(self, finding: Finding) -> str | None:
-        """How the report calls the finding's fix where it is made (changed, review); None where it is not."""
+        """Return the kind of a finding's fix in the report (changed, review), or None if it is not applied."""
         fix = finding.intent
         if fix is None or fix.applicability == "display":
             return None
@@ -220,7 +220,7 @@ class _FileMigration:
         return None if deletes else "changed" if fix.applicability == "safe" else "review"
 
     def _apply_fixes(self, findings: list[Finding]) -> bool:
-        """Make some fixes, all at once where that can be written, else one by one. Whether anything was done."""
+        """Apply some fixes, together if possible, or else one at a time. Return whether anything was done."""
         try:
             self._write_fixes(findings)
             return True
@@ -231,7 +231,7 @@ class _FileMigration:
         for finding in findings:
             try:
                 self._write_fixes([finding])
-                return True  # the others were found in the text before it
+                return True  # the other findings belong to the old text
             except (CannotEdit, DocumentError) as refusal:
                 self.refused[_identify(finding)] = str(refusal)
         return True
@@ -263,7 +263,7 @@ class _FileMigration:
         self.workspace = self.workspace.replace_files({self.path: source})
 
     def _map_to_original(self, offset: int) -> int:
-        """The offset in the file as it was, of one in the text as it is now."""
+        """Convert an offset in the current text to one in the original file."""
         for edits in reversed(self.history):
             offset = _map_backward(offset, edits)
         return offset
@@ -276,7 +276,7 @@ class _FileMigration:
     # --- what is left ------------------------------------------------------------------------------------------------
 
     def _report_remaining(self, findings: Iterable[Finding]) -> None:
-        """What the goal does not take, and no fix of ours settles."""
+        """Add items for findings at the target release that no fix resolved."""
         for finding in findings:
             if not self._is_relevant(finding) or not self._is_blocking(finding) or finding.place is None:
                 continue
@@ -295,7 +295,7 @@ class _FileMigration:
         ]
 
     def _report_leftovers(self) -> None:
-        """Words of a command line that no flag takes."""
+        """Add items for words of a command line that belong to no flag."""
         for config in self.workspace.read_configs(self.path):
             keys = get_keys(config)
             if keys is None:
@@ -315,7 +315,7 @@ class _FileMigration:
         return "" if fix is None else f" ({fix.message}?)"
 
     def _compare_runs(self, runs: Iterable[Run]) -> None:
-        """What the configuration says otherwise at the goal than it did before."""
+        """Add items for effects of the configuration that differ at the target release."""
         from cfglint_train.front.migrate.meaning import find_changed_defaults, find_differences
 
         after = {run.main.root: run for run in runs if run.main.document.path == self.path}
@@ -339,12 +339,12 @@ class _FileMigration:
 
 
 def _identify(finding: Finding) -> tuple[str, str]:
-    """The subject of a finding, at any place."""
+    """Identify a finding by its code and text, independent of its place."""
     return finding.code, "" if finding.place is None else finding.place.document.get_text(finding.place.span)
 
 
 def _find_touched_settings(fix: Fix | None) -> set[str]:
-    """The settings at the top that a fix changes."""
+    """Return the top-level settings that a fix changes."""
     settings = set()
     for config, changes in fix.keys if fix is not None else ():
         for change in changes:
@@ -356,7 +356,7 @@ def _find_touched_settings(fix: Fix | None) -> set[str]:
 
 
 def _has_default_value(finding: Finding, fix: Fix) -> bool:
-    """Whether the key has the value that it would have without being there, so that nothing is lost with it."""
+    """Return whether the key states its default, so that removing it changes nothing."""
     occurrence = _find_occurrence(finding, fix)
     if occurrence is None or occurrence.fact is None:
         return False
@@ -366,7 +366,7 @@ def _has_default_value(finding: Finding, fix: Fix) -> bool:
     default = schema["default"]
     if isinstance(value, str) and isinstance(default, (int, float)) and not isinstance(default, bool):
         try:
-            value = float(value)  # a word of a command line
+            value = float(value)  # words of a command line are strings
         except ValueError:
             return False
     return bool(default == value)
@@ -378,7 +378,7 @@ def _has_successor(finding: Finding, fix: Fix) -> bool:
 
 
 def _is_ignored(finding: Finding, fix: Fix) -> bool:
-    """Whether the goal takes the key and does nothing with it, so that it makes no difference there."""
+    """Return whether the target release accepts the key but ignores it."""
     occurrence = _find_occurrence(finding, fix)
     return (
         occurrence is not None and occurrence.status is not None and occurrence.status.effect in ("warning", "nothing")
@@ -396,7 +396,7 @@ def _find_occurrence(finding: Finding, fix: Fix) -> KeyOccurrence | None:
 
 
 def _find_release_conflicts(configs: list[Config], goal: Goal) -> Iterable[str]:
-    """Where the repository states another release than the goal's."""
+    """Yield the places where the repository states another release than the target."""
     for config in configs:
         for package, target in goal.to.items():
             release, allowed = config.releases.by_package.get(package), config.releases.allowed_releases.get(package)
@@ -412,7 +412,7 @@ def _find_release_conflicts(configs: list[Config], goal: Goal) -> Iterable[str]:
 
 
 def _map_backward(offset: int, edits: list[Edit]) -> int:
-    """An offset in an edited text as one in the text before the edits."""
+    """Convert an offset in an edited text to one before the edits."""
     shift = 0
     for edit in sort_edits(edits):
         size = len(edit.text.encode())
@@ -425,7 +425,7 @@ def _map_backward(offset: int, edits: list[Edit]) -> int:
 
 
 def _map_forward(offset: int, edits: list[Edit]) -> int:
-    """An offset in a text as one in the text after the edits."""
+    """Convert an offset in a text to one after the edits."""
     shift = 0
     for edit in sort_edits(edits):
         if edit.span.start >= offset:

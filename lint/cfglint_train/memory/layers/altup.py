@@ -1,5 +1,6 @@
-"""Gemma 3n's layers (transformers 5.23, gemma3n/modeling_gemma3n.py): several copies of the residual stream, of which
-one passes attention and the MLP. The others are predicted from it before, and corrected by it afterwards.
+"""Gemma 3n's layers (transformers 5.23, gemma3n/modeling_gemma3n.py), with several copies of the residual stream.
+
+One copy passes attention and the MLP. The others are predicted from it before, and corrected by it afterwards.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from cfglint_train.memory.layers.mlp import FeedForward
 
 
 class AltUp(Attention, FeedForward):
-    """A layer with several streams, and what makes them and joins them."""
+    """A layer with several streams, with the operations that split and join them."""
 
     __slots__ = ()
 
     def build_altup(self, x: int) -> int:
-        """The whole layer. `x` has the streams side by side."""
+        """Build the whole layer. `x` holds the streams side by side."""
         tape, shape = self.tape, self.architecture
         hidden, streams, element = shape.hidden, shape.streams, tape.element[x]
         predictions = self.predict_streams(x)
@@ -32,7 +33,7 @@ class AltUp(Attention, FeedForward):
         wide = self.build_mlp(inner, shape.intermediate)
         wide_normed = self.apply_norm(wide)
         out = self.add(middle, wide_normed)
-        # What the layer changed, times a factor for each stream, is added to all streams.
+        # The change made by the layer, times a factor for each stream, is added to all streams.
         factors = self.apply_linear(self._route_modalities(out), streams, "correction_coefs")
         factors = tape.apply((factors,), streams, tape.element[factors])
         changed = tape.apply((out, tape.view(predictions, hidden)), hidden, element)
@@ -58,7 +59,7 @@ class AltUp(Attention, FeedForward):
         return result
 
     def spread_streams(self, x: int) -> int:
-        """The streams of an embedding: itself, and products of it that are scaled to its length."""
+        """Build the streams of an embedding: the embedding, and projections of it that are scaled to its length."""
         tape, shape = self.tape, self.architecture
         length = self._compute_length(x)
         parts = [
@@ -67,7 +68,7 @@ class AltUp(Attention, FeedForward):
         return tape.apply((x, *parts), shape.hidden * shape.streams, tape.element[length])
 
     def join_streams(self, x: int) -> int:
-        """The mean of the streams, each of which passes a matrix and is scaled to the first one's length."""
+        """Build the mean of the streams, each projected and scaled to the first one's length."""
         tape, shape = self.tape, self.architecture
         length = self._compute_length(tape.view(x, shape.hidden))
         others = [tape.view(x, shape.hidden) for _ in range(shape.streams - 1)]
@@ -75,14 +76,14 @@ class AltUp(Attention, FeedForward):
         return tape.apply((x, *parts), shape.hidden, tape.element[length])
 
     def _compute_length(self, x: int) -> int:
-        """The root of the mean square; autocast computes powers in fp32."""
+        """Build the root mean square; autocast computes powers in fp32."""
         tape, width = self.tape, self.tape.width[x]
         x = self.cast(x, 4) if self.mode.autocast else x
         square = tape.apply((x,), width, tape.element[x], saves=(x,))
         return tape.apply((square,), 1, tape.element[x], saves_output=True)
 
     def _scale_to_length(self, x: int, length: int) -> int:
-        """To a length: `x * length / |x|`."""
+        """Scale `x` to a length: `x * length / |x|`."""
         tape, width = self.tape, self.tape.width[x]
         x = self.cast(x, self.mode.weight)
         own_length, element = self._compute_length(x), tape.element[length]
@@ -90,22 +91,22 @@ class AltUp(Attention, FeedForward):
         return tape.apply((product, own_length), width, element, saves=(product, own_length))
 
     def predict_streams(self, x: int) -> int:
-        """All streams after the layer, as a product of the streams with factors of the active one."""
+        """Build all streams after the layer: products of the streams with factors that depend on the active one."""
         tape, hidden, streams = self.tape, self.architecture.hidden, self.architecture.streams
         factors = self.apply_linear(self._route_modalities(tape.view(x, hidden)), streams**2, "prediction_coefs")
         low = self.cast(x, tape.element[factors])
         mixed = tape.apply((low, factors), streams * hidden, tape.element[low], saves=(low, factors))
-        # In another layout, which is copied back.
+        # The product has another layout, and is copied back.
         return self.cast(self.copy(self._add_in_place(mixed, x), streams * hidden), tape.element[x])
 
     def _route_modalities(self, x: int) -> int:
-        """One number for each stream, from one stream."""
+        """Build one number for each stream, from one stream."""
         tape, streams = self.tape, self.architecture.streams
         routed = self.apply_linear(self.copy(self.apply_norm(x), tape.width[x]), streams, "modality_router")
         return self.cast(tape.apply((self.cast(routed, 4),), streams, 4, saves_output=True), tape.element[x])
 
     def _add_in_place(self, x: int, y: int) -> int:
-        """`x += y`: no storage of its own; the gradient goes to both."""
+        """Build `x += y`, which needs no new storage; the gradient goes to both."""
         tape = self.tape
         total = tape.apply((x, y), tape.width[x], tape.element[x], alias=True)
         tape.storage_of[total] = tape.storage_of.get(x, x)

@@ -1,4 +1,4 @@
-"""Attention of a layer, as transformers writes it."""
+"""Attention of a layer, as in transformers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from cfglint_train.memory.layers.norms import Norms
 
 
 class Attention(Norms):
-    """The attention of a layer."""
+    """Builder of the attention of a layer."""
 
     __slots__ = ()
 
     def rotate(self, x: int) -> int:
-        """X * cos + rotate_half(x) * sin. Nothing of the layer is kept: cos and sin belong to the model."""
+        """Build x * cos + rotate_half(x) * sin. The layer keeps nothing: cos and sin belong to the model."""
         tape = self.tape
         width, element = tape.width[x], tape.element[x]
         if self.mode.liger:
@@ -26,7 +26,7 @@ class Attention(Norms):
         return self.cast(total, tape.element[x]) if self.family.rotary == "fp32" else total
 
     def attend(self, query: int, key: int, value: int, out_width: float) -> int:
-        """softmax(q k^T) v."""
+        """Build softmax(q k^T) v."""
         tape, mode = self.tape, self.mode
         heads, input_element = self.heads.query, tape.element[query]
         element = 2 if mode.autocast else input_element
@@ -50,11 +50,11 @@ class Attention(Norms):
             bias = tape.add_tensor(mode.sequence, element, needs=False)
             saves = (query, key, value, rows, bias)
             return tape.apply((query, key, value), out_width, element, saves=saves, saves_output=True, mark="attention")
-        # Parts of one matrix's output are not laid out for the product: it copies them.
+        # Parts of one matrix's output do not have the layout for the product, so it copies them.
         query, key, value = (
             self.copy(item, tape.width[item]) if item in tape.storage_of else item for item in (query, key, value)
         )
-        if self.family.scores_fp32:  # which autocast undoes
+        if self.family.scores_fp32:  # autocast undoes the cast
             wide = 2 if mode.autocast else 4
             query, key = self.cast(self.cast(query, 4), wide), self.cast(self.cast(key, 4), wide)
             element = wide
@@ -65,10 +65,10 @@ class Attention(Norms):
             weights = tape.apply((weights,), scores, element)
             weights = tape.apply((weights,), scores, element, saves_output=True)
             weights = tape.apply((weights,), scores, element)
-        # Autocast computes a softmax in fp32 unless the code names a format, as gpt-oss's does.
+        # Autocast computes a softmax in fp32 unless the code names a format, as in gpt-oss.
         precise = 4 if self.family.softmax_fp32 or (mode.autocast and not self.family.sinks) else element
         raw = weights
-        if self.family.sinks:  # joined with the learned scores, then without their maximum
+        if self.family.sinks:  # joined with the learned scores; then the maximum is subtracted
             joined = tape.apply((raw,), scores, element, alias=True)
             weights = tape.apply((joined,), scores, element, alias=True)
         weights = tape.apply((self.cast(weights, precise),), scores, precise, saves_output=True)
@@ -86,8 +86,10 @@ class Attention(Norms):
         return tape.apply((out,), out_width, element)  # heads side by side again
 
     def attend_in_fp32(self, query: int, key: int, value: int, out_width: float) -> int:
-        """In fp32, as torch's `_scaled_dot_product_attention_math` computes: first queries and keys times the root of
-        the scale. The products copy keys and values for each query head.
+        """Build attention in fp32, as in torch's `_scaled_dot_product_attention_math`.
+
+        Queries and keys are first multiplied by the root of the scale. The products copy keys and values for each query
+        head.
         """
         tape, scores = self.tape, self.heads.query * self.mode.sequence
         input_element, width = tape.element[query], tape.width[query]
@@ -100,12 +102,12 @@ class Attention(Norms):
         return self.cast(tape.apply((weights, value), out_width, 4, saves=(weights, value)), input_element)
 
     def repeat_heads(self, x: int, width: float) -> int:
-        """Keys or values once per query head."""
+        """Repeat keys or values for each query head."""
         tape = self.tape
         return x if tape.width[x] >= width else tape.apply((x,), width, tape.element[x])
 
     def build_attention(self, x: int) -> int:
-        """Queries, keys, values, attention and the output matrix."""
+        """Build queries, keys, values, attention and the output matrix."""
         family, shape, heads, tape, leaves = self.family, self.architecture, self.heads, self.tape, self.leaves
         if family.latent:
             return self.build_latent_attention(x)
@@ -164,29 +166,32 @@ class Attention(Norms):
         return out
 
     def project_keys(self, x: int) -> tuple[int, int]:
-        """Keys and values, neither normalised nor rotated."""
+        """Build keys and values, neither normalised nor rotated."""
         heads, leaves = self.heads, self.leaves
         key = self.apply_linear(x, heads.key * heads.width, leaves.key)
         return key, key if heads.values_are_keys else self.apply_linear(x, heads.key * heads.width, leaves.value)
 
     def normalize_query(self, x: int, heads: int) -> int:
-        """The family's norm of queries or keys."""
+        """Build the family's norm of queries or keys."""
         if self.family.query_norm == "bare":
             return self.cast(self._normalize_in_fp32(x, heads), self.tape.element[x])
         return self.apply_norm(x, heads=heads if self.family.query_norm == "head" else 1)
 
     def normalize_value(self, x: int) -> int:
-        """Gemma 4's norm of values, without a weight."""
+        """Build Gemma 4's norm of values, without a weight."""
         heads = self.heads.key
         return self.cast(self._normalize_in_fp32(x, heads), self.tape.element[x]) if self.family.value_norm else x
 
     def build_reused_keys(self, x: int) -> tuple[int, int]:
-        """Keys and values as later layers reuse them, from what attention reads."""
+        """Build keys and values as later layers reuse them, from the input of attention."""
         key, value = self.project_keys(x)
         return self.rotate(self.normalize_query(key, self.heads.key)), self.normalize_value(value)
 
     def build_latent_attention(self, x: int) -> int:
-        """DeepSeek's: queries and keys of a rotated and an unrotated part, both from compressed vectors."""
+        """Build DeepSeek's attention.
+
+        Queries and keys have a rotated and an unrotated part, both from compressed vectors.
+        """
         shape, tape = self.architecture, self.tape
         latent = shape.latent
         assert latent is not None
@@ -211,7 +216,7 @@ class Attention(Norms):
         if self.mode.attention != "flash":
             out = self.attend(states, key, value, heads * latent.v_dim)
             tape.hold(*frame)
-        else:  # which pads values to the width of keys
+        else:  # the kernel pads values to the width of keys
             padded = tape.apply((value,), heads * width, element)
             out = self.attend(states, key, padded, heads * width)
             tape.hold(*frame)
@@ -219,10 +224,12 @@ class Attention(Norms):
         return self.apply_linear(out, shape.hidden, "o_proj")
 
     def choose_keys(self) -> None:
-        """DeepSeek V3.2's indexer, which chooses the keys of each query without gradients: scores of each of its heads
-        with all keys, a product with the scale and what relu leaves of it, their sum over heads, a mask. Where there
-        are several sequences the product copies a sequence's keys for each of its queries. The function's frame names
-        queries and keys, their rotated parts, and both joined (transformers 5.23, modeling_deepseek_v32.py).
+        """Build DeepSeek V3.2's indexer, which chooses the keys of each query without gradients.
+
+        It makes scores of each of its heads with all keys, a product with the scale and its relu, the sum over heads,
+        and a mask. With several sequences the product copies a sequence's keys for each of its queries. The function's
+        frame names queries and keys, their rotated parts, and both joined (transformers 5.23,
+        modeling_deepseek_v32.py).
         """
         tape, mode, attention, latent = self.tape, self.mode, self.architecture.attention, self.architecture.latent
         if attention is None or latent is None or not attention.index_heads:

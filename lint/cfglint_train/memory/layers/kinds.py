@@ -1,4 +1,4 @@
-"""The kinds of layers that a decoder has, and how many of each follow each other."""
+"""The kinds of layers that a decoder has, and the number of consecutive layers of each."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from cfglint_train.models.architecture import Architecture
 
 
 class Kind(Frozen):
-    """What distinguishes a layer from the others of its model."""
+    """Properties in which the layers of one model differ."""
 
     mixture: bool = False
-    """It has experts (Nemotron-H: it is an MLP, with or without experts)."""
+    """Has experts (Nemotron-H: is an MLP, with or without experts)."""
     recurrent: bool = False
-    """It mixes with something else than attention (`mixers.py`)."""
+    """Mixes with something other than attention (`mixers.py`)."""
     other_attention: bool = False
-    """It has the heads of `Architecture.attention` (Gemma 4's layers without a window)."""
+    """Has the heads of `Architecture.attention` (Gemma 4's layers without a window)."""
     reuses_keys: bool = False
-    """It attends to keys and values that an earlier layer made (Gemma 3n)."""
+    """Uses keys and values of an earlier layer (Gemma 3n)."""
     sparse: bool = False
-    """Its MLP keeps a share of its gate only (Gemma 3n)."""
+    """Its MLP keeps only a share of its gate (Gemma 3n)."""
 
 
 PLAIN: Final = Kind()
 
 
 def list_layer_runs(architecture: Architecture) -> list[tuple[Kind, int]]:
-    """Runs of equal layers, from the first on; none where a mixer has no formula.
+    """Return runs of equal layers, from the first on; empty if a mixer has no formula.
 
-    Recurrent layers and those with attention take turns in small groups. Of those with attention the last closes the
-    row, as it does in the models, and the others come first: only the kinds at both ends matter to a peak.
+    Recurrent and attention layers alternate in small groups. The last attention layer is placed at the end, as in the
+    models, and the others come first: only the kinds at both ends affect a peak.
     """
     experts, layers, recurrent = architecture.experts, architecture.layers, architecture.recurrent_layers
     if recurrent and architecture.recurrent is None:
@@ -51,7 +51,7 @@ def list_layer_runs(architecture: Architecture) -> list[tuple[Kind, int]]:
             (kind, count), sparse = runs[0], architecture.sparse_layers
             runs = [*_drop_empty((kind._replace(sparse=True), sparse), (kind, count - sparse)), *runs[1:]]
         return _split_by_attention(architecture, runs) if architecture.attention is not None else runs
-    mixtures = 2 * dense < layers  # the layers with attention are, then (in Jamba they are not)
+    mixtures = 2 * dense < layers  # then the attention layers are mixtures (in Jamba they are not)
     attending, attention = Kind(mixture=mixtures), layers - recurrent
     plain = min(recurrent, max(0, dense - (0 if mixtures else attention)))
     return _drop_empty(
@@ -63,7 +63,7 @@ def list_layer_runs(architecture: Architecture) -> list[tuple[Kind, int]]:
 
 
 def _split_by_attention(architecture: Architecture, runs: list[tuple[Kind, int]]) -> list[tuple[Kind, int]]:
-    """The same runs, split by the attention of their layers."""
+    """Return the same runs, split by the attention of their layers."""
     attention, layers = architecture.attention, architecture.layers
     assert attention is not None
     if attention.reusing_layers:

@@ -1,6 +1,6 @@
-"""Decoder layers as transformers writes them, operation by operation, on a `Tape`.
+"""Decoder layers as in transformers, operation by operation, on a `Tape`.
 
-One program serves all families; a family is a row of `FAMILIES`: which norm and where, which attention, which MLP.
+One program builds all families. A family is a row of `FAMILIES`: its norms and their positions, its attention, its MLP.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from cfglint_train.models.architecture import Architecture
 
 
 class Layer(AltUp):
-    """Builds one layer."""
+    """Builder of one layer."""
 
     __slots__ = ()
 
     def mix(self, x: int) -> int:
-        """Attention, the family's other mixer, or (Falcon-H1) both side by side."""
+        """Build attention, the family's other mixer, or (Falcon-H1) both side by side."""
         shape = self.architecture.recurrent
         if not self.kind.recurrent or shape is None:
             return self.build_attention(x)
@@ -34,19 +34,19 @@ class Layer(AltUp):
         return tape.apply(scaled, hidden, tape.element[mixed], alias=True)
 
     def prepare_attention_input(self, x: int) -> int:
-        """What attention reads, from the layer's input."""
+        """Build the input of attention from the layer's input."""
         if self.family.placement == "altup":
             x = self.tape.view(self.predict_streams(x), self.architecture.hidden)
         return self.apply_norm(x)
 
     def build(self, x: int) -> int:
-        """The whole layer."""
+        """Build the whole layer."""
         out = self.build_parts(x)
         self.tape.hold(*self.returned)
         return out
 
     def build_parts(self, x: int) -> int:
-        """Attention and feed-forward part, their norms and sums."""
+        """Build attention and feed-forward part, their norms and sums."""
         placement = self.family.placement
         if placement == "altup":
             return self.build_altup(x)
@@ -82,12 +82,14 @@ class Layer(AltUp):
 
 
 PROGRAMS: Final[dict[str, type[Layer]]] = {"transformers": Layer}
-"""Code that builds decoder layers. Evidence rows of other code add theirs (`calibration/foreign.py`)."""
+"""Code that builds decoder layers. Evidence rows of other code add more (`calibration/foreign.py`)."""
 
 
 def compute_residual_bytes(family: Family, mode: Mode) -> int:
-    """Bytes of one element of the residual stream. LayerNorm makes a mixture's input fp32 under autocast, and so its
-    output; the lengths that Gemma 3n's streams are scaled to are powers, which are computed in fp32.
+    """Return the bytes of one element of the residual stream.
+
+    LayerNorm makes a mixture's input fp32 under autocast, and therefore its output. The lengths that Gemma 3n's streams
+    are scaled to are powers, which are computed in fp32.
     """
     wide = family.placement == "altup" or (family.norm == "layer" and family.experts != "none")
     if mode.autocast and (mode.weight == 4 or wide):
@@ -98,7 +100,7 @@ def compute_residual_bytes(family: Family, mode: Mode) -> int:
 def compute_layer_cost(
     architecture: Architecture, mode: Mode, kind: Kind = PLAIN, input_needs: bool = True
 ) -> Cost | None:
-    """What one decoder layer of a kind costs; None for a family without a formula.
+    """Return the cost of one decoder layer of a kind, or None for a family without a formula.
 
     `input_needs`: autograd follows the layer's input.
     """

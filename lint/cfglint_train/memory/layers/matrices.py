@@ -1,6 +1,6 @@
 """Matrices of a layer, with their adapters, on a `Tape`.
 
-The comments give the rule by which PyTorch keeps what it keeps.
+The comments give PyTorch's reason for keeping a tensor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cfglint_train.models.architecture import Architecture, get_heads
 
 
 class Mode(Frozen):
-    """What a layer's memory depends on beside the architecture. Sizes are bytes of one element."""
+    """Properties that a layer's memory depends on, besides the architecture. Sizes are bytes of one element."""
 
     weight: int = 2
     """Base weights as the forward pass holds them."""
@@ -22,11 +22,12 @@ class Mode(Frozen):
     autocast: bool = False
     attention: str = "flash"
     """flash (query, key, value, output and one number per row are kept), efficient (keys and values repeated for each
-    query head), eager (the scores are kept), math (torch's own, in fp32)."""
+    query head), eager (the scores are kept), math (torch's, in fp32).
+    """
     sequence: int = 0
-    """Keys per query where scores or a mask are kept: eager attention, or efficient with a mask; else 0."""
+    """Keys per query if scores or a mask are kept (eager attention, or efficient with a mask), else 0."""
     several: bool = False
-    """There are several sequences; false where keys are not chosen for each query (as DeepSeek V3.2 does)."""
+    """There are several sequences; False if keys are not chosen for each query (as in DeepSeek V3.2)."""
     rank: int = 0
     targets: frozenset[str] = frozenset()
     adapter: int = 4
@@ -39,41 +40,47 @@ class Mode(Frozen):
     """GPUs that share the experts of a layer."""
     quantized: bool = False
     dequantized: int = 2
-    """Bytes per element of a quantised weight while it is multiplied with; 4 where it is cast once more."""
+    """Bytes per element of a quantised weight during its multiplication; 4 if it is cast once more."""
     as_given: bool = False
     """Quantised matrices compute in 16 bits and return the format of their input (bitsandbytes 0.50.2, nn/modules.py).
-    Their adapters have their input as it is under autocast, and elsewhere cast what they add before the sum (PEFT
-    0.21.2, tuners/lora/bnb.py, awq.py, hqq.py, eetq.py and aqlm.py: `requires_conversion`). Adapters of others, and
-    gptq.py, cast the input to their own format."""
+    Their adapters do not cast the input under autocast; otherwise they cast their result before the sum (PEFT 0.21.2,
+    tuners/lora/bnb.py, awq.py, hqq.py, eetq.py and aqlm.py: `requires_conversion`). Adapters of other matrices, and
+    gptq.py, cast the input to the adapter's format.
+    """
     clones: bool = False
-    """They add to a copy of the product: bitsandbytes' 4-bit layer (PEFT, Linear4bit.forward)."""
+    """Adapters add to a copy of the product: bitsandbytes' 4-bit layer (PEFT, Linear4bit.forward)."""
     unpacks: bool = False
-    """A quantised weight is unpacked in the graph, and what is unpacked stays for the backward pass: auto_gptq's torch
-    kernel, which makes 32-bit and 8-bit numbers on the way."""
+    """A quantised weight is unpacked in the graph, and the result stays for the backward pass: auto_gptq's torch
+    kernel, which makes temporary 32-bit and 8-bit numbers.
+    """
     unpacks_experts: bool = False
     """Quantised fused experts become 16-bit weights whenever a layer reads them, outside the graph, and the products
-    keep these (bitsandbytes 0.49, nn/parametrize.py)."""
+    keep these (bitsandbytes 0.49, nn/parametrize.py).
+    """
     fuses_experts: bool = False
-    """The experts' adapters are added to the products; else PEFT makes whole new weights (axolotl 0.21.0,
-    integrations/kernels/libs/scattermoe_lora)."""
+    """The experts' adapters are added to the products; otherwise PEFT makes whole new weights (axolotl 0.21.0,
+    integrations/kernels/libs/scattermoe_lora).
+    """
     keeps_inputs: bool = False
-    """Matrices of the frozen base keep their inputs although they need none: bitsandbytes' int8 kernel, and its 4-bit
-    one before release 0.43.1."""
+    """Matrices of the frozen base keep their inputs although they do not need them: bitsandbytes' int8 kernel, and its
+    4-bit one before release 0.43.1.
+    """
     kernels: frozenset[str] = frozenset()
     """Parts of a layer that fused LoRA kernels run: mlp, qkv, o."""
     liger: bool = False
     overwrites: bool = False
-    """Backward passes of Liger's norms and gated units write over what they are given."""
+    """Backward passes of Liger's norms and gated units overwrite their inputs."""
     accumulates: bool = False
     """Gradients of an earlier micro batch exist already."""
 
 
 class Matrices:
-    """The layer that is built, and its linear parts."""
+    """Builder of a layer's linear parts."""
 
     __slots__ = ("adapters", "architecture", "family", "heads", "kind", "leaves", "mode", "returned", "tape")
 
     def __init__(self, architecture: Architecture, family: Family, mode: Mode, kind: Kind = PLAIN) -> None:
+        """Start an empty layer of an architecture."""
         self.tape = Tape()
         self.mode = mode
         self.family = family
@@ -84,15 +91,18 @@ class Matrices:
         self.adapters = 0
         """Elements of the layer's adapters."""
         self.returned: tuple[int, ...] = ()
-        """What attention returns beside its output, and the layer holds."""
+        """Further outputs of attention, which the layer holds."""
 
     def cast(self, x: int, element: int) -> int:
-        """A copy in another format; its backward pass casts the gradient back."""
+        """Build a copy in another format; its backward pass casts the gradient back."""
         tape = self.tape
         return x if tape.element[x] == element else tape.apply((x,), tape.width[x], element)
 
     def apply_linear(self, x: int, width: float, leaf: str) -> int:
-        """X W^T. Keeps its input for the weight's gradient; the input's gradient needs the weight only."""
+        """Build x W^T.
+
+        Its input is kept for the weight's gradient; the input's gradient needs only the weight.
+        """
         tape, mode = self.tape, self.mode
         fan_in = tape.width[x]
         if mode.kernels and self.is_in_lora_kernel(leaf) and tape.element[x] == 2:
@@ -102,9 +112,9 @@ class Matrices:
         element = 2 if mode.autocast or as_given else tape.element[x]
         inner = self.cast(x, element)
         is_copied = mode.autocast and mode.weight == 4 and not mode.quantized
-        # Autocast makes a 16-bit copy of an fp32 weight. The backward pass drops the copy, then casts the 16-bit
-        # gradient to fp32: the gradient takes the copy's place. A frozen weight's copy is not cached (torch,
-        # autocast_mode.cpp, `cached_cast`): it stays where the input's gradient needs it.
+        # Autocast makes a 16-bit copy of an fp32 weight. The backward pass frees the copy, then casts the 16-bit
+        # gradient to fp32: the gradient replaces the copy. A frozen weight's copy is not cached (torch,
+        # autocast_mode.cpp, `cached_cast`): it stays if the input's gradient needs it.
         out = tape.apply(
             (inner,),
             width,
@@ -121,7 +131,7 @@ class Matrices:
         return self.add_adapter(x, out, leaf) if mode.rank and self.has_adapter(leaf) else out
 
     def is_in_lora_kernel(self, leaf: str) -> bool:
-        """Whether a matrix of attention runs in a LoRA kernel: queries, keys and values only together."""
+        """Return whether a LoRA kernel runs a matrix of attention: queries, keys and values only together."""
         leaves, kernels = self.leaves, self.mode.kernels
         inputs = (leaves.query, leaves.key, leaves.value)
         if leaf == leaves.out:
@@ -136,9 +146,10 @@ class Matrices:
         kept: tuple[int, ...] = (),
         temporary: tuple[int, ...] = (),
     ) -> int:
-        """Matrices and their adapters as one autograd function, which keeps its input, what `kept` names, and 16-bit
-        copies of the adapters (axolotl 0.18.0, kernels/lora.py). `passing`: tensors of its forward pass, of which its
-        backward pass has as much.
+        """Build matrices and their adapters as one autograd function (axolotl 0.18.0, kernels/lora.py).
+
+        It keeps its input, the `kept` tensors, and 16-bit copies of the adapters. `temporary`: tensors of its forward
+        pass; its backward pass has temporaries of the same size.
         """
         tape, mode = self.tape, self.mode
         element = tape.element[x]
@@ -159,11 +170,14 @@ class Matrices:
         )
 
     def has_adapter(self, leaf: str) -> bool:
-        """Whether a matrix has an adapter."""
+        """Return whether a matrix has an adapter."""
         return leaf in self.mode.targets or ALL_LINEAR in self.mode.targets
 
     def add_adapter(self, x: int, base: int, leaf: str) -> int:
-        """PEFT's LoRA: result + B(A(dropout(x))) * scale, x in the adapter's format, cast by every adapter anew."""
+        """Build PEFT's LoRA: result + B(A(dropout(x))) * scale.
+
+        x is in the adapter's format, and is cast again by every adapter.
+        """
         tape, mode = self.tape, self.mode
         fan_in, width, rank, base_element = tape.width[x], tape.width[base], mode.rank, tape.element[base]
         as_given = mode.quantized and mode.as_given
@@ -193,7 +207,7 @@ class Matrices:
             element = tape.element[scaled]
         else:
             scaled = tape.apply((inner,), width, element)
-        if as_given:  # under autocast the sum takes both formats
+        if as_given:  # under autocast the sum accepts both formats
             scaled, element = scaled if mode.autocast else self.cast(scaled, base_element), base_element
             scaled = tape.recast(scaled, base_element)
         total = tape.apply((tape.recast(base, element), scaled), width, element, alias=True)
@@ -201,10 +215,12 @@ class Matrices:
         return self.cast(total, base_element)
 
     def apply_dora(self, x: int, base: int, product: int) -> int:
-        """DoRA: (m - 1) * W x + m * scale * B(A(x)), m the trained magnitude of each output over the norm of
-        W + scale * BA (PEFT 0.18.0 to 0.21.2, tuners/lora/dora.py). Without dropout W x is the base's product; with it,
-        it is made anew of the x that dropout leaves, by a copy of the frozen weight that stays for the gradient of x.
-        What the norm needs is gone when the adapter has returned.
+        """Build DoRA: (m - 1) * W x + m * scale * B(A(x)).
+
+        m is the trained magnitude of each output over the norm of W + scale * BA (PEFT 0.18.0 to 0.21.2,
+        tuners/lora/dora.py). Without dropout W x is the base's product; with it, the product is computed again from the
+        x after dropout, by a copy of the frozen weight that stays for the gradient of x. The temporaries of the norm
+        are freed when the adapter returns.
         """
         tape, mode = self.tape, self.mode
         fan_in, width, input_element, element = tape.width[x], tape.width[base], tape.element[x], tape.element[product]
@@ -235,11 +251,11 @@ class Matrices:
         return tape.apply((whole, tape.apply((low,), width, scaled_element)), width, scaled_element, alias=True)
 
     def copy(self, x: int, width: float) -> int:
-        """A copy of (a part of) a tensor."""
+        """Build a copy of (a part of) a tensor."""
         return self.tape.apply((x,), width, self.tape.element[x])
 
     def multiply_stacked(self, rows: int, width: float, elements: float) -> int:
-        """A product for each expert, of stacked weights."""
+        """Build a product for each expert, with stacked weights."""
         mode = self.mode
         copy_bytes = 2 * elements if mode.autocast and mode.weight == 4 else 0
         return self.tape.apply(
@@ -253,7 +269,7 @@ class Matrices:
         )
 
     def add(self, x: int, y: int) -> int:
-        """The residual sum: keeps nothing, and hands its gradient to both sides."""
+        """Build the residual sum, which keeps nothing and passes its gradient to both sides."""
         tape = self.tape
         if self.family.residual_dropout:
             mask = tape.add_tensor(tape.width[y], 1, needs=False)

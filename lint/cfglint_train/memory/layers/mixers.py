@@ -1,8 +1,8 @@
-"""Mixers that are no attention, on the tape of a layer: what the kernels that training uses keep.
+"""Mixers other than attention, on the tape of a layer, with the tensors that the training kernels keep.
 
 Each follows the autograd function of its kernel: flash-linear-attention 0.6 (`ops/gated_delta_rule/chunk.py`),
-causal-conv1d, mamba_ssm (`ops/triton/ssd_combined.py`, `ops/selective_scan_interface.py`). transformers' own PyTorch
-code, which runs where the kernels are not installed, keeps several times as much.
+causal-conv1d, mamba_ssm (`ops/triton/ssd_combined.py`, `ops/selective_scan_interface.py`). transformers' PyTorch code,
+which runs if the kernels are not installed, keeps several times as much.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from cfglint_train.memory.layers.norms import Norms
 from cfglint_train.models.architecture import Recurrent
 
 _CHUNK: Final = 64
-"""Tokens of a chunk of the gated delta rule; a state is kept for each while it goes back."""
+"""Tokens of a chunk of the gated delta rule; the backward pass keeps a state for each."""
 _SCAN_CHUNK: Final = 256
-"""The same of Mamba-2."""
+"""Tokens of a chunk of Mamba-2."""
 _TAPS: Final = 4
 """Width of the short convolutions' kernels."""
 
 
 def build_convolution(layer: Norms, x: int, shape: Recurrent) -> int:
-    """LFM2's: two gates around a short convolution."""
+    """Build LFM2's mixer: two gates around a short convolution."""
     tape, hidden = layer.tape, layer.architecture.hidden
     both = layer.apply_linear(x, 3 * hidden, "in_proj")
     element = tape.element[both]
@@ -34,7 +34,10 @@ def build_convolution(layer: Norms, x: int, shape: Recurrent) -> int:
 
 
 def build_gated_delta(layer: Norms, x: int, shape: Recurrent) -> int:
-    """Gated delta rule (Qwen3-Next, Qwen3.5): normalised queries and keys, values, gates and the chunks' matrices."""
+    """Build the gated delta rule (Qwen3-Next, Qwen3.5).
+
+    It keeps normalised queries and keys, values, gates and the chunks' matrices.
+    """
     tape, inner, keys, heads = layer.tape, shape.inner, shape.keys, shape.heads
     joined = any(item.name == "in_proj_qkvz" for item in layer.architecture.linears)
     if joined:
@@ -57,7 +60,7 @@ def build_gated_delta(layer: Norms, x: int, shape: Recurrent) -> int:
 
 
 def build_mamba2(layer: Norms, x: int, shape: Recurrent) -> int:
-    """Mamba-2's fused function keeps its input and the scan's output; the rest is computed again."""
+    """Build Mamba-2's fused function: it keeps its input and the scan's output, and recomputes the rest."""
     tape, inner = layer.tape, shape.inner
     both = layer.apply_linear(x, 2 * inner + 2 * shape.keys + shape.heads, "in_proj")
     element = tape.element[both]
@@ -72,7 +75,7 @@ def build_mamba2(layer: Norms, x: int, shape: Recurrent) -> int:
 
 
 def build_mamba(layer: Norms, x: int, shape: Recurrent) -> int:
-    """Mamba's selective scan (Jamba): its input, step sizes and output, and the gate."""
+    """Build Mamba's selective scan (Jamba), which keeps its input, step sizes and output, and the gate."""
     tape, inner = layer.tape, shape.inner
     both = layer.apply_linear(x, 2 * inner, "in_proj")
     element = tape.element[both]
@@ -85,14 +88,14 @@ def build_mamba(layer: Norms, x: int, shape: Recurrent) -> int:
 
 
 def _apply_convolution(layer: Norms, x: int) -> int:
-    """A short causal convolution, with its activation in the same kernel: keeps its input."""
+    """Build a short causal convolution with its activation in the same kernel, which keeps its input."""
     tape, width = layer.tape, layer.tape.width[x]
     weight = _TAPS * width * layer.mode.weight if layer.mode.trained else 0
     return tape.apply((x,), width, tape.element[x], saves=(x,), weight_gradient=weight)
 
 
 def _apply_gated_norm(layer: Norms, x: int, gate: int, heads: int) -> int:
-    """A norm per head, times silu(gate) in fp32, as transformers writes it."""
+    """Build a norm per head, times silu(gate) in fp32, as in transformers."""
     tape, width, element = layer.tape, layer.tape.width[x], layer.tape.element[x]
     inner = layer.apply_rms_norm(x, heads)
     full = layer.cast(gate, 4)

@@ -1,4 +1,4 @@
-"""Feed-forward parts of a layer, dense and mixture, as transformers writes them."""
+"""Feed-forward parts of a layer, dense and mixture, as in transformers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from cfglint_train.models.architecture import Experts
 
 
 class FeedForward(Norms):
-    """The feed-forward part of a layer."""
+    """Builder of the feed-forward part of a layer."""
 
     __slots__ = ()
 
     def activate(self, x: int) -> int:
-        """Silu or gelu: keeps its input. Liger's kernel is part of the product."""
+        """Build silu or gelu, which keeps its input. Liger's kernel includes it in the product."""
         tape = self.tape
         if self.mode.liger:
             return x
         return tape.apply((x,), tape.width[x], tape.element[x], saves=(x,))
 
     def build_mlp(self, x: int, intermediate: float) -> int:
-        """The feed-forward part."""
+        """Build the dense feed-forward part."""
         tape, leaves, kind, hidden = self.tape, self.leaves, self.family.mlp, self.architecture.hidden
-        if self.is_lora_kernel_mlp(x):  # gate and up are kept, their product is made again
+        if self.is_lora_kernel_mlp(x):  # gate and up are kept, their product is recomputed
             parts = [tape.add_tensor(intermediate, tape.element[x], needs=False) for _ in range(3)]
             matrices = ((hidden, intermediate), (hidden, intermediate), (intermediate, hidden))
             return self.apply_lora_kernel(x, hidden, matrices, (parts[0], parts[1]), (parts[2],))
@@ -54,22 +54,24 @@ class FeedForward(Norms):
             gate, up = self.activate(tape.view(both, intermediate)), tape.view(both, intermediate)
         else:
             gate = self.apply_linear(x, intermediate, leaves.gate)
-            if self.kind.sparse:  # what exceeds mean and deviation: the deviation keeps its input, relu its result
+            if self.kind.sparse:  # the excess over mean and deviation: the deviation keeps its input, relu its result
                 element = tape.element[gate]
                 gate = tape.apply((gate,), intermediate, element, saves=(gate,), saves_output=True)
             gate, up = self.activate(gate), self.apply_linear(x, intermediate, leaves.up)
         return self.apply_linear(self.multiply_gate(gate, up), hidden, leaves.down)
 
     def is_lora_kernel_mlp(self, x: int) -> bool:
-        """Whether a LoRA kernel runs the MLP: one with a gate, of which all three matrices have adapters."""
+        """Return whether a LoRA kernel runs the MLP: it must be gated, with adapters on all three matrices."""
         mode, leaves = self.mode, self.leaves
         if "mlp" not in mode.kernels or self.kind.mixture or self.family.mlp != "gated" or self.tape.element[x] != 2:
             return False
         return all(self.has_adapter(leaf) for leaf in (leaves.gate, leaves.up, leaves.down))
 
     def apply_pointwise(self, x: int, kind: str) -> int:
-        """Activations that are no single kernel: relu keeps its result, its square needs only that too; xIELU keeps
-        its input, products of its formula and a mask.
+        """Build activations that are not a single kernel.
+
+        relu keeps its result, and its square needs only that; xIELU keeps its input, products of its formula and a
+        mask.
         """
         tape = self.tape
         width, element = tape.width[x], tape.element[x]
@@ -88,8 +90,10 @@ class FeedForward(Norms):
         return tape.apply((square,), width, inner, saves=(square,), scratch=2 * width * inner)
 
     def multiply_gate(self, gate: int, up: int) -> int:
-        """act(gate) * up: the product keeps both factors, and clamps their inputs. Liger's kernel writes gradients over
-        the factors (liger-kernel 0.8.5, ops/swiglu.py and geglu.py).
+        """Build act(gate) * up.
+
+        The product keeps both factors, and clamps keep their inputs. Liger's kernel overwrites the factors with
+        gradients (liger-kernel 0.8.5, ops/swiglu.py and geglu.py).
         """
         tape = self.tape
         if self.family.limited:
@@ -99,14 +103,17 @@ class FeedForward(Norms):
         return tape.apply((gate, up), width, element, saves=(gate, up), scratch=scratch)
 
     def build_feed_forward(self, x: int) -> int:
-        """The MLP or the mixture."""
+        """Build the MLP or the mixture."""
         experts = self.architecture.experts if self.kind.mixture else None
         out = self.build_mlp(x, self.architecture.intermediate) if experts is None else self.run_experts(x, experts)
         self.tape.hold(x)
         return out
 
     def run_all_experts(self, x: int, experts: Experts) -> int:
-        """Llama 4's: every expert computes every token, whose input is scaled by its score, mostly zero."""
+        """Build Llama 4's mixture.
+
+        Every expert computes every token, whose input is scaled by its score, which is mostly zero.
+        """
         tape, mode, hidden, element = self.tape, self.mode, self.architecture.hidden, self.tape.element[x]
         count, width = experts.count, experts.intermediate
         indices = tape.add_tensor(experts.per_token, 8, needs=False)
@@ -129,9 +136,12 @@ class FeedForward(Norms):
         return tape.apply((side, summed), hidden, tape.element[side], alias=True)
 
     def build_mlp_and_experts(self, x: int) -> int:
-        """Gemma 4's MLP and, in a mixture, its experts beside it, which start from before the norm."""
+        """Build Gemma 4's MLP and, in a mixture, the experts beside it.
+
+        Both read `x`, each through its own norm.
+        """
         experts = self.architecture.experts if self.kind.mixture else None
-        # Layers of the smallest model that reuse keys are twice as wide.
+        # In the smallest model, layers that reuse keys are twice as wide.
         ups = [item for item in self.architecture.linears if item.name == self.leaves.up and item.part == "decoder"]
         widths = sorted(item.outputs for item in ups) or [self.architecture.intermediate]
         dense = self.build_mlp(self.apply_norm(x), widths[-1] if self.kind.reuses_keys else widths[0])
@@ -142,16 +152,16 @@ class FeedForward(Norms):
         return self.tape.apply((first, second), self.architecture.hidden, self.tape.element[first], alias=True)
 
     def add_per_layer_embedding(self, x: int) -> int:
-        """Gemma 4's small models: a second embedding of each token comes in at every layer."""
+        """Build the second embedding of each token, which Gemma 4's small models add in every layer."""
         width = self.count_matrix_outputs(PER_LAYER)
         return self.add(x, self.project_second_embedding(x, width)) if width else x
 
     def count_matrix_outputs(self, leaf: str) -> int:
-        """Outputs of a matrix that only few models have; 0 where this one does not."""
+        """Return the outputs of a matrix that only few models have, or 0 without it."""
         return next((item.outputs for item in self.architecture.linears if item.name == leaf), 0)
 
     def project_second_embedding(self, x: int, width: int) -> int:
-        """What a second embedding of each token, of so many elements, adds to a layer's output."""
+        """Build the term that a second embedding of each token, `width` elements wide, adds to a layer's output."""
         tape = self.tape
         gate = self.activate(self.apply_linear(x, width, PER_LAYER))
         embedding = tape.add_tensor(width, self.mode.weight)  # a sum with the embedding, in the embedding's format
@@ -162,11 +172,11 @@ class FeedForward(Norms):
         return self.apply_norm(self.apply_linear(product, self.architecture.hidden, "per_layer_projection"))
 
     def route_tokens(self, x: int, experts: Experts) -> int:
-        """Weights of the chosen experts: `per_token` numbers per token."""
+        """Build the weights of the chosen experts: `per_token` numbers per token."""
         tape, mode, kind = self.tape, self.mode, self.family.experts
         count, chosen, element = experts.count, experts.per_token, tape.element[x]
         indices = tape.add_tensor(chosen, 8, needs=False)
-        if kind == "beside":  # of a norm without a weight, times a trained scale and a constant
+        if kind == "beside":  # a norm without a weight, times a trained scale and a constant
             x = self.cast(self._normalize_in_fp32(x, 1), element)
             width = tape.width[x]
             scale = width * mode.weight if mode.trained else 0
@@ -174,7 +184,7 @@ class FeedForward(Norms):
             x = tape.apply((x,), width, element)
         if kind in ("sigmoid_group", "softmax_group"):  # in fp32, with a copy of the input and of the weight
             x = self.cast(x, 4)
-        low = 2 if mode.autocast else tape.element[x]  # autocast multiplies in 16 bits whatever it is given
+        low = 2 if mode.autocast else tape.element[x]  # autocast multiplies in 16 bits regardless of the input
         logits = tape.apply(
             (x,),
             count,
@@ -186,7 +196,7 @@ class FeedForward(Norms):
             best = tape.apply((self.cast(logits, 4),), chosen, 4, saves=(indices,))
             weights = tape.apply((best,), chosen, 4, saves_output=True)
             return weights if self.family.router_fp32 else self.cast(weights, element)
-        if kind == "sparse_mixer":  # per expert chosen: a mask, a softmax and its gather
+        if kind == "sparse_mixer":  # per chosen expert: a mask, a softmax and its gather
             masks = tape.add_tensor(chosen * count, 1, needs=False)
             scores = tape.apply((logits,), chosen * count, tape.element[logits], saves=(masks,), saves_output=True)
             return tape.apply((scores,), chosen, tape.element[scores], saves=(indices,))
@@ -201,7 +211,7 @@ class FeedForward(Norms):
         return chosen_scores if self.family.router_fp32 else self.cast(chosen_scores, element)
 
     def run_experts(self, x: int, experts: Experts) -> int:
-        """Grouped matrix products over the tokens in the order of their experts (transformers 5's grouped_mm)."""
+        """Build grouped matrix products over the tokens, sorted by expert (transformers 5's grouped_mm)."""
         tape, mode, hidden = self.tape, self.mode, self.architecture.hidden
         if self.family.experts == "everywhere":
             return self.run_all_experts(x, experts)
@@ -247,7 +257,10 @@ class FeedForward(Norms):
         return tape.apply((total, side), hidden, tape.element[x], alias=True)
 
     def apply_clamped_unit(self, both: int, width: float) -> int:
-        """gpt-oss: (up + 1) * gate * sigmoid(alpha * gate), gate and up clamped first. The clamps keep their input."""
+        """Build gpt-oss's unit: (up + 1) * gate * sigmoid(alpha * gate), with gate and up clamped first.
+
+        The clamps keep their input.
+        """
         tape = self.tape
         element = tape.element[both]
         gate = tape.apply((tape.view(both, width),), width, element, saves=(both,))
@@ -258,11 +271,11 @@ class FeedForward(Norms):
         return tape.apply((raised, curved), width, element, saves=(raised, curved))
 
     def multiply_grouped(self, rows: int, width: float, elements: float, rank: int) -> int:
-        """One grouped product with `elements` weights, adapted where `rank` is positive.
+        """Build one grouped product with `elements` weights, adapted if `rank` is positive.
 
         PEFT adapts fused experts by making whole new weights, W + BA, which are kept for the backward pass; their
-        gradient has the same size before it becomes that of A and B. Experts that are unpacked are whole new weights,
-        too: kept themselves, or added to BA.
+        gradient has the same size before it becomes that of A and B. Unpacked experts are also whole new weights, which
+        are kept, or added to BA.
         """
         tape, mode, experts = self.tape, self.mode, self.architecture.experts
         assert experts is not None

@@ -1,4 +1,4 @@
-"""Norms of a layer, as transformers writes them."""
+"""Norms of a layer, as in transformers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from cfglint_train.memory.layers.matrices import Matrices
 
 
 class Norms(Matrices):
-    """The norms of a layer."""
+    """Builder of the norms of a layer."""
 
     __slots__ = ()
 
     def apply_norm(self, x: int, heads: float = 1) -> int:
-        """The family's norm over the width of `x`, or over each of `heads` parts of it."""
+        """Build the family's norm over the width of `x`, or over each of `heads` parts of it."""
         kind = self.family.norm
         if self.mode.liger and kind in ("rms", "rms_fp32"):
             return self.apply_fused_norm(x, heads)
@@ -26,7 +26,10 @@ class Norms(Matrices):
         return norms[kind](x, heads)
 
     def _normalize_in_fp32(self, x: int, heads: float) -> int:
-        """X / sqrt(mean(x^2) + eps) in fp32. The product keeps both factors, a power its base, rsqrt its result."""
+        """Build x / sqrt(mean(x^2) + eps) in fp32.
+
+        The product keeps both factors, a power its base, rsqrt its result.
+        """
         tape = self.tape
         width = tape.width[x]
         full = self.cast(x, 4)
@@ -39,7 +42,7 @@ class Norms(Matrices):
         return tape.apply((full, root), width, 4, saves=(full, root), scratch=4 * width)
 
     def apply_rms_norm(self, x: int, heads: float) -> int:
-        """Llama's: weight * normalised.to(format of x)."""
+        """Build Llama's norm: weight * normalised.to(format of x)."""
         tape, mode = self.tape, self.mode
         width, element = tape.width[x], tape.element[x]
         normalised = self._normalize_in_fp32(x, heads)
@@ -56,13 +59,13 @@ class Norms(Matrices):
         return out
 
     def apply_rms_norm_fp32(self, x: int, heads: float) -> int:
-        """Gemma's and OLMo-2's: (normalised * weight).to(format of x), the weight as a copy in fp32."""
+        """Build Gemma's and OLMo-2's norm: (normalised * weight).to(format of x), with an fp32 copy of the weight."""
         width, element = self.tape.width[x], self.tape.element[x]
         inner = self._normalize_in_fp32(x, heads)
         return self.cast(self._scale_in_fp32(inner, width, heads), element)
 
     def _scale_in_fp32(self, inner: int, width: float, heads: float) -> int:
-        """Times the weight, of which there is a copy in fp32."""
+        """Build the product with the weight, of which there is a copy in fp32."""
         trained, weight = self.mode.trained, self.mode.weight
         return self.tape.apply(
             (inner,),
@@ -75,14 +78,14 @@ class Norms(Matrices):
         )
 
     def apply_plain_norm(self, x: int, heads: float) -> int:
-        """OLMo's: torch's LayerNorm of an fp32 copy, without weights."""
+        """Build OLMo's norm: torch's LayerNorm of an fp32 copy, without weights."""
         tape = self.tape
         inner = self.cast(x, 4)
         rows = tape.add_tensor(heads, 8, needs=False)
         return self.cast(tape.apply((inner,), tape.width[x], 4, saves=(inner, rows)), tape.element[x])
 
     def apply_centred_norm(self, x: int, heads: float) -> int:
-        """Cohere's: (x - mean) / deviation * weight in fp32, the difference computed twice."""
+        """Build Cohere's norm: (x - mean) / deviation * weight in fp32, with the difference computed twice."""
         tape = self.tape
         width, element = tape.width[x], tape.element[x]
         full = self.cast(x, 4)
@@ -95,8 +98,9 @@ class Norms(Matrices):
         return self.cast(self._scale_in_fp32(inner, width, heads), element)
 
     def apply_layer_norm(self, x: int, heads: float) -> int:
-        """Torch's LayerNorm: keeps its input, mean and 1/deviation of each row. Autocast runs it in fp32; Nemotron
-        casts its input to 16 bits instead.
+        """Build torch's LayerNorm, which keeps its input, mean and 1/deviation of each row.
+
+        Autocast runs it in fp32; Nemotron casts its input to 16 bits instead.
         """
         tape, mode = self.tape, self.mode
         inner = self.cast(x, 2 if self.family.norm == "layer_1p" else 4) if mode.autocast else x
@@ -110,8 +114,9 @@ class Norms(Matrices):
         )
 
     def apply_fused_norm(self, x: int, heads: float) -> int:
-        """Liger's kernel: keeps its input and 1/root of each row; its backward pass writes over the gradient that it is
-        given (liger-kernel 0.8.5, ops/rms_norm.py, `in_place`).
+        """Build Liger's kernel, which keeps its input and 1/root of each row.
+
+        Its backward pass overwrites the gradient it receives (liger-kernel 0.8.5, ops/rms_norm.py, `in_place`).
         """
         tape, mode = self.tape, self.mode
         row = tape.add_tensor(heads, 4, needs=False)

@@ -1,10 +1,9 @@
-"""What the commands of a repository install: shell scripts, Makefiles and justfiles, jobs of clouds, of compose and of
-GitHub (YAML), read-me files, notebooks, and images that Modal builds.
+"""Install commands: pins in scripts, Makefiles, justfiles, YAML jobs, READMEs, notebooks and Modal images.
 
-They count where no requirement file mentions a framework, and scripts count against a file that names another release.
-A script may install for something else than the training: one counts only if it installs the framework, and then with
-all that it pins beside it. A workflow of tests is nothing that the training is installed by: it counts only if it also
-starts a training, or has that in its name.
+YAML jobs are those of clouds, compose and GitHub. These pins count if no requirement file mentions a framework; scripts
+also override a file that names another release. A script may install for another purpose than training, so it counts
+only if it installs the framework, and then with all pins beside it. A test workflow counts only if it starts a training
+or has that in its name.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.workflows import is_workflow
 
 _MAX_INSTALLATIONS: Final = 1000
-"""Installations of a repository that are looked at."""
+"""Maximum number of installations of a repository to read."""
 _EXAMPLE_FILES: Final = re.compile(
     r"\.(?:md|ipynb)$|/\.(?:github|gitlab|circleci|azure-pipelines)/|/\.gitlab-ci\.ya?ml$"
 )
-"""Files whose commands may be for something else (tests), or of another time."""
+"""Files whose commands may be for another purpose (tests) or outdated."""
 _TRAINS: Final = re.compile(
     r"\b(?:accelerate\s+launch|torchrun|deepspeed|axolotl\s+train|llamafactory-cli\s+train|trl\s+[a-z]+)\s"
     r"|\b(?:train|finetune|sft|dpo|grpo)\w*\.(?:py|sh)\b"
 )
-"""What a file that starts a training has."""
+"""Command in a file that starts a training."""
 _IMAGE: Final = re.compile(r"""(?m)^([ \t]*(?:- )?)image(?:_id)?:([ \t]+["']?)(?:docker:)?(?=[\w./-]+:)""")
-"""The image of a service of compose, of a job or of SkyPilot (`image_id: docker:NAME:TAG`)."""
+"""Image of a compose service, a job or SkyPilot (`image_id: docker:NAME:TAG`)."""
 
 
 def find_installed_pins(
     index: RepositoryIndex, path: str, package: str, only_run: bool = False
 ) -> Mapping[str, ResolvedPin]:
-    """Return the pins of the commands that install a package for a file, by package: those in files that name it, else
-    those of the nearest folder that holds it.
+    """Return the pins of the commands that install a package for a file, by package.
 
-    Other folders install for something else. With `only_run`, read-me files and notebooks do not count.
+    Commands in files that name the file come first, then those of the nearest parent folder. Other folders install for
+    another purpose. READMEs and notebooks do not count if `only_run`.
     """
     pins_by_distance: dict[int, list[Pin]] = {}
     folder = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
@@ -59,7 +58,7 @@ def find_installed_pins(
 
 
 def _list_installations(index: RepositoryIndex) -> list[list[Pin]]:
-    """The pins of each installation in a repository that has some."""
+    """Return the pins of each installation in a repository."""
     installations = (
         list(group) for path, text in index.read_texts("installations") for group in _group_pins(path, text)
     )
@@ -67,7 +66,7 @@ def _list_installations(index: RepositoryIndex) -> list[list[Pin]]:
 
 
 def _group_pins(path: str, text: str) -> Iterator[Iterable[Pin]]:
-    """The pins of a file, those of one installation together."""
+    """Yield the pins of each installation in a file."""
     if path.endswith(".py"):
         from cfglint_train.releases.pins.modal import find_image_pins
 

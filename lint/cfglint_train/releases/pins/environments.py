@@ -1,4 +1,4 @@
-"""Environments of pixi, conda-lock, pipenv and setuptools' `setup.cfg`: what they lock and what they ask for.
+"""Environments of pixi, conda-lock, pipenv and setuptools' `setup.cfg`: locked and required packages.
 
 Sources: pixi's docs (lock file versions 4 to 6, manifest); conda-lock's `conda-lock.yml`, version 1; pipenv's `Pipfile`
 and `Pipfile.lock`; setuptools' declarative configuration.
@@ -16,16 +16,16 @@ from cfglint_train.releases.pins import requirement
 from cfglint_train.releases.pins.requirement import Requirement
 
 MAX_ITEMS: Final = 20_000
-"""Packages of one lock file, each counted once for each platform."""
+"""Maximum number of packages of a lock file, counted once per platform."""
 
 
 class FoundRequirement(Frozen):
-    """A package that a file names."""
+    """A requirement at a line of a file."""
 
     requirement: Requirement
     line: int
     is_optional: bool = False
-    """Only a feature, a group or an extra has it."""
+    """True if only a feature, a group or an extra contains it."""
 
 
 _ITEM: Final = re.compile(r"(?m)^[ \t]*- (?=(?:name|kind|conda|pypi):[ \t])")
@@ -37,7 +37,7 @@ _PLATFORMS: Final = ("linux-64", "linux-aarch64", "noarch")
 
 
 def find_locked_packages(text: str) -> Iterator[FoundRequirement]:
-    """The packages of a `pixi.lock` or `conda-lock.yml` that Linux installs."""
+    """Yield the packages of a `pixi.lock` or `conda-lock.yml` for Linux."""
     starts = list(islice(_ITEM.finditer(text), MAX_ITEMS))
     for item, following in zip(starts, [*(start.start() for start in starts[1:]), len(text)]):
         fields = {match[1]: match[2] for match in reversed(list(_FIELD.finditer(text, item.start(), following)))}
@@ -53,7 +53,7 @@ def find_locked_packages(text: str) -> Iterator[FoundRequirement]:
 
 
 def _build_locked(name: str, version: str, address: str) -> Requirement | None:
-    """A package at a version, or at a revision of a repository (`git+https://...?rev=v1#commit`)."""
+    """Return a package at a version or a git revision (`git+https://...?rev=v1#commit`), or None if it is unknown."""
     package = requirement.get_package(name)
     if package is None:
         return None
@@ -65,7 +65,7 @@ def _build_locked(name: str, version: str, address: str) -> Requirement | None:
 
 
 def read_pipfile_lock(text: str) -> Iterator[FoundRequirement]:
-    """The packages of a `Pipfile.lock`."""
+    """Yield the packages of a `Pipfile.lock`."""
     from json import loads
 
     try:
@@ -78,7 +78,7 @@ def read_pipfile_lock(text: str) -> Iterator[FoundRequirement]:
 
 
 def read_manifest(text: str) -> Iterator[FoundRequirement]:
-    """The packages of a `pixi.toml`, a `Pipfile`, or `[tool.pixi]` of a `pyproject.toml`."""
+    """Yield the packages of a `pixi.toml`, a `Pipfile`, or `[tool.pixi]` of a `pyproject.toml`."""
     from cfglint_train.foundation import toml
 
     try:
@@ -112,7 +112,7 @@ def parse_dependency(
     optional: bool,
     parse_version: Callable[[str, str], Requirement | None] = requirement.parse_poetry_requirement,
 ) -> Iterator[FoundRequirement]:
-    """A package by its version, or by a table with that, with a repository, an address or a path."""
+    """Yield a package from its version, or from a table with a version, repository, address or path."""
     options = value if isinstance(value, dict) else {"version": value}
     table = {word: item for word, item in options.items() if isinstance(item, str)}
     package = requirement.get_package(name)
@@ -135,7 +135,7 @@ def parse_dependency(
 
 
 def read_setup_cfg(text: str) -> Iterator[FoundRequirement]:
-    """What `install_requires` and the extras of a `setup.cfg` require."""
+    """Yield the packages in `install_requires` and the extras of a `setup.cfg`."""
     section, optional, is_required = "", False, False
     for number, line in enumerate(text.splitlines(), 1):
         header = re.match(r"\[([\w.:-]+)\]", line)
@@ -155,6 +155,6 @@ def read_setup_cfg(text: str) -> Iterator[FoundRequirement]:
 
 
 def get_table(content: Any, name: str) -> Mapping[str, Any]:
-    """A table of another one; an empty one where it has none of the name."""
+    """Return a subtable, or an empty table if there is none."""
     table = content.get(name) if isinstance(content, dict) else None
     return table if isinstance(table, dict) else {}

@@ -1,4 +1,4 @@
-"""What a Python file asks of Modal: images, each made by a chain of calls, and the GPUs of functions that train."""
+"""Modal: images that a Python file builds by chains of calls, and GPUs of functions that train."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BASE_METHODS: Final = ("from_registry",)
 
 
 def find_image_pins(path: str, text: str) -> Iterator[list[Pin]]:
-    """The pins of each image that a Python file builds by a chain of calls."""
+    """Yield the pins of each image that a Python file builds by a chain of calls."""
     tree = parse_tree(text)
     texts = collect_constants(tree)
     for node in ast.walk(tree):
@@ -38,13 +38,13 @@ def find_image_pins(path: str, text: str) -> Iterator[list[Pin]]:
 
 
 def collect_constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """The names of a module, with what is assigned to each."""
+    """Return the names of a module with their assigned expressions."""
     assignments = (node for node in tree.body if isinstance(node, ast.Assign))
     return {name.id: node.value for node in assignments for name in node.targets if isinstance(name, ast.Name)}
 
 
 def _walk_chain(node: ast.expr) -> Iterator[ast.Call]:
-    """The calls of `Image.a(...).b(...)`, the last one first."""
+    """Yield the calls of `Image.a(...).b(...)`, last call first."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield node
         node = node.func.value
@@ -72,13 +72,13 @@ def _find_call_requirements(
 
 
 def _find_commented_tag(text: str) -> str:
-    """The dated tag that a comment gives to an image that is named by its digest."""
+    """Return the dated tag that a comment gives for an image named by digest, or an empty string."""
     tags = {match[0] for match in re.finditer(r"(?m)(?<=[\s`])main-\d{8}-[\w.+-]+", text)}
     return tags.pop() if len(tags) == 1 else ""
 
 
 def render_text(node: ast.AST, texts: Mapping[str, ast.expr], depth: int = 0) -> str:
-    """A text with the constants of its module put in; what is not known leaves a gap that no release fits in."""
+    """Return an expression as text with constants of its module inserted; unknown parts become `?`."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.Name) and depth < 3:
@@ -94,7 +94,7 @@ def render_text(node: ast.AST, texts: Mapping[str, ast.expr], depth: int = 0) ->
 
 
 def find_gpu_requests(text: str) -> Iterator[tuple[str, int]]:
-    """What each function that trains asks for, as it is written in one text, with its line."""
+    """Yield the GPUs that each training function requests, as one text, with its line."""
     tree = parse_tree(text)
     yield from _find_function_gpus(tree, collect_constants(tree), text.splitlines())
 
@@ -110,7 +110,7 @@ def _find_function_gpus(tree: ast.Module, texts: Mapping[str, ast.expr], lines: 
 
 
 def _format_gpu_request(node: ast.expr, texts: Mapping[str, ast.expr]) -> str:
-    """`"H100:8"`, or `modal.gpu.A100(size="80GB", count=8)` as the same text."""
+    """Return `"H100:8"`, or `modal.gpu.A100(size="80GB", count=8)` in the same form."""
     if isinstance(node, ast.Name) and node.id in texts:
         node = texts[node.id]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

@@ -1,4 +1,4 @@
-"""Requirement files of every kind, read for the known packages. Nothing is executed or resolved."""
+"""Readers of all kinds of requirement files, for the known packages. Nothing is executed or resolved."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from cfglint_train.releases.pins.environments import get_table
 from cfglint_train.releases.pins.requirement import PACKAGES, Requirement
 
 COPIED: Final = -1
-"""What the repository holds itself, whose requirements are its own."""
+"""Weight of source in the repository itself; its requirements are its own."""
 LOCKED: Final = 0
-"""What is installed, whatever the others allow."""
+"""Weight of an installed version, whatever other files allow."""
 REQUIRED: Final = 1
 OPTIONAL: Final = 2
-"""Requirements of an extra or a group, which not every installation has."""
+"""Weight of requirements of an extra or a group, which not every installation has."""
 
 ReadText = Callable[[str], str]
-"""The text of a file; empty where it cannot be read."""
+"""Function that returns the text of a file, or an empty string if it cannot be read."""
 
 
 class Pin(Frozen):
-    """What one line of a requirement file says about a package."""
+    """Statement of one line of a requirement file about a package."""
 
     package: str
     constraint: Constraint
@@ -37,15 +37,15 @@ class Pin(Frozen):
     line: int
     weight: int
     fork: str = ""
-    """The repository and revision that it is installed from, if that is not upstream's."""
+    """Repository and revision from which it is installed, unless upstream's."""
     unreleased: str = ""
-    """Upstream's own repository and the revision that it is installed from, if that is no release."""
+    """Upstream's repository and the installed revision, if that is not a release."""
     is_former: bool = False
-    """It leads to a repository that the package has left."""
+    """True if it is a link to a repository that the package has left."""
 
 
 def read_pins(path: str, load: ReadText) -> Iterator[Pin]:
-    """The pins of a requirement file, by the kind that its name implies. Nothing for a file of another kind."""
+    """Yield the pins of a requirement file by its name, or nothing for any other kind of file."""
     name = os.path.basename(path).lower()
     if name.endswith((".txt", ".in")) or (name.endswith(".lock") and name.startswith("requirements")):
         pins = _read_requirements(path, load, set())
@@ -80,7 +80,7 @@ def read_pins(path: str, load: ReadText) -> Iterator[Pin]:
 
 
 _DEVELOPMENT: Final = re.compile(r"(?:^|[^a-z])(?:tests?|testing|ci|lint|docs?|dev)(?=[^a-z])")
-"""In names of files of requirements that those have beside the others who test, write or document the project."""
+"""Names of requirement files for developers, who test, write or document the project."""
 
 _ENVIRONMENTS: Final[Mapping[str, tuple[Callable[[str], Iterator[environments.FoundRequirement]], int]]] = {
     "pixi.lock": (environments.find_locked_packages, LOCKED),
@@ -100,13 +100,13 @@ def _build_environment_pins(
         yield from _build_pins(item.requirement, path, item.line, OPTIONAL if item.is_optional else weight)
 
 
-# A file in which none of the names occurs is not looked at any closer.
+# A file without any of these names is not parsed.
 _NAMED: Final = re.compile("|".join(map(re.escape, (*PACKAGES, *map_spellings()))), re.IGNORECASE)
 
 # --- pip -------------------------------------------------------------------------------------------------------------
 
 _MAX_INCLUDED: Final = 100
-"""Files that include each other; a chain of a thousand is no project's."""
+"""Maximum number of files that include each other."""
 _INCLUDE: Final = re.compile(r"(?:-r|--requirement|-c|--constraint)[ \t=]*(\S+)")
 
 
@@ -125,9 +125,7 @@ def _read_requirements(path: str, load: ReadText, seen: set[str]) -> Iterator[Pi
 
 
 def _parse_line(text: str, on_disk: bool = True) -> Requirement | None:
-    """A requirement on a line of its own, with or without options behind it; also as an address alone, or as a path on
-    disk where those count.
-    """
+    """Return the requirement on a line, including a bare address and, if `on_disk`, a path; None for any other text."""
     if len(text) > requirement.MAX_LENGTH:
         text = re.split(r"[ \t]--hash\b", text, maxsplit=1)[0]
         if len(text) > requirement.MAX_LENGTH:
@@ -154,7 +152,7 @@ _PATHS: Final = ("./", "../", "/", "~/", "file:")
 
 
 def _join_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers; a backslash at the end joins the next one."""
+    """Yield lines with their numbers; a backslash at the end joins the next line."""
     pending, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         first = first or number
@@ -174,11 +172,11 @@ def _build_pins(parsed: Requirement | None, path: str, line: int, weight: int) -
 
 # --- lock files ------------------------------------------------------------------------------------------------------
 
-# uv, poetry, pdm and PEP 751 all write the version on the line behind the name.
+# uv, poetry, pdm and PEP 751 write the version on the line after the name.
 _LOCKED: Final = re.compile(
     rf'^name = "({"|".join(map(re.escape, PACKAGES))})"\r?\nversion = "(\d[^"\n]*)"', re.MULTILINE
 )
-# uv: `source = { git = "https://host/owner/name?tag=v1#commit" }`; poetry: a table behind the package.
+# uv: `source = { git = "https://host/owner/name?tag=v1#commit" }`; poetry: a table after the package.
 _GIT: Final = re.compile(
     r"^(?:source = \{ git = \"(?P<uv>[^\"]+)\"|\[package\.source\]\ntype = \"git\"\nurl = \"(?P<url>[^\"]+)\"\n"
     r"reference = \"(?P<at>[^\"]*)\")",
@@ -200,7 +198,7 @@ def _read_lock(path: str, text: str) -> Iterator[Pin]:
 
 
 def _build_locked(package: str, release: str, git: re.Match[str] | None) -> Requirement:
-    """A package that is locked to a release, or to a revision in git."""
+    """Return the requirement of a package that is locked to a release, or to a git revision."""
     locked = Requirement(package, Constraint((("==", strip_local_label(release)),)))
     if git is None:
         return locked
@@ -214,7 +212,7 @@ def _build_locked(package: str, release: str, git: re.Match[str] | None) -> Requ
 
 
 def _can_hold_on_linux(markers: str) -> bool:
-    """Whether one of the markers of a package may hold; uv writes a list, the others a text."""
+    """Return whether one of a package's markers may hold on Linux; uv writes a list, other tools a string."""
     alternatives = (
         re.findall(r"\"[^\"]*\"", markers) if markers.startswith("[") else [markers[1:-1].replace('\\"', "'")]
     )
@@ -235,7 +233,7 @@ def _read_pyproject(path: str, text: str) -> Iterator[Pin]:
     name, version = project.get("name"), project.get("version")
     own_package = requirement.get_package(name) if isinstance(name, str) else None
     if own_package is not None and isinstance(version, str):
-        # The repository is the framework's own.
+        # The repository is the framework itself.
         yield from _build_pins(
             requirement.parse_pip_requirement(f"{name}=={version}"), path, _find_line(text, version), LOCKED
         )
@@ -266,7 +264,7 @@ def _read_table(path: str, text: str, table: Mapping[str, Any], weight: int) -> 
 
 
 def _find_line(text: str, part: str) -> int:
-    """The line on which a text of the file first stands; the first one where it is written in another way."""
+    """Return the first line that contains a text, or 1 if it is written differently."""
     position = text.find(part)
     return 1 if position < 0 else text.count("\n", 0, position) + 1
 
@@ -277,7 +275,7 @@ _ITEM: Final = re.compile(r"^[ \t]*-[ \t]+(\"[^\"]*\"|'[^']*'|[^\s#\"':][^#]*?)[
 
 
 _MAX_ITEMS: Final = 20_000
-"""Lines of an environment: one that is exported whole has some hundreds."""
+"""Maximum number of lines of an environment; a full export has some hundreds."""
 
 
 def _read_conda(path: str, text: str) -> Iterator[Pin]:
@@ -304,20 +302,20 @@ _VARIABLE: Final = re.compile(r"^\s*(?:ARG|ENV)\s+(\w+)[= ]\s*[\"']?([\w.+-]{1,6
 _INSTALL: Final = re.compile(r"\b(?:pip3?|conda|mamba|micromamba)(?:\.exe)?\s+install\b([^;&|]*)")
 _UV: Final = re.compile(r"\b(?:uvx|uv[ \t]+(?:run|tool[ \t]+run))\b([^;&|]*)")
 _WITH: Final = re.compile(r"(?:^|\s)--(?:with|from)[= \t]+(\"[^\"]*\"|'[^']*'|\S+)")
-"""What `uv run` and `uvx` install for one command."""
+"""Packages that `uv run` and `uvx` install for one command."""
 _CLONE: Final = re.compile(r"\bgit\s+clone\b([^;&|]*)")
 _IMAGE: Final = re.compile(r"^\s*FROM\s+(?:--\S+\s+)?(?:docker\.io/)?([\w.-]+/[\w.-]+):(\S+)", re.IGNORECASE)
 _IMAGE_USE: Final = re.compile(r"(?:docker\.io/|docker://|(?<=[\s'\"=]))([\w.-]+/[\w.-]+):([\w][\w.-]*)")
-"""An image that a command starts or pulls (`docker run IMAGE`)."""
+"""Image that a command starts or pulls (`docker run IMAGE`)."""
 _ENGINES: Final = re.compile(r"\b(?:docker|podman|singularity|apptainer|enroot)\b")
 
 
 _FOLDER: Final = re.compile(r"^\s*WORKDIR\s+(\S+)", re.IGNORECASE)
 _CONTEXT: Final = re.compile(r"^\s*(?:COPY|ADD)\s+(?:--\S+\s+)*\./?\s+(\S+)\s*$", re.IGNORECASE)
-"""The folder of an image that the whole repository is copied into."""
+"""Folder of an image into which the whole repository is copied."""
 _CHANGE: Final = re.compile(r"\bcd\s+([^\s;&|]+)")
 _HERE: Final = re.compile(r"\.(?=\[|$)")
-"""The folder that a command runs in, as what it installs, with or without extras."""
+"""Current folder as an install target, with or without extras."""
 
 
 def _read_dockerfile(path: str, text: str) -> Iterator[Pin]:
@@ -339,15 +337,17 @@ def _read_dockerfile(path: str, text: str) -> Iterator[Pin]:
         in_image.update(() if image is None else (package for package, _ in _find_image_packages(image[1].lower())))
         for parsed in _parse_command(line, on_disk, folder):
             if parsed.fork.startswith("/") and parsed.package in in_image:
-                continue  # the source that the image is made of
+                continue  # the source of the image itself
             if posixpath.normpath(parsed.fork) in copied:
-                continue  # the repository itself, whose own files state what it is
+                continue  # the repository itself, which has its own files
             yield from _build_pins(parsed, path, number, REQUIRED)
 
 
 def _parse_command(line: str, on_disk: bool, folder: str = "") -> Iterator[Requirement]:
-    """What a line installs or clones. `on_disk`: paths count, as no command before may have put a release there.
-    `folder`: where the line starts, if that is known.
+    """Yield the packages that a line installs or clones.
+
+    Paths count if `on_disk`, that is if no earlier command may have put a release there. `folder` is the folder in
+    which the line starts, if known.
     """
     image = _IMAGE.match(line)
     images = _IMAGE_USE.finditer(line) if image is None and _ENGINES.search(line) is not None else ()
@@ -380,7 +380,7 @@ def _parse_command(line: str, on_disk: bool, folder: str = "") -> Iterator[Requi
 
 
 def parse_image_tag(image: str, tag: str) -> Iterator[Requirement]:
-    """The packages that an image holds, according to its tag."""
+    """Yield the packages in an image according to its tag."""
     for package, patterns in _find_image_packages(image):
         release = re.match(r"v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:post|rc)\d+)?)(?=-|$)", tag)
         if release is not None:
@@ -397,17 +397,17 @@ def parse_image_tag(image: str, tag: str) -> Iterator[Requirement]:
 
 
 def _find_image_packages(image: str) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """The packages that images of a name hold, each with the patterns of further ones in the tag."""
+    """Yield the packages in images of a name, each with the patterns of further packages in the tag."""
     for package in list_packages().values():
         yield from ((package.name, patterns) for name, patterns in package.images.items() if re.fullmatch(name, image))
 
 
 _DATED: Final = re.compile(r"(?:^|-)(20\d\d)-?(\d\d)-?(\d\d)(?=-|$)")
-"""The day on which an image was built of the development branch."""
+"""Date on which an image was built from the development branch."""
 
 
 def _build_date_constraint(day: str, dates: Mapping[str, str]) -> Constraint:
-    """The releases before and after a day, between which the development branch stood. `dates` in ascending order."""
+    """Return the releases around the day of a development build. `dates` are in ascending order."""
     before = [(">=", release) for release, date in dates.items() if date <= day]
     after = [release for release, date in dates.items() if date > day]
     following = [("<=" if before else "<", after[0])] if after else []
@@ -421,15 +421,13 @@ _CHECKOUT: Final = re.compile(r"(?:^|&&|;)\s*(?:\$ )?git\s+checkout\s+(?:tags/)?
 _TREE: Final = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:tree|commit)/([\w./-]+)")
 _USUAL: Final = ("main", "master")
 _MAX_COMMANDS: Final = 2000
-"""Of one read-me file or script: what they install or clone."""
+"""Maximum number of installs and clones of one README or script."""
 _MAX_DISTANCE: Final = 3
 """Lines after a `git clone` in which `git checkout` refers to the clone."""
 
 
 def find_forks(path: str, text: str) -> Iterator[Pin]:
-    """The forks and unreleased revisions that a read-me file or a script has its reader install or clone, and those
-    that its links lead to.
-    """
+    """Yield the forks and unreleased revisions that a README or script installs, clones or links to."""
     pins = list(islice(find_command_pins(path, text), _MAX_COMMANDS))
     for number, line in enumerate(text.splitlines(), 1):
         for name, ref in _find_tree_links(line) if len(line) <= requirement.MAX_LENGTH and "github.com" in line else ():
@@ -442,7 +440,7 @@ _REPOSITORY: Final = re.compile(r"github\.com/([\w.-]+/[\w.-]+)")
 
 
 def find_former_repositories(path: str, text: str) -> Iterator[Pin]:
-    """The packages to whose former repositories a read-me file leads."""
+    """Yield the packages whose former repositories a README links to."""
     if "github.com/" not in text:
         return
     for number, line in enumerate(text.splitlines(), 1):
@@ -453,7 +451,7 @@ def find_former_repositories(path: str, text: str) -> Iterator[Pin]:
 
 
 def find_command_pins(path: str, text: str) -> Iterator[Pin]:
-    """What the commands of a text install or clone: releases, and revisions that are none."""
+    """Yield the packages that the commands of a text install or clone, including unreleased revisions."""
     cloned, clone_line = "", 0
     for number, line in _join_lines(text):
         if len(line) > requirement.MAX_LENGTH or not any(word in line for word in _COMMANDS):
@@ -470,7 +468,7 @@ def find_command_pins(path: str, text: str) -> Iterator[Pin]:
 
 
 def _find_tree_links(line: str) -> Iterator[tuple[str, str]]:
-    """The repositories of frameworks that links lead into, each with its revision."""
+    """Yield the repositories of frameworks that links lead into, each with its revision."""
     for name, revision in _TREE.findall(line):
         revision = revision.rstrip(".")
         if requirement.REPOSITORIES.get(name.lower()) and revision.split("/")[0] not in _USUAL:

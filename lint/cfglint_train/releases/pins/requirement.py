@@ -1,4 +1,4 @@
-"""One requirement as pip, poetry and conda write it: the package and the releases that it allows."""
+"""Requirements in the syntax of pip, poetry and conda: the package and its allowed releases."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cfglint_train.foundation.versions import Constraint, parse_release, strip_l
 from cfglint_train.frameworks.registry import list_packages
 
 PACKAGES: Final = {name: one.name for one in list_packages().values() for name in one.distributions}
-"""Names on PyPI and conda -> the name that cfglint uses for the package."""
+"""cfglint's package name by name on PyPI and conda."""
 
 REPOSITORIES: Final = {name: one.name for one in list_packages().values() for name in one.repositories}
-"""Repositories on GitHub, in lower case -> the package that their tags are releases of."""
+"""Package by GitHub repository (lower case) whose tags are its releases."""
 FORMER_REPOSITORIES: Final = {name: one.name for one in list_packages().values() for name in one.former_repositories}
-"""Repositories on GitHub, in lower case -> the package that has left them."""
+"""Package by GitHub repository (lower case) that it has left."""
 
 _RELEASE: Final = r"v?\d+(?:\.\d+)*(?:[._-]?(?:a|b|rc|post|dev)\d*)?(?:\.?dev\d*)?(?:\+[\w.]+)?"
 _REQUIREMENT: Final = re.compile(
@@ -35,26 +35,26 @@ _COMPARISON: Final = re.compile(rf"(===|==|!=|>=|<=|~=|>|<)[ \t]*({_RELEASE}(?:\
 
 
 _FILE: Final = re.compile(rf"/([A-Za-z0-9_.]+)-({_RELEASE})(?:-[^/]*\.whl|\.tar\.gz)(?:#|$)")
-"""A wheel or an archive of the source at the end of an address, whose `%2B` is written as `+`."""
+"""Wheel or source archive at the end of an address in which `%2B` is replaced by `+`."""
 MAX_LENGTH: Final = 2000
-"""Characters; a longer line is no requirement that a person wrote."""
+"""Maximum length of a requirement in characters; longer lines are not written by hand."""
 
 
 class Requirement(Frozen):
-    """A known package, and the releases that are allowed."""
+    """A known package and its allowed releases."""
 
     package: str
     constraint: Constraint
     fork: str = ""
-    """The repository and revision that it is installed from, if that is not upstream's."""
+    """Repository and revision from which it is installed, unless upstream's."""
     unreleased: str = ""
-    """Upstream's own repository and the revision that it is installed from, if that is no release."""
+    """Upstream's repository and the installed revision, if that is not a release."""
 
 
 def parse_pip_requirement(text: str) -> Requirement | None:
-    """A requirement of PEP 508: `torch==2.6.0`, `axolotl[deepspeed]>=0.12; sys_platform == "linux"`, `name @ URL`.
+    """Return a PEP 508 requirement: `torch==2.6.0`, `axolotl[deepspeed]>=0.12; sys_platform == "linux"`, `name @ URL`.
 
-    None for other packages, for one without a release, and for one that Linux does not install.
+    Return None for unknown packages, without a release, or if the marker excludes Linux.
     """
     match = _REQUIREMENT.fullmatch(text.strip()) if len(text) <= MAX_LENGTH else None
     package = None if match is None else get_package(match["name"])
@@ -71,12 +71,12 @@ _BETWEEN_WORDS: Final = re.compile(r"[-_.]+")
 
 
 def get_package(name: str) -> str | None:
-    """The name that cfglint uses for a distribution, however it is spelled."""
+    """Return cfglint's name of a distribution in any spelling, or None."""
     return PACKAGES.get(_BETWEEN_WORDS.sub("-", name).lower())
 
 
 def parse_comparisons(text: str) -> Constraint | None:
-    """`>=4.45,<4.53` as a constraint; None where a part of it is something else."""
+    """Return `>=4.45,<4.53` as a constraint, or None if a part is not a comparison."""
     parts = []
     for part in text.split(","):
         if part.strip():
@@ -88,7 +88,7 @@ def parse_comparisons(text: str) -> Constraint | None:
 
 
 def parse_url_release(url: str, package: str | None = None) -> str | None:
-    """The release that an address names: a tag of the package's repository, or a wheel of it."""
+    """Return the release in an address: a tag of the package's repository, or a wheel."""
     tag = re.search(rf"github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?@({_RELEASE})(?:#|$)", url)
     if tag is not None and (package is None or REPOSITORIES.get(tag[1].lower()) == package):
         return strip_local_label(tag[2])
@@ -99,9 +99,9 @@ def parse_url_release(url: str, package: str | None = None) -> str | None:
 
 
 def parse_address(url: str, package: str | None = None) -> Requirement | None:
-    """What an address installs: a release, an unreleased revision of upstream's, or a fork.
+    """Return the release, unreleased upstream revision, or fork that an address installs, or None.
 
-    Without `package`, the repository's name, the wheel's or `#egg=NAME` names it.
+    Without `package`, it is named by the repository, the wheel or `#egg=NAME`.
     """
     archive = _ARCHIVE.match(url)
     if archive is not None:
@@ -126,8 +126,9 @@ _WHEEL: Final = re.compile(rf"([A-Za-z0-9_.]+)-({_RELEASE})(?:-[\w.-]+\.whl|\.ta
 
 
 def parse_path_requirement(text: str, package: str | None = None) -> Requirement | None:
-    """What a path on disk installs: the release of a wheel, or a folder that is called like a package, whose source may
-    be any. `package`: what is in the folder, where that is stated.
+    """Return the release of a wheel on disk, or a folder named after a package, whose source is unknown, or None.
+
+    `package` is the package in the folder, if stated.
     """
     match = _PATH.fullmatch(text.replace("%2B", "+")) if len(text) <= MAX_LENGTH else None
     if match is None:
@@ -145,18 +146,18 @@ def parse_path_requirement(text: str, package: str | None = None) -> Requirement
 
 
 def format_repository(url: str) -> str:
-    """A git address as people read it, without credentials: `github.com/owner/name@revision`."""
+    """Return a git address without scheme and credentials: `github.com/owner/name@revision`."""
     git = _GIT.match(url)
     return url if git is None else re.sub(r"\.git(?=@|$)", "", git["place"].replace(":", "/", 1).rstrip("/"))
 
 
 def find_upstream_package(url: str) -> str | None:
-    """The package of which a git address is the own repository, at whatever revision."""
+    """Return the package whose own repository is at a git address, at any revision, or None."""
     return REPOSITORIES.get("/".join(_strip_revision(url).lower().split("/")[-2:]))
 
 
 def _strip_revision(url: str) -> str:
-    """A repository without its revision."""
+    """Return a repository without its revision."""
     return format_repository(url).partition("@")[0].removesuffix(".git")
 
 
@@ -171,7 +172,7 @@ def _find_address_package(url: str, git: re.Match[str] | None) -> str | None:
 
 
 def match_package_name(path: str) -> str | None:
-    """The package that a repository or a folder is called after, whatever its owner."""
+    """Return the package after which a repository or folder is named, whatever its owner, or None."""
     return _NAMESAKES.get(_normalise_name(path.rstrip("/").removesuffix(".git").rpartition("/")[2]))
 
 
@@ -185,7 +186,7 @@ _NAMESAKES: Final = {
 
 
 def parse_poetry_requirement(name: str, text: str) -> Requirement | None:
-    """A dependency of `[tool.poetry.dependencies]`: `^2.4`, `~2.4`, `2.4.*`, `2.4.0`, `>=2.4,<2.6`."""
+    """Return a dependency of `[tool.poetry.dependencies]`: `^2.4`, `~2.4`, `2.4.*`, `2.4.0`, `>=2.4,<2.6`."""
     package = get_package(name)
     if package is None:
         return None
@@ -210,7 +211,7 @@ def parse_poetry_requirement(name: str, text: str) -> Requirement | None:
 
 
 def _expand_caret(sign: str, release: str) -> list[tuple[str, str]]:
-    """`^` keeps the first number that is not zero, `~` the first two."""
+    """Return the bounds of a caret or tilde: `^` keeps the first nonzero number, `~` the first two."""
     numbers = [int(part) for part in re.findall(r"\d+", release)[: release.count(".") + 1]]
     kept_index = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
     if sign == "~":
@@ -223,7 +224,7 @@ _SPECIFICATION: Final = re.compile(r"(?:[\w./-]+::)?(?P<name>[A-Za-z0-9._-]+)[ \
 
 
 def parse_conda_requirement(text: str) -> Requirement | None:
-    """A match specification: `pytorch=2.4`, `pytorch::pytorch==2.4.1=py3.11_cuda12.4*`, `transformers>=4.45,<4.53`."""
+    """Return a match specification: `pytorch=2.4`, `pytorch::pytorch==2.4.1=py3.11_cuda12.4*`, `transformers>=4.45`."""
     if len(text) > MAX_LENGTH:
         return None
     match = _SPECIFICATION.fullmatch(text.strip())
@@ -244,20 +245,20 @@ def _build_requirement(package: str, constraint: Constraint | None) -> Requireme
         return None
     for operator, bound in constraint.comparisons:
         if operator == "~=" and "." not in bound:
-            return None  # pip refuses it
+            return None  # pip rejects it
         parse_release(bound)
     return Requirement(package, constraint)
 
 
 # --- markers ---------------------------------------------------------------------------------------------------------
 
-# Training runs on Linux; what else a marker may ask for is not known here.
+# Training runs on Linux; other markers are unknown.
 _LINUX: Final = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
 _MARKER_TEST: Final = re.compile(r"(\w+)\s*(==|!=)\s*['\"]([^'\"]*)['\"]|['\"]([^'\"]*)['\"]\s*(==|!=)\s*(\w+)")
 
 
 def can_install_on_linux(marker: str) -> bool:
-    """Whether a requirement with this marker may be installed on Linux: false only where it surely is not."""
+    """Return whether a marker may hold on Linux: false only if it surely does not."""
     alternatives = re.split(r"\bor\b", marker)
     return any(all(_can_hold(test) for test in re.split(r"\band\b", alternative)) for alternative in alternatives)
 
@@ -271,6 +272,6 @@ def _can_hold(test: str) -> bool:
 
 
 def format_git_address(url: str, revision: str) -> str:
-    """A repository and a revision (empty: its default branch) as pip writes them."""
+    """Return a repository and a revision (empty: its default branch) in pip's syntax."""
     plain = url if "://" in url else f"ssh://{url.replace(':', '/', 1)}"
     return f"git+{plain.removesuffix('.git')}{revision and f'@{revision}'}"

@@ -1,4 +1,4 @@
-"""The requirement files of a folder, and what they say together about each package."""
+"""Pin search: read the requirement files of a folder, and combine their pins by package."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ _NAME: Final = re.compile(
 )
 _README: Final = re.compile(r"readme.*\.md", re.IGNORECASE)
 _MAX_BYTES: Final = 4 * 2**20
-"""Of all the files of a folder that are read for pins, those that they include too; large lock files have 3 MB."""
+"""Maximum total size in bytes of the files read for pins, with their includes; large lock files have 3 MB."""
 _MAX_PINS: Final = 1000
-"""Of one file: what it says of the packages that matter."""
+"""Maximum number of pins of one file."""
 FOLDERS: Final = ("requirements", "docker")
-"""Folders beside which a project's requirement files often lie."""
+"""Subfolders that often contain a project's requirement files."""
 
 
 class ResolvedPin(Frozen):
-    """What the requirement files of a folder say of a package."""
+    """Pins of a package in the requirement files of a folder, combined."""
 
     constraint: Constraint
     pins: tuple[Pin, ...]
-    """Where they say it."""
+    """Pins on which the constraint is based."""
     is_optional: bool
-    """Only extras and groups say it, and who installs them is not known."""
+    """True if only extras and groups contain it, which may not be installed."""
     is_consistent: bool
-    """Some release satisfies them all; otherwise they describe several installations, and determine nothing."""
+    """True if some release satisfies all pins; otherwise they are of several installations and determine nothing."""
     fork: Pin | None = None
-    """Where they install something else than upstream's."""
+    """Pin that installs a fork instead of upstream's."""
     unreleased: Pin | None = None
-    """Where they install upstream's own repository at no release, and no release besides."""
+    """Pin that installs an unreleased revision of upstream's repository, if no pin names a release."""
     former_pin: Pin | None = None
-    """Where a read-me file leads to a repository that the package has left."""
+    """README link to a repository that the package has left."""
 
     @property
     def is_specified(self) -> bool:
-        """Whether they say which releases, or which fork."""
+        """True if the pins determine the releases or the fork."""
         return bool(self.pins) or self.fork is not None or self.unreleased is not None
 
 
 def read_folder_pins(folder: str, names: Iterable[str]) -> Mapping[str, ResolvedPin]:
-    """What the requirement files among the names in a folder say, by package."""
+    """Return the pins in the requirement files among the names in a folder, by package."""
     pins: list[Pin] = []
     folders, has_root = Roots().list_folders_above(os.path.abspath(folder))
     root = folders[-1] if has_root else folder
@@ -96,14 +96,15 @@ def _read_subfolder(folder: str, load: ReadText, every_text: bool) -> list[Pin]:
 
 
 class _TextReader:
-    """The texts of files of a repository, up to a size in all; a file of requirements may include any other."""
+    """Reader of a repository's files up to a total size; a requirement file may include any other file."""
 
     def __init__(self, root: str) -> None:
+        """Read only files below `root`."""
         self._root = root
         self._left = _MAX_BYTES
 
     def __call__(self, path: str) -> str:
-        """The text of a file; none of one that is outside, unreadable or beyond the size."""
+        """Return the text of a file, or an empty string if it is outside, unreadable or beyond the size limit."""
         try:
             source = regular_files.read(path) if regular_files.is_below(path, self._root) else b""
         except (OSError, ValueError):
@@ -115,7 +116,7 @@ class _TextReader:
 
 
 def resolve_pins(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
-    """What several pins say together: lock files where there are any, else requirements, else extras."""
+    """Return the combined pins by package: lock files take precedence over requirements, and these over extras."""
     by_package: dict[str, list[Pin]] = {}
     for pin in pins:
         by_package.setdefault(pin.package, []).append(pin)
@@ -123,8 +124,9 @@ def resolve_pins(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
 
 
 def merge_pins(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
-    """What several installations say, of which any may be the training's: where they contradict each other, the
-    releases from the oldest to the newest of them.
+    """Return the pins of several installations by package; any of them may be for the training.
+
+    If they contradict each other, the constraint covers the releases from the oldest to the newest.
     """
     resolved = dict(resolve_pins(pins))
     for package, item in resolved.items():
@@ -137,7 +139,7 @@ def merge_pins(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
 def resolve_pin_conflicts(
     files: Mapping[str, ResolvedPin], commands: Mapping[str, ResolvedPin]
 ) -> Mapping[str, ResolvedPin]:
-    """What requirement files say; nothing of a package of which the commands that install it say another release."""
+    """Return the pins of requirement files, without a constraint if install commands name another release."""
     resolved = dict(files)
     for package, installed in commands.items():
         pinned = files.get(package)
@@ -157,7 +159,7 @@ def resolve_pin_conflicts(
 
 
 def _resolve_package(pins: list[Pin]) -> ResolvedPin:
-    """What pins say of a package, of which a fork may say no release."""
+    """Return the combined pins of a package; pins of a fork may have no release."""
     released = [pin for pin in pins if pin.constraint.comparisons]
     resolved = (
         _resolve_constraint(released)

@@ -1,4 +1,4 @@
-"""The requirements of a `setup.py`: texts in lists, names of lists, and tables of requirements. Nothing is executed."""
+"""Requirements in `setup.py`: strings in lists, named lists, and tables. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 MAX_DEPTH: Final = 8
-"""Names and tables that lead to each other; deeper ones are left out."""
+"""Maximum depth of names and tables that refer to each other."""
 MAX_BYTES: Final = 256 * 2**10
 
 _NAME: Final = re.compile(r"[\w.-]+")
 
 
 class WrittenRequirement(Frozen):
-    """A requirement as it is written."""
+    """A requirement as written."""
 
     text: str
     line: int
     is_optional: bool
-    """It belongs to an extra."""
+    """True for an extra."""
 
 
 def find_requirements(text: str) -> Iterator[WrittenRequirement]:
-    """What the calls of `setup` in a file require, as far as it is written there."""
+    """Yield the requirements of the calls of `setup` in a file, as far as they are written there."""
     if len(text) > MAX_BYTES or "setup" not in text:
         return
     tree = parse_tree(text)
@@ -48,18 +48,19 @@ class _Text(Frozen):
 
 
 class _Tables:
-    """What the names of a file stand for."""
+    """Values of the names in a file."""
 
     def __init__(self, values: Mapping[str, list[ast.expr]], required: Mapping[str, list[_Text]]) -> None:
+        """Create tables with an empty set of followed names."""
         self.values = values
         self.required = required
-        """The requirements in lists and dictionaries of the file, by package."""
+        """Requirements in lists and dictionaries of the file, by package."""
         self.followed: set[str] = set()
-        """Names whose values were read; once is enough, and many lists lead to each other."""
+        """Names whose values were read, since many lists refer to each other."""
 
 
 def _collect_values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
-    """The names of a module with the values that are given to them, or to an item of them."""
+    """Return the names of a module with the values assigned to them or to their items."""
     values_by_name: dict[str, list[ast.expr]] = {}
     for step in tree.body:
         if not isinstance(step, (ast.Assign, ast.AnnAssign)) or step.value is None:
@@ -74,7 +75,7 @@ def _collect_values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
 
 
 def _find_texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
-    """The texts that an expression holds."""
+    """Yield the strings in an expression."""
     if depth > MAX_DEPTH:
         return
     if isinstance(node, ast.Constant):
@@ -96,7 +97,7 @@ def _find_texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
     elif isinstance(node, ast.Subscript):
         yield from _find_item(node, tables, depth)
     elif isinstance(node, ast.Call):
-        # A function of the file that picks from a table by the names of packages.
+        # A function of the file that selects from a table by package name.
         for argument in node.args:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield from tables.required.get(argument.value, ())
@@ -111,7 +112,7 @@ def _find_texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
 
 
 def _find_item(node: ast.Subscript, tables: _Tables, depth: int) -> Iterator[_Text]:
-    """`deps["torch"]` of a dictionary, or of one that is made of a list of requirements."""
+    """Yield the strings of `deps["torch"]` in a dictionary, or in one built from a list of requirements."""
     key = node.slice.value if isinstance(node.slice, ast.Constant) else None
     values = tables.values.get(node.value.id, []) if isinstance(node.value, ast.Name) else []
     if not isinstance(key, str):
@@ -126,7 +127,7 @@ def _find_item(node: ast.Subscript, tables: _Tables, depth: int) -> Iterator[_Te
 
 
 def _group_by_package(names: Mapping[str, list[ast.expr]]) -> Mapping[str, list[_Text]]:
-    """The texts in lists and dictionaries of a file, by the package that each begins with."""
+    """Return the strings in lists and dictionaries of a file, by the package at their start."""
     texts: dict[str, list[_Text]] = {}
     for value in (item for values in names.values() for item in values):
         items = value.elts if isinstance(value, (ast.List, ast.Tuple)) else ()

@@ -1,8 +1,8 @@
-"""One self-contained HTML page: budgets as charts and tables, findings with their fixes.
+"""Self-contained HTML page: budgets as charts and tables, findings with their fixes.
 
-The page contains everything as text and tables, made here; `page.js` draws the charts beside them. The
-page loads nothing: styles, scripts and the part of Observable Plot that draws (`plot.min.js`, made by `tools/plot`) are
-written into it, and its content security policy allows nothing else.
+The page contains everything as text and tables; `page.js` draws the charts next to them. It loads nothing: styles,
+scripts and the needed part of Observable Plot (`plot.min.js`, built by `tools/plot`) are inlined, and its content
+security policy forbids everything else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["estimate", "report", "summarised"]
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """The page of a lint: the findings, then the runs."""
+    """Report a lint: the findings, then the runs."""
     return page.render_page(
         result, result.digests or tuple(map(summarised, result.runs)), result.runs, (), style, findings_first=True
     )
@@ -30,8 +30,8 @@ def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
 def estimate(
     runs: Sequence[Run | StatedPlan], axes: Sequence[Axis] = (), result: Result | None = None, style: Style = PLAIN
 ) -> Iterator[str]:
-    """The page of an estimate: the runs with their grids, then the findings where a result has them.
+    """Report an estimate as a page: the runs with their grids, then the findings if there is a result.
 
-    Without `axes`, the grid is that of micro batches and sequence lengths around the run's own.
+    Without `axes`, the grid varies micro batch and sequence length around the run's own values.
     """
     return page.render_page(result, tuple(map(summarised, runs)), runs, axes, style, findings_first=False)

@@ -1,4 +1,4 @@
-"""The findings of a page: by file, each with its line, its advice and its fix as a diff."""
+"""The findings of a page by file, each with its line, its advice and its fix as a diff."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from cfglint_train.reports.places import collect_documents
 from cfglint_train.reports.style import Style
 
 _MAX_LINE: Final = 400
-"""Characters of a source line that are shown."""
+"""Maximum number of characters of a source line that are shown."""
 
 
 def render_section(result: Result, style: Style) -> Iterator[str]:
-    """The section, file by file."""
+    """Render the section with the findings, file by file."""
     yield '<section id="findings" aria-labelledby="findings-title">'
     yield '<h2 id="findings-title">Findings</h2>'
     if not result.findings:
@@ -88,7 +88,7 @@ def _render_finding(finding: Finding, style: Style, redact: Redact, documents_by
 
 
 def _render_grounds(finding: Finding, redact: Redact) -> Iterator[str]:
-    """The facts that the finding rests on, folded."""
+    """Render the facts that the finding rests on, collapsed."""
     if not finding.rests_on:
         return
     yield f'<details class="grounds"><summary>Rests on {format_count(len(finding.rests_on), "fact")}</summary><ul>'
@@ -99,7 +99,7 @@ def _render_grounds(finding: Finding, redact: Redact) -> Iterator[str]:
 
 
 def _render_frame(document: Document, start: Position, end: Position, redact: Redact) -> str:
-    """The line, the marked columns in a mark; of a long line the part around them."""
+    """Render the source line with the marked columns; of a long line only the part around them."""
     line = redact(get_line_text(document, start.line))
     first = start.column - 1
     last = max(first + 1, end.column - 1 if end.line == start.line else len(line))
@@ -128,7 +128,7 @@ def _render_fix(finding: Finding, redact: Redact, documents_by_path: Mapping[str
 
 
 def _render_hunk(hunk: Hunk, path: str, redact: Redact) -> Iterator[str]:
-    """The lines of a hunk; those at its ends that stay as they are are context."""
+    """Render the lines of a hunk; unchanged lines at both ends are context."""
     where = "" if hunk.path == path else f"{escape_html(hunk.path)}, "
     yield f'<span class="hunk">{where}line {hunk.line}</span>\n'
     before, after = hunk.before, hunk.after

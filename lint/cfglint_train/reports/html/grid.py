@@ -1,4 +1,4 @@
-"""The grid of a run: what would fit instead, as a heat map and as a table."""
+"""The what-if grid of a run, as a heat map and as a table."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MARKS: Final[dict[str | None, str]] = {
 
 
 class Grid(Frozen):
-    """Combinations: rows of all axes but the last, columns of the last."""
+    """Combinations of values: one row per combination of all axes but the last, one column per value of the last."""
 
     axes: tuple[Axis, ...]
     rows: tuple[tuple[Cell, ...], ...]
     current: tuple[int, int] | None
-    """Row and column of the run as it is, where it is among them."""
+    """Row and column of the run's current values, or None if they are not in the grid."""
 
 
 def build_grid(run: Run | StatedPlan, axes: Sequence[Axis]) -> Grid:
-    """Every combination, each with an estimate of its own."""
+    """Estimate every combination of the axes."""
     cells = tuple(generate_cells(run, axes))
     width = len(axes[-1].values)
     rows = tuple(cells[start : start + width] for start in range(0, len(cells), width))
@@ -42,7 +42,7 @@ def build_grid(run: Run | StatedPlan, axes: Sequence[Axis]) -> Grid:
 
 
 def render_figure(result: Grid, name: str, run_name: str, charts: Charts) -> str:
-    """The heat map with its table; `of` is the run that it is about."""
+    """Render the heat map with its table; `run_name` is used in its label."""
     *outer, last = result.axes
     labels = [", ".join(_format_value(row[0].changes[axis.name]) for axis in outer) for row in result.rows]
     columns = [_format_value(value) for value in last.values]

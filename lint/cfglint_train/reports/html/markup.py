@@ -1,4 +1,4 @@
-"""HTML of text that users wrote: nothing of it becomes markup, and invisible characters are shown as escapes."""
+"""HTML of user-written text: no text becomes markup, and invisible characters are shown as escapes."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from cfglint_train.foundation.typed import Any
 from cfglint_train.reports.escape import escape_source_line, escape_text
 from cfglint_train.reports.json import encode_compact
 
-# Inside a script element, where entities mean nothing: the same characters as JSON spells them.
+# Script elements have no entities, so escape the same characters as in JSON.
 _IN_SCRIPT = str.maketrans({"&": "\\u0026", "<": "\\u003c", ">": "\\u003e", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 def escape_html(value: object) -> str:
-    """One line of text, for an element or for an attribute in double quotes."""
+    """Return a value as one line of text for an element or a double-quoted attribute."""
     return escape(escape_text(str(value)))
 
 
 def escape_code(line: str) -> str:
-    """A line of a file; tabs become spaces."""
+    """Escape a line of a file; tabs become spaces."""
     return escape(escape_source_line(line))
 
 
 def format_count(count: int, noun: str) -> str:
-    """`1 error`, `2 errors`."""
+    """Return a count with its noun: `1 error`, `2 errors`."""
     return f"{count} {noun}" if count == 1 or noun == "info" else f"{count} {noun}s"
 
 
 def encode_script_data(value: Any) -> str:
-    """JSON for a script element of type application/json."""
+    """Return JSON for a script element of type application/json."""
     return encode_compact(value).translate(_IN_SCRIPT)
 
 
@@ -40,9 +40,10 @@ def render_table(
     numbers: tuple[int, ...] = (),
     subject: str = "",
 ) -> str:
-    """A table of cells that are HTML already; the columns in `numbers` hold numbers, the first one heads its row.
+    """Render a table of cells that are HTML already; the first column contains row headers.
 
-    It scrolls inside a region, whose name is the caption with what it is a table `of`.
+    The columns in `numbers` contain numbers. The table scrolls inside a region, whose label is the caption with its
+    `subject`.
     """
 
     def render_cell(column: int, content: str) -> str:

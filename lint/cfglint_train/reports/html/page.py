@@ -1,4 +1,4 @@
-"""The page around its parts: head, policy, styles and scripts."""
+"""The page around its sections: head, policy, styles and scripts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def render_page(
     style: Style,
     findings_first: bool,
 ) -> Iterator[str]:
-    """The whole page, piece by piece. `own` are the runs of `told`, or nothing where they stayed in other processes."""
+    """Render the whole page, piece by piece.
+
+    `estimated_runs` are the runs of `summaries`, or empty if other processes built them.
+    """
     order = sorted(range(len(summaries)), key=lambda number: summaries[number].path)
     summaries, estimated_runs = (
         [summaries[number] for number in order],
@@ -76,9 +79,9 @@ def _read_asset(name: str) -> str:
 
 
 def _build_policy(scripts: list[str]) -> str:
-    """Nothing is loaded and nothing is sent; only these very scripts run.
+    """Return a policy under which nothing is loaded or sent, and only these scripts run.
 
-    Styles may be inside, as Plot writes them into its drawings: without a way to load anything they are harmless.
+    Inline styles are allowed because Plot writes them into its drawings; they are harmless if nothing can be loaded.
     """
     hashes = " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
     return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

@@ -1,4 +1,4 @@
-"""The runs of a page: their budgets per phase on a GPU, a host and the disk, and what would fit instead."""
+"""The runs of a page: budgets per phase on a GPU, a host and the disk, and the what-if grid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from cfglint_train.whatif.grid import Axis
 from cfglint_train.whatif.plan_file import StatedPlan
 
 MAX_EXPANDED: Final = 12
-"""Runs; where there are more, they are folded and have no grids, each of which takes as long as 20 to 30 estimates."""
+"""Maximum number of expanded runs. More runs are collapsed and have no grids, which take as long as 20 to 30
+estimates.
+"""
 
 _TITLES: Final = {"gpu": "One GPU", "host": "One host", "disk": "Disk"}
 
@@ -24,7 +26,10 @@ _TITLES: Final = {"gpu": "One GPU", "host": "One host", "disk": "Disk"}
 def render_section(
     summaries: Sequence[RunSummary], estimated_runs: Sequence[Run | StatedPlan], axes: Sequence[Axis], charts: Charts
 ) -> Iterator[str]:
-    """The section, run by run. `own` are the runs themselves, or nothing where only their summaries are here."""
+    """Render the section with the runs.
+
+    `estimated_runs` are the runs themselves, or empty if only their summaries are available.
+    """
     if not summaries:
         return
     yield '<section id="runs" aria-labelledby="runs-title">'

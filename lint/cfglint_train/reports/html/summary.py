@@ -1,4 +1,4 @@
-"""What the page keeps of a run: plain values that processes can exchange."""
+"""Summary of a run for the page: plain values that processes can exchange."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from cfglint_train.whatif.plan_file import StatedPlan
 
 PLACES: Final = ("gpu", "host", "disk")
 MIN_LENGTH: Final = 512
-"""Tokens; shorter sequences are no question of memory."""
+"""Tokens; memory does not matter for shorter sequences."""
 
 
 class PhaseSummary(Frozen):
-    """The peak of a phase at a place. Sizes are bytes."""
+    """The peak of a phase on a resource. Sizes are in bytes."""
 
     name: str
     event: str
@@ -38,35 +38,35 @@ class PhaseSummary(Frozen):
 
 
 class ResourceSummary(Frozen):
-    """The phases at one place."""
+    """The phases on one resource."""
 
     place: str
-    """gpu, host or disk."""
+    """One of gpu, host and disk."""
     capacity: int | None
     phases: tuple[PhaseSummary, ...]
     worst: int
-    """The number of the phase with the highest peak."""
+    """Index of the phase with the highest peak."""
     formulas: tuple[tuple[str, int, str], ...]
-    """What that peak is made of, the largest part first: name, bytes, formula."""
+    """Parts of that peak, the largest first: name, bytes, formula."""
 
 
 class RunSummary(Frozen):
-    """One run."""
+    """The summary of a run."""
 
     path: str
     facts: tuple[str, ...]
-    """Framework, model, cluster and method in words."""
+    """Framework, model, cluster and method as text."""
     places: tuple[ResourceSummary, ...]
     axes: tuple[Axis, ...]
-    """Micro batches and sequence lengths that could be tried instead; nothing where they are unknown."""
+    """Micro batches and sequence lengths for the what-if grid; empty if the current ones are unknown."""
     assumptions: tuple[str, ...]
     missing: tuple[str, ...]
     not_counted: tuple[str, ...]
-    """Misspelt keys that are left out."""
+    """Misspelled keys that the estimate ignores."""
 
 
 def summarised(run: Run | StatedPlan) -> RunSummary:
-    """The run (or stated plan) in plain values."""
+    """Summarize a run (or stated plan) as plain values."""
     return RunSummary(
         run.main.document.path if isinstance(run, Run) else run.path,
         tuple(_describe_run(run)),
@@ -79,7 +79,7 @@ def summarised(run: Run | StatedPlan) -> RunSummary:
 
 
 def _choose_axes(run: Run | StatedPlan) -> tuple[Axis, ...]:
-    """Micro batches and lengths around the run's own."""
+    """Return micro batches and lengths around the run's own values."""
     micro, length = run.plan.batch.micro, run.plan.sequence.length
     if not micro or not length:
         return ()

@@ -1,4 +1,4 @@
-"""Names and the targets of assignments: what takes a value, and whether it certainly does."""
+"""Assignments: targets that take a value, and whether they certainly do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cfglint_train.foundation.typed import Any
 
 
 def bind_name(evaluator: Evaluator, name: str, value: Any, scope: Scope) -> None:
-    """Let a name stand for a value, or only perhaps, where an undecided condition is around."""
+    """Bind a name to a value, or only perhaps if an undecided condition surrounds the statement."""
     scope = scope.find_owner(name)
     if len(evaluator.open_conditions) > scope.level:
         step = evaluator.open_conditions[-1]

@@ -1,4 +1,4 @@
-"""Calls: of the script's own functions and classes, of the library, of methods."""
+"""Calls of the script's own functions and classes, of the library, and of methods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_CALLS: Final = 16
 
 
 def evaluate_call(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Any:
-    """What a call in the script yields."""
+    """Return the result of a call in the script."""
     function = node.func
     if isinstance(function, ast.Attribute):
         owner = evaluator.evaluate(function.value, scope)
@@ -46,7 +46,7 @@ def evaluate_call(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Any:
 
 
 def _evaluate_arguments(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Arguments:
-    """The arguments of a call, evaluated."""
+    """Return the evaluated arguments of a call."""
     positional: list[Any] = []
     keywords: dict[str, Argument] = {}
     complete = True
@@ -76,7 +76,7 @@ def _place_value(evaluator: Evaluator, value: Any, expression: ast.expr) -> Any:
 
 
 def apply_call(evaluator: Evaluator, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
-    """What a call yields."""
+    """Return the result of a call of a target with some arguments."""
     if isinstance(target, Function):
         return _enter_function(evaluator, target, arguments)
     if isinstance(target, Partial):
@@ -139,7 +139,7 @@ def _bind_parameters(evaluator: Evaluator, function: Function, arguments: Argume
 
 
 def _bind_variadic(evaluator: Evaluator, function: Function, arguments: Arguments, scope: Scope) -> None:
-    """Bind the arguments that `*given` and `**given` of a function take."""
+    """Bind the arguments that `*args` and `**kwargs` of a function collect."""
     parameters = function.node.args
     positional = (*parameters.posonlyargs, *parameters.args)
     if parameters.vararg is not None:
@@ -160,7 +160,7 @@ def _bind_variadic(evaluator: Evaluator, function: Function, arguments: Argument
 
 
 def _create_instance(evaluator: Evaluator, owner: Class, arguments: Arguments, node: ast.Call) -> Record:
-    """An object of a class of the script: its fields, as far as its own methods leave them alone."""
+    """Create an object of a class of the script: its fields, unless the class's own methods change them."""
     shape = evaluator.get_shape(owner.node)
     record = evaluator.build_record(node, owner.node.name, arguments, shape.fields)
     for value in (*arguments.positional, *(argument.value for argument in arguments.keywords.values())):
@@ -202,7 +202,7 @@ def _call_library(evaluator: Evaluator, target: External, arguments: Arguments, 
 
 
 def _forget_changed_keys(evaluator: Evaluator, target: External, arguments: Arguments, node: ast.Call) -> None:
-    """Forget what a function of another module may change of the records that it is given."""
+    """Forget the keys of the passed records that a function of another module may change."""
     values: list[tuple[int | str, Any]] = [*enumerate(arguments.positional)]
     values += [(name, argument.value) for name, argument in arguments.keywords.items()]
     for parameter, value in values:

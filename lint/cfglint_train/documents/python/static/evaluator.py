@@ -1,7 +1,7 @@
-"""What every part of a walk shares: the script, what was made of it so far, the conditions around, and the budget.
+"""Shared state of a walk: the script, the records made so far, the surrounding conditions, and the budget.
 
-Expressions contain calls, calls enter functions, and functions contain statements: what goes round in this way is asked
-of the evaluator (`value`, `block`, `apply`), which `walk.py` completes.
+Expressions contain calls, calls enter functions, and functions contain statements. The methods in this cycle
+(`evaluate`, `walk_block`, `apply_call`) are abstract here, and `walk.py` implements them.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 MAX_STEPS: Final = 100_000
-"""Steps of the walk over one script, at most."""
+"""Upper limit of the steps of a walk over one script."""
 _FIRST_STEPS: Final = 2_000
 _STEPS_PER_BYTE: Final = 2
-"""What a text of some length may cost: scripts of people take a tenth of a step per byte."""
+"""Steps per byte of the text. Scripts written by people take a tenth of a step per byte."""
 MAX_KEYS: Final = 500
 
 
 class BudgetError(Exception):
-    """The script is too long or too deep to be followed."""
+    """A script that is too long or too deep to be followed."""
 
 
 class BlockEnd(Frozen):
-    """Why a block ended early: a `return` with its value, or the end of the program."""
+    """The early end of a block: a `return` with its value, or the end of the program."""
 
     value: Any
     returns: bool
@@ -53,12 +53,12 @@ def _find_no_constant(_: str) -> Any:
 
 
 class Evaluator:
-    """The state of a walk. A framework defines what calls of its library mean.
+    """The state of a walk. A framework defines the meaning of calls of its library.
 
-    `handlers` maps dotted names to what a call of them yields, `methods` names of methods likewise (the first argument
-    is the owner); a handler that answers None leaves the call to the evaluator. `fields` names the positional
-    parameters of the library's classes, and of their methods that make objects. `constant` yields the value of a name
-    of the library, `Unknown` where that cannot be determined, MISSING where the name of a member is its value.
+    `handlers` maps dotted names to handlers of their calls, `methods` names of methods likewise (the first argument is
+    the owner). A handler that returns None leaves the call to the evaluator. `fields` names the positional parameters
+    of the library's classes, and of their methods that make objects. `constant` returns the value of a name of the
+    library, `Unknown` if it cannot be determined, or MISSING if the name of a member is its value.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class Evaluator:
         fields: Mapping[str, tuple[str, ...]],
         constant: Callable[[str], Any] = _find_no_constant,
     ) -> None:
+        """Store the script and the framework's handlers."""
         self.document = document
         self.handlers = handlers
         self.methods = methods
@@ -76,81 +77,80 @@ class Evaluator:
         self.constant = constant
         self.module = Scope(None, 0)
         self.records: list[Record] = []
-        """Every record in the order in which its call was met."""
+        """Every record, in the order in which the calls were evaluated."""
         self.entered_functions: set[int] = set()
         """Identities of the functions that were entered."""
         self.is_exhausted = False
-        """Whether the script was too much, so that what was read so far may be changed further down."""
+        """True if the budget ran out, so that later code may change the values read so far."""
         self.open_conditions: list[Step] = []
-        """The conditions around the statement that is walked, innermost last."""
+        """The undecided conditions around the current statement, innermost last."""
         self.depth = 0
-        """How many expressions are open."""
+        """Nesting depth of the current expression."""
         self.call_depth = 0
-        """How many functions of the script are entered."""
+        """Number of entered functions of the script."""
         self.library_facts: set[str] = set()
-        """What calls of the library have settled for those behind them, in words that the handlers choose."""
+        """Facts that calls of the library establish for later calls, as words that the handlers choose."""
         self.patched_classes: set[str] = set()
-        """The classes of other modules that the script replaces, or whose methods of Python's own it does
-        (`__init__`).
-        """
+        """Classes of other modules that the script replaces, or whose special methods (`__init__`) it replaces."""
         self.declared_options: dict[str, Value] | None = None
-        """The options that the script declares; None as long as nothing asked for them."""
+        """The options that the script declares, or None until they are requested."""
         self.option_spellings: dict[str, str] = {}
-        """Their spellings in the script, by their names."""
+        """Names of the options -> their spellings in the script."""
         self._steps_left = min(MAX_STEPS, _FIRST_STEPS + _STEPS_PER_BYTE * len(document.source))
         self._record_by_call: dict[int, Record] = {}
         self._shapes: dict[int, Shape] = {}
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Any:
-        """What an expression stands for."""
+        """Return the value of an expression."""
         raise NotImplementedError
 
     def walk_block(self, body: list[ast.stmt], scope: Scope) -> BlockEnd | None:
-        """Walk statements in order; what ended them early, if anything."""
+        """Walk statements in order and return the reason if they end early, else None."""
         raise NotImplementedError
 
     def apply_call(self, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
-        """What a call yields."""
+        """Return the result of a call."""
         raise NotImplementedError
 
     def build_options(self, node: ast.expr) -> ParsedOptions:
-        """The namespace that argparse makes of the script's own options, at their defaults."""
+        """Return argparse's namespace of the script's own options, at their defaults."""
         raise NotImplementedError
 
     def find_changes(self, function: External, argument: int | str, value: Record) -> frozenset[str] | None:
-        """The attributes that a function of another module may set of what it is given as its argument of a number or
-        name; None where it may change any key.
+        """Return the attributes that a function of another module may set on an argument, or None for any key.
+
+        `argument` is its index or name.
         """
         raise NotImplementedError
 
     def spend_steps(self, steps: int = 1) -> None:
-        """Pay for work. Raises SpentError where the script was too much."""
+        """Spend steps of the budget. Raise `BudgetError` if it is exhausted."""
         self._steps_left -= steps
         if self._steps_left < 0:
             raise BudgetError
 
     def build_condition(self, text: str, node: ast.stmt | ast.expr) -> Step:
-        """A condition that cannot be decided, as a step on the way to a value."""
+        """Return an undecided condition as a step to a value."""
         return Step("depends", text, self.document.find_span(node))
 
     def build_named_condition(self, keyword: str, node: ast.expr) -> Step:
-        """The condition of a statement, with its text."""
+        """Return the condition of a statement, with its text."""
         return self.build_condition(f"{keyword} {self.document.get_short_text(self.document.find_span(node))}", node)
 
     def get_shape(self, node: ast.ClassDef) -> Shape:
-        """What a class of the script declares."""
+        """Return the declarations of a class of the script."""
         shape = self._shapes.get(id(node))
         if shape is None:
             shape = self._shapes[id(node)] = parse_shape(node)
         return shape
 
     def build_unknown(self, node: ast.expr, reason: str = "") -> Value:
-        """The value of an expression that cannot be determined."""
+        """Return the value of an expression that cannot be determined."""
         span = self.document.find_span(node)
         return Value(span, Unknown(reason or self.document.get_short_text(span)))
 
     def build_node(self, value: Any, expression: ast.expr) -> Node:
-        """A value as a node of the tree, standing where the expression stands."""
+        """Return a value as a node of the tree, at the place of the expression."""
         span = self.document.find_span(expression)
         if isinstance(value, Value):
             return Value(span, value.value, value.how, value.targets)
@@ -174,7 +174,7 @@ class Evaluator:
 
     @staticmethod
     def put(record: Record, entry: Entry) -> None:
-        """Set a key of a record, unless it has more of them than a configuration would."""
+        """Set a key of a record, unless it already has more keys than a configuration would."""
         if len(record.entries) < MAX_KEYS or entry.name in record.index:
             record.put(entry)
         else:
@@ -197,7 +197,7 @@ class Evaluator:
         self.put(record, Entry(Scalar(key, name, value=name), node))
 
     def record_patch(self, owner: External, name: str) -> None:
-        """Note that the script sets an attribute of a module, or of a class of one."""
+        """Record that the script sets an attribute of a module or of a class in it."""
         if owner.parts[-1][:1].isupper():
             if name.startswith("__"):
                 self.patched_classes.add(owner.name)
@@ -205,7 +205,7 @@ class Evaluator:
             self.patched_classes.add(f"{owner.name}.{name}")
 
     def add_implied_record(self, owner: Record, name: str, span: Span, key: Span) -> Any:
-        """An attribute that nothing has set: something that the library's class makes of its own."""
+        """Add and return a record for an attribute that was never set, because the library's class creates it."""
         record = Record(span, [], open_=IMPLIED)
         record.implicit = True
         record.level = owner.level
@@ -221,7 +221,10 @@ class Evaluator:
         factory: str = "",
         how: tuple[Step, ...] = (),
     ) -> Record:
-        """A mapping of a call's keyword arguments, with its class under `_CLASS_` (and factory under `_FACTORY_`)."""
+        """Return a record of a call's keyword arguments, with its class under `_CLASS_`.
+
+        The factory method, if any, is under `_FACTORY_`.
+        """
         span = self.document.find_span(node.func)
         record = Record(self.document.find_span(node), [], node)
         record.how = how
@@ -248,7 +251,7 @@ class Evaluator:
         return record
 
     def replace_keys(self, value: Any, arguments: Arguments, node: ast.Call) -> Any:
-        """A copy of a record with some keys changed."""
+        """Return a copy of a record with some keys changed."""
         if not isinstance(value, Record):
             return self.build_opaque(node)
         copy = self.copy_record(value)
@@ -261,14 +264,14 @@ class Evaluator:
         return copy
 
     def copy_record(self, value: Record) -> Record:
-        """A dictionary of its own with the same keys."""
+        """Return a separate dictionary with the same keys."""
         self.spend_steps(len(value.entries))
         copy = Record(value.span, list(value.entries), None, value.open)
         copy.how, copy.level, copy.sealed = value.how, len(self.open_conditions), value.sealed
         return copy
 
     def build_opaque(self, node: ast.Call) -> Record:
-        """What a call yields of which nothing is known; attributes may still be set on it."""
+        """Return the result of a call that cannot be evaluated; attributes may still be set on it."""
         maker = self.document.get_short_text(self.document.find_span(node.func))
         record = Record(self.document.find_span(node), [], open_=f"{maker} makes it")
         record.implicit = True

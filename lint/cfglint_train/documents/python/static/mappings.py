@@ -1,6 +1,6 @@
-"""What the methods of a dictionary, and `del`, make of it: keys that are set, that are gone, or that may be either.
+"""Dictionary methods and `del`: keys that are set, removed, or possibly either.
 
-A change that cannot be followed leaves no key: each may have another value, or be gone.
+After a change that cannot be followed no key remains, because each may have another value or be gone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ METHODS: Final = REMOVING_METHODS | {"__setitem__", "setdefault", "update"}
 
 
 def apply_method(evaluator: Evaluator, node: ast.Call, owner: Record, name: str, arguments: Arguments) -> Any:
-    """What one of the METHODS does to a record, and what it yields."""
+    """Apply one of the METHODS to a record and return its result."""
     positional = arguments.positional
     if name == "update":
         _update(evaluator, node, owner, arguments)
@@ -44,7 +44,7 @@ def apply_method(evaluator: Evaluator, node: ast.Call, owner: Record, name: str,
 
 
 def delete_keys(evaluator: Evaluator, node: ast.Delete, scope: Scope) -> None:
-    """`del kwargs["max_seq_length"]`."""
+    """Apply a statement such as `del kwargs["max_seq_length"]`."""
     for target in node.targets:
         if isinstance(target, ast.Subscript):
             owner, key = evaluator.evaluate(target.value, scope), evaluator.evaluate(target.slice, scope)
@@ -53,7 +53,7 @@ def delete_keys(evaluator: Evaluator, node: ast.Delete, scope: Scope) -> None:
 
 
 def put_key(evaluator: Evaluator, owner: Record, key: Any, value: Any, key_span: Span, expression: ast.expr) -> None:
-    """Set a key of a record; which one may be unknown."""
+    """Set a key of a record; the key may be unknown."""
     if isinstance(key, Value) and isinstance(key.value, str):
         evaluator.set_key(owner, key.value, value, key_span, expression)
     else:
@@ -61,7 +61,7 @@ def put_key(evaluator: Evaluator, owner: Record, key: Any, value: Any, key_span:
 
 
 def remove_key(evaluator: Evaluator, owner: Record, key: Any, expression: ast.expr) -> Any:
-    """Take a key out of a record; its value, None where it has none."""
+    """Remove a key from a record and return its value, or None if it has none."""
     if not isinstance(key, Value) or not isinstance(key.value, str):
         forget_keys(evaluator, owner, expression)
         return None
@@ -77,7 +77,7 @@ def remove_key(evaluator: Evaluator, owner: Record, key: Any, expression: ast.ex
 
 
 def loosen_keys(evaluator: Evaluator, node: ast.expr, key: ast.expr | None, owner: Any) -> None:
-    """Let the keys of a dictionary be gone that `del`, or a call of one of TAKING, may take out later."""
+    """Drop the keys that a later `del`, or a call of one of REMOVING_METHODS, may remove."""
     if not isinstance(owner, Record) or owner.call is not None:
         return
     if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
@@ -87,13 +87,13 @@ def loosen_keys(evaluator: Evaluator, node: ast.expr, key: ast.expr | None, owne
 
 
 def _drop_key(owner: Record, key: str, reason: str) -> None:
-    """Let a key be gone that may still be there."""
+    """Drop a key that may still be there."""
     owner.drop(key)
     owner.open = f"`{key}` {reason}"
 
 
 def forget_keys(evaluator: Evaluator, owner: Record, expression: ast.expr) -> None:
-    """Forget the keys of a record: any may be changed or gone."""
+    """Forget all keys of a record, because any may be changed or gone."""
     for entry in list(owner.entries):
         if isinstance(entry.name, str) and not entry.name.startswith("_"):
             owner.drop(entry.name)
@@ -101,9 +101,9 @@ def forget_keys(evaluator: Evaluator, owner: Record, expression: ast.expr) -> No
 
 
 def alter_attributes(evaluator: Evaluator, owner: Record, names: Iterable[str] | None, expression: ast.expr) -> None:
-    """Let attributes of a record have any value; None: what a function does to the record cannot be followed.
+    """Make attributes of a record unknown; None for `names` means that any key may change.
 
-    A key that the record was made with is still one that it was made with.
+    A key that the record was made with still counts as an argument of its call.
     """
     if names is None:
         forget_keys(evaluator, owner, expression)
@@ -135,7 +135,7 @@ def _update(evaluator: Evaluator, node: ast.Call, owner: Record, arguments: Argu
 
 
 def _list_pairs(mapping: Any) -> list[tuple[str, Any, Span]] | None:
-    """The keys and values of a mapping or of a list of pairs; None where there may be others."""
+    """Return the keys and values of a mapping or a list of pairs, or None if there may be others."""
     if isinstance(mapping, Record):
         if mapping.open:
             return None

@@ -1,6 +1,6 @@
-"""Other modules of the repository that a script imports, and what their functions change. They are read as text.
+"""Modules of the repository that a script imports, and the changes that their functions make, read as text.
 
-A change of a part (`config["optimizer"]["lr"] = 1`) is one of the key that it is in.
+A change of a part (`config["optimizer"]["lr"] = 1`) is a change of its top-level key.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
 _MAX_FOLDERS_ABOVE: Final = 4
-"""Folders above a script in which a module of it is looked for."""
+"""Number of folders, from the script's own upwards, in which its modules are searched."""
 _MAX_DEPTH: Final = 5
-"""Functions that hand an argument on to each other."""
+"""Functions that pass an argument on to each other."""
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
 def find_module(document: PythonScript, module: str) -> PythonScript | None:
-    """A module of the repository that a script imports, below its folder or one above; None where there is none."""
+    """Return a module of the repository that a script imports, or None if it is not below its folder or a parent."""
     module_name = module.lstrip(".")
     up = max(0, len(module) - len(module_name) - 1)
     path = module_name.replace(".", "/")
@@ -39,7 +39,7 @@ def find_module(document: PythonScript, module: str) -> PythonScript | None:
 
 
 def find_json_file(document: PythonScript, path: str) -> JsonDocument | None:
-    """A JSON file that is named to a script, below its folder or one above; None where there is none."""
+    """Return a JSON file that a script names, or None if it is not below its folder or a parent."""
     for candidate in _list_candidates(document, (path,), 0, is_fixed=False):
         try:
             return JsonDocument(candidate, regular_files.read(candidate))
@@ -49,8 +49,9 @@ def find_json_file(document: PythonScript, path: str) -> JsonDocument | None:
 
 
 def _list_candidates(document: PythonScript, paths: Iterable[str], up: int, is_fixed: bool) -> Iterator[str]:
-    """Where paths may lead to from some folder above a script: that `up` steps above it, or (not `alone`) higher ones,
-    up to the root of the repository.
+    """Yield the paths below the folder `up` levels above a script.
+
+    Unless `is_fixed`, higher folders follow, up to the root of the repository.
     """
     folder = os.path.dirname(os.path.abspath(document.path))
     root = regular_files.find_repository(folder)
@@ -64,11 +65,10 @@ def _list_candidates(document: PythonScript, paths: Iterable[str], up: int, is_f
 def find_changes(
     document: PythonScript, name: str, argument: int | str, depth: int = _MAX_DEPTH
 ) -> frozenset[str] | None:
-    """The attributes that a function of another module of the repository may set of its argument of a number or name;
-    None where it may change any key of it.
+    """Return the attributes that a function of another module may set on an argument, or None for any key.
 
-    `name` is dotted, with the module as the script imports it; the function may be a method of a class of that module.
-    Functions of installed packages change nothing.
+    `argument` is its index or name. `name` is dotted, with the module as the script imports it; the function may be a
+    method of a class of that module. Functions of installed packages change nothing.
     """
     module, _, last = name.rpartition(".")
     if not module.strip(".") or not depth:
@@ -82,7 +82,7 @@ def find_changes(
 
 
 def _find_changes(document: PythonScript, name: str, argument: int | str, depth: int) -> frozenset[str] | None:
-    """The same of a name in a module, which may define or import it."""
+    """Return the changes of a name in a module, which may define or import it."""
     first, _, method = name.partition(".")
     function = _find_definition(document.module.body, first)
     if isinstance(function, ast.ClassDef) and method:
@@ -120,11 +120,11 @@ def _find_definition(body: Iterable[ast.stmt], name: str) -> ast.stmt | None:
 
 
 _Steps = tuple["str | None", ...]
-"""The keys from a record down to a part of it; None for a computed one."""
+"""Keys from a record down to a part of it; None for a computed key."""
 
 
 def _find_aliases(nodes: Iterable[ast.AST], argument: str) -> dict[str, _Steps]:
-    """The names that a function gives to parts of its argument."""
+    """Return the names that a function gives to parts of its argument."""
     aliases: dict[str, _Steps] = {}
     for node in nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -135,7 +135,7 @@ def _find_aliases(nodes: Iterable[ast.AST], argument: str) -> dict[str, _Steps]:
 
 
 def _find_steps(node: ast.expr, parts: Mapping[str, _Steps]) -> _Steps | None:
-    """Where an expression is in what some names stand for; None where it is none of their parts."""
+    """Return the keys that lead to an expression from the named parts, or None if it belongs to none of them."""
     keys: list[str | None] = []
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         if isinstance(node, ast.Attribute):
@@ -148,7 +148,7 @@ def _find_steps(node: ast.expr, parts: Mapping[str, _Steps]) -> _Steps | None:
 
 
 def _get_first_key(steps: _Steps) -> frozenset[str] | None:
-    """The key of a record that a change of a part changes; None for any."""
+    """Return the top-level key that a change of a part changes, or None for any."""
     return None if not steps or steps[0] is None else frozenset((steps[0],))
 
 
@@ -159,7 +159,7 @@ def _find_node_changes(
         steps = _find_steps(node, parts) if isinstance(node.ctx, (ast.Store, ast.Del)) else None
         if steps is None:
             return _NOTHING
-        # A key of the mapping itself may be a new one.
+        # A key of the mapping itself may be new.
         return None if len(steps) == 1 and isinstance(node, ast.Subscript) else _get_first_key(steps)
     if not isinstance(node, ast.Call):
         return _NOTHING
@@ -188,13 +188,13 @@ def _find_node_changes(
 def _find_callee_changes(
     document: PythonScript, callee_name: str, argument: int | str, steps: _Steps, depth: int
 ) -> frozenset[str] | None:
-    """What a function changes that is given a record, or a part of it."""
+    """Return the changes of a function that receives a record or a part of it."""
     names = _find_changes(document, callee_name, argument, depth - 1)
     return names if not steps or (names is not None and not names) else _get_first_key(steps)
 
 
 def _merge_names(name_sets: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
-    """All attributes of several sets; None where one may be any."""
+    """Return the union of several sets of attributes, or None if any of them is None."""
     names: set[str] = set()
     for name_set in name_sets:
         if name_set is None:
@@ -204,7 +204,7 @@ def _merge_names(name_sets: Iterable[frozenset[str] | None]) -> frozenset[str] |
 
 
 def find_imports(document: PythonScript, name: str) -> list[tuple[str, str]]:
-    """The modules that a script imports a name from, with its name there; dots in front as written."""
+    """Return the modules that a script imports a name from, with its name there; leading dots are kept."""
     nodes = document.list_nodes(ast.ImportFrom)
     aliases = [(node, alias) for node in nodes for alias in node.names if (alias.asname or alias.name) == name]
     return list(dict.fromkeys(("." * node.level + (node.module or ""), alias.name) for node, alias in aliases))

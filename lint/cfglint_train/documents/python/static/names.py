@@ -1,4 +1,4 @@
-"""What names, attributes and subscripts stand for."""
+"""Names, attributes and subscripts: evaluate what they refer to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cfglint_train.foundation.typed import Any
 
 
 def evaluate_name(evaluator: Evaluator, node: ast.Name, scope: Scope) -> Any:
-    """What a name stands for."""
+    """Return the value of a name."""
     value = scope.find(node.id)
     span = evaluator.document.find_span(node)
     if value is None:
@@ -22,7 +22,7 @@ def evaluate_name(evaluator: Evaluator, node: ast.Name, scope: Scope) -> Any:
         builtin = node.id in FUNCTIONS or node.id in EXITS or node.id in evaluator.handlers
         return External(node.id) if builtin else evaluator.build_unknown(node)
     if isinstance(value, Value):
-        # A name that is used but once may be changed where it is defined.
+        # A name that is used only once may be changed where it is defined.
         is_used_once = evaluator.document.count_uses(node.id) == 2
         step = Step("constant", node.id, value.span)
         is_parameter = bool(value.how) and value.how[0].kind == "parameter" and value.how[0].text == node.id
@@ -32,7 +32,7 @@ def evaluate_name(evaluator: Evaluator, node: ast.Name, scope: Scope) -> Any:
 
 
 def evaluate_attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) -> Any:
-    """What an attribute of a value is; one that nothing has set is the library's to fill in."""
+    """Return the value of an attribute; if it was never set, the library fills it in."""
     owner, name = evaluator.evaluate(node.value, scope), node.attr
     span = evaluator.document.find_span(node)
     if isinstance(owner, External):
@@ -61,7 +61,7 @@ def evaluate_attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) 
 
 
 def _evaluate_member(evaluator: Evaluator, owner: Class, name: str, node: ast.expr) -> Any:
-    """An attribute of a class of the script: a constant of its body, or a method."""
+    """Return an attribute of a class of the script: a constant of its body, or a method."""
     member = evaluator.get_shape(owner.node).members.get(name)
     if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)):
         static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in member.decorator_list)
@@ -70,7 +70,7 @@ def _evaluate_member(evaluator: Evaluator, owner: Class, name: str, node: ast.ex
 
 
 def evaluate_subscript(evaluator: Evaluator, node: ast.Subscript, scope: Scope) -> Any:
-    """What is under a key or an index."""
+    """Return the value under a key or an index."""
     owner, key = evaluator.evaluate(node.value, scope), evaluator.evaluate(node.slice, scope)
     if isinstance(key, Value):
         if isinstance(owner, Record) and isinstance(key.value, str):

@@ -32,7 +32,7 @@ _COMPARISONS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
 
 
 def evaluate_binary(evaluator: Evaluator, op: ast.operator, left: Any, right: Any, node: ast.expr) -> Value:
-    """What an operator makes of two values; of a product with one number written out, that number can be changed."""
+    """Return the result of an operator; if one factor of a product is a literal, that number can be changed."""
     span = evaluator.document.find_span(node)
     if not isinstance(left, Value) or not isinstance(right, Value):
         return evaluator.build_unknown(node)
@@ -62,7 +62,7 @@ def evaluate_binary(evaluator: Evaluator, op: ast.operator, left: Any, right: An
 
 
 def evaluate_unary(evaluator: Evaluator, node: ast.UnaryOp, scope: Scope) -> Value:
-    """What `not`, `-` and `+` make of a value."""
+    """Return the result of `not`, `-` or `+`."""
     operand = evaluator.evaluate(node.operand, scope)
     span = evaluator.document.find_span(node)
     if isinstance(node.op, ast.Not):
@@ -77,14 +77,14 @@ def evaluate_unary(evaluator: Evaluator, node: ast.UnaryOp, scope: Scope) -> Val
 
 
 def evaluate_boolean(evaluator: Evaluator, node: ast.BoolOp, scope: Scope) -> Any:
-    """What `and` and `or` choose, as far as the truth of the parts is known."""
+    """Return the operand that `and` or `or` selects, as far as the truth of the operands is known."""
     how: tuple[Step, ...] = ()
     for part in node.values:
         value = evaluator.evaluate(part, scope)
         holds = evaluate_truth(value)
         last = part is node.values[-1]
         if holds is None and not last:
-            # `options.length or LENGTH`, of whose options nothing is known: what holds if none is given.
+            # In `options.length or LENGTH` with an unknown option, assume that the option is not set.
             alternative = evaluator.evaluate(node.values[-1], scope)
             if isinstance(node.op, ast.Or) and len(node.values) == 2:
                 step = evaluator.build_condition(
@@ -101,7 +101,7 @@ def evaluate_boolean(evaluator: Evaluator, node: ast.BoolOp, scope: Scope) -> An
 
 
 def evaluate_comparison(evaluator: Evaluator, node: ast.Compare, scope: Scope) -> Value:
-    """What a comparison of two values yields."""
+    """Return the result of a comparison of two values."""
     left = evaluator.evaluate(node.left, scope)
     sides = [evaluator.evaluate(part, scope) for part in node.comparators]
     if len(sides) != 1:
@@ -136,7 +136,7 @@ def evaluate_comparison(evaluator: Evaluator, node: ast.Compare, scope: Scope) -
 
 
 def _evaluate_membership(evaluator: Evaluator, op: ast.cmpop, left: Any, items: list[Any], node: ast.Compare) -> Value:
-    """Whether a value is one of some others, where all of them are known."""
+    """Return whether a value is in a list, if all values are known."""
     parts = [left, *items]
     is_known = all(
         isinstance(part, Value) and not isinstance(part.value, Unknown) and not is_conditional(part) for part in parts
@@ -148,7 +148,7 @@ def _evaluate_membership(evaluator: Evaluator, op: ast.cmpop, left: Any, items: 
 
 
 def _compare_at_least_two(op: ast.cmpop, other: Any) -> bool | None:
-    """What comparing 2 or more with a number yields; None where it depends on how many they are."""
+    """Return the result of comparing a number of 2 or more, or None if it depends on the exact number."""
     if type(other) is not int:
         return None
     if isinstance(op, (ast.Eq, ast.NotEq)):
@@ -159,7 +159,7 @@ def _compare_at_least_two(op: ast.cmpop, other: Any) -> bool | None:
 
 
 def evaluate_conditional(evaluator: Evaluator, node: ast.IfExp, scope: Scope) -> Any:
-    """What a conditional expression chooses; `either` of its values where the condition cannot be decided."""
+    """Return the result of a conditional expression, or `choose_value` of both if the condition is undecided."""
     test = evaluate_truth(evaluator.evaluate(node.test, scope))
     if test is not None:
         chosen = evaluator.evaluate(node.body if test else node.orelse, scope)

@@ -1,4 +1,4 @@
-"""The options that a script declares with argparse, at their defaults."""
+"""Options that a script declares with argparse, at their defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfglint_train.documents.python.values import ParsedOptions
 
 
 def build_options(evaluator: Evaluator, node: ast.expr) -> ParsedOptions:
-    """The namespace that argparse makes of the script's own options, at their defaults."""
+    """Return argparse's namespace of the script's own options, at their defaults."""
     if evaluator.declared_options is None:
         evaluator.declared_options = {}
         for call in evaluator.document.find_calls("add_argument"):

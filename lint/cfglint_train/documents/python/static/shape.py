@@ -1,4 +1,4 @@
-"""What a class of the script declares: fields, members, and the attributes that its methods set."""
+"""Classes of a script: the fields and members that they declare, and the attributes that their methods set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Member = ast.expr | ast.FunctionDef | ast.AsyncFunctionDef | None
 
 
 class Shape(Frozen):
-    """A class of the script: the fields that it declares, its members, and the attributes its methods set on `self`.
+    """A class of the script: its declared fields, its members, and the attributes that its methods set on `self`.
 
     A member that cannot be determined is None.
     """
@@ -20,11 +20,11 @@ class Shape(Frozen):
     members: dict[str, Member]
     self_attributes: tuple[str, ...]
     stored_keys: frozenset[str]
-    """Keys that its methods set of other objects: of what they are given, or keep."""
+    """Keys that its methods set on other objects (arguments or attributes)."""
 
 
 def parse_shape(node: ast.ClassDef) -> Shape:
-    """What a class of the script says of its objects."""
+    """Return the declarations of a class of the script."""
     members: dict[str, Member] = {}
     fields = []
     for statement in node.body:

@@ -1,4 +1,4 @@
-"""Python's own functions, as far as a walk covers them: those that are computed, and those that end the program."""
+"""Python's own functions that a walk covers: those that it computes, and those that end the program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXITS: Final = frozenset(("sys.exit", "os._exit", "exit", "quit"))
 
 
 def compute_builtin(evaluator: Evaluator, name: str, arguments: Arguments, node: ast.Call) -> Value:
-    """What one of the computed functions yields for known values."""
+    """Return the result of one of FUNCTIONS for known values."""
     values = arguments.positional
     span = evaluator.document.find_span(node)
     if not values or not all(isinstance(value, Value) for value in values) or arguments.keywords:
@@ -49,7 +49,7 @@ def compute_builtin(evaluator: Evaluator, name: str, arguments: Arguments, node:
 
 
 def is_exit(node: ast.stmt) -> bool:
-    """Whether a statement is a call that ends the program."""
+    """Return whether a statement is a call that ends the program."""
     if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
         return False
     function = node.value.func

@@ -1,7 +1,7 @@
-"""Statements: what runs, what may run, and what a loop or a handler leaves uncertain.
+"""Statements: code that runs, code that may run, and values that a loop or a handler leaves uncertain.
 
-Where a condition cannot be decided, the value that holds if it is false stays, marked as depending on it; of None and
-what a call makes, the latter counts.
+If a condition cannot be decided, the value for a false condition stays and is marked as depending on it. Between None
+and the result of a call, the result of the call counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cfglint_train.documents.python.values import (
 
 
 def walk_block(evaluator: Evaluator, body: list[ast.stmt], scope: Scope) -> BlockEnd | None:
-    """Walk statements in order; what ended them early, if anything."""
+    """Walk statements in order and return the reason if they end early, else None."""
     for statement in body:
         stop = _walk_statement(evaluator, statement, scope)
         if stop is not None:
@@ -36,7 +36,7 @@ def walk_block(evaluator: Evaluator, body: list[ast.stmt], scope: Scope) -> Bloc
 
 
 def _walk_statement(evaluator: Evaluator, node: ast.stmt, scope: Scope) -> BlockEnd | None:
-    """Walk one statement; what ended its block, if it did."""
+    """Walk one statement and return the reason if it ends its block, else None."""
     evaluator.spend_steps()
     if isinstance(node, ast.Assign):
         value = evaluator.evaluate(node.value, scope)
@@ -87,7 +87,7 @@ def _walk_if(evaluator: Evaluator, node: ast.If, scope: Scope) -> BlockEnd | Non
     test = evaluate_truth(evaluator.evaluate(node.test, scope))
     if test is not None:
         return walk_block(evaluator, node.body if test else node.orelse, scope)
-    # A branch that ends the program is not the one that trains.
+    # A branch that ends the program is not the branch that trains.
     if _is_exit_block(node.body) and not _is_exit_block(node.orelse):
         return walk_block(evaluator, node.orelse, scope)
     if node.orelse and _is_exit_block(node.orelse):
@@ -109,7 +109,7 @@ def _walk_loop(evaluator: Evaluator, node: ast.For | ast.AsyncFor | ast.While, s
         step = evaluator.build_named_condition("for", node.target)
         evaluator.evaluate(node.iter, scope)
         assign_target(evaluator, node.target, evaluator.build_unknown(node.iter), scope)
-    # A later turn finds what an earlier one left: nothing that the body sets is certain when it is walked.
+    # A later iteration sees the values of an earlier one, so nothing that the body sets is certain.
     _loosen_statements(evaluator, [node], step, scope)
     if isinstance(node, ast.While):
         evaluator.evaluate(node.test, scope)
@@ -120,7 +120,7 @@ def _walk_loop(evaluator: Evaluator, node: ast.For | ast.AsyncFor | ast.While, s
 def _loosen_statements(
     evaluator: Evaluator, body: list[ast.stmt], step: Step, scope: Scope, entered: frozenset[int] = frozenset()
 ) -> None:
-    """Mark all that statements may set, they or the functions that they call, as resting on a condition."""
+    """Mark everything that statements or the functions that they call may set as depending on a condition."""
     for inner in (node for statement in body for node in ast.walk(statement)):
         evaluator.spend_steps()
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
@@ -153,7 +153,7 @@ def _loosen_call(evaluator: Evaluator, function: Function, step: Step, entered: 
     function_scope = Scope(function.scope, len(evaluator.open_conditions))
     for node in ast.walk(function.node):
         if isinstance(node, ast.arg):
-            function_scope.names[node.arg] = None  # whatever it is given
+            function_scope.names[node.arg] = None  # whatever argument it gets
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             function_scope.declare(node.names, isinstance(node, ast.Global))
     _loosen_statements(evaluator, function.node.body, step, function_scope, entered | {id(function.node)})
@@ -172,7 +172,7 @@ def _walk_conditional(evaluator: Evaluator, body: list[ast.stmt], step: Step, sc
 def _walk_try(evaluator: Evaluator, node: ast.Try, scope: Scope) -> BlockEnd | None:
     stop = walk_block(evaluator, node.body, scope)
     continuing = [handler.body for handler in node.handlers if not _is_exit_block(handler.body)]
-    if continuing:  # some of what the body sets may not be reached
+    if continuing:  # part of the body may not run
         _loosen_statements(evaluator, node.body, evaluator.build_condition("except", node), scope)
         stop = stop if stop is not None and stop.returns else None
     stop = stop or walk_block(evaluator, node.orelse, scope)
@@ -198,12 +198,12 @@ def _assign_augmented(evaluator: Evaluator, node: ast.AugAssign, scope: Scope) -
 
 
 def _is_plain_name(node: ast.expr) -> bool:
-    """Whether an expression only names something: reading it changes nothing."""
+    """Return whether an expression only names something, so that evaluating it changes nothing."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
 
 
 def _is_exit_block(body: list[ast.stmt]) -> bool:
-    """Whether a block ends the program."""
+    """Return whether a block ends the program."""
     return bool(body) and (isinstance(body[-1], ast.Raise) or is_exit(body[-1]))

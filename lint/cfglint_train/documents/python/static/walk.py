@@ -1,8 +1,8 @@
-"""What a Python script computes, as far as that can be determined without running it.
+"""Static walk over a Python script: the values that it computes, as far as they can be determined.
 
-An abstract walk over the script: assignments, calls of the script's own functions, keyword arguments, arithmetic on
-known numbers. Every value remembers the way that led to it (`Step`), and what cannot be determined is `Unknown`.
-Nothing of the script or of what it imports is executed, and the walk ends after a bounded number of steps.
+The walk covers assignments, calls of the script's own functions, keyword arguments, and arithmetic on known numbers.
+Every value remembers the steps that led to it (`Step`); a value that cannot be determined is `Unknown`. Neither the
+script nor its imports are executed, and the walk ends after a bounded number of steps.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class Walk(Evaluator):
     """A walk over one script."""
 
     def run(self) -> None:
-        """Walk the whole module, its main part included."""
+        """Walk the whole module, including its main part."""
         try:
             self.walk_block(self.document.module.body, self.module)
         except (BudgetError, RecursionError):
             self.is_exhausted = True
 
     def enter_function(self, function: Function) -> Any:
-        """Call a function of the script with nothing known about its arguments."""
+        """Call a function of the script with unknown arguments."""
         return self.try_call(function, Arguments(is_complete=False), self.document.module.body[0])
 
     def try_call(self, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
-        """What a call yields; None where following it is too much."""
+        """Return the result of a call, or None if the budget runs out."""
         try:
             return self.apply_call(target, arguments, node)
         except (BudgetError, RecursionError):
@@ -42,11 +42,11 @@ class Walk(Evaluator):
             return None
 
     def walk_block(self, body: list[ast.stmt], scope: Scope) -> BlockEnd | None:
-        """As in the base class."""
+        """Walk statements in order and return the reason if they end early, else None."""
         return statements.walk_block(self, body, scope)
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Any:
-        """As in the base class."""
+        """Return the value of an expression."""
         self.spend_steps()
         if self.depth >= MAX_DEPTH:
             return self.build_unknown(node)
@@ -57,13 +57,13 @@ class Walk(Evaluator):
             self.depth -= 1
 
     def apply_call(self, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
-        """As in the base class."""
+        """Return the result of a call."""
         return calls.apply_call(self, target, arguments, node)
 
     def find_changes(self, function: External, argument: int | str, value: Record) -> frozenset[str] | None:
-        """As in the base class, by the modules of the repository."""
+        """Return the attributes that a function of a module in the repository may set on an argument."""
         return find_changes(self.document, function.name, argument)
 
     def build_options(self, node: ast.expr) -> ParsedOptions:
-        """As in the base class."""
+        """Return argparse's namespace of the script's own options."""
         return options.build_options(self, node)
