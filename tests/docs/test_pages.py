@@ -123,7 +123,7 @@ def test_every_framework_is_named_by_its_title(build):
     ]
     assert [title for entry in page.build_navigation() for title in entry] == titles
     assert page.LIST in (DOCS / "index.md").read_text()
-    for text in (page.list_frameworks(), build["run"].run_cfglint("--help"), README.split("\n## ", 1)[0]):
+    for text in (page.build_framework_list(), build["run"].run_cfglint("--help"), README.split("\n## ", 1)[0]):
         assert not [title for title in titles if title not in text]
 
 
@@ -138,7 +138,7 @@ def test_the_readme_has_the_generated_parts(build):
 def test_the_page_of_fit_lists_every_change(build):
     page = build["fit_page"]
     assert page.COSTS in (DOCS / "fit.md").read_text()
-    for row in page.moves.table()["moves"]:
+    for row in page.moves.load_table()["moves"]:
         assert f"| {row['name']} (`{row['field']}`) |" in page.build_cost_table()
 
 

@@ -27,7 +27,7 @@ class Ours(Frozen):
 
 
 class Theirs(NamedTuple):
-    """A named tuple with a property."""
+    """A record with a property."""
 
     a: int
     b: str = "x"

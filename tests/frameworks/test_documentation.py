@@ -55,7 +55,7 @@ def test_the_site_lists_every_key_with_its_fields(monkeypatch):
     try:
         pages = import_module("framework_pages")
         for name, document, _, _ in SECTIONS:
-            text = pages.sections(f"frameworks/{document}")
+            text = pages.build_sections(f"frameworks/{document}")
             for lens in frameworks.load(name).lenses:
                 for field in lens.fields:
                     keys = ", ".join(f"`{format_route(route)}`" for route in lens.keys[field])

@@ -218,10 +218,10 @@ def test_it_is_named_where_frameworks_are(here, monkeypatch):
     import framework_pages
     import settings_page
 
-    assert "[Guest](frameworks/guest.md)" in framework_pages.listing()
-    assert {"Guest": "frameworks/guest.md"} in framework_pages.navigation()
-    assert framework_pages.pages()["frameworks/guest.md"].startswith("# Guest\n")
-    assert "`guest`" in settings_page.pages()["settings.md"].split("\n## Packages\n")[1]
+    assert "[Guest](frameworks/guest.md)" in framework_pages.build_framework_list()
+    assert {"Guest": "frameworks/guest.md"} in framework_pages.build_navigation()
+    assert framework_pages.build_pages()["frameworks/guest.md"].startswith("# Guest\n")
+    assert "`guest`" in settings_page.build_pages()["settings.md"].split("\n## Packages\n")[1]
 
 
 @pytest.mark.usefixtures("guest")

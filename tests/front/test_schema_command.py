@@ -94,7 +94,7 @@ def test_wrong_usage(tmp_path: Path, arguments: list[str], problem: str) -> None
 def find_rejected_names(errors: Any) -> Iterator[str]:
     """Yield the names that a schema rejects; for alternatives, those of the alternative that fits best."""
     for error in errors:
-        if error.get_validator == "additionalProperties":
+        if error.validator == "additionalProperties":
             properties = error.schema["properties"]
             yield from (name for name in error.instance if name not in properties and not name.startswith(("_", "//")))
         branches: dict[int, list[Any]] = {}
@@ -103,7 +103,7 @@ def find_rejected_names(errors: Any) -> Iterator[str]:
         fitting = [
             set(find_rejected_names(branch))
             for branch in branches.values()
-            if not any(inner.get_validator in ("type", "enum") and not inner.relative_path for inner in branch)
+            if not any(inner.validator in ("type", "enum") and not inner.relative_path for inner in branch)
         ]
         if fitting:
             yield from set.intersection(*fitting)

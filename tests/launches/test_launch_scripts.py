@@ -66,15 +66,15 @@ def test_what_scripts_share_is_found_and_judged_once(tmp_path: Path, monkeypatch
         monkeypatch.setattr(owner, name, record_call)
 
     count_calls(os.path, "isfile")
-    count_calls(launched, "_judged")
-    count_calls(hollow_copies, "projects")
+    count_calls(launched, "_judge_setting")
+    count_calls(hollow_copies, "read_project_names")
     with change_directory(tmp_path):
         result = api.lint(["."], api.Options(isolated=True)).raw
     assert len(result.runs) == 1
     assert len(result.runs[0].main.launch_overrides) == COUNT
     counts = Counter(calls)
     assert [call for call, count in counts.items() if count > 1 and call[0] != "isfile"] == []
-    assert {call[0] for call in counts} == {"isfile", "_judged", "projects"}
+    assert {call[0] for call in counts} == {"isfile", "_judge_setting", "read_project_names"}
     assert counts["isfile", str(tmp_path / "src/train.py")] < 2 * COUNT
 
 

@@ -69,7 +69,7 @@ from cfglint_train.runs.run import Run
 
 
 def check(run: Run, plan: Plan) -> bool:
-    run.place("{field}")
+    run.find_place("{field}")
     return plan.activations.checkpointing == "{value}"
 """
 
@@ -79,7 +79,7 @@ def check(run: Run, plan: Plan) -> bool:
     ("field", "value", "complaint"),
     [
         ("logging.count_tokens", "full", None),
-        ("logging.count_tokenz", "full", 'Argument 1 to "place"'),
+        ("logging.count_tokenz", "full", 'Argument 1 to "find_place"'),
         ("logging.count_tokens", "fulll", "Non-overlapping equality check"),
     ],
 )

@@ -171,7 +171,7 @@ def test_reading_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
         "from cfglint_schemas.vocabulary import load\n"
-        "assert load('axolotl').fact(('micro_batch_size',), '0.21.0') is not None\n"
+        "assert load('axolotl').find_fact(('micro_batch_size',), '0.21.0') is not None\n"
         "print(' '.join(sys.modules))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -37,7 +37,7 @@ def list_refused_by_jsonschema(vocabulary: Vocabulary, release: str, context: Co
 
 def _yield_refused(errors: Any) -> Iterator[Route]:
     for error in errors:
-        if error.get_validator == "additionalProperties":
+        if error.validator == "additionalProperties":
             parent = tuple(error.absolute_path)
             yield from ((*parent, name) for name in error.instance if name not in error.schema["properties"])
         branches: dict[int, list[Any]] = {}
@@ -47,7 +47,7 @@ def _yield_refused(errors: Any) -> Iterator[Route]:
         fitting = [
             set(_yield_refused(branch))
             for branch in branches.values()
-            if not any(inner.get_validator in ("type", "enum") and not inner.relative_path for inner in branch)
+            if not any(inner.validator in ("type", "enum") and not inner.relative_path for inner in branch)
         ]
         if fitting:
             yield from set.intersection(*fitting)

@@ -98,7 +98,7 @@ def write_fields(config: Config, changes: Mapping[str, Any]) -> Config:
 def _copy_dialect(before: Document, after: Document) -> None:
     dialect = getattr(before, "dialect", None)
     if dialect is not None:
-        after.read_as(dialect)  # type: ignore[attr-defined]
+        after.set_dialect(dialect)  # type: ignore[attr-defined]
 
 
 def check_get_put(config: Config) -> int:
