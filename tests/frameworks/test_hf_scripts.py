@@ -358,7 +358,7 @@ SCORER = (
         # A classifier that scores texts, and a classifier that does not.
         (
             SCORER.format(name="RewardTrainer"),
-            "it cannot be determined that its Trainer gets a causal language model",
+            "it is unclear whether its Trainer gets a causal language model",
         ),
         (SCORER.format(name="TopicTrainer"), None),
     ],

@@ -306,7 +306,7 @@ args = {0}Config(output_dir="out", bf16=True, max_length=1024)
 def test_what_no_formula_covers_comes_before_facts_that_are_missing_too(tmp_path, trainer, more):
     (tmp_path / "train.py").write_text(BCO.format(trainer, more))
     assert explain_unchecked(tmp_path) == (
-        "no formula covers the loss of this trainer of TRL",
+        "no formula covers the loss of this trainer",
         "measure one step on your own GPU",
     )
 

@@ -287,7 +287,7 @@ def _read_torchrun(reading: LaunchReading, launcher: Invocation) -> None:
 _ENDPOINT: Final = "--rdzv_endpoint"
 _ADDRESS_OPTIONS: Final = ("--master_addr", "--master-addr", _ENDPOINT, "--rdzv-endpoint")
 _ADDRESS_VARIABLES: Final = ("PET_MASTER_ADDR", "PET_RDZV_ENDPOINT")
-_NOT_SET_OUTSIDE: Final = "nothing outside of the script sets {}"
+_NOT_SET_OUTSIDE: Final = "nothing outside the script sets {}"
 
 
 def _read_torchrun_rendezvous(reading: LaunchReading, launcher: Invocation) -> None:

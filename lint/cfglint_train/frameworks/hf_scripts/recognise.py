@@ -88,7 +88,7 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
     module, _, name = run.model_class.rpartition(".")
     is_causal = module.partition(".")[0] in _LIBRARIES and name.endswith(_CAUSAL_SUFFIXES)
     if is_causal and not run.refusal:
-        return RecognisedConfig((number,), _SCORE, "it makes a Trainer of transformers")
+        return RecognisedConfig((number,), _SCORE, "it creates a transformers Trainer")
     # A transformers class of another kind loads another kind of model; PEFT's classes take any model, and a class of
     # another module may be a language model.
     is_open = not run.model_class or module.partition(".")[0] == "peft"
@@ -98,7 +98,7 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
     is_training = is_training or (
         name.endswith(_SCORING_SUFFIXES) and _REWARD_TRAINER.search(document.source) is not None
     )
-    reason = "it cannot be determined that its Trainer gets a causal language model"
+    reason = "it is unclear whether its Trainer gets a causal language model"
     if not is_training and (is_open or is_own) and (source := _find_imported_model(document)):
         is_training, reason = True, f"its model comes from another module (`{source}`)"
     if not is_training and is_open:
