@@ -143,7 +143,7 @@ class Module:
     def _resolve_part(self, name: str, depth: int) -> Symbol:
         self.source.count_steps()
         if depth > 50:
-            raise UndecidedError(f"{name} in {self.name}: circular import")
+            raise UndecidedError(f"{name} in {self.name}: circular reference")
         binding = self.bindings.get(name)
         if binding is None:
             return self._resolve_indirect(name, depth)
