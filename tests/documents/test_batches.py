@@ -104,7 +104,7 @@ def test_changes_at_once_are_those_of_a_plain_tree(document, write, read, layout
     source = write(before, layout).replace("\n", ending).encode()
     problem = None
     try:
-        new = apply_edits(source, document("x", source).edits(changes))
+        new = apply_edits(source, document("x", source).build_edits(changes))
     except CannotEdit as refusal:
         problem = str(refusal)
     if problem is not None:

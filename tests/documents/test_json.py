@@ -278,15 +278,17 @@ def test_an_item_that_a_list_lacks_is_not_set():
 @pytest.mark.parametrize("document", [JsonDocument("a.json", b'{"a": 1}'), YamlDocument("a.yaml", b"a: 1\n")])
 def test_a_key_that_is_made_holds_one_value(document, first, other):
     with pytest.raises(CannotEdit, match="two edits of the same key"):
-        document.edits([Set(tuple(first), "x"), Set(tuple(other), 1)])
+        document.build_edits([Set(tuple(first), "x"), Set(tuple(other), 1)])
 
 
 @pytest.mark.parametrize("document", [JsonDocument("a.json", b'{"a": 1}'), YamlDocument("a.yaml", b"a: 1\n")])
 def test_a_section_that_is_made_holds_all_that_is_put_in_it(document):
     new_values = {("b", "c", "d"): 1, ("b", "e"): 2, ("b", "c", "f"): [3]}
     added = [Set(route, value) for route, value in new_values.items()]
-    after = apply_edits(document.source, document.edits([*added, Append(("b", "c", "f"), 4), Append(("b", "g"), 5)]))
-    value = type(document)(document.path, after).value()
+    after = apply_edits(
+        document.source, document.build_edits([*added, Append(("b", "c", "f"), 4), Append(("b", "g"), 5)])
+    )
+    value = type(document)(document.path, after).get_value()
     assert value == {"a": 1, "b": {"c": {"d": 1, "f": [3, 4]}, "e": 2, "g": [5]}}
 
 
@@ -295,4 +297,4 @@ def test_a_section_that_is_made_holds_all_that_is_put_in_it(document):
 )
 def test_a_key_needs_one_beside_it_that_stays(document):
     with pytest.raises(CannotEdit, match="all other keys of its section are removed"):
-        document.edits([Delete(("a",)), Set(("b",), 1)])
+        document.build_edits([Delete(("a",)), Set(("b",), 1)])

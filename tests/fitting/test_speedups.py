@@ -56,7 +56,7 @@ def find_offers(run):
 def assert_all_fit(run):
     """Assert that no phase comes close to the GPU's memory with each offer added in turn."""
     for offer in find_offers(run).values():
-        run = run.changed(offer.changes)
+        run = run.replace_fields(offer.changes)
         judgement = judge(run, "gpu")
         assert judgement.verdict == "fits"
         assert judgement.budget.high <= (1 - speedups.MARGIN) * judgement.capacity

@@ -56,7 +56,7 @@ def test_no_lens_writes_a_key_that_the_release_lacks(name, samples):
     attempts = refusals = 0
     for release in pick_releases(framework.keys.vocabulary.releases):
         for config in samples[name]:
-            config_at_release = config.at(framework.manifest.package, release)
+            config_at_release = config.replace_release(framework.manifest.package, release)
             config_at_release.evidence = config_at_release.evidence._replace(
                 vocabulary=None
             )  # fixtures contain copies of OLMo

@@ -314,7 +314,7 @@ def test_conditions_and_options_are_named():
     assert resolved.values["data.workers"].origin.kind == "default"
     official = read_plan(read_source("official")).values["sequence.length"].origin
     assert (official.kind, official.note) == ("explicit", "unless --sequence-length is given")
-    assert official.place.document.text(official.place.span) == "max_sequence_length=sequence_length"
+    assert official.place.document.get_text(official.place.span) == "max_sequence_length=sequence_length"
 
 
 def test_the_head_is_the_train_module():
@@ -967,7 +967,7 @@ def read_strategy(test: str, if_true: str = "fsdp", other: str = "ddp", prepares
     if prepares_environment:
         text = text.replace("\nmain(build_config)\n", "\nprepare_training_environment()\nbuild_config(None, [])\n")
     parsed = read_plan(text)
-    origin = parsed.origin("parallel.strategy")
+    origin = parsed.get_origin("parallel.strategy")
     return parsed.get("parallel.strategy"), None if origin is None else origin.kind
 
 
@@ -996,4 +996,4 @@ def test_how_many_ranks_exactly_is_not_known(test):
 def test_without_the_librarys_main_nothing_says_whether_there_is_a_group():
     text = ASKS + build_script(train_module=BY_RANKS.format(test="get_world_size() > 1", one="fsdp", other="ddp"))
     resolved = read_plan(text.replace("\nmain(build_config)\n", "\nbuild_config(None, [])\n"))
-    assert resolved.origin("parallel.strategy").kind == "assumed"
+    assert resolved.get_origin("parallel.strategy").kind == "assumed"

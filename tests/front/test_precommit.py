@@ -84,29 +84,29 @@ FIX = "      - id: cfglint-fix\n        args: [--isolated, --select, 'SYN,BAT001
 
 @pytest.mark.slow
 def test_findings_fail_the_commit(here):
-    here.put(config_yaml=TWICE, notes_yaml="title: none of ours\n")
+    here.stage_files(config_yaml=TWICE, notes_yaml="title: none of ours\n")
     process = here.run()
     assert process.returncode == 1
     assert "config.yaml:10:1: warning SYN003" in process.stdout
-    here.put(config_yaml=AXOLOTL)
+    here.stage_files(config_yaml=AXOLOTL)
     process = here.run()
     assert (process.returncode, "Passed" in process.stdout) == (0, True)
 
 
 def test_an_installed_hook_stops_a_commit(here):
-    here.put(config_yaml=TWICE)
+    here.stage_files(config_yaml=TWICE)
     assert here.run_pre_commit("install").returncode == 0
     command = ["git", *IDENTITY, "commit", "--message", "train"]
     process = subprocess.run(command, cwd=here.root, env=here.environment, capture_output=True, text=True, check=False)
     assert process.returncode != 0
     assert "SYN003" in process.stderr + process.stdout
-    here.put(config_yaml=AXOLOTL)
+    here.stage_files(config_yaml=AXOLOTL)
     process = subprocess.run(command, cwd=here.root, env=here.environment, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
 
 
 def test_all_files(here):
-    here.put(**{f"runs__{number}_yaml": TWICE if number % 2 else AXOLOTL for number in range(6)})
+    here.stage_files(**{f"runs__{number}_yaml": TWICE if number % 2 else AXOLOTL for number in range(6)})
     run_git(here.root, "commit", "--quiet", "--message", "all")
     assert here.run().returncode == 0  # nothing is staged
     process = here.run("--all-files")
@@ -124,7 +124,7 @@ def test_files_that_are_none_of_ours_pass(here):
 
 def test_the_fixing_hook_changes_files_and_fails(here, clone):
     configure(here, clone, FIX)
-    here.put(ds_json=DEEPSPEED, config_yaml=AXOLOTL)
+    here.stage_files(ds_json=DEEPSPEED, config_yaml=AXOLOTL)
     process = here.run("--all-files")
     assert process.returncode == 1
     assert "files were modified by this hook" in process.stdout
@@ -138,7 +138,7 @@ def test_the_fixing_hook_changes_files_and_fails(here, clone):
 
 def test_what_cannot_be_fixed_fails_too(here, clone):
     configure(here, clone, FIX)
-    here.put(config_yaml=TWICE)
+    here.stage_files(config_yaml=TWICE)
     process = here.run("--all-files")
     assert process.returncode == 1
     assert "SYN003" in process.stdout
@@ -146,9 +146,9 @@ def test_what_cannot_be_fixed_fails_too(here, clone):
 
 
 def test_a_companion_that_is_not_part_of_the_commit_is_read(here):
-    here.put(configs__ds_json=CONTRADICTED)
+    here.stage_files(configs__ds_json=CONTRADICTED)
     run_git(here.root, "commit", "--quiet", "--message", "companion")
-    here.put(config_yaml=AXOLOTL + "deepspeed: configs/ds.json\n")
+    here.stage_files(config_yaml=AXOLOTL + "deepspeed: configs/ds.json\n")
     process = here.run()
     assert process.returncode == 1
     assert "configs/ds.json:2:5: error XFL001" in process.stdout
@@ -156,7 +156,7 @@ def test_a_companion_that_is_not_part_of_the_commit_is_read(here):
 
 def test_the_settings_of_the_repository_count_also_for_named_files(here, clone):
     configure(here, clone, "      - id: cfglint\n")
-    here.put(vendored__config_yaml=TWICE, own__config_yaml=TWICE)
+    here.stage_files(vendored__config_yaml=TWICE, own__config_yaml=TWICE)
     (here.root / "cfglint.toml").write_text('select = ["SYN"]\nextend-exclude = ["vendored"]\n')
     run_git(here.root, "add", "--all")
     process = here.run("--all-files")
@@ -169,7 +169,7 @@ def test_an_exclude_of_the_hook(here, clone):
     configure(
         here, clone, "      - id: cfglint\n        exclude: ^vendored/\n        args: [--isolated, --select, SYN]\n"
     )
-    here.put(vendored__config_yaml=TWICE)
+    here.stage_files(vendored__config_yaml=TWICE)
     process = here.run("--all-files")
     assert process.returncode == 0, process.stdout
 
@@ -179,7 +179,7 @@ def test_files_that_are_split_over_processes(here, clone):
     hook = "      - id: cfglint\n        require_serial: false\n        args: [--isolated, --select, 'SYN,XFL001']\n"
     configure(here, clone, hook)
     main = AXOLOTL + "deepspeed: ../configs/ds.json\n"
-    here.put(configs__ds_json=CONTRADICTED, **{f"runs__{number:02}_yaml": main for number in range(40)})
+    here.stage_files(configs__ds_json=CONTRADICTED, **{f"runs__{number:02}_yaml": main for number in range(40)})
     (here.root / "runs" / "00.yaml").write_text(main + "micro_batch_size: 1\n")
     run_git(here.root, "add", "--all")
     process = here.run("--all-files")
@@ -191,7 +191,7 @@ def test_files_that_are_split_over_processes(here, clone):
 
 @pytest.mark.slow
 def test_try_repo(here, clone):
-    here.put(config_yaml=TWICE)
+    here.stage_files(config_yaml=TWICE)
     process = here.run_pre_commit("try-repo", "--color", "never", str(clone), "cfglint", "--all-files", "--verbose")
     assert process.returncode == 1, process.stderr
     assert "SYN003" in process.stdout
@@ -204,13 +204,13 @@ def build_prek_environment(here: Repository) -> dict[str, str]:
 @pytest.mark.slow
 def test_prek_runs_the_same_hooks(here, clone):
     environment = build_prek_environment(here)
-    here.put(config_yaml=TWICE)
+    here.stage_files(config_yaml=TWICE)
     command = [find_program("prek"), "run", "--color", "never", "--all-files"]
     process = subprocess.run(command, cwd=here.root, env=environment, capture_output=True, text=True, check=False)
     assert process.returncode == 1, process.stderr
     assert "config.yaml:10:1: warning SYN003" in process.stdout
     configure(here, clone, FIX)
-    here.put(config_yaml=AXOLOTL, ds_json=DEEPSPEED)
+    here.stage_files(config_yaml=AXOLOTL, ds_json=DEEPSPEED)
     process = subprocess.run(command, cwd=here.root, env=environment, capture_output=True, text=True, check=False)
     assert process.returncode == 1, process.stderr
     assert "fixed: ds.json: BAT001" in process.stdout
@@ -238,26 +238,26 @@ def test_an_old_repository_starts_with_a_baseline(here, clone, runner):
 
     configure(here, clone, "      - id: cfglint\n")
     (here.root / "cfglint.toml").write_text('select = ["KEY", "SYN"]\n')
-    here.put(**{f"runs__{number:03}_yaml": build_old_config(number) for number in range(100)})
+    here.stage_files(**{f"runs__{number:03}_yaml": build_old_config(number) for number in range(100)})
     code, output = run("--all-files")
     assert code == 1
     assert "Found 400 warnings in 100 files." in output
     outcome = run_cfglint("--write-baseline", cwd=here.root)
     assert (outcome.code, outcome.err.splitlines()[0]) == (0, "wrote cfglint-baseline.json: 400 accepted findings")
     (here.root / "cfglint.toml").write_text('select = ["KEY", "SYN"]\nbaseline = "cfglint-baseline.json"\n')
-    here.put()
+    here.stage_files()
     assert run("--all-files")[0] == 0
     run_git(here.root, "commit", "--quiet", "--message", "adopt cfglint")
 
     # Only the new finding stops the commit; a comment accepts it.
-    here.put(runs__000_yaml=build_old_config(0) + "no_such_key_4: 1\n")
+    here.stage_files(runs__000_yaml=build_old_config(0) + "no_such_key_4: 1\n")
     code, output = run()
     assert (code, output.count("KEY001")) == (1, 1)
     assert "Found 1 warning in 1 file." in output
     assert "no_such_key_4" in output
     ignored = run_cfglint("--add-ignore", cwd=here.root)
     assert (ignored.code, "ignored 1 finding in 1 file" in ignored.err) == (0, True)
-    here.put()
+    here.stage_files()
     assert run()[0] == 0
 
     # Accepted findings follow a moved file; a removed file leaves obsolete entries.
@@ -269,7 +269,7 @@ def test_an_old_repository_starts_with_a_baseline(here, clone, runner):
     report = "4 accepted findings of cfglint-baseline.json no longer found: runs/002.yaml KEY001; --write-baseline"
     assert report in after_move.out
     assert run_cfglint("--write-baseline", cwd=here.root).code == 0
-    here.put()
+    here.stage_files()
     assert run("--all-files")[0] == 0
     assert '"moved.yaml"' in (here.root / "cfglint-baseline.json").read_text()
     assert "396 accepted findings not shown" in run_cfglint(cwd=here.root).out

@@ -71,7 +71,7 @@ def report() -> str:
 
 def test_every_chart_is_drawn_and_nothing_is_asked_for(opened, report):
     opened_page = opened(report)
-    opened_page.through()
+    opened_page.scroll_through()
     charts = read_data(report)["charts"]
     assert opened_page.page.locator(".chart > svg").count() == len(charts)
     assert opened_page.noise == []
@@ -79,7 +79,7 @@ def test_every_chart_is_drawn_and_nothing_is_asked_for(opened, report):
 
 def test_the_bars_are_as_long_as_the_numbers(opened, report):
     opened_page = opened(report)
-    opened_page.through()
+    opened_page.scroll_through()
     document = read_data(report)
     for name, chart in document["charts"].items():
         if chart["kind"] != "bars":
@@ -102,7 +102,7 @@ def test_the_bars_are_as_long_as_the_numbers(opened, report):
 
 def test_the_grid_is_walked_with_the_keyboard_and_clicked(opened, report):
     opened_page = opened(report)
-    opened_page.through()
+    opened_page.scroll_through()
     grids = [
         (name, opened_page)
         for name, opened_page in read_data(report)["charts"].items()
@@ -142,7 +142,7 @@ def test_the_grid_is_walked_with_the_keyboard_and_clicked(opened, report):
 
 def test_everything_can_be_reached_with_the_tabulator(opened, report):
     opened_page = opened(report)
-    opened_page.through()
+    opened_page.scroll_through()
     opened_page.page.keyboard.press("Tab")
     assert opened_page.page.evaluate("document.activeElement.textContent") == "Skip to the report"
     met = set()
@@ -173,7 +173,7 @@ def test_findings_are_filtered(opened):
 @pytest.mark.parametrize("width", [320, 390, 768, 1200])
 def test_no_page_is_wider_than_its_window(opened, report, width):
     opened_page = opened(report, viewport={"width": width, "height": 800})
-    opened_page.through()
+    opened_page.scroll_through()
     for summary in opened_page.page.locator("summary").all():
         summary.click()
     assert opened_page.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -186,7 +186,7 @@ def test_no_page_is_wider_than_its_window(opened, report, width):
 
 def test_charts_follow_the_width_of_the_window(opened, report):
     opened_page = opened(report)
-    opened_page.through()
+    opened_page.scroll_through()
     drawing = opened_page.page.locator(".chart > svg").first
     before = drawing.get_attribute("width")
     opened_page.page.set_viewport_size({"width": 400, "height": 800})
@@ -200,7 +200,7 @@ def test_nothing_is_inaccessible(opened, report, scheme, width):
     """Run axe-core's rules, including contrast, with every table unfolded."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe")
     opened_page = opened(report, color_scheme=scheme, viewport={"width": width, "height": 800}, bypass_csp=True)
-    opened_page.through()
+    opened_page.scroll_through()
     for summary in opened_page.page.locator("summary").all():
         summary.click()
     violations = axe.Axe().run(opened_page.page, options={"resultTypes": ["violations"]}).response["violations"]
@@ -242,7 +242,7 @@ def test_many_runs_unfold_by_their_link(opened, tmp_path):
 @pytest.mark.parametrize("number", range(len(ATTACKS)), ids=lambda number: repr(ATTACKS[number]))
 def test_no_attack_runs(opened, number):
     opened_page = opened(render_hostile_page(number))
-    opened_page.through()
+    opened_page.scroll_through()
     for element in opened_page.page.locator("h3, h4, article").all():
         element.hover()
     assert opened_page.page.evaluate("window.pwned") is None

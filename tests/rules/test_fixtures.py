@@ -45,7 +45,7 @@ def describe_finding(finding):
 
 def list_grounds(result, code: str) -> list[tuple[object, ...]]:
     return [
-        (finding.path, finding.start, finding.rests_on, finding.reads)
+        (finding.path, finding.start, finding.rests_on, finding.fields_read)
         for finding in result.findings
         if finding.code == code
     ]

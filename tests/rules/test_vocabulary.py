@@ -324,7 +324,7 @@ def test_what_axolotl_drops_is_told_where_it_stands_and_what_it_keeps_is_not(jud
     verdict_by_path, findings = judged
     phrases = ("silently ignored", "the old name still works", "has no effect in")
     reported = {
-        (finding.path, finding.place.document.text(finding.place.span))
+        (finding.path, finding.place.document.get_text(finding.place.span))
         for finding in findings
         if finding.start.column == 1
         and any(word in finding.message for word in phrases)

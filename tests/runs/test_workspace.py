@@ -455,7 +455,7 @@ def test_a_second_launch_only_takes_knowledge_away(tmp_path_factory, first, seco
             first_value is not None
             and second_value is not None
             and second_value.value is not None
-            and not second_value.origin.assumed
+            and not second_value.origin.assumption
         ):
             assert first_value.value == second_value.value
 

@@ -91,13 +91,13 @@ class TrainConfig:
 def test_a_copy_has_what_it_declares_and_nothing_else(copy) -> None:
     vendored = copy(CONFIG)
     for release in ("0.1.0", "0.6.0", "9.9"):
-        assert vendored.names((), release) == ["model", "stop_at"]
-        assert vendored.names(("model",), release) == ["d_model", "probe"]
-        probe = vendored.fact(("model", "probe"), release)
+        assert vendored.list_names((), release) == ["model", "stop_at"]
+        assert vendored.list_names(("model",), release) == ["d_model", "probe"]
+        probe = vendored.find_fact(("model", "probe"), release)
         assert probe is not None
-        assert probe.schema()["enum"] == ["a", "b", None]
-        assert vendored.effect(("model",), release) == "error"
-    assert vendored.fact(("model", "n_heads"), "0.6.0") is None
+        assert probe.get_schema()["enum"] == ["a", "b", None]
+        assert vendored.find_effect(("model",), release) == "error"
+    assert vendored.find_fact(("model", "n_heads"), "0.6.0") is None
 
 
 def test_a_part_of_a_copy_is_like_no_release(copy) -> None:

@@ -65,7 +65,7 @@ LAUNCHERS: Final[Mapping[str, Launcher]] = {
         target_kind="script",
     ),
     "python": Launcher(
-        _split_names("-W -X --check-hash-based-pycs"), module_flags=_split_names("-m"), target_kind="script"
+        value_flags=_split_names("-W -X --check-hash-based-pycs"), module_flags=_split_names("-m"), target_kind="script"
     ),
     "ray job submit": Launcher(_split_names("--no-wait -v --verbose --help"), has_assignments=True),
     "uv run": Launcher(
