@@ -148,7 +148,7 @@ def _list_comment_lines(source: bytes) -> list[str]:
     return [line.strip() for line in source.decode().splitlines() if line.strip().startswith("#")]
 
 
-ANNOUNCED_LOSSES = (("KEY006", "saves the model in shards of ZeRO-3"),)
+ANNOUNCED_LOSSES = (("KEY006", "cannot be loaded directly: `stage3_gather"),)
 """Findings that a fix's own message announces: CKP003's fix drops the gather, "convert with zero_to_fp32.py
 afterwards".
 """

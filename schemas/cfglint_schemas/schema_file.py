@@ -63,9 +63,7 @@ class SchemaFile:
                 name, _, value = line.rstrip(",").partition(": ")
                 head[name.strip('"')] = loads(value)
         if not {"x-packages", "x-entries"} <= head.keys():
-            raise ValueError(
-                f"the vocabulary of {framework} is not in the layout that `python -m tools.schemas` writes"
-            )
+            raise ValueError(f"the vocabulary of {framework} was not written by `python -m tools.schemas`")
         self.packages: Mapping[str, tuple[str, ...]] = {
             name: tuple(releases) for name, releases in head["x-packages"].items()
         }

@@ -20,9 +20,9 @@ from cfglint_train.documents.writer import is_identical
 from cfglint_train.documents.yaml.document import YamlDocument
 
 REFUSALS = {
-    "every key beside it is removed",
+    "all other keys of its section are removed",
     "it is the only key of a list item",
-    "nothing would be left of the list item",
+    "the list item would become empty",
 }
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "long_name", "é"])
 LEAVES = st.sampled_from([1, 0.5, True, None, "x", "two words", "# no comment", "a: b", "1e5", ""])

@@ -547,7 +547,7 @@ def test_unclosed_quotes_and_brackets_never_crash(piece):
 def test_a_long_line_is_read_to_its_end():
     document = parse_script("python train.py " + "--a 1 " * 1_400)
     assert len(find_program(document, "train.py").entries) == 1_400
-    with pytest.raises(LimitExceeded, match="a command of more than 3,000 words"):
+    with pytest.raises(LimitExceeded, match="a command has more than 3,000 words"):
         parse_script("true\npython train.py " + "--a 1 " * 1_500)
 
 

@@ -182,7 +182,7 @@ def test_nesting_and_alias_bombs_end_in_one_error():
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)
     )
-    with pytest.raises(LimitExceeded, match="unfolds to more than") as caught:
+    with pytest.raises(LimitExceeded, match="expands to more than") as caught:
         YamlDocument("x", bomb.encode())
     assert caught.value.position.line == 5
     with pytest.raises(LimitExceeded, match="inside its own anchor") as caught:

@@ -412,7 +412,7 @@ def test_the_bare_switch_becomes_a_section():
     [
         ({"zero_optimization": {}}, {"parallel.offload_params": "nvme"}, "path"),
         ({"zero_optimization": {"compute_grad_norm": False}}, {"parallel.zero_stage": 3}, "compute_grad_norm"),
-        ({"zero_optimization": {}}, {"parallel.strategy": "ddp"}, "does not state whether"),
+        ({"zero_optimization": {}}, {"parallel.strategy": "ddp"}, "does not say whether"),
         ({"zero_optimization": {}}, {"parallel.pin_memory": False}, "offload section"),
         ({"zero_optimization": True}, {"parallel.offload_params": "cpu"}, "mapping"),
         ({"bf16": {"enabled": True}}, {"precision.compute": "fp8"}, "fp8"),

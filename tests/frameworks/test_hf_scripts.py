@@ -1,4 +1,4 @@
-"""Python scripts that call the Trainer of transformers directly."""
+"""Python scripts that call the transformers Trainer directly."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_what_models_attended_with(tmp_path: Path, release: str, attention: str)
 def test_a_run_is_read_or_named_with_the_reason(text: str, reason: str | None, role: str | None) -> None:
     (config,) = recognise(PythonDocument("train.py", (IMPORTS + text).encode()))
     assert config.role == role
-    assert (reason or "Trainer of transformers") in config.reason
+    assert (reason or "transformers Trainer") in config.reason
 
 
 CAUSAL_MODULE = (
@@ -284,7 +284,7 @@ ARGUMENTS = "from transformers import Trainer, TrainingArguments\na = TrainingAr
         ),
         (
             f"{ARGUMENTS}from lib import build\nfrom mine import MyTrainer\nMyTrainer(model=build('m'), args=a)",
-            "its trainer (`MyTrainer`) is of another module",
+            "its trainer (`MyTrainer`) comes from another module",
         ),
         (
             "import deepspeed\nfrom lib import build\nengine, *_ = deepspeed.initialize(model=build('m'))\n"
@@ -344,11 +344,11 @@ SCORER = (
         # A step in another module gets the optimizer.
         (
             f"from rl import step\n{LOADED}step(m, optimizer=o)",
-            "what steps its optimizer (`step`) is of another module",
+            "what steps its optimizer (`step`) comes from another module",
         ),
         (
             f"from rl import Agent\n{LOADED}Agent(m, optim=o).go()",
-            "what steps its optimizer (`Agent`) is of another module",
+            "what steps its optimizer (`Agent`) comes from another module",
         ),
         (f"from torch.optim.lr_scheduler import LinearLR\n{LOADED}LinearLR(optimizer=o)", None),
         (f"from rl import step\n{LOADED}step(m)", None),
@@ -358,7 +358,7 @@ SCORER = (
         # A classifier that scores texts, and a classifier that does not.
         (
             SCORER.format(name="RewardTrainer"),
-            "it cannot be determined that its Trainer gets a causal language model",
+            "the model class of its Trainer cannot be determined",
         ),
         (SCORER.format(name="TopicTrainer"), None),
     ],

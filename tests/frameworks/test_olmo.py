@@ -597,7 +597,7 @@ def test_writes_where_people_would_look():
         ({}, {"method.tuning": "lora"}, "cannot be written"),
         ({"distributed_strategy": "ddp"}, {"parallel.wrapping": "block"}, "has no effect in this run"),
         ({"wandb": {"log_interval": 50}}, {"logging.metrics_interval": 10}, "log_interval is larger"),
-        ({"wandb": {}}, {"logging.metrics_enabled": False}, "section of its own"),
+        ({"wandb": {}}, {"logging.metrics_enabled": False}, "own section"),
         ({"evaluators": [{"label": "a", "device_eval_batch_size": 8}]}, {"batch.eval_micro": 2}, "its own"),
         ({"model__alibi": True}, {"activations.attention": "flash"}, "bias"),
         ({}, {"activations.attention": "eager"}, "no attention"),

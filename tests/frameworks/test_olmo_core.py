@@ -127,7 +127,7 @@ def test_recognises_every_shape(path):
 def test_a_ladder_is_named_and_left_unread():
     (recognised,) = recognise_source(read_source("ladder"))
     assert recognised.role == "other"
-    assert "computed when it runs" in recognised.reason
+    assert "at run time" in recognised.reason
 
 
 def test_a_module_of_a_copy_of_the_package_is_no_run(tmp_path):
@@ -837,7 +837,7 @@ def test_tokens_keep_their_factor():
         ("internal", {"batch.micro": 1}, r"depends on a condition .*; pass --train_module\.rank_microbatch_size=4096"),
         ("official", {"batch.micro": 2}, r"computes it .*; pass --train_module\.rank_microbatch_size=131072"),
         ("official", {"activations.checkpointing": "none"}, r"pass --train_module\.ac_config=null"),
-        ("example", {"activations.checkpointing": "budget", "activations.budget": 0.5}, "needs compile_model=True"),
+        ("example", {"activations.checkpointing": "budget", "activations.budget": 0.5}, "requires compile_model=True"),
         ("example", {"activations.fused_loss": "liger"}, r"--model\.lm_head\.loss_implementation=fused_linear"),
         ("derivative", {"activations.compile": True}, r"pass --train_module\.compile_model=true"),
         (
@@ -846,7 +846,7 @@ def test_tokens_keep_their_factor():
             r"pass --trainer\.callbacks\.checkpointer\.save_async=false",
         ),
         ("class", {"batch.micro": 1}, r"pass --train_module\.rank_microbatch_size=16384"),
-        ("example", {"sequence.length": 1}, "stated in tokens"),
+        ("example", {"sequence.length": 1}, "are in tokens"),
         ("example", {"activations.checkpointing": "selective"}, "no mode for that"),
         ("internal", {"data.workers": 9}, r"library sets it; pass --data_loader\.num_workers=9"),
     ],
@@ -863,7 +863,7 @@ def test_refusals_name_the_override(style, changes, reason):
         ({"callbacks": ".with_callbacks(opts.all)"}, {"checkpoint.keep": "all"}, "elsewhere"),
         ({"callbacks": ".with_callback('c', CheckpointerCallback(90, 50))"}, {"checkpoint.interval": 50}, "smaller"),
         ({"callbacks": ".with_callback('c', CheckpointerCallback(9))"}, {"checkpoint.interval_ephemeral": 9}, "larger"),
-        ({"model": "smallmoe(vocab_size=100352)"}, {"activations.checkpointing": "full"}, "mixture of experts"),
+        ({"model": "smallmoe(vocab_size=100352)"}, {"activations.checkpointing": "full"}, "mixture-of-experts"),
         ({"train_module": "**opts.more,"}, {"activations.checkpointing": "full"}, "may|further|ac_config"),
         ({"extra": "TransformerTrainModuleConfig(4)"}, {"activations.checkpointing": "full"}, "several"),
     ],

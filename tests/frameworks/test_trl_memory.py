@@ -89,7 +89,7 @@ def test_only_completions_are_scored(tmp_path: Path) -> None:
     ("keys", "release", "told"),
     [
         ("packing: true\nmax_length: 512\nloss_type: dft", "0.24.0", "loss_type: dft"),
-        ("scale_rewards: false\nmax_prompt_length: 512", "0.14.0", "groups that GRPO makes"),
+        ("scale_rewards: false\nmax_prompt_length: 512", "0.14.0", "groups per prompt"),
         ("rpo_alpha: 1.0\nmax_length: 512", "0.24.0", "`rpo_alpha`"),
     ],
 )
@@ -107,7 +107,7 @@ RLOOTrainer(config=RLOOConfig("out", rloo_k=2), policy=model, ref_policy=model, 
 
 def test_the_older_loop_of_rloo_is_named(tmp_path: Path) -> None:
     run = build_run(tmp_path, RLOO, "0.19.1", "train.py")
-    assert "loop of RLOO" in run.get_origin("activations.fused_loss").note  # type: ignore[union-attr]
+    assert "RLOO loop" in run.get_origin("activations.fused_loss").note  # type: ignore[union-attr]
 
 
 def test_a_prompt_without_a_limit_is_counted(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_what_another_call_takes_is_not_renamed_or_left_out(change: Any) -> None
 
 
 def test_a_setting_of_a_call_that_is_not_there() -> None:
-    with pytest.raises(CannotEdit, match="no call that takes it"):
+    with pytest.raises(CannotEdit, match="no call in the script accepts it"):
         apply_changes('SFTTrainer("m", SFTConfig("out"))', Set(("lora_r",), 16))
 
 

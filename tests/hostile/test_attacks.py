@@ -62,9 +62,9 @@ CLONE = '[[package]]\nname = "axolotl"\nversion = "0.8.0"\n'
 # Files of the repository, exit code (None: any of the three), and a text in the output.
 ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
     "an alias bomb as a value": (
-        build_yaml(BOMB + "lora_target_modules: *a11\n"), 2, "error SYN008 unfolds to more than",
+        build_yaml(BOMB + "lora_target_modules: *a11\n"), 2, "error SYN008 expands to more than",
     ),
-    "merges of merges": (build_yaml(MERGES), 2, "error SYN008 unfolds to more than"),
+    "merges of merges": (build_yaml(MERGES), 2, "error SYN008 expands to more than"),
     "a merge with itself": (build_yaml("<<: &r\n  <<: *r\n"), 2, "an alias is inside its own anchor"),
     "one key in every spelling": (
         build_yaml("x: 1\n'x': 2\n\"x\": 3\n? x\n: 4\ny: {z: 1, 'z': 2, ? z : 3}\n"), 1, "SYN003",

@@ -265,7 +265,7 @@ def test_axolotl_from_fsdp1_to_fsdp2(here: Path) -> None:
         """)
     assert list_items(file, "human") == []
     review = [message for _, message in list_items(file, "review")]
-    assert any("16 bits wide" in message for message in review)
+    assert any("become 16-bit" in message for message in review)
     assert any("fsdp1 before, fsdp2 now" in message for message in review)
     assert file.start.startswith("0.19.0 (the newest that accepts all of its keys")
 

@@ -284,7 +284,7 @@ OF_THE_MACHINE = {
     "llama-3/3b-fp8-fsdp2.yaml": "fp8 without torchao or another package that computes it",
 }
 # Part of the messages about examples that axolotl accepts and the Trainer rejects after loading the model.
-REFUSED_LATER = "the Trainer refuses"
+REFUSED_LATER = "the Trainer rejects"
 # Keys that axolotl obeyed although the recorded validation returned them under other names.
 OBEYED = {
     "model_type": "given back as type_of_model",

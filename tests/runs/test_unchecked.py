@@ -241,9 +241,9 @@ def test_a_variable_behind_an_option_that_takes_a_value_is_that_value(tmp_path, 
 @pytest.mark.parametrize(
     ("switches", "refused"),
     [
-        ("--multi_gpu --use_fsdp --fsdp_sharding_strategy FULL_SHARD", "`--use_fsdp` beside `--multi_gpu`"),
-        ("--use-deepspeed --zero_stage 3 --multi-gpu", "`--multi-gpu` beside `--use-deepspeed`"),
-        ("--cpu --use_fsdp", "`--use_fsdp` beside `--cpu`"),
+        ("--multi_gpu --use_fsdp --fsdp_sharding_strategy FULL_SHARD", "`--use_fsdp` together with `--multi_gpu`"),
+        ("--use-deepspeed --zero_stage 3 --multi-gpu", "`--multi-gpu` together with `--use-deepspeed`"),
+        ("--cpu --use_fsdp", "`--use_fsdp` together with `--cpu`"),
     ],
 )
 def test_switches_that_accelerate_refuses_together_are_no_plain_data_parallelism(tmp_path, switches, refused):
@@ -252,7 +252,7 @@ def test_switches_that_accelerate_refuses_together_are_no_plain_data_parallelism
     (tmp_path / "run.yaml").write_text(SEVEN)
     (tmp_path / "run.sh").write_text(f"accelerate launch {switches} --num_processes 8 -m axolotl.cli.train run.yaml\n")
     message, remedy = explain_unchecked(tmp_path)
-    assert message == f"accelerate refuses {refused}, and does not start"
+    assert message == f"accelerate rejects {refused}, and does not start"
     assert remedy == "give it one of them alone"
 
 
@@ -306,7 +306,7 @@ args = {0}Config(output_dir="out", bf16=True, max_length=1024)
 def test_what_no_formula_covers_comes_before_facts_that_are_missing_too(tmp_path, trainer, more):
     (tmp_path / "train.py").write_text(BCO.format(trainer, more))
     assert explain_unchecked(tmp_path) == (
-        "no formula covers the loss of this trainer of TRL",
+        "no formula covers the loss of this trainer",
         "measure one step on your own GPU",
     )
 

@@ -544,7 +544,7 @@ def sort_edits(edits: Iterable[Edit]) -> list[Edit]:
     result = sorted(edits, key=lambda edit: edit.span)
     for first, second in zip(result, result[1:]):
         if second.span.start < first.span.end:
-            raise CannotEdit("two changes of the same text")
+            raise CannotEdit("two edits of the same text")
     return result
 
 

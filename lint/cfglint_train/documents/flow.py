@@ -64,5 +64,5 @@ def delete(document: Document, items: Sequence[Span], index: int) -> Edit:
         span = items[index]
     separators = document.source[span.start : items[index].start] + document.source[items[index].end : span.end]
     if _COMMENT.search(separators):
-        raise CannotEdit("there is a comment next to it")
+        raise CannotEdit("a comment is next to it")
     return Edit(span, "")

@@ -121,7 +121,7 @@ class _Reader:
         root, at = self.parse_value(at)
         at = self.skip_space(at)
         if at < len(self.text):
-            raise self.make_error("there is text after the end", at)
+            raise self.make_error("text follows the end of the value", at)
         return root
 
     def make_span(self, start: int, end: int) -> Span:
@@ -148,7 +148,7 @@ class _Reader:
                 return at
             end = at + len(comment.group().rstrip("\r"))
             self.comments.append(Comment(self.make_span(at, end), text[at:end]))
-            self.record_problem("comment", at, end, "JSON has no comments")
+            self.record_problem("comment", at, end, "JSON does not allow comments")
             at = end
 
     def parse_value(self, at: int) -> tuple[Node, int]:
@@ -182,7 +182,7 @@ class _Reader:
             at = self.skip_space(at)
             if self.text[at : at + 1] != ":":
                 raise self.make_error(
-                    "a colon is missing after the key" if at < len(self.text) else "the brace is never closed", at
+                    "missing colon after the key" if at < len(self.text) else "the brace is never closed", at
                 )
             value, at = self.parse_value(self.skip_space(at + 1))
             entries.append(Entry(key, value))
@@ -208,7 +208,9 @@ class _Reader:
         if next_character == ",":
             comma, at = at, self.skip_space(at + 1)
             if self.text[at : at + 1] == closing:
-                self.record_problem("trailing-comma", comma, comma + 1, "JSON has no comma after the last item")
+                self.record_problem(
+                    "trailing-comma", comma, comma + 1, "JSON does not allow a comma after the last item"
+                )
             elif self.text[at : at + 1] == ",":
                 raise self.make_error("two commas in a row", at)
             return at
@@ -217,8 +219,8 @@ class _Reader:
         if next_character == "":
             raise self.make_error("the bracket is never closed", at)
         if "\n" not in self.text[end:at]:
-            raise self.make_error(f"a comma or {closing} is expected", at)
-        self.record_problem("missing-comma", end, end, "JSON separates items by commas")
+            raise self.make_error(f"expected a comma or {closing}", at)
+        self.record_problem("missing-comma", end, end, "JSON separates items with commas")
         return at
 
     def parse_key(self, at: int) -> tuple[Scalar, int]:
@@ -227,7 +229,7 @@ class _Reader:
         match = _BARE_KEY.match(self.text, at)
         if match is None:
             raise self.make_error("a key is missing" if at < len(self.text) else "the brace is never closed", at)
-        self.record_problem("unquoted-key", at, match.end(), "JSON quotes its keys")
+        self.record_problem("unquoted-key", at, match.end(), "JSON keys must be quoted")
         return Scalar(self.make_span(at, match.end()), match.group(), "", value=match.group()), match.end()
 
     def parse_string(self, at: int) -> tuple[Scalar, int]:
@@ -236,7 +238,7 @@ class _Reader:
             end = text.find("'''", at + 3)
             if end < 0:
                 raise self.make_error("the string is never closed", at)
-            self.record_problem("triple-quotes", at, end + 3, "JSON has no strings of several lines")
+            self.record_problem("triple-quotes", at, end + 3, "JSON strings must not span several lines")
             lines = text[at + 3 : end].replace("\r", "").strip("\n").split("\n")
             value = "\n".join(line.strip() for line in lines)
             return Scalar(self.make_span(at, end + 3), value, "'''", value=value), end + 3
@@ -262,7 +264,7 @@ class _Reader:
         if value is MISSING:
             literal = _LINE.match(text, at).group().rstrip()  # type: ignore[union-attr]
             value = literal
-            self.record_problem("unquoted-string", at, at + len(literal), "JSON quotes its strings")
+            self.record_problem("unquoted-string", at, at + len(literal), "JSON strings must be quoted")
         end = at + len(literal)
         return Scalar(self.make_span(at, end), literal, "", value=value), end
 
@@ -295,7 +297,7 @@ class _Writer(Writer[JsonDocument]):
                 index for index, name in enumerate(names) if (*change.route[:-1], name or "") not in self.deleted_routes
             ]
             if spans and not remaining:
-                raise CannotEdit("every key beside it is removed")
+                raise CannotEdit("all other keys of its section are removed")
             after = next(
                 (names.index(name) for name in change.beside if name in names), remaining[-1] if remaining else -1
             )
@@ -303,7 +305,7 @@ class _Writer(Writer[JsonDocument]):
             return flow.insert(document, parent.span, spans, after, text, self.record_insertion(parent.span, after))
         if isinstance(parent, Sequence) and isinstance(step, int):
             if step >= len(parent.items):
-                raise CannotEdit("its list is shorter")
+                raise CannotEdit("its list is too short")
             return self._replace(parent.items[step], change.value)
         raise CannotEdit("its parent is not an object")
 

@@ -108,11 +108,11 @@ def _merge_value(tree: Any, route: Route, value: Any) -> None:
         if isinstance(tree, list) and isinstance(value, list):
             tree.extend(value)
             return
-        raise CannotEdit("two changes of the same key")
+        raise CannotEdit("two edits of the same key")
     for step in route[:-1]:
         tree = tree.setdefault(step, {}) if isinstance(tree, dict) else tree
     if not isinstance(tree, dict):
-        raise CannotEdit("two changes of the same key")
+        raise CannotEdit("two edits of the same key")
     if isinstance(tree.get(route[-1]), list) and isinstance(value, list):
         tree[route[-1]].extend(value)
     else:

@@ -307,7 +307,7 @@ def adopt_companion(job: Job, companion: ResolvedPlan, framework: Framework, hos
             host_value = host.fill_auto(job, field)
             if host_value is MISSING:
                 resolved = resolved.fallback
-                origin = origin._replace(kind="inferred", note=f"auto, which {host.title} does not fill")
+                origin = origin._replace(kind="inferred", note=f"auto, but {host.title} does not fill it in")
             else:
                 resolved = host_value
                 origin = origin._replace(kind="inferred", note=f"auto, filled by {host.title}")

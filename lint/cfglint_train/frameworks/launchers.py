@@ -136,7 +136,7 @@ def _find_unread_sharding(document: ShellDocument, launchers: list[Invocation]) 
         exclusive = [entry for name, entry in entries.items() if name in EXCLUSIVE_SWITCHES]
         if len(exclusive) > 1:
             first, second = exclusive[:2]
-            note = f"accelerate refuses `{second.name}` beside `{first.name}`"
+            note = f"accelerate rejects `{second.name}` together with `{first.name}`"
             return FieldValue(None, Origin("explicit", Place(document, second.span), note, second.name or ""))
         for name, entry in entries.items():
             if name in switches or (name == "config_file" and is_undetermined(entry.value)):
@@ -287,7 +287,7 @@ def _read_torchrun(reading: LaunchReading, launcher: Invocation) -> None:
 _ENDPOINT: Final = "--rdzv_endpoint"
 _ADDRESS_OPTIONS: Final = ("--master_addr", "--master-addr", _ENDPOINT, "--rdzv-endpoint")
 _ADDRESS_VARIABLES: Final = ("PET_MASTER_ADDR", "PET_RDZV_ENDPOINT")
-_NOT_SET_OUTSIDE: Final = "nothing outside of the script sets {}"
+_NOT_SET_OUTSIDE: Final = "nothing outside the script sets {}"
 
 
 def _read_torchrun_rendezvous(reading: LaunchReading, launcher: Invocation) -> None:

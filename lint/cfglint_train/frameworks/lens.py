@@ -68,7 +68,7 @@ class LaunchArgument(Frozen):
         if self.misspelt:
             return Set(self.route, value)
         if value is None or isinstance(value, (dict, list)):
-            raise CannotEdit(f"no value in {self.document.path} can state that")
+            raise CannotEdit(f"no value in {self.document.path} can set that")
         text = str(value).lower() if isinstance(value, bool) else value
         return Set(self.route, f"{self.prefix}{text}" if self.prefix else text)
 
@@ -84,9 +84,9 @@ class Override(Frozen):
     def explain_refusal(self, name: str) -> str:
         """Return why no fix changes the setting called `name`."""
         if self.value is MISSING:
-            return f"only what the launch gives ({self.origin.note}) can state {name}: add it there"
+            return f"only the launch ({self.origin.note}) can set {name}: add it there"
         in_file = self.origin.place is not None and self.origin.place.document.syntax == "json"
-        return f"{name} is set in {self.origin.note}" if in_file else f"{name} is given at launch ({self.origin.note})"
+        return f"{name} is set in {self.origin.note}" if in_file else f"{name} is set at launch ({self.origin.note})"
 
 
 # Marks a document whose routes are not simply nested mappings.

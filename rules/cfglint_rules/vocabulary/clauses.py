@@ -356,7 +356,7 @@ def _fill_template(message: str, clause: Clause, settings: Settings) -> str:
         closing = rest.index("]" if rest[start] == "[" else ">", start)
         name = rest[start + 1 : closing]
         if name == "each":
-            text = ", ".join(settings.format_name(given_name) for given_name in _list_given(clause.each, settings))
+            text = "`, `".join(settings.format_name(given_name) for given_name in _list_given(clause.each, settings))
         else:
             text = (
                 settings.format_name(name)

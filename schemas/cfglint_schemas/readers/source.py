@@ -143,7 +143,7 @@ class Module:
     def _resolve_part(self, name: str, depth: int) -> Symbol:
         self.source.count_steps()
         if depth > 50:
-            raise UndecidedError(f"{name} in {self.name}: circular")
+            raise UndecidedError(f"{name} in {self.name}: circular reference")
         binding = self.bindings.get(name)
         if binding is None:
             return self._resolve_indirect(name, depth)
@@ -260,7 +260,7 @@ def resolve_bases(class_: Class) -> list[Symbol]:
         except UndecidedError:
             symbol = External(name)
         if isinstance(symbol, External) and class_.module.source.is_internal(symbol.name):
-            raise UndecidedError(f"{symbol.name}, which {class_.name} descends from, is not there")
+            raise UndecidedError(f"{symbol.name}, which {class_.name} descends from, is missing")
         symbols.append(symbol)
     return symbols
 
@@ -404,7 +404,7 @@ def evaluate(module: Module, node: ast.expr, local: dict[str, Any] | None = None
     if isinstance(node, ast.JoinedStr):
         text = "".join(str(evaluate_child(part)) for part in node.values)
         if len(text) > MAX_LENGTH:
-            raise UndecidedError("a text that grows")
+            raise UndecidedError("a string built in steps")
         return text
     if isinstance(node, ast.FormattedValue) and node.format_spec is None:
         return evaluate_child(node.value)

@@ -70,7 +70,7 @@ class PythonScript(Document):
                 f"not Python: {error.msg}", Position(max(1, error.lineno or 1), max(1, error.offset or 1))
             ) from None
         except (RecursionError, MemoryError):
-            raise DocumentError("not Python that can be read: nested too deeply") from None
+            raise DocumentError("unreadable Python: nested too deeply") from None
         except ValueError as error:
             raise DocumentError(f"not Python: {error}") from None
 

@@ -74,13 +74,13 @@ class PythonWriter:
         """Replace the text that decides a value, or add a keyword argument."""
         parent = self.document.find_node(change.route[:-1])
         if not isinstance(parent, Record):
-            raise self.build_refusal("the script has no call that takes it", change)
+            raise self.build_refusal("no call in the script accepts it", change)
         name = str(change.route[-1])
         part = parent.parts.get(name)
         entry = find_own_entry(parent, name) if part is None else part.entry
         owner, name = (parent, name) if part is None else (part.record, part.name)
         if owner is not None and owner.is_repeated:
-            raise self.build_refusal("one call of the script makes several of these", change)
+            raise self.build_refusal("one call in the script creates several of these", change)
         if entry is None or (part is not None and _is_default(entry.value)):
             return self._insert(owner, name, change)
         node = entry.value
@@ -118,10 +118,10 @@ class PythonWriter:
     def _insert(self, record: Record | None, name: str, change: Set) -> list[Edit]:
         """Add a keyword argument after the first of `beside` that is present, else after the last argument."""
         if record is None:
-            raise self.build_refusal("the script has no call that takes it", change)
+            raise self.build_refusal("no call in the script accepts it", change)
         document, call = self.document, record.call
         if call is None or record.sealed or record.open:
-            raise self.build_refusal(record.sealed or record.open or "the script has no call that takes it", change)
+            raise self.build_refusal(record.sealed or record.open or "no call in the script accepts it", change)
         if not name.isidentifier() or iskeyword(name):
             raise self.build_refusal(f"{name!r} is not an argument name", change)
         condition = find_condition(record)
@@ -188,7 +188,7 @@ class PythonWriter:
         """Add an item to a list that the script writes out."""
         node = self.document.find_node(change.route)
         if not isinstance(node, Sequence) or self.document.source[node.span.start : node.span.start + 1] != b"[":
-            raise CannotEdit("its value is not a list that the script writes out")
+            raise CannotEdit("its value is not a literal list in the script")
         spans = [self.document.widen_item_span(item.span, node.span) for item in node.items]
         return flow.insert(self.document, node.span, spans, len(spans) - 1, format_literal(change.value))
 
@@ -253,7 +253,7 @@ class PythonWriter:
             return Edit(Span(start, start), line + document.newline)
         anchors = preceding or top
         if not anchors:
-            raise CannotEdit("the script has no import to add another one to")
+            raise CannotEdit("the script has no import statement to extend")
         end = document.find_line_end(document.find_span(anchors[-1]).end)
         return Edit(Span(end, end), document.newline + line)
 
@@ -262,7 +262,7 @@ def _refuse_part(owner: Node | None, route: Route) -> None:
     """Raise `CannotEdit` for a setting of another call, where removing or renaming it has a different effect."""
     part = owner.parts.get(str(route[-1])) if isinstance(owner, Record) else None
     if part is not None and part.entry is not None:
-        raise CannotEdit("another call of the script takes it")
+        raise CannotEdit("another call in the script accepts it")
 
 
 def _is_default(node: Node) -> bool:

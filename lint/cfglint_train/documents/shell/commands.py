@@ -434,7 +434,7 @@ class Script(Outline):
                 places.append(blank)
         if len(places) > MAX_WORDS:
             line = self.text.count(b"\n", 0, node.start_byte) + 1
-            raise LimitExceeded(f"a command of more than {MAX_WORDS:,} words", Position(line, 1))
+            raise LimitExceeded(f"a command has more than {MAX_WORDS:,} words", Position(line, 1))
         fields: list[tuple[Fragment, ...]] = []
         spans: list[Span] = []
         forwards: int | None = None

@@ -252,7 +252,7 @@ class Expansion:
         text = b"".join(fragment.text for fragment in inner).decode("utf-8", "replace")
         if not text or not all(fragment.is_known for fragment in inner):
             return self._append_unknown(start, end, mode)
-        condition = "it is given as an argument" if name.isdigit() else "the environment sets it"
+        condition = "it is passed as an argument" if name.isdigit() else "the environment sets it"
         note = f"`${name}` is {shorten(text, 60)} unless {condition}"
         sites = self.script.find_sites(start, end)
         fragments = [fragment._replace(assumptions=(note, *fragment.assumptions)) for fragment in inner]

@@ -66,7 +66,7 @@ def parse(text: bytes) -> SyntaxNode:
             progress_callback=lambda _, __: time.monotonic() > limit,
         )
     except ValueError:
-        raise DocumentError("the text is too tangled to be read (thousands of open brackets?)") from None
+        raise DocumentError("the text is too deeply nested (thousands of open brackets?)") from None
     return tree.root_node
 
 

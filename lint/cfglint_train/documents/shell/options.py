@@ -68,9 +68,9 @@ class OptionParser(Frozen):
         number, key, *items = change.route
         spellings = [entry.name or "" for entry in invocation.entries if self._build_entry(entry).name == key]
         if any(self.find_negated(name.removeprefix(_LONG)) for name in spellings):
-            raise CannotEdit(f"it is given as {spellings[-1]}")
+            raise CannotEdit(f"it is passed as {spellings[-1]}")
         if len(set(spellings)) > 1 and not isinstance(change, Set):
-            raise CannotEdit(f"it is given as {' and '.join(dict.fromkeys(spellings))}")
+            raise CannotEdit(f"it is passed as {' and '.join(dict.fromkeys(spellings))}")
         route = (number, spellings[-1] if spellings else f"{_LONG}{key}", *items)
         if isinstance(change, Delete):
             return Delete(route)

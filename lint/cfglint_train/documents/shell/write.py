@@ -150,7 +150,7 @@ class ShellWriter:
                 continue
             word, key = invocation.words[flag.word], invocation.entries[number].key.span
             if self.document.get_text(key) != flag.name:
-                raise CannotEdit("its name is put together from several places")
+                raise CannotEdit("its name is assembled from several places")
             self.replaced[invocation.number, flag.word] = [change.key + word.text[len(flag.name) :]]
             edits.append(Edit(key, change.key))
         return edits
@@ -159,7 +159,7 @@ class ShellWriter:
         """Replace one word of a program that is not an option."""
         texts = _format_words(value)
         if len(texts) != 1 or not 0 <= index < len(invocation.words):
-            raise CannotEdit("there is no such word")
+            raise CannotEdit("the word does not exist")
         return self._replace(invocation, index, texts[0])
 
     def _set_item(self, invocation: Invocation, change: Set) -> list[Edit]:
@@ -168,7 +168,7 @@ class ShellWriter:
         flag = invocation.flags[numbers[-1]] if numbers else None
         item = change.route[2]
         if flag is None or not isinstance(item, int) or not 0 <= item < len(flag.values) or len(texts) != 1:
-            raise CannotEdit("there is no such value")
+            raise CannotEdit("the value does not exist")
         return self._replace(invocation, flag.values[item], texts[0])
 
     def _set_joined(self, invocation: Invocation, number: int, texts: list[str]) -> list[Edit]:
@@ -179,7 +179,7 @@ class ShellWriter:
         word = invocation.words[flag.word]
         value = drop_prefix(word, flag.value_offset)
         if len(texts) != 1:
-            raise CannotEdit(f"{flag.name} has its value after an equals sign, which takes one word")
+            raise CannotEdit(f"{flag.name} uses an equals sign, which allows only one word")
         if value.is_known and value.text == texts[0]:
             return []
         target = self._find_target(value)
@@ -201,7 +201,7 @@ class ShellWriter:
         if word.assumption:
             raise CannotEdit(f"it depends on how the script is started: {word.assumption}")
         if word.target is None:
-            raise CannotEdit("it is computed, or put together from several places")
+            raise CannotEdit("it is computed or assembled from several places")
         for name in word.names:
             assignments = self.document.script.assignments.get(name, [])
             if any(
@@ -218,7 +218,7 @@ class ShellWriter:
         """Raise CannotEdit if a word shares its place with another."""
         at = bisect_left(self._word_places, word.span)
         if self._word_places[at + 1 : at + 2] == [word.span]:
-            raise CannotEdit("its text is also used for something else")
+            raise CannotEdit("its text is also used elsewhere")
 
     @property
     def _word_places(self) -> list[Span]:
@@ -252,7 +252,7 @@ class ShellWriter:
         if not start <= end or self.document.find_container(before.span) != self.document.find_container(last.span):
             raise CannotEdit("its words are in different places")
         if _COMMENT.search(self.source[start:end]):
-            raise CannotEdit("there is a comment next to it")
+            raise CannotEdit("a comment is next to it")
         return Edit(Span(start, end), "")
 
     def _insert(self, invocation: Invocation, name: str, texts: list[str], beside: tuple[str, ...]) -> list[Edit]:
@@ -363,7 +363,7 @@ class ShellWriter:
         line = source.rfind(b"\n", 0, start) + 1
         tail = source[end : self.document.find_line_end(end)]
         if _COMMENT.search(source[start:end]) or _COMMENT.search(tail if kind == "array" else b""):
-            raise CannotEdit("there is a comment next to it")
+            raise CannotEdit("a comment is next to it")
         fills = not source[line:start].strip() and tail.strip() in (b"", b"\\")
         next_line = source.find(b"\n", end) + 1 or len(source)
         if previous is None:
@@ -375,7 +375,7 @@ class ShellWriter:
         if fills and (following is not None or (kind in _LINES_ARE_WORDS and b"\\" not in between)):
             return Edit(Span(line, next_line), "")
         if _COMMENT.search(between):
-            raise CannotEdit("there is a comment next to it")
+            raise CannotEdit("a comment is next to it")
         if b"\n" in between and following is not None and b"\n" not in source[end : following.start]:
             return Edit(Span(start, following.start), "")
         return Edit(Span(edge, end), "")
@@ -394,17 +394,17 @@ class ShellWriter:
         try:
             new = type(old)(old.path, apply_edits(self.source, edits), old.load)
         except DocumentError as error:
-            raise CannotEdit(f"the script could not be read any more ({error.message})") from None
+            raise CannotEdit(f"the script would become unreadable ({error.message})") from None
         same_count = len(new.invocations) == len(old.invocations)
         if not same_count or len(new.script.errors) > len(old.script.errors):
-            raise CannotEdit("bash would read other commands than before")
+            raise CannotEdit("bash would run different commands")
         for before, after in zip(old.invocations, new.invocations):
             if before.program in _PRINTERS:
                 continue
             expected, actual = self._list_expected_words(before), _list_words(after)
             if actual != expected or before.program != after.program or before.environment != after.environment:
                 if any(number == before.number for number, _ in (*self.replaced, *self.added)):
-                    raise CannotEdit("bash would not read it as meant there")
+                    raise CannotEdit("bash would not read it as intended there")
                 raise CannotEdit(f"the text is shared with another command ({before.program})")
 
     def _list_expected_words(self, invocation: Invocation) -> list[tuple[str, bool]]:
@@ -425,7 +425,7 @@ class ShellWriter:
         if len(route) not in (2, 3) or not isinstance(route[0], int):
             raise CannotEdit("only the options of a program can be changed")
         if not 0 <= route[0] < len(self.document.invocations):
-            raise CannotEdit("the script starts no such program")
+            raise CannotEdit("the script does not start this program")
         invocation = self.document.invocations[route[0]]
         if invocation.is_directive:
             raise CannotEdit("it is in a comment")
@@ -460,7 +460,7 @@ def _format_words(value: Any) -> list[str]:
             raise CannotEdit(f"{item!r} is not a word of a command line")
     for text in texts:
         if _SAFE.fullmatch(text) is None:
-            raise CannotEdit(f"{text!r} needs quotes, which may not be possible there")
+            raise CannotEdit(f"{text!r} needs quotes, which may be impossible there")
         if text.startswith("-") and _NUMBER.fullmatch(text) is None:
             raise CannotEdit(f"{text!r} would be read as an option")
     return texts

@@ -36,9 +36,9 @@ def check(root: Node, position: Callable[[int], Position]) -> None:
             child_size = measured.get(id(child.target if isinstance(child, Alias) else child), (1, 0))
             size, depth = size + child_size[0], max(depth, child_size[1] + 1)
             if size > MAX_NODES:
-                raise LimitExceeded(f"unfolds to more than {MAX_NODES:,} values", position(child.span.start))
+                raise LimitExceeded(f"expands to more than {MAX_NODES:,} values", position(child.span.start))
             if depth > MAX_DEPTH:
-                raise LimitExceeded(f"unfolds to more than {MAX_DEPTH} levels", position(child.span.start))
+                raise LimitExceeded(f"expands to more than {MAX_DEPTH} levels", position(child.span.start))
         measured[id(node)] = size, depth
 
 

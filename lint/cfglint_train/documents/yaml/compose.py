@@ -62,7 +62,7 @@ def compose(text: str, source: bytes) -> tuple[Node | None, LoaderStop | None]:
             if parser is not None:
                 parser.dispose()
     if first is None:
-        raise LimitExceeded(f"more than {MAX_SLOW_BYTES >> 10} KiB, and PyYAML has no libyaml here", START)
+        raise LimitExceeded(f"more than {MAX_SLOW_BYTES >> 10} KiB, and PyYAML is installed without libyaml", START)
     raise DocumentError(first.message, first.position)
 
 
@@ -201,7 +201,7 @@ def _build(
         elif kind is yaml.DocumentStartEvent:
             documents += 1
             if documents > 1:
-                raise DocumentError("a second document starts here; a configuration is one", _get_position(event))
+                raise DocumentError("a second document starts here; a config must have only one", _get_position(event))
             continue
         elif kind is yaml.StreamEndEvent:
             if aliased and root is not None:

@@ -44,7 +44,7 @@ class YamlDocument(Document):
         self.dialect = dialect
         self.root, self._beyond_libyaml = compose(decode(source), source)
         if len(source) > MAX_SLOW_BYTES and self._is_doubtful:
-            doubt = "tabs, tags, anchors or the like, on which loaders differ"
+            doubt = "tabs, tags, anchors or similar syntax that loaders read differently"
             raise LimitExceeded(f"more than {MAX_SLOW_BYTES >> 10} KiB with {doubt}", START)
         self._refusals: dict[str, tuple[Refusal | None, ...]] = {}
 

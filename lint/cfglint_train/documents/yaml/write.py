@@ -46,7 +46,7 @@ class YamlWriter(Writer[Document]):
             return self._replace(entry.value, value, parent.is_flow, self._get_column(entry.key), entry.key.span.end)
         if isinstance(parent, Sequence) and isinstance(step, int):
             if step >= len(parent.items):
-                raise CannotEdit("its list is shorter")
+                raise CannotEdit("its list is too short")
             item = parent.items[step]
             return self._replace(item, value, parent.is_flow, self._get_column(parent), item.span.start)
         raise CannotEdit("its parent is not a mapping")
@@ -82,7 +82,7 @@ class YamlWriter(Writer[Document]):
         document = self.document
         remaining = [entry for entry in mapping.entries if (*route, entry.name or "") not in self.deleted_routes]
         if mapping.entries and not remaining:
-            raise CannotEdit("every key beside it is removed")
+            raise CannotEdit("all other keys of its section are removed")
         anchor = next(
             (entry for name in beside for entry in remaining if entry.name == name),
             remaining[-1] if remaining else None,
@@ -160,7 +160,7 @@ class YamlWriter(Writer[Document]):
         if indent.strip():
             # This is the first key after "- ", so the next key takes its place.
             if index + 1 >= len(siblings):
-                raise CannotEdit("nothing would be left of the list item")
+                raise CannotEdit("the list item would become empty")
             self._refuse_comments(Span(span.end, siblings[index + 1].start))
             return Edit(Span(span.start, siblings[index + 1].start), "")
         start = span.start - len(indent)

@@ -177,7 +177,7 @@ def _read_deepspeed(config: Config) -> Iterator[Triple]:
         _find_origin(config, *build_deepspeed_route("zero3_save_16bit_model")),
     )
     # The configuration that the plugin builds from these keys states nothing else: DeepSpeed's own defaults apply.
-    note = f"DeepSpeed {deepspeed.get_deepspeed_release(config)}: accelerate's own DeepSpeed settings leave it out"
+    note = f"DeepSpeed {deepspeed.get_deepspeed_release(config)}: accelerate's own DeepSpeed settings do not include it"
     for field_left_out, value in deepspeed.ZERO_DEFAULTS.items():
         if field_left_out != "checkpoint.gather":
             yield field_left_out, value, Origin("default", note=note)
@@ -249,7 +249,7 @@ def _write_deepspeed(config: Config, field: Field, value: Any) -> Change:
     if has_deepspeed_file(config):
         raise CannotEdit("the settings are in deepspeed_config_file")
     if field not in _DEEPSPEED_KEYS:
-        raise CannotEdit("accelerate's own DeepSpeed settings have no key for it; a deepspeed_config_file has")
+        raise CannotEdit("accelerate's own DeepSpeed settings have no key for it; use a deepspeed_config_file")
     if value == "nvme" and not config.get(
         *build_deepspeed_route(f"{_DEEPSPEED_KEYS[field].removesuffix('_device')}_nvme_path")
     ):

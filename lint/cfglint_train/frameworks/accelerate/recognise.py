@@ -38,9 +38,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
     ):
         return []
     return [
-        RecognisedConfig(
-            (), 50 + 2 * own_count, f"distributed_type: {node.text} and {own_count} more keys of accelerate"
-        )
+        RecognisedConfig((), 50 + 2 * own_count, f"distributed_type: {node.text} and {own_count} more accelerate keys")
     ]
 
 

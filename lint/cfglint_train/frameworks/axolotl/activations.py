@@ -64,7 +64,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
         reentrant = config.get("rl") is None and not config.get("unfrozen_parameters")
         if not is_before(config, "0.21.0"):
             reentrant = False
-        yield "activations.reentrant", reentrant, Origin("inferred", note="axolotl's choice where checkpointing is on")
+        yield "activations.reentrant", reentrant, Origin("inferred", note="axolotl's default when checkpointing is on")
 
 
 def _write_offload(config: Config) -> list[Change]:
@@ -74,16 +74,16 @@ def _write_offload(config: Config) -> list[Change]:
     replaces checkpointing if an adapter is trained.
     """
     if is_before(config, "0.18.0"):
-        raise CannotEdit("hidden_states came with axolotl 0.18.0")
+        raise CannotEdit("hidden_states requires axolotl 0.18.0 or newer")
     if config.get("rl") is not None:
         raise CannotEdit("axolotl's preference trainers do not offload activations")
     if config.get("gradient_checkpointing") is not True:
-        raise CannotEdit("axolotl offloads the inputs of layers with gradient_checkpointing: true only")
+        raise CannotEdit("axolotl only offloads layer inputs with gradient_checkpointing: true")
     if config.get("activation_offloading") not in (None, False):
         raise CannotEdit("activation_offloading already sets how activations are offloaded")
     checkpointing_kwargs = config.get("gradient_checkpointing_kwargs")
     if isinstance(checkpointing_kwargs, dict) and checkpointing_kwargs.get("use_reentrant"):
-        raise CannotEdit("reentrant checkpointing offloads in another way")
+        raise CannotEdit("reentrant checkpointing offloads differently")
     refuse_override(config, ("activation_offloading",))
     return [Set((*config.root, "activation_offloading"), "hidden_states", ("gradient_checkpointing",))]
 
@@ -98,17 +98,17 @@ def _write_checkpointing(config: Config, changes: Changes) -> list[Change]:
     if config.get("selective_checkpointing") not in (None, False):
         raise CannotEdit("selective_checkpointing sets what is recomputed")
     if changes["activations.checkpointing"] == "none" and config.get("activation_offloading") not in (None, False):
-        raise CannotEdit("axolotl refuses activation_offloading without gradient_checkpointing")
+        raise CannotEdit("axolotl rejects activation_offloading without gradient_checkpointing")
     if changes["activations.checkpointing"] == "none" and get_fsdp_setting(config, "activation_checkpointing") is True:
-        raise CannotEdit("fsdp_config switches FSDP's own activation_checkpointing on")
+        raise CannotEdit("fsdp_config turns on FSDP's own activation_checkpointing")
     model = str(config.get("base_model", default="")).lower()
     if changes["activations.checkpointing"] == "full":
         if "mpt" in model:
-            raise CannotEdit("axolotl refuses gradient_checkpointing for MPT models")
+            raise CannotEdit("axolotl rejects gradient_checkpointing for MPT models")
         if "nemotron-h" in model and not read_bool(config, "sample_packing"):
-            raise CannotEdit("axolotl refuses gradient_checkpointing for nemotron-h without sample_packing")
+            raise CannotEdit("axolotl rejects gradient_checkpointing for nemotron-h without sample_packing")
         if config.get("rl") == "ebft" and read_bool(config, "torch_compile"):
-            raise CannotEdit("axolotl refuses gradient_checkpointing with torch_compile in EBFT")
+            raise CannotEdit("axolotl rejects gradient_checkpointing with torch_compile in EBFT")
     refuse_override(config, ("gradient_checkpointing",))
     value = changes["activations.checkpointing"] == "full"
     return [Set((*config.root, "gradient_checkpointing"), value, ("micro_batch_size", "sequence_len"))]
@@ -224,14 +224,14 @@ def _write_loss(config: Config, changes: Changes) -> list[Change]:
     if set(changes) != {"activations.fused_loss"}:
         raise CannotEdit("axolotl has no single key for that")
     if has_plugin(config, "cut_cross_entropy") and config.get("cut_cross_entropy", default=True) is not False:
-        raise CannotEdit("Cut Cross Entropy is already loaded; axolotl takes one fused loss")
+        raise CannotEdit("Cut Cross Entropy is already loaded; axolotl allows only one fused loss")
     if changes["activations.fused_loss"] == "liger":
         if (read_integer(config, "tensor_parallel_size") or 1) > 1:
-            raise CannotEdit("axolotl refuses Liger's loss under tensor parallelism")
+            raise CannotEdit("axolotl rejects Liger's loss under tensor parallelism")
         if config.get("rl") is not None:
-            raise CannotEdit("axolotl's preference trainers do not take their loss from Liger's key")
+            raise CannotEdit("axolotl's preference trainers ignore the Liger key for the loss")
         if read_bool(config, "chunked_cross_entropy") or read_bool(config, "liger_cross_entropy"):
-            raise CannotEdit("another cross-entropy is switched on; axolotl takes one")
+            raise CannotEdit("another cross-entropy is turned on; axolotl allows only one")
         edits: list[Change] = []
         if not has_plugin(config, "liger"):
             edits.append(Append((*config.root, "plugins"), LIGER_PLUGIN, ("base_model",)))

@@ -30,7 +30,7 @@ def infer(job: Job) -> None:
     packing = reading.get("sequence.packing")
     if config.get("rl") is not None:
         # core/builders/rl.py, in 0.9.2 still core/trainer_builder.py: only the causal builder reads the key.
-        note = "the trainers of rl pad to the longest sample, whatever pad_to_sequence_len is"
+        note = "rl trainers pad to the longest sample and ignore pad_to_sequence_len"
         reading.put("sequence.padding", "longest", Origin("inferred", note=note))
     else:
         padding = "max_length" if packing else "longest"
@@ -61,7 +61,7 @@ def infer(job: Job) -> None:
     _infer_completions(job)
     stage = reading.get("method.stage")
     if stage in ("dpo", "ipo", "orpo", "simpo", "rm"):
-        reading.infer("batch.pairs", True, "chosen and rejected are one batch")
+        reading.infer("batch.pairs", True, "chosen and rejected answers form one batch")
     if stage in ("dpo", "ipo", "kto", "simpo", "grpo"):
         # train.py setup_reference_model: full fine-tuning loads a second model for every `rl` but ORPO.
         is_full = reading.get("method.tuning") == "full"
@@ -87,13 +87,13 @@ def _infer_completions(job: Job) -> None:
     counts_one_rank = job.releases.is_certainly_at_least("axolotl", "0.17.0")
     global_batch, group_size = reading.get("batch.global_"), reading.get("rollout.samples_per_prompt")
     if counts_one_rank is None and global_batch and group_size and global_batch % group_size:
-        note = "micro batch x accumulation x ranks, of which one rank's are a part; both are to come out even"
+        note = "micro batch x accumulation x ranks; the share of each rank must be whole too"
         reading.infer("rollout.completions", global_batch, note)
     elif counts_one_rank is None:
-        note = "axolotl 0.17 or later, which counts the completions of one rank; state axolotl=RELEASE"
+        note = "axolotl 0.17 or newer, which counts the completions per rank; set axolotl=RELEASE"
         reading.put("rollout.completions", micro * accumulation, Origin("assumed", note=note))
     elif counts_one_rank:
-        reading.infer("rollout.completions", micro * accumulation, "micro batch x accumulation, of one rank")
+        reading.infer("rollout.completions", micro * accumulation, "micro batch x accumulation, per rank")
     else:
         reading.infer("rollout.completions", reading.get("batch.global_"), "micro batch x accumulation x ranks")
 
@@ -169,7 +169,7 @@ def _infer_evaluation(job: Job) -> None:
     config, reading = job.main, job.plan
     micro, is_packed = reading.get("batch.micro"), reading.get("sequence.packing") and config.get("rl") is None
     if is_packed and micro and reading.get("sequence.eval_packing") is not False and not is_before(config, "0.8.0"):
-        note = "packs of an evaluation are as large as in training"
+        note = "evaluation packs are as large as training packs"
         reading.put("batch.eval_micro", micro, Origin("inferred", note=note))
     else:
         reading.infer("batch.eval_micro", micro, "eval_batch_size follows micro_batch_size")
@@ -178,14 +178,14 @@ def _infer_evaluation(job: Job) -> None:
 def _infer_formats(job: Job) -> None:
     reading = job.plan
     strategy, compute = reading.get("parallel.strategy"), reading.get("precision.compute")
-    reading.infer("precision.frozen", compute, "the model is loaded in the format of the run")
+    reading.infer("precision.frozen", compute, "the model is loaded in the run's dtype")
     if strategy == "fsdp1":
         reading.infer("precision.params", "fp32", "accelerate upcasts trainable weights for FSDP1")
         reading.infer("precision.grads", "fp32", "accelerate upcasts trainable weights for FSDP1")
     else:
-        reading.infer("precision.params", compute, "the model is loaded in the format of the run")
-        reading.infer("precision.grads", compute, "the model is loaded in the format of the run")
-    reading.infer("precision.master", "none", "no copy beside the trained weights")
+        reading.infer("precision.params", compute, "the model is loaded in the run's dtype")
+        reading.infer("precision.grads", compute, "the model is loaded in the run's dtype")
+    reading.infer("precision.master", "none", "no second copy of the trained weights")
     is_full = reading.get("method.tuning") == "full"
     if is_full and strategy in ("none", "ddp") and compute in ("bf16", "fp16"):
         # loaders/model.py _configure_embedding_dtypes: upcast, and cast back only for these.
@@ -218,10 +218,10 @@ def _infer_adapter(job: Job) -> None:
     is_fp32 = autocast is not False and reading.get("parallel.strategy") not in ("zero",)
     adapter_format = "fp32" if is_fp32 else reading.get("precision.compute")
     reading.infer("precision.adapter", adapter_format, "PEFT's autocast_adapter_dtype")
-    reading.infer("precision.grads", adapter_format, "autograd makes gradients in the format of their weights")
+    reading.infer("precision.grads", adapter_format, "gradients have the dtype of their weights")
     reading.infer("method.lora_kernels", _has_automatic_kernels(job), "check_auto_enable_lora_kernels")
     if is_before(config, "0.16.0") and reading.get("method.lora_kernels") and reading.get("method.lora_dropout"):
         note = "LoRA kernels need lora_dropout 0 before 0.16.0 (monkeypatch/lora_kernels.py)"
         reading.put("method.lora_kernels", False, Origin("inferred", config.find_place("lora_dropout"), note))
     if reading.get("method.lora_kernels") is False:
-        reading.infer("method.lora_kernel_parts", (), "no kernel is on")
+        reading.infer("method.lora_kernel_parts", (), "all kernels are off")

@@ -50,7 +50,7 @@ def _convert_to_fsdp2(config: Config) -> KeyRewrite | None:
             changes.append(Set((*config.root, "fsdp_config", key), setting))
     return KeyRewrite(
         "unsafe",
-        "the options of fsdp as FSDP2 settings in fsdp_config; weights and optimizer states are 16 bits wide there",
+        "move the options of fsdp to fsdp_config as FSDP2 settings; weights and optimizer states become 16-bit",
         tuple(changes),
     )
 

@@ -116,7 +116,7 @@ def _read_loader(config: Config) -> Iterator[Triple]:
 
 def _write_loader(config: Config, changes: Changes) -> list[Change]:
     if all(config.get(key) is None for key in _LOADER_KEYS.values()) and not is_before(config, "0.12.0"):
-        raise CannotEdit("axolotl chooses workers and prefetching together if neither is set")
+        raise CannotEdit("axolotl sets workers and prefetching together if neither is set")
     for field in changes:
         refuse_override(config, (_LOADER_KEYS[field],))
     return [Set((*config.root, _LOADER_KEYS[field]), value) for field, value in changes.items()]

@@ -70,7 +70,7 @@ def _write_kernels(config: Config, changes: Changes) -> list[Change]:
     if "method.lora_kernels" not in select_pending(LORA_KERNELS, config, changes):
         return []
     if changes["method.lora_kernels"]:
-        raise CannotEdit("which kernels a model can use is not known")
+        raise CannotEdit("it is unknown which kernels the model can use")
     if is_before(config, "0.7.0"):
         raise CannotEdit(f"axolotl {config.release} has no such kernels")
     keys = KERNEL_KEYS if is_before(config, "0.16.0") else (*KERNEL_KEYS, _EMBEDDING_KERNEL)
@@ -143,18 +143,18 @@ def _write_quantization(config: Config, changes: Changes) -> list[Change]:
     pending_changes, edits = select_pending(QUANTIZATION, config, changes), list[Change]()
     if "method.quantization" in pending_changes:
         if pending_changes.pop("method.quantization") != "nf4" or config.get("adapter") != "lora":
-            raise CannotEdit("only the weights below an adapter are quantised, to 4 bits")
+            raise CannotEdit("only base weights under an adapter are quantised, to 4 bits")
         for key in ("adapter", "load_in_4bit"):
             refuse_override(config, (key,))
         edits.append(Set((*config.root, "adapter"), "qlora"))
         edits.append(Set((*config.root, "load_in_4bit"), True, ("adapter",)))
     if pending_changes.pop("method.quantized_experts", False):
         if read_bool(config, "lora_target_linear"):
-            raise CannotEdit("lora_target_linear does not go with quantize_moe_experts")
+            raise CannotEdit("lora_target_linear does not work with quantize_moe_experts")
         refuse_override(config, ("quantize_moe_experts",))
         edits.append(Set((*config.root, "quantize_moe_experts"), True, ("load_in_4bit", "adapter")))
     if pending_changes:
-        raise CannotEdit("only the weights below an adapter are quantised, to 4 bits")
+        raise CannotEdit("only base weights under an adapter are quantised, to 4 bits")
     return edits
 
 
@@ -214,7 +214,7 @@ def _read_precision(config: Config) -> Iterator[Triple]:
     bf16, fp16 = config.get_value("bf16"), read_bool(config, "fp16")
     bf16_origin = config.get_origin("bf16") if bf16 is not MISSING else build_default_origin(config, ("bf16",))
     if bf16 == "auto":
-        bf16_origin = bf16_origin._replace(kind="inferred", note="auto: bf16 where the GPU has it")
+        bf16_origin = bf16_origin._replace(kind="inferred", note="auto: bf16 if the GPU supports it")
     wants_bf16 = bf16 in (MISSING, None, "auto", "full", True) or read_bool(config, "bf16")
     if bf16 is None or (bf16 in (MISSING, "auto") and fp16 and not is_before(config, "0.9.1")):
         wants_bf16 = False

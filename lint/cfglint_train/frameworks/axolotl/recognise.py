@@ -30,7 +30,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
     typical_count = len(keys & _TYPICAL_KEYS)
     if typical_count < 2 or keys.isdisjoint(_OWN_KEYS) or keys & _FOREIGN_KEYS:
         return []
-    return [RecognisedConfig((), 40 + 5 * typical_count, f"base_model and {typical_count} more keys of axolotl")]
+    return [RecognisedConfig((), 40 + 5 * typical_count, f"base_model and {typical_count} more axolotl keys")]
 
 
 def list_references(config: Config) -> tuple[Reference, ...]:

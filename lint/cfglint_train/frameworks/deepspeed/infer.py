@@ -31,7 +31,7 @@ def infer_engine(job: Job) -> None:
     if (reading.get("parallel.tensor") or 1) > 1:
         note = "AutoTP slices the embedding and the output matrix, and gathers the logits (auto_tp.py, 0.19.8)"
         reading.infer("parallel.split_vocabulary", "ends", note)
-        reading.infer("parallel.sequence_parallel", False, "AutoTP leaves the sequence whole")
+        reading.infer("parallel.sequence_parallel", False, "AutoTP does not split the sequence")
     config = find_deepspeed_config(job)
     autocast = config is not None and read_bool(config, "torch_autocast", "enabled") is True
     compute = reading.get("precision.compute")
@@ -42,7 +42,7 @@ def infer_engine(job: Job) -> None:
     if config is not None and config.has("optimizer") and reading.get("parallel.offload_optimizer") in ("cpu", "nvme"):
         known_origin = reading.get_origin("optimizer.name")
         if reading.get("optimizer.name") in ("adamw", "adam", "adagrad", "lion"):
-            note = "DeepSpeed takes its CPU optimizer where the states are offloaded"
+            note = "DeepSpeed uses its CPU optimizer when states are offloaded"
             place = None if known_origin is None else known_origin.place
             reading.put("optimizer.implementation", "cpu", Origin("inferred", place, note))
 
@@ -56,13 +56,13 @@ _IGNORED_OFFLOADS: Final[tuple[tuple[Field, tuple[int, ...], str, str], ...]] = 
 
 def _infer_formats(job: Job, model_format: str) -> None:
     reading = job.plan
-    note = "DeepSpeed holds the whole model in the format of the run"
+    note = "DeepSpeed keeps the whole model in the run's dtype"
     reading.infer("precision.params", model_format, note)
     reading.infer("precision.grads", model_format, note)
     reading.infer("precision.frozen", model_format, note)
     if reading.trains_adapter:
         reading.infer("precision.adapter", model_format, note)
-    reading.infer("parallel.communication", model_format, "gradients are reduced in the format of the model")
+    reading.infer("parallel.communication", model_format, "gradients are reduced in the model's dtype")
     if model_format in ("bf16", "fp16"):
         reading.infer("precision.master", "fp32", "an fp32 copy for the optimizer")
     elif reading.get("parallel.zero_stage") in (1, 2, 3):
@@ -88,7 +88,7 @@ def infer(job: Job) -> None:
                     field, None, Origin("inferred", place, "auto, filled in by the program that reads this file", key)
                 )
             else:
-                note = "auto, which no program fills in" if is_companion else "auto, which DeepSpeed ignores"
+                note = "auto, but no program fills it in" if is_companion else "auto, which DeepSpeed ignores"
                 reading.put(field, value.value.fallback, Origin("inferred", place, note, key))
     infer_engine(job)
     _infer_batches(job)

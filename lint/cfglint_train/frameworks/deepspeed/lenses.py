@@ -122,10 +122,10 @@ def _read_stage(config: Config) -> Iterator[Triple]:
 
 def _write_stage(config: Config, changes: Changes) -> list[Change]:
     if set(changes) != {"parallel.zero_stage"}:
-        raise CannotEdit("a DeepSpeed file configures DeepSpeed and does not state whether it is used")
+        raise CannotEdit("a DeepSpeed file configures DeepSpeed and does not say whether it is used")
     stage = changes["parallel.zero_stage"]
     if stage not in (1, 2) and read_bool(config, ZERO_SECTION, "compute_grad_norm") is False:
-        raise CannotEdit("DeepSpeed takes compute_grad_norm: false at ZeRO stage 1 and 2 only")
+        raise CannotEdit("DeepSpeed accepts compute_grad_norm: false only at ZeRO stages 1 and 2")
     refuse_override(config, (ZERO_SECTION, "stage"))
     if isinstance(config.get_value(ZERO_SECTION), bool):
         return [Set((*config.root, ZERO_SECTION), {"stage": stage})]
@@ -276,7 +276,7 @@ def _write_compute(config: Config, changes: Changes) -> list[Change]:
     if dtype not in ("fp32", "bf16", "fp16"):
         raise CannotEdit(f"DeepSpeed has no mode for {dtype}")
     if read_bool(config, "torch_autocast", "enabled"):
-        raise CannotEdit("torch_autocast settles the format")
+        raise CannotEdit("torch_autocast sets the dtype")
     edits: list[Change] = []
     for name, section in (("bf16", _get_bf16_section(config)), ("fp16", "fp16")):
         refuse_override(config, (section, "enabled"))

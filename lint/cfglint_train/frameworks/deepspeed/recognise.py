@@ -35,7 +35,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
     strong_count, weak_count = len(keys & _STRONG_KEYS), len(keys & _WEAK_KEYS)
     if strong_count and strong_count + weak_count >= 2:
         return [
-            RecognisedConfig((), 50 + 5 * (strong_count + weak_count), f"{strong_count + weak_count} keys of DeepSpeed")
+            RecognisedConfig((), 50 + 5 * (strong_count + weak_count), f"{strong_count + weak_count} DeepSpeed keys")
         ]
     if (
         "train_batch_size" in keys

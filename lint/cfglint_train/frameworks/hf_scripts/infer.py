@@ -25,7 +25,7 @@ def infer(job: Job) -> None:
     infer_loops(job)
     infer_script(job)
     if reading.get("sequence.length") is None and reading.get_origin("sequence.length") is None:
-        note = "no call of a tokenizer shows to what the script cuts its samples (`truncation=True, max_length=...`)"
+        note = "no call of a tokenizer shows where the script truncates samples (`truncation=True, max_length=...`)"
         reading.put("sequence.length", None, Origin("inferred", config.find_top(), note))
     _infer_loss(job)
     infer_compilation(job)
@@ -41,11 +41,11 @@ def _infer_loss(job: Job) -> None:
     config = job.main
     if is_on(config, "use_liger_kernel") and not is_before(config, "5.15"):
         job.plan.infer(
-            "activations.fused_evaluation", True, "the Trainer has Liger's loss skip the logits of an evaluation"
+            "activations.fused_evaluation", True, "with Liger's loss, the Trainer skips the logits in evaluation"
         )
     node = config.get_node()
     if isinstance(node, ScriptSettings) and node.computes_loss:
-        note = "the script's own class of trainer computes the loss"
+        note = "the script's own trainer class computes the loss"
         job.plan.put(_LOSS_FIELD, None, Origin("explicit", config.find_top(), note, is_unsupported=True))
     elif read_setting(config, "label_smoothing_factor", "number"):
         place = config.get_origin("label_smoothing_factor").place

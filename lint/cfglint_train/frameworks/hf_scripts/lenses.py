@@ -49,7 +49,7 @@ def _read_loss(config: Config) -> Iterator[Triple]:
 
 def _write_loss(config: Config, changes: Changes) -> list[Change]:
     if dict(changes) != {"activations.fused_loss": "liger", "activations.liger_layers": True}:
-        raise CannotEdit("one key switches Liger's loss and its layers on")
+        raise CannotEdit("one key turns on both Liger's loss and its layers")
     if find_default(config, "use_liger_kernel") is None:
         raise CannotEdit("transformers has no use_liger_kernel before 4.45")
     refuse_override(config, ("use_liger_kernel",))

@@ -88,7 +88,7 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
     module, _, name = run.model_class.rpartition(".")
     is_causal = module.partition(".")[0] in _LIBRARIES and name.endswith(_CAUSAL_SUFFIXES)
     if is_causal and not run.refusal:
-        return RecognisedConfig((number,), _SCORE, "it makes a Trainer of transformers")
+        return RecognisedConfig((number,), _SCORE, "it creates a transformers Trainer")
     # A transformers class of another kind loads another kind of model; PEFT's classes take any model, and a class of
     # another module may be a language model.
     is_open = not run.model_class or module.partition(".")[0] == "peft"
@@ -98,7 +98,7 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
     is_training = is_training or (
         name.endswith(_SCORING_SUFFIXES) and _REWARD_TRAINER.search(document.source) is not None
     )
-    reason = "it cannot be determined that its Trainer gets a causal language model"
+    reason = "the model class of its Trainer cannot be determined"
     if not is_training and (is_open or is_own) and (source := _find_imported_model(document)):
         is_training, reason = True, f"its model comes from another module (`{source}`)"
     if not is_training and is_open:
@@ -144,7 +144,7 @@ def _recognise_other_training(document: PythonDocument, modules: set[str]) -> li
     trainer_names = _list_imported_trainers(document)
     for call in _filter_with_arguments(find_trainer_calls(document, trainer_names)):
         if is_in_sight or _find_imported_causal(document, list_model_arguments(call)):
-            reason = f"its trainer (`{get_callee_name(call)}`) is of another module"
+            reason = f"its trainer (`{get_callee_name(call)}`) comes from another module"
             return [RecognisedConfig((), _SCORE, reason, "unread", document.find_span(call))]
     for call in _filter_with_arguments(find_calls_by_variable(document, trainer_names)) if is_in_sight else ():
         return [
@@ -169,10 +169,10 @@ def _recognise_other_training(document: PythonDocument, modules: set[str]) -> li
     for call in document.find_calls("train"):
         trainer = document.get_short_text(document.find_span(call.func))
         if "trainer" in trainer.lower() and (is_loading or _find_imported_causal(document, [call])):
-            reason = f"what trains it (`{trainer}`) is of another module"
+            reason = f"what trains it (`{trainer}`) comes from another module"
             return [RecognisedConfig((), _SCORE, reason, "unread", document.find_span(call))]
     for call in _find_optimizer_calls(document) if is_loading and b"__main__" in document.source else ():
-        reason = f"what steps its optimizer (`{get_callee_name(call)}`) is of another module"
+        reason = f"what steps its optimizer (`{get_callee_name(call)}`) comes from another module"
         return [RecognisedConfig((), _SCORE, reason, "unread", document.find_span(call))]
     return []
 

@@ -157,7 +157,7 @@ def build_compile_lens(switch: Callable[[Config], bool | None]) -> Custom:
 
     def write(config: Config, changes: Changes) -> list[Change]:
         if not changes["activations.compile"] and any(config.get(option) is not None for option in compile_options):
-            raise CannotEdit("torch_compile_backend and torch_compile_mode switch it on as well")
+            raise CannotEdit("torch_compile_backend and torch_compile_mode also turn it on")
         refuse_override(config, ("torch_compile",))
         return [Set((*config.root, "torch_compile"), changes["activations.compile"])]
 

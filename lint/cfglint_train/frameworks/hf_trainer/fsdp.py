@@ -43,7 +43,7 @@ def is_resharding(sharding: str | None) -> bool | None:
 def yield_sharding(sharding: str | None, version: int, origin: Origin) -> Iterator[Triple]:
     """Yield sharding strategy and resharding: FSDP1 states the first, FSDP2 the second, and the other follows."""
     derived_origin = Origin(
-        "inferred", origin.place, "sharding strategy and reshard_after_forward set the same", origin.key
+        "inferred", origin.place, "sharding strategy and reshard_after_forward set the same thing", origin.key
     )
     yield "parallel.sharding", sharding, origin if version == 1 else derived_origin
     yield "parallel.reshard_after_forward", is_resharding(sharding), derived_origin if version == 1 else origin
@@ -141,13 +141,15 @@ def infer_fsdp(job: Job) -> None:
     reduce_format = (
         plan.precision.compute if plan.precision.autocast else plan.precision.params or plan.precision.compute
     )
-    reading.infer("parallel.communication", reduce_format, "accelerate reduces in the format of mixed precision")
+    reading.infer("parallel.communication", reduce_format, "accelerate reduces in the mixed-precision dtype")
     if plan.world_size is None or plan.launch.gpus_per_node is None:
         return
     ranks = max(1, plan.world_size // ((plan.parallel.tensor or 1) * (plan.parallel.pipeline or 1)))
     sharding = plan.parallel.sharding
     if sharding in ("hybrid_shard", "hybrid_shard_zero2"):
-        reading.infer("parallel.shard_size", min(ranks, plan.launch.gpus_per_node), "hybrid sharding stays in a node")
+        reading.infer(
+            "parallel.shard_size", min(ranks, plan.launch.gpus_per_node), "hybrid sharding shards within a node"
+        )
     elif sharding == "no_shard":
         reading.infer("parallel.shard_size", 1, "nothing is sharded")
     elif sharding is not None:
@@ -172,7 +174,7 @@ def infer_deferred_reduction(job: Job) -> None:
         syncs_each_batch = job.main.get("accelerator_config", "gradient_accumulation_kwargs", "sync_each_batch") is True
         syncs_each_batch = syncs_each_batch and _is_sync_each_batch_read(job)
         reading.infer(
-            "parallel.defers_reduction", not syncs_each_batch, "accelerate's no_sync until the last micro batch"
+            "parallel.defers_reduction", not syncs_each_batch, "accelerate uses no_sync until the last micro batch"
         )
 
 

@@ -64,11 +64,11 @@ def infer_experts(job: Job) -> None:
         return
     has_fused_experts = job.releases.is_at_least("transformers", "5.0")
     if has_fused_experts is False or _is_older_than_known(job):
-        reading.put(field, True, Origin("inferred", note="transformers 4 holds experts as linear layers"))
+        reading.put(field, True, Origin("inferred", note="transformers 4 stores experts as linear layers"))
     elif has_fused_experts and parse_release(job.releases.find_candidates("transformers").releases[0]) < parse_release(
         "5.0"
     ):
-        note = "transformers 5, which leaves the experts in 16 bits; state transformers=RELEASE to be sure"
+        note = "transformers 5, which leaves the experts in 16 bits; set transformers=RELEASE to be sure"
         reading.put(field, False, Origin("assumed", note=note))
 
 
@@ -222,7 +222,7 @@ def infer_plain_strategy(job: Job) -> None:
     elif world is not None and world > 1:
         note = "plain data parallelism; add the launch script to the repository to be sure"
         if job.launch_known is not None:
-            note = "plain data parallelism, as the launch is open; write all of the launcher's options out to be sure"
+            note = "plain data parallelism; some launch options are unknown, so write all of the launcher's options out"
         reading.put("parallel.strategy", "ddp", Origin("assumed", note=note))
     elif world is not None:
         reading.infer("parallel.strategy", "none", "one GPU")
@@ -260,7 +260,7 @@ def infer_passing_logits(job: Job, trl_loss: TrlLoss) -> None:
         # accelerate converts outputs of autocast to fp32; without autocast logits keep the weights' format.
         has_no_autocast = reading.get("parallel.strategy") == "zero" or reading.get("precision.autocast") is False
         is_16bit = has_no_autocast and reading.get("precision.compute") != "fp32"
-        note = "further logits and copies of them exist beside those of the loss"
+        note = "more logits and copies of them exist in addition to those of the loss"
         reading.infer("activations.passing_logits", passing_bytes[1 if is_16bit else 0], note)
 
 

@@ -100,12 +100,12 @@ def infer_optimizer_state(job: Job) -> None:
     is_8bit = reading.get("optimizer.implementation") == "bitsandbytes" and reading.get("optimizer.state_bits") == 8
     is_galore = str(reading.get("optimizer.name")).startswith("galore")
     if is_8bit and not is_galore and reading.get("parallel.strategy") not in (None, "zero"):
-        reading.infer("optimizer.embedding_bits", 32, "the HF Trainer keeps an embedding's 8-bit states in 32 bits")
+        reading.infer("optimizer.embedding_bits", 32, "the HF Trainer keeps embedding states in 32 bits")
     weight_format = reading.get("precision.adapter" if reading.trains_adapter else "precision.params")
     if reading.get("precision.master") == "fp32" or weight_format == "fp32":
-        reading.infer("optimizer.state_bits", 32, "the state has the format of the fp32 weights")
+        reading.infer("optimizer.state_bits", 32, "optimizer states have the dtype of the fp32 weights")
     elif weight_format in ("bf16", "fp16") and reading.get("precision.master") == "none":
-        reading.infer("optimizer.state_bits", 16, "the state has the format of the 16-bit weights")
+        reading.infer("optimizer.state_bits", 16, "optimizer states have the dtype of the 16-bit weights")
 
 
 def _infer_projection(job: Job) -> None:
@@ -126,8 +126,8 @@ def _infer_projection(job: Job) -> None:
         rank = int(options.get("rank", 128))
     except (TypeError, ValueError, OverflowError):
         return
-    reading.infer("optimizer.rank", rank, "optim_args, where 128 is the default")
-    reading.infer("optimizer.projection", str(options.get("proj_type", "std")), "optim_args, where std is the default")
+    reading.infer("optimizer.rank", rank, "optim_args, 128 by default")
+    reading.infer("optimizer.projection", str(options.get("proj_type", "std")), "optim_args, std by default")
     targets = config.get("optim_target_modules")
     if isinstance(targets, list) and all(isinstance(target, str) for target in targets):
         reading.infer("optimizer.targets", tuple(targets), "optim_target_modules")

@@ -62,13 +62,13 @@ def _write_checkpointing(config: Config, changes: Changes) -> list[Change]:
     refuse_override(config, (key,))
     if changes["activations.checkpointing"] == "full":
         if is_on(config, "use_unsloth_gc"):
-            raise CannotEdit("use_unsloth_gc would offload what is kept, too")
+            raise CannotEdit("use_unsloth_gc would also offload kept activations")
         return [Set((*config.root, key), False)]
     for other_key in ("use_unsloth", "use_unsloth_gc", "gradient_checkpointing"):
         if is_on(config, other_key):
             raise CannotEdit(f"{other_key} also sets gradient checkpointing")
     if read_fsdp_flag(config, "activation_checkpointing", False):
-        raise CannotEdit("fsdp_config switches it on as well")
+        raise CannotEdit("fsdp_config also turns it on")
     return [Set((*config.root, key), True, ("flash_attn", "finetuning_type", "stage"))]
 
 
@@ -84,7 +84,7 @@ def _write_offload(config: Config) -> list[Change]:
         if is_on(config, other_key):
             raise CannotEdit(f"{other_key} also sets gradient checkpointing")
     if read_fsdp_flag(config, "activation_checkpointing", False):
-        raise CannotEdit("fsdp_config checkpoints layers in its own way")
+        raise CannotEdit("fsdp_config has its own layer checkpointing")
     refuse_override(config, (key,))
     return [Set((*config.root, key), True, ("flash_attn", "finetuning_type", "stage"))]
 
@@ -114,14 +114,14 @@ def _write_loss(config: Config, changes: Changes) -> list[Change]:
     if changes.get("activations.fused_loss") != "liger" or not changes.get("activations.liger_layers", True):
         raise CannotEdit("only Liger's loss is written automatically")
     if is_before(config, "0.9.0"):
-        raise CannotEdit("LLaMA-Factory has enable_liger_kernel from 0.9.0 on")
+        raise CannotEdit("enable_liger_kernel requires LLaMA-Factory 0.9.0 or newer")
     if get_stage(config) not in ("pt", "sft"):
-        raise CannotEdit("LLaMA-Factory takes Liger's loss for pt and sft only")
+        raise CannotEdit("LLaMA-Factory uses Liger's loss only for pt and sft")
     for loss in ("dft", "eaft", "asft"):
         if is_on(config, f"use_{loss}_loss"):
             raise CannotEdit(f"use_{loss}_loss needs the logits")
     if "activations.liger_layers" not in changes and not is_on(config, "enable_liger_kernel"):
-        raise CannotEdit("one key switches Liger's loss and its layers on")
+        raise CannotEdit("one key turns on both Liger's loss and its layers")
     refuse_override(config, ("enable_liger_kernel",))
     beside = ("flash_attn", "trust_remote_code", "model_name_or_path")
     return [Set((*config.root, "enable_liger_kernel"), True, beside)]
@@ -139,7 +139,7 @@ def _read_packing(config: Config) -> Iterator[Triple]:
 
 def _write_packing(config: Config, changes: Changes) -> list[Change]:
     if is_on(config, "neat_packing"):
-        raise CannotEdit("neat_packing settles packing as well")
+        raise CannotEdit("neat_packing also sets packing")
     refuse_override(config, ("packing",))
     return [Set((*config.root, "packing"), changes["sequence.packing"], ("cutoff_len",))]
 

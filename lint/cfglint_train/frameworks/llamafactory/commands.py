@@ -36,7 +36,7 @@ def recognise_commands(document: Document) -> list[RecognisedConfig]:
         role, span = None, None
         reason = f"it starts {invocation.program} with LLaMA-Factory's settings as options"
         if "export_dir" in keys or (not keys & TRAINING_KEYS and (command_words == 0 or keys & _NON_TRAINING_KEYS)):
-            role, reason = "other", "its commands of LLaMA-Factory train nothing"
+            role, reason = "other", "its LLaMA-Factory commands train nothing"
         elif invocation.open:
             role, reason, span = "unread", f"some options of LLaMA-Factory depend on {invocation.open}", invocation.span
         recognised.append(RecognisedConfig((invocation.number,), 60, reason, role, span))

@@ -31,7 +31,7 @@ def infer(job: Job) -> None:
     infer_plain_strategy(job)
     packing = reading.get("sequence.packing")
     if packing is not None:
-        note = "packed sequences are filled up, others to the longest of their batch"
+        note = "packed sequences are padded to the full length, others to the longest in the batch"
         reading.infer("sequence.padding", "max_length" if packing else "longest", note)
         builds_mask = is_on(config, "neat_packing") and config.get("flash_attn") != "fa2"
         reading.infer("sequence.block_mask", builds_mask, "neat packing without FlashAttention 2 builds a mask")
@@ -75,7 +75,7 @@ def _infer_images(job: Job) -> None:
         tokens = int(pixels / (encoder.patch**2 * encoder.patches))
     if tokens is not None:
         tokens = min(tokens, reading.get("sequence.length") or tokens)
-        note = f"one image in each sequence, of {tokens} tokens (image_max_pixels bounds its size)"
+        note = f"one image of {tokens} tokens in each sequence (image_max_pixels bounds its size)"
         reading.put("sequence.image_tokens", tokens, Origin("assumed", note=note))
 
 
@@ -155,11 +155,11 @@ def _infer_by_model(job: Job) -> None:
     is_automatic = config.get("flash_attn") in (None, "auto")
     attention: tuple[str | None, str] | None = None
     if kind == "gpt_oss" and not is_before(config, "0.9.4"):
-        attention = ("flash3", "LLaMA-Factory takes FlashAttention 3 for gpt-oss")
+        attention = ("flash3", "LLaMA-Factory uses FlashAttention 3 for gpt-oss")
     elif kind in _EAGER_ONLY and (is_automatic or config.get("flash_attn") == "sdpa"):
-        attention = ("eager", "LLaMA-Factory takes eager attention for this model")
+        attention = ("eager", "LLaMA-Factory uses eager attention for this model")
     elif kind == "gemma2" and is_automatic:
-        attention = (None, "Gemma 2 takes FlashAttention 2 where it is installed, else eager attention")
+        attention = (None, "Gemma 2 uses FlashAttention 2 if it is installed, and eager attention otherwise")
     if attention is not None:
         reading.put("activations.attention", attention[0], Origin("inferred", note=attention[1]))
     if is_on(config, "enable_liger_kernel") and kind not in _LIGER_TYPES:
@@ -172,15 +172,17 @@ def _infer_by_model(job: Job) -> None:
         kind in _LEAF_TYPES or architecture.model_type == "qwen3_moe"
     )  # InternVL 3.5 has it as its decoder
     if reading.get("parallel.zero_stage") == 3 and architecture.experts is not None and has_leaf_modules:
-        reading.infer("parallel.leaf_modules", True, "LLaMA-Factory marks the blocks of this mixture as leaves")
+        reading.infer(
+            "parallel.leaf_modules", True, "LLaMA-Factory marks the mixture-of-experts blocks as ZeRO-3 leaf modules"
+        )
     if kind == "gemma3n" and not reading.is_stated("activations.checkpointing"):
-        reading.put("activations.checkpointing", "none", Origin("inferred", note="switched off for Gemma 3n"))
+        reading.put("activations.checkpointing", "none", Origin("inferred", note="turned off for Gemma 3n"))
     if architecture.experts is not None and reading.get("method.quantization") not in (None, "none"):
         transformers = job.releases.get("transformers")
         if transformers is not None:
             quantises_experts = parse_release(transformers) < parse_release("5") or not architecture.experts.fused
             reading.infer(
-                "method.quantized_experts", quantises_experts, "quantised where the experts are single matrices"
+                "method.quantized_experts", quantises_experts, "quantised if the experts are separate matrices"
             )
 
 
@@ -209,26 +211,26 @@ def _infer_formats(job: Job) -> None:
     autocast = reading.get("precision.autocast")
     checkpoint_format = _get_checkpoint_format(job) or ("bf16" if compute in ("bf16", "fp8") else compute)
     if compute is None and autocast is False:
-        reading.infer("precision.compute", checkpoint_format, "no mixed precision: the format of the checkpoint")
+        reading.infer("precision.compute", checkpoint_format, "no mixed precision: the checkpoint's dtype")
     # accelerate casts weights that FSDP trains to fp32 if mixed precision is on.
     is_upcast_by_fsdp = strategy in FSDP and bool(autocast)
     is_upcast = _is_upcasting(job)
     trained_format = "fp32" if is_upcast or is_upcast_by_fsdp else checkpoint_format
-    note = "LLaMA-Factory casts trained weights to fp32" if is_upcast else "the format of the checkpoint"
+    note = "LLaMA-Factory casts trained weights to fp32" if is_upcast else "the checkpoint's dtype"
     if is_upcast_by_fsdp and not is_upcast:
-        note = "accelerate casts what FSDP trains to fp32"
+        note = "accelerate casts trained weights to fp32 for FSDP"
     reading.infer("precision.params", trained_format, note)
     reading.infer("precision.grads", trained_format, note)
     upcasts_frozen = strategy == "fsdp2" and bool(autocast) and fsdp.is_upcasting_frozen(job)
     if upcasts_frozen and reading.get("method.quantization") in (None, "none"):
         reading.infer("precision.frozen", "fp32", "accelerate casts the whole model to fp32 for FSDP2")
     else:
-        reading.infer("precision.frozen", checkpoint_format, "the format of the checkpoint")
-    reading.infer("precision.master", "none", "no copy beside the trained weights")
+        reading.infer("precision.frozen", checkpoint_format, "the checkpoint's dtype")
+    reading.infer("precision.master", "none", "no second copy of the trained weights")
     if reading.trains_adapter:
         # PEFT creates adapters of 16-bit models in fp32 (autocast_adapter_dtype).
         reading.infer("precision.adapter", "fp32", "PEFT and LLaMA-Factory keep adapters in fp32")
-        reading.infer("precision.grads", "fp32", "autograd makes gradients in the format of their weights")
+        reading.infer("precision.grads", "fp32", "gradients have the dtype of their weights")
 
 
 def _infer_loading(job: Job) -> None:
@@ -244,9 +246,9 @@ def _infer_loading(job: Job) -> None:
         # model/patcher.py: without a device map every rank reads the model into its own memory.
         reading.infer("model.init_device", "cpu", "`low_cpu_mem_usage: false`: each rank loads the model on its host")
     if is_sharded_on_load or config.get("low_cpu_mem_usage") is False:
-        reading.infer("precision.loaded", "none", "weights are sharded as they are read, or wait on the host")
+        reading.infer("precision.loaded", "none", "weights are sharded as they are read, or stay on the host")
     elif reading.trains_adapter:
-        reading.infer("precision.loaded", _get_checkpoint_format(job), "the format of the checkpoint")
+        reading.infer("precision.loaded", _get_checkpoint_format(job), "the checkpoint's dtype")
     else:
         loaded_format = "fp32" if _is_upcasting(job) else _get_checkpoint_format(job)
         reading.infer("precision.loaded", loaded_format, "trained weights are cast on the GPU before they are sharded")
@@ -258,7 +260,9 @@ def _infer_stage_models(job: Job) -> None:
     stage, tuning = reading.get("method.stage"), reading.get("method.tuning")
     if stage is None or tuning is None:
         return
-    reading.infer("batch.pairs", stage in ("dpo", "ipo", "orpo", "simpo", "rm"), "chosen and rejected are one batch")
+    reading.infer(
+        "batch.pairs", stage in ("dpo", "ipo", "orpo", "simpo", "rm"), "chosen and rejected answers form one batch"
+    )
     if stage in ("dpo", "ipo", "kto", "ppo") or (stage == "sft" and is_on(config, "use_asft_loss")):
         # trainer_utils.py create_ref_model: only LoRA can reuse the policy's own weights.
         is_quantised = config.get("ref_model") is not None and config.get("ref_model_quantization_bit") is not None
@@ -271,7 +275,7 @@ def _infer_stage_models(job: Job) -> None:
     else:
         reading.infer("method.reference_model", "none", "this stage has no reference model")
     if stage in _PASSING_LOGIT_BYTES and (stage == "rm" or reading.get("method.reference_model") != "none"):
-        note = "the trainer of this stage holds the policy's logits while those of the reference model are made"
+        note = "the trainer keeps the policy's logits while it computes those of the reference model"
         is_cast = stage != "rm" or reading.get("precision.compute") != "fp32"
         reading.infer("activations.passing_logits", _PASSING_LOGIT_BYTES[stage] if is_cast else 4, note)
     if stage == "ppo":

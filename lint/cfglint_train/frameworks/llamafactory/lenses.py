@@ -82,11 +82,11 @@ def _read_sample_count(config: Config) -> Iterator[Triple]:
 def _write_streaming(config: Config, changes: Changes) -> list[Change]:
     val_size = config.get("val_size", default=0)
     if changes["data.streaming"] and config.get("max_samples") is not None:
-        raise CannotEdit("LLaMA-Factory refuses max_samples with streaming")
+        raise CannotEdit("LLaMA-Factory rejects max_samples with streaming")
     if changes["data.streaming"] and isinstance(val_size, float) and 0 < val_size < 1:
-        raise CannotEdit("streaming asks for val_size in samples")
+        raise CannotEdit("streaming requires val_size in samples")
     if changes["data.streaming"] and config.get("max_steps") is None:
-        raise CannotEdit("streaming asks for max_steps")
+        raise CannotEdit("streaming requires max_steps")
     refuse_override(config, ("streaming",))
     return [Set((*config.root, "streaming"), changes["data.streaming"], ("dataset",))]
 

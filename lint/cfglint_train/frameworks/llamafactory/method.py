@@ -90,7 +90,7 @@ def _read_oft_blocks(config: Config) -> Iterator[Triple]:
 
 def _write_targets(config: Config, changes: Changes) -> list[Change]:
     if get_tuning(config) != "lora":
-        raise CannotEdit("only LoRA's targets are written")
+        raise CannotEdit("fixes only change LoRA's targets")
     refuse_override(config, ("lora_target",))
     return [Set((*config.root, "lora_target"), TARGET_LIST.write(changes["method.lora_targets"]), ("lora_rank",))]
 
@@ -151,7 +151,7 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
         and config.releases.is_certainly_at_least("llamafactory", "0.9.3") is None
     ):
         bitsandbytes = method
-        note = "LLaMA-Factory before 0.9.3, whose word is `bitsandbytes`; set `llamafactory=RELEASE` to be sure"
+        note = "LLaMA-Factory before 0.9.3, which calls it `bitsandbytes`; set `llamafactory=RELEASE` to be sure"
         origin = origin._replace(assumption=note)
     if method == bitsandbytes and bits == 4 and not isinstance(bits, bool):
         kind = config.get("quantization_type", default="nf4")
@@ -173,7 +173,7 @@ def _write_quantization(config: Config, changes: Changes) -> list[Change]:
         "quantization_method", default=_get_bitsandbytes_name(config)
     ) == _get_bitsandbytes_name(config)
     if pending_changes != {"method.quantization": "nf4"} or not is_bitsandbytes or get_tuning(config) != "lora":
-        raise CannotEdit("only the weights below an adapter are quantised, to 4 bits by bitsandbytes")
+        raise CannotEdit("only base weights under an adapter are quantised, to 4 bits by bitsandbytes")
     refuse_override(config, ("quantization_bit",))
     return [Set((*config.root, "quantization_bit"), 4, ("lora_rank", "finetuning_type"))]
 
@@ -203,7 +203,7 @@ _FROZEN_KEYS: Final[Mapping[Field, str]] = {
 
 def _write_frozen(config: Config, changes: Changes) -> list[Change]:
     if is_before(config, "0.9.2"):
-        raise CannotEdit("before 0.9.2 one key freezes several parts")
+        raise CannotEdit("before 0.9.2, one key freezes several parts")
     for field in changes:
         refuse_override(config, (_FROZEN_KEYS[field],))
     return [Set((*config.root, _FROZEN_KEYS[field]), value, ("finetuning_type",)) for field, value in changes.items()]
@@ -232,16 +232,16 @@ def _read_precision(config: Config) -> Iterator[Triple]:
 def _write_precision(config: Config, changes: Changes) -> list[Change]:
     dtype = changes.get("precision.compute", "bf16")
     if dtype not in ("bf16", "fp16") or not changes.get("precision.autocast", True) or is_on(config, "fp8"):
-        raise CannotEdit("LLaMA-Factory's own default is the only other format")
+        raise CannotEdit("LLaMA-Factory's own default is the only other dtype")
     for key in ("bf16", "fp16", "pure_bf16"):
         if not is_switch(config, key):
             raise CannotEdit(f"{key} is neither true nor false")
     if is_on(config, "pure_bf16"):
-        raise CannotEdit("pure_bf16 settles the format")
+        raise CannotEdit("pure_bf16 sets the dtype")
     if changes.keys() != {"precision.compute", "precision.autocast"} and not (
         is_on(config, "bf16") or is_on(config, "fp16")
     ):
-        raise CannotEdit("mixed precision settles the format and autocasting at once")
+        raise CannotEdit("mixed precision sets both the dtype and autocasting")
     other_dtype = "fp16" if dtype == "bf16" else "bf16"
     edits: list[Change] = [Set((*config.root, dtype), True, ("warmup_ratio", "lr_scheduler_type", "learning_rate"))]
     if config.get(other_dtype) is not None:

@@ -69,7 +69,7 @@ def _read_projection(config: Config, name: str) -> Iterator[Triple]:
 def _write_optimizer(config: Config, changes: Changes) -> list[Change]:
     switch = next((key for key, _ in _SWITCHES if is_on(config, key)), None)
     if switch is not None:
-        raise CannotEdit(f"{switch} settles the optimizer")
+        raise CannotEdit(f"{switch} sets the optimizer")
     return write_optimizer(config, changes)
 
 

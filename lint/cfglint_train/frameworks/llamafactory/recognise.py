@@ -31,10 +31,10 @@ def recognise(document: Document) -> list[RecognisedConfig]:
     is_predicting = any(_is_on(document, key) for key in ("do_predict", "do_eval")) or "infer_backend" in keys
     is_training = _is_on(document, "do_train") or not is_predicting
     if keys & TRAINING_KEYS and is_training and "export_dir" not in keys:
-        return [RecognisedConfig((), 45 + 2 * own_keys, f"{own_keys} keys of LLaMA-Factory")]
+        return [RecognisedConfig((), 45 + 2 * own_keys, f"{own_keys} LLaMA-Factory keys")]
     purpose = next((name for key, name in _PURPOSES if key in keys), "inference")
     return [
-        RecognisedConfig((), 45 + 2 * own_keys, f"a LLaMA-Factory file for {purpose}: it trains nothing", role="other")
+        RecognisedConfig((), 45 + 2 * own_keys, f"a LLaMA-Factory file for {purpose} that trains nothing", role="other")
     ]
 
 

@@ -27,7 +27,7 @@ def infer(job: Job) -> None:
     reading.infer("activations.reentrant", False, "v1 checkpoints without re-entering autograd")
     reading.infer("activations.offload", "none", "v1 keeps checkpoints on the GPU")
     reading.infer("checkpoint.final", True, "the model is saved at the end")
-    reading.infer("checkpoint.model_only", False, "checkpoints hold the optimizer")
+    reading.infer("checkpoint.model_only", False, "checkpoints contain the optimizer")
     if reading.get("parallel.strategy") == "zero":
         infer_zero(job)
     elif reading.get("parallel.strategy") is not None:
@@ -57,11 +57,11 @@ def _infer_formats(job: Job) -> None:
     reading.infer("precision.autocast", False, "v1 does not autocast")
     reading.infer("precision.params", trained_format, "v1 trains fp32 weights")
     reading.infer("precision.grads", trained_format, "v1 trains fp32 weights")
-    reading.infer("precision.frozen", checkpoint_format, "the format of the checkpoint")
-    reading.infer("precision.master", "none", "no copy beside the trained weights")
+    reading.infer("precision.frozen", checkpoint_format, "the checkpoint's dtype")
+    reading.infer("precision.master", "none", "no second copy of the trained weights")
     if reading.trains_adapter:
-        reading.infer("precision.adapter", "fp32", "PEFT makes adapters of 16-bit models in fp32")
-        reading.infer("precision.grads", "fp32", "autograd makes gradients in the format of their weights")
+        reading.infer("precision.adapter", "fp32", "PEFT creates adapters of 16-bit models in fp32")
+        reading.infer("precision.grads", "fp32", "gradients have the dtype of their weights")
 
 
 def _infer_accumulation(job: Job) -> None:

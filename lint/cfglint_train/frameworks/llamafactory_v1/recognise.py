@@ -30,12 +30,12 @@ def recognise(document: Document) -> list[RecognisedConfig]:
     if isinstance(peft, dict) and "export_dir" in peft:
         return [
             RecognisedConfig(
-                (), 40 + 2 * own_count, "a LLaMA-Factory v1 file for export: it trains nothing", role="other"
+                (), 40 + 2 * own_count, "a LLaMA-Factory v1 file for export that trains nothing", role="other"
             )
         ]
     if own_count < 2:
         return []
-    return [RecognisedConfig((), 40 + 2 * own_count, f"model and {own_count} keys of LLaMA-Factory v1")]
+    return [RecognisedConfig((), 40 + 2 * own_count, f"model and {own_count} LLaMA-Factory v1 keys")]
 
 
 def list_references(config: Config) -> tuple[Reference, ...]:

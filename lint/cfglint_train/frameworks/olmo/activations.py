@@ -85,7 +85,7 @@ def _read_attention(config: Config) -> Iterator[Triple]:
 def _write_attention(config: Config, changes: Changes) -> list[Change]:
     attention = changes["activations.attention"]
     if attention == "flash" and _needs_attention_bias(config):
-        raise CannotEdit("ALiBi and attention masks need a bias, for which OLMo leaves flash attention out")
+        raise CannotEdit("ALiBi and attention masks need a bias, so OLMo does not use flash attention")
     if attention not in ("flash", "sdpa"):
         raise CannotEdit(f"OLMo has no attention {attention!r}")
     return write_key(config, "model.flash_attention", attention == "flash", ("rope", "alibi"))

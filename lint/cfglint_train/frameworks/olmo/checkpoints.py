@@ -75,7 +75,7 @@ def _read_saving(config: Config) -> Iterator[Triple]:
     first_origin = next(
         (saving_origin for value, limit, saving_origin in schedules if value is not None and limit != 0), None
     )
-    saving_origin = (first_origin or origin)._replace(kind="inferred", note="follows from the intervals")
+    saving_origin = (first_origin or origin)._replace(kind="inferred", note="it follows from the intervals")
     yield "checkpoint.strategy", "no" if first_origin is None else "steps", saving_origin
     # Trainer.fit ends with an unsharded checkpoint if any are saved, otherwise with a sharded one.
     yield "checkpoint.final", unsharded_interval is not None or keep != 0, saving_origin

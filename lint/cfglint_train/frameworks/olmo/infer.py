@@ -10,17 +10,17 @@ def infer(job: Job) -> None:
     """Infer number formats, shard groups, accumulation, and the micro batch if the batch per device is smaller."""
     reading = job.plan
     strategy = reading.get("parallel.strategy")
-    note = "torch.autocast over fp32 weights; gradients return to the format of the weights"
+    note = "torch.autocast over fp32 weights; gradients are cast back to the dtype of the weights"
     if strategy in ("fsdp1", "ddp", "none"):
         reading.infer("precision.params", "fp32", note)
         reading.infer("precision.grads", "fp32", note)
         reading.infer("precision.master", "none", "the weights themselves are fp32")
-        reading.infer("optimizer.state_bits", 32, "the state has the format of the fp32 weights")
+        reading.infer("optimizer.state_bits", 32, "optimizer states have the dtype of the fp32 weights")
     compute = reading.get("precision.compute")
     if compute is not None:
         reading.infer("precision.autocast", compute != "fp32", "Trainer.train_batch")
     if strategy == "ddp":
-        reading.infer("parallel.communication", "fp32", "DDP reduces gradients as they are")
+        reading.infer("parallel.communication", "fp32", "DDP reduces gradients in their own dtype")
     _infer_shards(job)
     _infer_batch(job)
 
@@ -33,7 +33,7 @@ def _infer_shards(job: Job) -> None:
     reading.infer(
         "parallel.reshard_after_forward",
         sharding in ("full_shard", "hybrid_shard"),
-        "torch's FSDP keeps weights gathered under SHARD_GRAD_OP, _HYBRID_SHARD_ZERO2 and NO_SHARD",
+        "torch's FSDP keeps weights gathered with SHARD_GRAD_OP, _HYBRID_SHARD_ZERO2 and NO_SHARD",
     )
     is_hybrid = sharding.startswith("hybrid")
     if not is_hybrid:

@@ -40,7 +40,7 @@ _FIXED_FIELDS: Final[Mapping[Field, Any]] = {
 
 
 def _read_fixed(config: Config) -> Iterator[Triple]:
-    origin = Origin("default", note=f"olmo {config.release} trains language models in full", framework=config.framework)
+    origin = Origin("default", note=f"olmo {config.release} trains all weights", framework=config.framework)
     for field, value in _FIXED_FIELDS.items():
         yield field, value, origin
 
@@ -134,7 +134,7 @@ def _read_eval_micro(config: Config) -> Iterator[Triple]:
 def _write_eval_micro(config: Config, changes: Changes) -> list[Change]:
     value, evaluators = changes["batch.eval_micro"], _list_evaluators(config)
     if evaluators and all(map(_is_task, evaluators)):
-        raise CannotEdit("all evaluators are tasks, whose batches follow their own samples")
+        raise CannotEdit("all evaluators are tasks, which size their own batches")
     stated_sizes = [
         evaluator.get("device_eval_batch_size")
         for evaluator in evaluators
@@ -143,7 +143,7 @@ def _write_eval_micro(config: Config, changes: Changes) -> list[Change]:
         and evaluator.get("device_eval_batch_size") is not None
     ]
     if any(not isinstance(micro, int) or micro > value for micro in stated_sizes):
-        raise CannotEdit("an evaluator states its own device_eval_batch_size")
+        raise CannotEdit("an evaluator sets its own device_eval_batch_size")
     return write_key(config, "device_eval_batch_size", value, ("device_train_microbatch_size",))
 
 
@@ -205,7 +205,7 @@ def _read_wandb_interval(config: Config) -> tuple[int | None, Origin]:
 
 def _write_metrics(config: Config, changes: Changes) -> list[Change]:
     if set(changes) != {"logging.metrics_interval"}:
-        raise CannotEdit("W&B is switched on by a section of its own")
+        raise CannotEdit("W&B is turned on by its own section")
     value = changes["logging.metrics_interval"]
     current_values = {field: current for field, current, _ in _read_metrics(config)}
     wandb_interval = _read_wandb_interval(config)[0] if current_values.get("logging.metrics_enabled") else 1
@@ -229,7 +229,7 @@ def _parse_device(value: Any) -> str:
 
 
 def _refuse_length(config: Config, changes: Changes) -> list[Change]:
-    raise CannotEdit("OLMo asserts that the data has model.max_sequence_length; change both together")
+    raise CannotEdit("OLMo requires data of length model.max_sequence_length; change both together")
 
 
 def _parse_number(value: Any) -> int:

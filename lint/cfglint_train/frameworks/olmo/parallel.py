@@ -57,7 +57,7 @@ def _read_communication(config: Config) -> Iterator[Triple]:
     reduction, origin = read_value(config, "fsdp.precision", _REDUCTION_CODEC)
     if reduction == "pure":
         compute = read_value(config, "precision", PRECISION_CODEC)[0]
-        yield "parallel.communication", compute, origin._replace(kind="inferred", note="pure: the compute format")
+        yield "parallel.communication", compute, origin._replace(kind="inferred", note="pure: the compute dtype")
     elif reduction == "mixed" or (reduction is None and config.has("fsdp", "precision")):
         yield "parallel.communication", "fp32", origin
 

@@ -94,9 +94,9 @@ def recognise(document: Document) -> list[RecognisedConfig]:
     typical_keys = own_keys + len(keys & _COMMON_KEYS)
     if dimensions < 2 or typical_keys < 3 or not own_keys:
         return []
-    reason = f"a model section with OLMo's dimensions and {typical_keys} more keys of TrainConfig"
+    reason = f"a model section with OLMo's dimensions and {typical_keys} more TrainConfig keys"
     if _is_checkpoint_record(document.path):
-        return [RecognisedConfig((), 30 + 5 * typical_keys, "it is the record of a checkpoint", role="other")]
+        return [RecognisedConfig((), 30 + 5 * typical_keys, "it is saved as part of a checkpoint", role="other")]
     return [RecognisedConfig((), 30 + 5 * typical_keys, reason)]
 
 

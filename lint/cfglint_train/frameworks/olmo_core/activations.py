@@ -48,7 +48,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     elif name == "selected_modules":
         meaning = _classify_modules(section.get("modules"))
         if meaning is None:
-            note = "what blocks keep of which `selected_modules` checkpoints some modules is not derived"
+            note = "no formula covers blocks in which `selected_modules` checkpoints some modules"
             origin = origin._replace(note=note, is_unsupported=True)
     elif name == "budget":
         meaning = "budget" if memory_budget is not None else None
@@ -86,7 +86,7 @@ def _write_checkpointing(config: Config, changes: Changes) -> list[Change]:
             Set(config.root + _AC_ROUTE, _build_checkpointing_value(config, settings), ("dp_config", "compile_model"))
         ]
     if settings is None:
-        raise CannotEdit(f"ac_config is a section of its own; {format_override(_AC_ROUTE, None)}")
+        raise CannotEdit(f"ac_config is a separate section; {format_override(_AC_ROUTE, None)}")
     if config.document.syntax != "python":
         value = {**config.get(*_AC_ROUTE), **settings}
         return [Set((*config.root, *_AC_ROUTE, key), item) for key, item in value.items()]
@@ -107,7 +107,7 @@ def _build_checkpointing_settings(config: Config, target: Changes) -> dict[str, 
         config.get_value("model", "block", "feed_forward_moe"), dict
     )
     if is_moe and mode in ("full", "every_n"):
-        raise CannotEdit("OLMo-core refuses to checkpoint whole blocks of a mixture of experts")
+        raise CannotEdit("OLMo-core refuses to checkpoint whole mixture-of-experts blocks")
     if mode == "none":
         return None
     if mode == "full":
@@ -117,7 +117,7 @@ def _build_checkpointing_settings(config: Config, target: Changes) -> dict[str, 
     if mode == "budget" and isinstance(target.get(_AC_FIELDS[3]), (int, float)):
         compile_model = find_first(config, "train_module.compile_model")
         if compile_model is None or compile_model[0] is not True or compile_model[1].kind == "assumed":
-            raise CannotEdit("the budget mode needs compile_model=True")
+            raise CannotEdit("budget mode requires compile_model=True")
         return {"mode": "budget", "activation_memory_budget": target[_AC_FIELDS[3]]}
     raise CannotEdit("OLMo-core has no mode for that")
 
@@ -135,7 +135,7 @@ def _build_checkpointing_value(config: Config, settings: Mapping[str, Any] | Non
     document = config.document
     assert isinstance(document, PythonDocument)
     if not has_train_module(config) or is_before(config, "2.0.0"):
-        raise CannotEdit("before OLMo-core 2.0 the model's own configuration takes it")
+        raise CannotEdit("before OLMo-core 2.0, it is set in the model config")
     from cfglint_train.frameworks.olmo_core.script import TRAIN_MODULES
 
     if len(document.find_calls(*TRAIN_MODULES)) != 1:
@@ -214,7 +214,7 @@ def _write_loss(config: Config, changes: Changes) -> list[Change]:
         raise CannotEdit("OLMo-core removed its flash-attn loss in 2.0.1")
     refuse_override(config, route)
     if config.document.syntax == "python" and config.get_entry(*route) is None:
-        raise CannotEdit(f"the preset makes the head; {format_override(route, value)}")
+        raise CannotEdit(f"the preset builds the head; {format_override(route, value)}")
     return [Set(config.root + route, value)]
 
 

@@ -53,12 +53,12 @@ def _read_interval(config: Config, key: str, default: int) -> int:
 
 def _check_interval(config: Config, value: Any) -> str:
     ephemeral = _read_interval(config, "ephemeral_save_interval", 0)
-    return "ephemeral_save_interval has to be smaller" if value and ephemeral and ephemeral >= value else ""
+    return "ephemeral_save_interval must be smaller" if value and ephemeral and ephemeral >= value else ""
 
 
 def _check_ephemeral_interval(config: Config, value: Any) -> str:
     permanent = _read_interval(config, "save_interval", 250)
-    return "save_interval has to be larger" if value and permanent and value >= permanent else ""
+    return "save_interval must be larger" if value and permanent and value >= permanent else ""
 
 
 def _read_load(config: Config) -> Iterator[Triple]:

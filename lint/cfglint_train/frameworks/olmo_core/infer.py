@@ -20,14 +20,14 @@ def infer(job: Job) -> None:
         )
         note = "DDP casts the model itself to param_dtype (apply_ddp)"
     else:
-        weight_format, note = model_dtype, "FSDP keeps its shards in the format of the model"
+        weight_format, note = model_dtype, "FSDP keeps its shards in the model's dtype"
     if strategy is not None:
         reading.infer("precision.params", weight_format, note)
         reading.infer("precision.grads", weight_format, note)
-        reading.infer("precision.master", "none", "no copy beside the trained weights")
+        reading.infer("precision.master", "none", "no second copy of the trained weights")
         bits = {"fp32": 32, "bf16": 16, "fp16": 16}.get(weight_format)
-        reading.infer("optimizer.state_bits", bits, "the state has the format of the weights")
-        reading.infer("parallel.communication", "fp32", "reduce_dtype is float32 unless it is stated")
+        reading.infer("optimizer.state_bits", bits, "optimizer states have the dtype of the weights")
+        reading.infer("parallel.communication", "fp32", "reduce_dtype is float32 by default")
     if (reading.get("parallel.tensor") or 1) > 1:
         reading.infer(
             "parallel.sequence_parallel", True, "Transformer.apply_tp splits the sequence outside the matrices"
@@ -37,7 +37,7 @@ def infer(job: Job) -> None:
         # Before 2.0, `trainer.compile_loss` compiles the loss.
         reading.infer("activations.compiled_head", True, "Transformer.apply_compile compiles the output layer")
     _infer_shards(job)
-    reading.infer("batch.eval_micro", reading.get("batch.micro"), "evaluators take rank_microbatch_size")
+    reading.infer("batch.eval_micro", reading.get("batch.micro"), "evaluators use rank_microbatch_size")
     micro, total, ranks = reading.get("batch.micro"), reading.get("batch.global_"), reading.data_parallel
     if micro and total and ranks and total % (micro * ranks) == 0:
         reading.infer("batch.accumulation", total // (micro * ranks), "global batch / (micro batch x ranks)")

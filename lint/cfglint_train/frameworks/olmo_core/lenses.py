@@ -73,7 +73,7 @@ def _read_method(config: Config) -> Iterator[Triple]:
         yield "method.stage", "pretrain", build_default_origin(config, ("dataset", "label_mask_paths"))
     frozen = find(config, ("model", "freeze_params"))
     if isinstance(frozen, StatedValue) and frozen.value:
-        note = "which parameters `freeze_params` leaves trained is not derived"
+        note = "cfglint does not determine which parameters `freeze_params` leaves trainable"
         yield "method.tuning", None, frozen.origin._replace(note=note, is_unsupported=True)
     elif frozen is not UNRESOLVED or _is_preset(config):
         yield "method.tuning", "full", build_default_origin(config, ("model", "freeze_params"))
@@ -179,7 +179,7 @@ def _build_batch_lens(field: Field, *names: str) -> Custom:
     def write(config: Config, changes: Changes) -> list[Change]:
         length = _read_valid_length(config)
         if length is None:
-            raise CannotEdit("the sequence length, in whose multiples it is stated, cannot be determined")
+            raise CannotEdit("it is a multiple of the sequence length, which cannot be determined")
         route = next((split_route(name) for name in names if config.has(*split_route(name))), split_route(names[0]))
         refuse_override(config, route)
         return [Set(config.root + route, changes[field] * length, ("max_sequence_length",))]
@@ -200,7 +200,7 @@ def _read_uneven_batches(config: Config) -> Iterator[Triple]:
 
 
 def _refuse_length(config: Config, changes: Changes) -> list[Change]:
-    raise CannotEdit("batch sizes are stated in tokens; a new length changes them all")
+    raise CannotEdit("batch sizes are in tokens, so a new length would change them all")
 
 
 _EVALUATORS: Final = ("LMEvaluatorCallbackConfig", "DownstreamEvaluatorCallbackConfig", "EvaluatorCallback")

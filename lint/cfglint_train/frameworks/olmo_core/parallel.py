@@ -123,7 +123,7 @@ def _read_parallel(config: Config) -> Iterator[Triple]:
 def _write_parallel(config: Config, changes: Changes) -> list[Change]:
     route = _find_data_parallel(config)
     if set(changes) != {"parallel.wrapping"} or not isinstance(route, tuple):
-        raise CannotEdit("dp_config settles it together with other settings")
+        raise CannotEdit("dp_config sets it together with other settings")
     value = {"block_and_size": "full", "block": "blocks"}.get(changes["parallel.wrapping"])
     if value is None:
         raise CannotEdit(f"OLMo-core has no wrapping {changes['parallel.wrapping']!r}")

@@ -44,7 +44,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
     if not modules:
         return []
     if any(name.startswith(_LADDERS) for name in modules):
-        return [RecognisedConfig((), 60, "an OLMo-core ladder: its sizes are computed when it runs", "other")]
+        return [RecognisedConfig((), 60, "an OLMo-core ladder computes its sizes at run time", "other")]
     groups = list(document.list_keyword_groups())
     builders = any(len(names & _BUILDERS) > 1 for names in groups)
     joins = any("trainer" in names and ("train_module" in names or "model" in names) for names in groups)
@@ -52,7 +52,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
         return []
     if _is_library_module(document.path):
         return []
-    return [RecognisedConfig((), 60, "it imports olmo_core and puts a training configuration together")]
+    return [RecognisedConfig((), 60, "it imports olmo_core and builds a training config")]
 
 
 def _has_joint_builder(document: PythonDocument) -> bool:
@@ -83,7 +83,7 @@ def _recognise_saved(document: Document) -> list[RecognisedConfig]:
     classes = [document.get_value((section, "_CLASS_")) for section in ("model", "trainer", "train_module")]
     if not any(isinstance(name, str) and name.startswith("olmo_core.") for name in classes):
         return []
-    return [RecognisedConfig((), 60, "sections of OLMo-core's classes (_CLASS_)")]
+    return [RecognisedConfig((), 60, "sections with OLMo-core classes (_CLASS_)")]
 
 
 def prepare(document: Document) -> None:

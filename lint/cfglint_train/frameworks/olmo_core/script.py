@@ -157,8 +157,8 @@ def _handle_script_main(evaluator: Evaluator, node: ast.Call, arguments: Argumen
         return evaluator.apply_call(builder, Arguments((options, rest)), node)
 
 
-_GROUP_EXISTS: Final = "there is a process group"
-_NO_GROUP: Final = "there is no process group yet"
+_GROUP_EXISTS: Final = "a process group exists"
+_NO_GROUP: Final = "no process group exists yet"
 
 
 @contextmanager
@@ -244,7 +244,7 @@ def _put_data_sections(
             ("dataset", (("sequence_length", "max_sequence_length"),)),
         ):
             default = Record(root.span, [])
-            default.sealed = "the library makes it"
+            default.sealed = "the library creates it"
             for name, source in pairs:
                 entry = common.get(source)
                 if entry is not None:
@@ -298,7 +298,7 @@ def _handle_cookbook_train_module(evaluator: Evaluator, node: ast.Call, argument
     """Evaluate `internal.cookbook.configure_train_module`: fixed settings and the few that it accepts."""
     place = evaluator.document.find_span(node.func)
     record = evaluator.build_record(node, "olmo_core.train.train_module.TransformerTrainModuleConfig", arguments)
-    record.sealed = "configure_train_module takes no more than its own arguments"
+    record.sealed = "configure_train_module only accepts its own arguments"
     arguments_by_name = {entry.name: entry for entry in record.entries}
     for key, value in (("compile_model", True), ("max_grad_norm", 1.0)):
         _put(record, key, _make_library_value(place, value, "configure_train_module"), place)
@@ -339,7 +339,7 @@ def _handle_cookbook_train_module(evaluator: Evaluator, node: ast.Call, argument
 def _make_library_record(place: Span, name: str, values: Mapping[str, Any]) -> Record:
     """Return a record that the library creates with fixed values."""
     record = Record(place, [])
-    record.sealed = "the library makes it"
+    record.sealed = "the library creates it"
     _put(record, "_CLASS_", Value(place, name), place)
     for key, value in values.items():
         _put(record, key, _make_library_value(place, value, name.rsplit(".", 1)[-1]), place)
@@ -350,7 +350,7 @@ def _handle_cookbook_trainer(evaluator: Evaluator, node: ast.Call, arguments: Ar
     """Evaluate `internal.cookbook.configure_trainer`."""
     place = evaluator.document.find_span(node.func)
     record = evaluator.build_record(node, "olmo_core.train.TrainerConfig", arguments)
-    record.sealed = "configure_trainer takes no more than its own arguments"
+    record.sealed = "configure_trainer only accepts its own arguments"
     folder = record.get("checkpoint_dir")
     if folder is not None:
         record.put(_rename_entry(folder, "save_folder"))
@@ -362,7 +362,7 @@ def _handle_cookbook_callbacks(evaluator: Evaluator, node: ast.Call, arguments: 
     """Evaluate `internal.cookbook.configure_default_callbacks`."""
     place = evaluator.document.find_span(node.func)
     record = Record(evaluator.document.find_span(node), [])
-    record.sealed = "configure_default_callbacks makes it"
+    record.sealed = "configure_default_callbacks creates it"
     values: dict[str, Any] = {"save_interval": 1000, "ephemeral_save_interval": None, "save_async": True}
     checkpointer = _make_library_record(place, "olmo_core.train.callbacks.CheckpointerCallback", values)
     for argument, key in (
@@ -421,7 +421,7 @@ def _handle_with_callbacks(evaluator: Evaluator, node: ast.Call, owner: Any, arg
         for entry in added.entries:
             evaluator.set_key(callbacks, entry.name or "", entry.value, entry.key.span, node)
     if not isinstance(added, Record) or added.open:
-        callbacks.open = "some callbacks are made elsewhere"
+        callbacks.open = "some callbacks are created elsewhere"
     return owner
 
 

@@ -54,7 +54,7 @@ def find(config: Config, route: Route) -> LookupResult:
                 line = config.document.locate(step.span.start).line
                 kind = "assumed"
                 note = (
-                    f"it depends on a condition in line {line} ({step.text}); state it with --set "
+                    f"it depends on a condition in line {line} ({step.text}); set it with --set "
                     f"{format_route(route)}=..."
                 )
             elif step.kind == "library" and kind == "explicit":
@@ -179,9 +179,9 @@ def build_section_access(section: Section, explain_refusal: Callable[[Config, An
 
     def put_below(config: Config, key: Key, route: Route | None, value: Any) -> list[Change]:
         if route is None or section(config) is None:
-            raise CannotEdit("the script makes its callbacks elsewhere")
+            raise CannotEdit("the script creates its callbacks elsewhere")
         if config.document.find_node((*config.root, *route[:-1])) is None:
-            raise CannotEdit(f"the trainer has no callback for it: add one with {route[-1]} by .with_callback(...)")
+            raise CannotEdit(f"the trainer has no callback for it: add one with {route[-1]} with .with_callback(...)")
         reason = explain_refusal(config, value)
         if reason:
             raise CannotEdit(reason)

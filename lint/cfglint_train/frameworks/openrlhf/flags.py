@@ -205,7 +205,7 @@ def _read_usage(config: Config) -> FlagUsage:
     invocation = get_invocation(document, config.root)
     entry = None if invocation is None else find_entry(invocation.program)
     if invocation is None or entry is None or not isinstance(document, ShellDocument):
-        raise ValueError(f"no invocation of OpenRLHF at {config.root}")
+        raise ValueError(f"no OpenRLHF command at {config.root}")
     stated = None if config.releases.is_assumed("openrlhf") else config.release
     return _determine_usage(invocation, entry, stated, config.evidence.vocabulary)
 

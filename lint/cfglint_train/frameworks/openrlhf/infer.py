@@ -36,7 +36,7 @@ def infer(job: Job) -> None:
     _infer_actor_group(job)
     _infer_sequences(job)
     infer_engine(job)
-    plan.infer("precision.loaded", "none", "weights are sharded as they are read, or wait on the host")
+    plan.infer("precision.loaded", "none", "weights are sharded as they are read, or stay on the host")
     _infer_optimizer(job)
     _infer_batch(job)
     _infer_saving(job)
@@ -44,9 +44,9 @@ def infer(job: Job) -> None:
     if stage in ("dpo", "ipo", "kto"):
         plan.infer("method.reference_model", "full", "cli/train_dpo.py loads a second model")
     elif stage is not None:
-        plan.infer("method.reference_model", "none", "its trainer has none beside the models listed as roles")
+        plan.infer("method.reference_model", "none", "its trainer has none besides the models listed as roles")
     if stage in ("dpo", "ipo", "rm"):
-        plan.infer("batch.pairs", True, "chosen and rejected answers are one batch")
+        plan.infer("batch.pairs", True, "chosen and rejected answers form one batch")
     if is_ppo(config):
         _infer_rollout(job)
         _infer_roles(job)
@@ -69,7 +69,7 @@ def _infer_actor_group(job: Job) -> None:
         count = read_setting(config, names, INTEGER)
         if count is not None and job.plan.get(field) != count:
             origin = find_origin(config, names)
-            note = "the actor's group; other roles have GPUs of their own"
+            note = "the actor's group; other roles have their own GPUs"
             job.plan.put(field, count, Origin("inferred", origin.place, note, origin.key))
 
 
@@ -87,29 +87,29 @@ def _infer_sequences(job: Job) -> None:
         _put_effective(job, "activations.attention", "flash", "packed samples need flash attention")
     plan.infer("sequence.padding", "longest", "a batch is as long as its longest sequence")
     if plan.get("method.stage") in ("sft", "pretrain") or is_ppo(config):
-        plan.infer("activations.keeps_outputs", True, "the trainer holds the model's output during the backward pass")
+        plan.infer("activations.keeps_outputs", True, "the trainer keeps the model's output during the backward pass")
 
 
 def _infer_optimizer(job: Job) -> None:
     plan = job.plan
     offloaded = plan.get("parallel.offload_optimizer") == "cpu"
-    note = "DeepSpeedCPUAdam where its states are offloaded, else FusedAdam"
+    note = "DeepSpeedCPUAdam if its states are offloaded, FusedAdam otherwise"
     if plan.get("optimizer.name") == "adamw":
         plan.infer("optimizer.implementation", "cpu" if offloaded else "deepspeed", note)
     elif plan.get("optimizer.name") is not None:
         plan.infer("optimizer.implementation", "deepspeed", "built by DeepSpeed")
     if plan.get("precision.master") == "fp32":
-        plan.infer("optimizer.state_bits", 32, "the state has the format of the fp32 weights")
+        plan.infer("optimizer.state_bits", 32, "optimizer states have the dtype of the fp32 weights")
     plan.infer("optimizer.paged", False, "DeepSpeed's optimizers are not paged")
     if plan.get("precision.accumulation") is None and plan.get("precision.compute") is not None:
-        plan.infer("precision.accumulation", plan.get("precision.compute"), "gradients stay in the model's format")
+        plan.infer("precision.accumulation", plan.get("precision.compute"), "gradients stay in the model's dtype")
 
 
 def _infer_batch(job: Job) -> None:
     """Infer accumulation = batch x ring x tensor / micro batch / ranks (deepspeed.py setup_distributed)."""
     plan = job.plan
     micro, global_batch, ranks = plan.get("batch.micro"), plan.get("batch.global_"), plan.data_parallel
-    plan.infer("batch.eval_micro", micro, "evaluation takes the micro batch of training")
+    plan.infer("batch.eval_micro", micro, "evaluation uses the training micro batch")
     if is_on(job.main, flag.DYNAMIC_BATCH):
         return
     if micro and global_batch and ranks:
@@ -126,7 +126,7 @@ def _infer_saving(job: Job) -> None:
         plan.infer("checkpoint.gather", gathers, "ZeRO-3 weights are gathered on rank 0 for the export")
     if plan.get("checkpoint.deepspeed_checkpoint") is not None:
         is_model_only = not plan.get("checkpoint.deepspeed_checkpoint")
-        plan.infer("checkpoint.model_only", is_model_only, "optimizer states are in the DeepSpeed checkpoint")
+        plan.infer("checkpoint.model_only", is_model_only, "the DeepSpeed checkpoint contains optimizer states")
 
 
 def _infer_rollout(job: Job) -> None:
@@ -134,27 +134,27 @@ def _infer_rollout(job: Job) -> None:
     is_colocated, is_asynchronous = plan.get("rollout.colocate_all"), plan.get("rollout.asynchronous")
     if plan.get("rollout.engine") == "vllm" and is_colocated is not None and is_asynchronous is not None:
         mode = "colocate" if is_colocated and not is_asynchronous else "pool"
-        plan.infer("rollout.mode", mode, "colocate_all without asynchronous training shares the GPUs")
+        plan.infer("rollout.mode", mode, "colocate_all shares the GPUs unless training is asynchronous")
     if plan.get("rollout.sleep") and (is_colocated is False or is_asynchronous):
-        _put_effective(job, "rollout.sleep", False, "engines sleep only where they share the GPUs (colocate_all)")
+        _put_effective(job, "rollout.sleep", False, "engines only sleep if they share the GPUs (colocate_all)")
     if plan.get("method.reference_offload") and plan.get("parallel.zero_stage") in (0, 1, 2):
-        _put_effective(job, "method.reference_offload", False, "DeepSpeed offloads parameters under ZeRO-3 only")
+        _put_effective(job, "method.reference_offload", False, "DeepSpeed only offloads parameters under ZeRO-3")
     if plan.get("rollout.train_sleep") and plan.get("parallel.offload_optimizer") == "cpu":
-        _put_effective(job, "rollout.train_sleep", False, "there is nothing left to move with adam_offload")
+        _put_effective(job, "rollout.train_sleep", False, "adam_offload leaves nothing to move")
     # trainer/ppo_trainer.py: 0.7.1 to 0.9.1 put the engines to sleep after the broadcast; 0.9.2 to 0.11.2 leave the
     # weights that they woke for it until the next rollout. Checkpoints are written between the two.
     if plan.get("rollout.sleep"):
         awake = not is_before(config, "0.9.2")
-        plan.infer("rollout.awake_at_save", awake, "the weights stay awake behind the broadcast")
+        plan.infer("rollout.awake_at_save", awake, "the weights stay on the GPU after the broadcast")
     has_low_utilization = not is_before(config, "0.5.8") and is_before(config, "0.6.1")
     if has_low_utilization and is_colocated and (plan.get("rollout.utilization") or 0) >= 0.9:
-        _put_effective(job, "rollout.utilization", 0.4, "releases 0.5.8 and 0.6.0 lower it where models share the GPUs")
+        _put_effective(job, "rollout.utilization", 0.4, "releases 0.5.8 and 0.6.0 lower it if models share the GPUs")
 
 
 def _infer_roles(job: Job) -> None:
     roles = tuple(_list_roles(job))
     if roles:
-        job.plan.infer("model.roles", roles, "the models that cli/train_ppo_ray.py builds, and where")
+        job.plan.infer("model.roles", roles, "the models that cli/train_ppo_ray.py builds, and their GPUs")
 
 
 def _infer_groups(job: Job) -> None:

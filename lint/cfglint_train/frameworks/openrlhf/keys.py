@@ -152,7 +152,7 @@ class OpenRLHFKeys(Keys):
         if is_stated and not self.vocabulary.has_entry(flag_usage.entry, config.release):
             first, last = self._find_lifetime(flag_usage.entry)
             is_later = parse_release(config.release) > parse_release(last)
-            availability = f"the last release with it is {last}" if is_later else f"it comes with {first}"
+            availability = f"the last release that has it is {last}" if is_later else f"it was added in {first}"
             return OutdatedConfig(
                 f"OpenRLHF {config.release} has no {flag_usage.entry}: {availability}", _find_head(config), "error"
             )
@@ -169,14 +169,14 @@ class OpenRLHFKeys(Keys):
         reason = (
             f"{newest} has no {flag_usage.entry}"
             if is_entry_gone
-            else f"{newest} refuses {len(refused_flags)} of its flags"
+            else f"{newest} rejects {len(refused_flags)} of its flags"
         )
         release_range = bounds[0] if bounds[0] == bounds[1] else f"{bounds[0]} to {bounds[1]}"
         return OutdatedConfig(
             f"written for OpenRLHF {release_range}; {reason}",
             _find_head(config),
             "info" if fresh_release is None else "warning",
-            f"state openrlhf={newest} to have the flags checked and rewritten for it, or openrlhf={bounds[1]}",
+            f"set openrlhf={newest} to have the flags checked and rewritten for it, or openrlhf={bounds[1]}",
             () if fresh_release is None else (assume_fresh_install("openrlhf", fresh_release),),
         )
 

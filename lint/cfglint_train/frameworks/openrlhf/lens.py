@@ -165,7 +165,7 @@ def remove_flag(config: Config, names: FlagNames) -> list[Change]:
     refuse_override(config, route)
     flag_usage = read_usage(config)
     if find_release_without(config, frozenset(names)) != flag_usage.release:
-        raise CannotEdit("without it the release that the script is written for is unknown")
+        raise CannotEdit("without it, the script's release is unknown")
     return [Delete((*config.root, spelling)) for name in names for spelling in flag_usage.given_flags.get(name, ())]
 
 

@@ -64,7 +64,7 @@ def _read_length(config: Config) -> Iterator[Triple]:
     )
     if prompt is not None and generated is not None:
         origin = find_origin(config, flag.PROMPT_LENGTH)
-        yield "sequence.length", prompt + generated, origin._replace(note=origin.note or "prompt and generated tokens")
+        yield "sequence.length", prompt + generated, origin._replace(note=origin.note or "prompt plus generated tokens")
 
 
 def _list_length_terms(config: Config) -> tuple[Route, ...]:
@@ -85,7 +85,7 @@ def _read_single_length(config: Config) -> Iterator[Triple]:
 def _write_length(config: Config, changes: Changes) -> list[Change]:
     length = changes["sequence.length"]
     if not isinstance(length, int):
-        raise CannotEdit("a length is a number of tokens")
+        raise CannotEdit("lengths are numbers of tokens")
     if _list_length_terms(config):
         raise CannotEdit("the length is prompt_max_len + generate_max_len")
     return put_flag(config, flag.MAX_LENGTH, str(length))
@@ -128,7 +128,7 @@ def _write_overlap(config: Config, changes: Changes) -> list[Change]:
         return put_flag(config, flag.OVERLAP_COMM, True)
     if is_on(config, flag.OVERLAP_COMM):
         return remove_flag(config, flag.OVERLAP_COMM)
-    raise CannotEdit("no flag switches overlapping off")
+    raise CannotEdit("no flag turns overlap off")
 
 
 _TRACE_CACHE_FIELDS: Final[tuple[Field, ...]] = (
@@ -202,7 +202,7 @@ def _write_saving(config: Config, changes: Changes) -> list[Change]:
         if "checkpoint.strategy" not in changes and (read_setting(config, flag.SAVE_STEPS, INTEGER) or -1) < 0:
             raise CannotEdit("the run saves no checkpoints")
         return put_flag(config, flag.SAVE_STEPS, str(interval))
-    raise CannotEdit("OpenRLHF saves every so many steps or not at all")
+    raise CannotEdit("OpenRLHF saves at a step interval or not at all")
 
 
 def _read_eval(config: Config) -> Iterator[Triple]:
@@ -229,7 +229,7 @@ def _read_eval(config: Config) -> Iterator[Triple]:
 def _write_eval(config: Config, changes: Changes) -> list[Change]:
     interval = changes.get("eval.interval")
     if changes.keys() != {"eval.interval"} or not isinstance(interval, int) or interval < 1:
-        raise CannotEdit("only the steps between two evaluations have a flag of their own")
+        raise CannotEdit("only the number of steps between evaluations has a flag")
     if find_name(config, flag.EVAL_DATA) is not None and get_value(config, flag.EVAL_DATA) is MISSING:
         raise CannotEdit("the run does not evaluate")
     return put_flag(config, flag.EVAL_STEPS, str(interval))

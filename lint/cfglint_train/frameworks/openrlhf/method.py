@@ -88,7 +88,7 @@ def _read_tuning(config: Config) -> Iterator[Triple]:
 def _write_tuning(config: Config, changes: Changes) -> list[Change]:
     rank = changes.get("method.lora_rank")
     if set(changes) != {"method.lora_rank"} or not isinstance(rank, int) or rank < 1:
-        raise CannotEdit("only the rank of existing adapters is changed")
+        raise CannotEdit("fixes only change the rank of existing adapters")
     if (read_setting(config, flag.LORA_RANK, INTEGER) or 0) < 1:
         raise CannotEdit("the run trains no adapter")
     return put_flag(config, flag.LORA_RANK, str(rank))
@@ -117,7 +117,7 @@ def _write_quantization(config: Config, changes: Changes) -> list[Change]:
     if not wanted:
         return []
     if wanted != {"method.quantization": "nf4"} or not has_adapter(config):
-        raise CannotEdit("only the weights below an adapter are quantised, to 4 bits")
+        raise CannotEdit("only base weights under an adapter are quantised, to 4 bits")
     return put_flag(config, flag.FOUR_BITS, True)
 
 

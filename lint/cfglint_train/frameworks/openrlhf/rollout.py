@@ -41,7 +41,7 @@ def build_token_reader(names: FlagNames, field: Field) -> Callable[[Config], Ite
         if tokens is None and names == flag.ROLLOUT_TOKENS and get_value(config, names) is MISSING:
             # cli/train_ppo_ray.py: the training budget also applies to the rollout.
             tokens, origin = read_setting(config, flag.TRAIN_TOKENS, INTEGER), find_origin(config, flag.TRAIN_TOKENS)
-            yield field, tokens, Origin("inferred", origin.place, "the budget of training", origin.key)
+            yield field, tokens, Origin("inferred", origin.place, "the training budget", origin.key)
         else:
             yield field, tokens, find_origin(config, names)
 
@@ -53,7 +53,7 @@ def build_token_writer(names: FlagNames, field: Field) -> Callable[[Config, Chan
 
     def write(config: Config, changes: Changes) -> list[Change]:
         if not is_on(config, flag.DYNAMIC_BATCH) or not isinstance(changes[field], int):
-            raise CannotEdit("batches are not built by length here")
+            raise CannotEdit("batches are not built by length")
         return put_flag(config, names, str(changes[field]))
 
     return write
@@ -80,7 +80,7 @@ def _read_engine(config: Config) -> Iterator[Triple]:
 def _write_engine(config: Config, changes: Changes) -> list[Change]:
     engines = changes.get("rollout.engines")
     if set(changes) != {"rollout.engines"} or not isinstance(engines, int) or engines < 1:
-        raise CannotEdit("only the number of engines is changed")
+        raise CannotEdit("fixes only change the number of engines")
     if not read_setting(config, flag.ENGINES, INTEGER):
         raise CannotEdit("the run has no engines")
     return put_flag(config, flag.ENGINES, str(engines))

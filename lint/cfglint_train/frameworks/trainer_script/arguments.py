@@ -73,7 +73,7 @@ def _rewrite_keyword(config: Config, name: str, trainer: Record) -> tuple[KeyRew
     is_literal = isinstance(value, Value) and value.value is not None and not isinstance(value.value, Unknown)
     if is_user_class and is_literal and isinstance(value, Value) and not value.how and not config.has(setting):
         changes = (Delete(route), Set((*config.root, setting), value.value))
-        return KeyRewrite("safe", f"give {setting} to {config_class}", changes), None
+        return KeyRewrite("safe", f"pass {setting} to {config_class}", changes), None
     class_name = (
         config_class
         if is_user_class
@@ -81,7 +81,7 @@ def _rewrite_keyword(config: Config, name: str, trainer: Record) -> tuple[KeyRew
         if trainer.call
         else ""
     )
-    return None, f"`{class_name}` takes it" + (f" as `{setting}`" if setting != name else "")
+    return None, f"`{class_name}` accepts it" + (f" as `{setting}`" if setting != name else "")
 
 
 def _find_setting(config: Config, name: str) -> str | None:

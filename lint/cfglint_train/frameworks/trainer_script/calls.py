@@ -111,7 +111,7 @@ def _set_attribute(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -
     if isinstance(name, Value) and isinstance(name.value, str):
         evaluator.set_key(owner, name.value, value, evaluator.document.find_span(node.args[1]), node.args[2])
     else:
-        owner.open = "some of its attributes are set by a computed name"
+        owner.open = "some of its attributes have computed names"
     return None
 
 

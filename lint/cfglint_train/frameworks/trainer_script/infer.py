@@ -48,14 +48,14 @@ def infer_script(job: Job) -> None:
         for field in ("precision.params", "precision.frozen", "precision.grads", "precision.loaded"):
             plan.put(field, None, Origin("inferred", origin.place, note, "dtype"))
     elif config.get("_KBIT_") is True and plan.get("method.quantization") not in (None, "none"):
-        note = "prepare_model_for_kbit_training casts what is not quantised to fp32"
+        note = "prepare_model_for_kbit_training casts unquantised weights to fp32"
         plan.put("model.embeddings_fp32", True, Origin("inferred", config.get_origin("_KBIT_").place, note))
     reference = config.get("_REFERENCE_")
     if reference == "full" and plan.get("method.reference_model") == "adapter-off":
-        origin = Origin("inferred", config.get_origin("_REFERENCE_").place, "the script hands over a second model")
+        origin = Origin("inferred", config.get_origin("_REFERENCE_").place, "the script passes a second model")
         plan.put("method.reference_model", "full", origin)
     elif isinstance(reference, Unknown) and plan.get("method.reference_model") is not None:
-        plan.put("method.reference_model", None, Origin("inferred", note="what the script gives as `ref_model`"))
+        plan.put("method.reference_model", None, Origin("inferred", note="the script's `ref_model`"))
 
 
 def _find_freezing(config: Config) -> Place | None:
@@ -82,15 +82,15 @@ def _infer_command_line(job: Job) -> None:
     recipe = config.get(RECIPE)
     if not isinstance(config.get("model_name_or_path"), CommandLineSetting):
         if isinstance(config.get("fsdp"), CommandLineSetting) and plan.get("parallel.strategy") is None:
-            note = "the command line of the script gives its settings, and no launch of it is known"
+            note = "its settings come from the command line, and no launch of it is known"
             if job.launch_known is not None:
-                note = "the command line of the script gives its settings, and not all of its launch is known"
+                note = "its settings come from the command line, and not all of its launch is known"
             plan.put("parallel.strategy", None, Origin("inferred", config.get_origin("fsdp").place, note, "fsdp"))
         return
-    note = "the command line of the script gives its settings, and no launch with the model is known"
+    note = "its settings come from the command line, and no launch with the model is known"
     if job.launch_known is not None:
-        note = "the command line of the script gives its settings, and not every launch names a model"
+        note = "its settings come from the command line, and not every launch names a model"
     if isinstance(recipe, str):
-        note = f"its settings are those of `{recipe}`, with which it is started; check that file"
+        note = f"its settings come from `{recipe}`; check that file instead"
     place = config.get_origin("model_name_or_path").place
     plan.put("model.id", None, Origin("inferred", place, note, "model_name_or_path"))

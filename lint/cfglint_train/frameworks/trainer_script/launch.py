@@ -15,7 +15,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trainer_script.line import CommandLine
 from cfglint_train.frameworks.trainer_script.names import PARSERS
 
-_UNKNOWN_VALUE: Final = "what the launch gives"
+_UNKNOWN_VALUE: Final = "the launch's settings"
 _ANY_NUMBER: Final = ("*", "+")
 
 

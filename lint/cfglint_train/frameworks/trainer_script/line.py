@@ -72,7 +72,7 @@ class CommandLineSetting(Unknown):
 
     def __init__(self, name: str) -> None:
         """Name the setting."""
-        super().__init__("the command line gives it")
+        super().__init__("the command line sets it")
         self.name = name
 
 
@@ -226,9 +226,7 @@ def make_mapping(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> 
     """Handle `dict(revision=model_args.model_revision)`."""
     if arguments.positional:
         return None
-    record = Record(
-        evaluator.document.find_span(node), [], open_="" if arguments.is_complete else "** brings further keys"
-    )
+    record = Record(evaluator.document.find_span(node), [], open_="" if arguments.is_complete else "** adds keys")
     record.sealed = "it is a dictionary"
     record.level = len(evaluator.open_conditions)
     expressions = {keyword.arg: keyword.value for keyword in node.keywords}

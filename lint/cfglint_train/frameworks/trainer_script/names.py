@@ -50,7 +50,7 @@ CONFIG_CLASSES: Final = frozenset(
 )
 
 PARSERS: Final = ("TrlParser", "HfArgumentParser")
-PARSED_REASON: Final = "the command line gives it"
+PARSED_REASON: Final = "the command line sets it"
 """Reason why the objects of a dataclass parser may have further settings."""
 
 POSITIONAL_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {

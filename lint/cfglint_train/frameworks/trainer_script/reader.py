@@ -215,7 +215,7 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
         apply_command_line(run, source, evaluator.command_line, bool(run.trainer))
     resolved = prune_tree(run)
     if resolved is None:
-        run.refusal = "its settings are too deep to be followed"
+        run.refusal = "its settings are nested too deeply"
         run.entries, run.parts = [], {}
     return run
 
@@ -232,12 +232,12 @@ def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record 
         is_stated = arguments is not None and not (isinstance(arguments, Value) and arguments.value is None)
         if is_stated and evaluator.document.find_calls(*PARSERS):
             return _PARSER_REFUSAL
-        return f"what its trainer ({place}) gets as `args` cannot be determined without running it" if is_stated else ""
+        return f"the `args` of its trainer ({place}) cannot be determined without running it" if is_stated else ""
     if source.open == PARSED_REASON:
         return "" if find_base_config(evaluator, get_class(source)) else _PARSER_REFUSAL
     has_positional = "." not in get_class(source) and source.call is not None and source.call.args
     if source.open or source.implicit or has_positional or not find_base_config(evaluator, get_class(source)):
-        return f"what its trainer ({place}) gets as `args` cannot be determined without running it"
+        return f"the `args` of its trainer ({place}) cannot be determined without running it"
     return ""
 
 
@@ -322,7 +322,7 @@ def _put_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
     elif "model_name_or_path" not in run.parts:
         entry = trainer_call.get("model") or trainer_call.get("policy")
         key = entry.key if entry is not None else Scalar(trainer_call.span, "model", value="model")
-        unknown = Value(key.span, Unknown("what the trainer gets as its model"))
+        unknown = Value(key.span, Unknown("the model passed to the trainer"))
         run.parts["model_name_or_path"] = OtherCallSetting(None, "model", Entry(key, unknown))
     _put_adapter(run, trainer_call, model)
     for name in (*MODEL_ARGUMENTS.values(), *QUANTIZATION_ARGUMENTS.values(), *LORA_ARGUMENTS.values(), "use_peft"):

@@ -47,7 +47,7 @@ def recognise_scripts(document: Document) -> list[RecognisedConfig]:
     if not runs:
         return find_unreached_trainer(document, TRAINERS, 60)
     return [
-        RecognisedConfig((number,), 60, run.refusal or "it makes a trainer of TRL", get_role(run), run.span)
+        RecognisedConfig((number,), 60, run.refusal or "it creates a TRL trainer", get_role(run), run.span)
         for number, run in enumerate(runs)
     ]
 
@@ -158,7 +158,7 @@ def _find_assumption(document: Document, node: Node) -> str:
             return f"one outcome of the condition in line {line} ({step.text})"
     for step in node.how if isinstance(node, (Value, Record)) else ():
         if step.kind == "option":
-            return f"the default of `{step.text}` counts, which a launch may replace"
+            return f"the default of `{step.text}` is used, which a launch may override"
     return ""
 
 

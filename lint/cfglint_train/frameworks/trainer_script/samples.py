@@ -82,7 +82,7 @@ class SampleWalk(LaunchedWalk):
         elif isinstance(switch, Value) and switch.value in _TRUNCATION_STRATEGIES and None not in keywords:
             length = self._find_limit(None)
         else:
-            length = self.build_unknown(node, "whether a call of the tokenizer cuts")
+            length = self.build_unknown(node, "whether a tokenizer call truncates")
         self._record(Truncation(node, length, is_padded))
 
     def _find_limit(self, default: Any) -> Any:
@@ -174,9 +174,9 @@ def put_sample_facts(evaluator: SampleWalk, run: Record) -> None:
         return
     longest = max(counted, key=lambda truncation: _get_tokens(truncation) or 0)
     unread = next((truncation for truncation in counted if _get_tokens(truncation) is None), None)
-    reason = "" if unread is None else "the length to which samples are cut"
+    reason = "" if unread is None else "the length to which samples are truncated"
     if not blocks and any(len(group) > 1 for group in _group_by_function(evaluator, truncations)):
-        reason = "the length of samples that several calls of the tokenizer make"
+        reason = "the sample length of several tokenizer calls"
     place = evaluator.document.find_span((unread or longest).node)
     length = longest.length if isinstance(longest.length, Value) else Value(place, Unknown(reason))
     for name, value in (

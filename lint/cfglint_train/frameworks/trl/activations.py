@@ -31,7 +31,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     enabled = config.get("_CHECKPOINTING_")
     if enabled is True and not is_stated_on:
         place = config.get_origin("_CHECKPOINTING_").place
-        origin_of_call = Origin("inferred", place, "the script switches it on at the model", "gradient_checkpointing")
+        origin_of_call = Origin("inferred", place, "the script turns it on in the model", "gradient_checkpointing")
         yield "activations.checkpointing", "full", origin_of_call
     elif isinstance(enabled, Unknown) and not is_stated_on:
         yield "activations.checkpointing", None, origin
@@ -63,7 +63,7 @@ def _write_checkpointing(config: Config, changes: Changes) -> list[Change]:
     if set(changes) != {"activations.checkpointing"} or changes["activations.checkpointing"] not in ("full", "none"):
         raise CannotEdit("TRL has no single key for that")
     if changes["activations.checkpointing"] == "none" and read_fsdp_flag(config, "activation_checkpointing", False):
-        raise CannotEdit("fsdp_config switches it on as well")
+        raise CannotEdit("fsdp_config also turns it on")
     refuse_override(config, ("gradient_checkpointing",))
     value = changes["activations.checkpointing"] == "full"
     siblings = ("gradient_accumulation_steps", "per_device_train_batch_size", "bf16")
@@ -109,11 +109,11 @@ def _write_loss(config: Config, changes: Changes) -> list[Change]:
         or changes.get("activations.fused_loss") != "liger"
         or not is_before(config, "1.15")
     ):
-        raise CannotEdit("only SFT's loss is written automatically, and TRL has its own from 1.15 on")
+        raise CannotEdit("only SFT's loss is written automatically, and TRL has its own since 1.15")
     if is_before(config, "0.17") or not changes.get("activations.liger_layers", True):
-        raise CannotEdit("use_liger_kernel is read from 0.17 on")
+        raise CannotEdit("TRL reads use_liger_kernel since 0.17")
     if "activations.liger_layers" not in changes and not is_on(config, "use_liger_kernel"):
-        raise CannotEdit("one key switches Liger's loss and its layers on")
+        raise CannotEdit("one key turns on both Liger's loss and its layers")
     refuse_override(config, ("use_liger_kernel",))
     return [Set((*config.root, "use_liger_kernel"), True, ("gradient_checkpointing", "bf16"))]
 

@@ -46,10 +46,10 @@ def _write_dtype(config: Config, changes: Changes) -> list[Change]:
     if wanted not in _SPELLINGS:
         raise CannotEdit("TRL loads bfloat16, float16 or float32")
     if config.document.syntax == "yaml" and config.get("model_init_kwargs") is not None:
-        raise CannotEdit("model_init_kwargs may have a format of its own")
+        raise CannotEdit("model_init_kwargs may set its own dtype")
     name = find_dtype_key(config)
     if config.get("_LOADED_") == "script" and is_before(config, "0.12"):
-        raise CannotEdit("from_pretrained takes the name of a format from transformers 4.46 on")
+        raise CannotEdit("from_pretrained accepts a dtype name since transformers 4.46")
     if _needs_init_kwargs(config):
         return [
             Set((*config.root, "model_init_kwargs"), {_get_key_of_release(config): _SPELLINGS[wanted]}, ("output_dir",))

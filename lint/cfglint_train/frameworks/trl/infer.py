@@ -63,11 +63,11 @@ def _infer_sequences(job: Job) -> None:
     tokens = plan.get("rollout.new_tokens")
     unlimited = read_setting(config, "max_prompt_length", "integer") is None
     if is_generating(config) and tokens and unlimited and plan.get("sequence.length") is None:
-        note = f"prompts are counted as {_PROMPT_TOKENS} tokens, as nothing limits them"
+        note = f"prompts are counted as {_PROMPT_TOKENS} tokens, because nothing limits them"
         plan.put("sequence.length", tokens + _PROMPT_TOKENS, Origin("inferred", note=note, key="max_completion_length"))
     key = find_length_key(config)
     if not is_generating(config) and config.has(key) and config.get(key) is None:
-        note = f"without `{key}`, samples are as long as the data have them"
+        note = f"without `{key}`, samples are as long as in the data"
         plan.put("sequence.length", None, Origin("inferred", config.get_origin(key).place, note, key))
     packing = plan.get("sequence.packing")
     if packing is None:
@@ -78,11 +78,11 @@ def _infer_sequences(job: Job) -> None:
         strategy = read_setting(config, "packing_strategy", "string")
         is_padding_free = is_padding_free or strategy not in (None, "wrapped")
     if is_padding_free:
-        plan.infer("sequence.padding", "none", "sequences are strung together without padding")
+        plan.infer("sequence.padding", "none", "sequences are concatenated without padding")
     else:
-        note = "packed sequences are filled up, others to the longest of their batch"
+        note = "packed sequences are padded to the full length, others to the longest in the batch"
         plan.infer("sequence.padding", "max_length" if packing else "longest", note)
-    plan.infer("sequence.block_mask", False, "TRL hands the positions to the attention kernel and builds no mask")
+    plan.infer("sequence.block_mask", False, "TRL passes positions to the attention kernel and builds no mask")
 
 
 def _infer_completions(job: Job) -> None:
@@ -115,13 +115,13 @@ def _infer_models(job: Job) -> None:
     trainer, tuning = find_trainer(config), plan.get("method.tuning")
     if trainer is None or tuning is None:
         return
-    plan.infer("batch.pairs", trainer in ("dpo", "orpo", "cpo", "reward"), "chosen and rejected are one batch")
+    plan.infer("batch.pairs", trainer in ("dpo", "orpo", "cpo", "reward"), "chosen and rejected answers form one batch")
     if trainer in ("sft", "reward", "orpo", "cpo"):
         plan.infer("method.reference_model", "none", f"TRL's {trainer} trainer has none")
         return
     is_precomputed = read_setting(config, "precompute_ref_log_probs", "boolean") is True
     if trainer in ("dpo", "kto") and is_precomputed:
-        plan.infer("method.reference_model", "none", "`precompute_ref_log_probs` drops it before the training")
+        plan.infer("method.reference_model", "none", "`precompute_ref_log_probs` drops it before training")
     elif trainer in ("grpo", "rloo") and plan.get("rollout.kl_coefficient") == 0:
         plan.infer("method.reference_model", "none", "`beta` is 0")
     elif trainer == "grpo" and plan.get("rollout.kl_coefficient") is None:
@@ -129,7 +129,7 @@ def _infer_models(job: Job) -> None:
     elif tuning != "full":
         plan.infer("method.reference_model", "adapter-off", "the model without its adapter is the reference")
     else:
-        plan.infer("method.reference_model", "full", "a second model that stays as it was")
+        plan.infer("method.reference_model", "full", "a second, frozen model")
 
 
 def _infer_loops(job: Job) -> None:

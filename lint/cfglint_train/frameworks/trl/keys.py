@@ -171,7 +171,7 @@ class TrlKeys(ArgumentKeys):
         if not since or parse_release(since) <= parse_release(config.release):
             return None
         command = next(name for name in commands if COMMANDS.get(name) == since)
-        message = f"TRL {config.release} has no command `trl {command}`: it comes with {since}"
+        message = f"TRL {config.release} has no command `trl {command}`: it was added in {since}"
         return OutdatedConfig(message, config.find_top(), "error")
 
     def determine_effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:

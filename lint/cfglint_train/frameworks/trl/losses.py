@@ -55,7 +55,7 @@ def infer_loss(job: Job) -> None:
     config, plan = job.main, job.plan
     trainer, loss = find_trainer(config), plan.get("activations.fused_loss")
     if trainer is None and config.document.syntax == "python":
-        reason = "no formula covers the loss of this trainer of TRL"
+        reason = "no formula covers the loss of this trainer"
         plan.put(
             "activations.fused_loss",
             None,
@@ -72,7 +72,7 @@ def infer_loss(job: Job) -> None:
         plan.infer("activations.scored_tokens", plan.get("rollout.new_tokens"), "only completions are scored")
     infer_passing_logits(job, _build_loss(config))
     if trainer == "sft" and loss == "liger" and not is_before(config, "0.29"):
-        note = "SFT has Liger's loss skip the logits of an evaluation"
+        note = "with Liger's loss, SFT skips the logits in evaluation"
         plan.infer("activations.fused_evaluation", True, note)
 
 
@@ -80,9 +80,9 @@ def _explain_not_estimated(job: Job, trainer: str, loss: str) -> str:
     """Return why the loss of a run is not estimated; empty if it is."""
     config = job.main
     if trainer == "rloo" and is_before(config, "0.22"):
-        return f"no formula covers the loop of RLOO in TRL {config.release}"
+        return f"no formula covers the RLOO loop of TRL {config.release}"
     if trainer == "grpo" and is_before(config, "0.15"):
-        return f"no formula covers the groups that GRPO makes of each prompt of a micro batch in TRL {config.release}"
+        return f"no formula covers GRPO's groups per prompt of a micro batch in TRL {config.release}"
     losses: Any = config.get("loss_type")
     if trainer == "sft" and loss == "none" and read_setting(config, "loss_type", "string") == "dft":
         return "no formula covers the logits of `loss_type: dft`"

@@ -110,7 +110,7 @@ def _write_targets(config: Config, changes: Changes) -> list[Change]:
     if not is_on(config, "use_peft"):
         raise CannotEdit("there is no adapter")
     if "method.lora_targets" not in changes:
-        raise CannotEdit("a pattern is not written")
+        raise CannotEdit("fixes do not write patterns")
     refuse_override(config, ("lora_target_modules",))
     return [Set((*config.root, "lora_target_modules"), WORDS.write(changes["method.lora_targets"]), ("lora_r",))]
 
@@ -132,7 +132,7 @@ def _write_quantization(config: Config, changes: Changes) -> list[Change]:
     if not wanted:
         return []
     if wanted != {"method.quantization": "nf4"} or not is_on(config, "use_peft") or config.document.syntax == "python":
-        raise CannotEdit("only the weights below an adapter are quantised, to 4 bits, by an option or a recipe")
+        raise CannotEdit("only base weights under an adapter are quantised, to 4 bits, by an option or a recipe")
     refuse_override(config, ("load_in_4bit",))
     return [Set((*config.root, "load_in_4bit"), True, ("lora_r", "use_peft"))]
 
@@ -166,11 +166,11 @@ def _read_precision(config: Config) -> Iterator[Triple]:
 def _write_precision(config: Config, changes: Changes) -> list[Change]:
     wanted = changes.get("precision.compute", "bf16")
     if wanted not in ("bf16", "fp16") or not changes.get("precision.autocast", True):
-        raise CannotEdit("bf16 and fp16 are the formats of mixed precision")
+        raise CannotEdit("mixed precision is bf16 or fp16")
     other = "fp16" if wanted == "bf16" else "bf16"
     present = {field: value for field, value, _ in _read_precision(config)}
     if changes.keys() != {"precision.compute", "precision.autocast"} and not present.get("precision.autocast"):
-        raise CannotEdit("mixed precision settles the format and autocasting at once")
+        raise CannotEdit("mixed precision sets both the dtype and autocasting")
     key_changes: list[Change] = [Set((*config.root, wanted), True, ("learning_rate", "gradient_checkpointing"))]
     if config.get(other) is not None:
         key_changes.append(Set((*config.root, other), False))

@@ -35,7 +35,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
     if not has_mostly_known_keys(keys):
         return []
-    return [RecognisedConfig((), 45 + 2 * own_count, f"model_name_or_path and {own_count} keys of TRL")]
+    return [RecognisedConfig((), 45 + 2 * own_count, f"model_name_or_path and {own_count} TRL keys")]
 
 
 def prepare(document: Document) -> None:

@@ -78,12 +78,12 @@ _WRITABLE_KEYS: Final[dict[Field, str]] = {
 
 def _write_rollout(config: Config, changes: Changes) -> list[Change]:
     if not is_generating(config):
-        raise CannotEdit("the trainer generates nothing")
+        raise CannotEdit("the trainer does not generate")
     key_changes: list[Change] = []
     for field, value in changes.items():
         name = _WRITABLE_KEYS.get(field)
         if name is None or (field in _ENGINE_KEYS and _find_mode(config) != "colocate"):
-            raise CannotEdit("no fix changes what generates")
+            raise CannotEdit("fixes do not change how the run generates")
         refuse_override(config, (name,))
         key_changes.append(Set((*config.root, name), value, ("use_vllm", "num_generations", "max_completion_length")))
     return key_changes

@@ -101,7 +101,7 @@ def _list_terms(config: Config) -> tuple[Route, ...]:
 def _write_length(config: Config, changes: Changes) -> list[Change]:
     trainer = find_trainer(config)
     if trainer is None or trainer in GENERATING_TRAINERS:
-        raise CannotEdit("prompt and completion have a limit each")
+        raise CannotEdit("prompt and completion each have a limit")
     name = find_length_key(config)
     refuse_override(config, (name,))
     return [Set((*config.root, name), changes["sequence.length"], ("packing", "per_device_train_batch_size"))]

@@ -43,7 +43,7 @@ def infer_weights(job: Job) -> None:
     """Infer number formats, sharding, optimizer states and the batch."""
     plan = job.plan
     loaded, origin = find_dtype(job)
-    plan.infer("model.dtype", loaded, f"`{origin.key or 'dtype'}`, or what TRL and transformers take without it")
+    plan.infer("model.dtype", loaded, f"`{origin.key or 'dtype'}`, or the default of TRL and transformers")
     infer_published_quantization(job)
     infer_states(job, _infer_formats, _infer_loaded)
 
@@ -57,13 +57,15 @@ def _infer_formats(job: Job) -> None:
     key = origin.key or "dtype"
     stated_dtype = job.main.get(find_dtype_key(job.main))
     if loaded is None and isinstance(stated_dtype, str) and stated_dtype != "auto":
-        unknown_origin = origin._replace(note=f"`{key}` is `{stated_dtype}`, which is no number format that is known")
+        unknown_origin = origin._replace(note=f"`{key}` is `{stated_dtype}`, an unknown dtype")
         plan.put("precision.params", None, unknown_origin)
     if compute is None and autocast is False:
-        plan.infer("precision.compute", loaded, "no mixed precision: the format of the weights")
+        plan.infer("precision.compute", loaded, "no mixed precision: the dtype of the weights")
     sharded = strategy in FSDP and bool(autocast)
     trained = "fp32" if sharded else loaded
-    note = "accelerate casts what FSDP trains to fp32" if sharded else f"`{key}`, in which the weights are loaded"
+    note = (
+        "accelerate casts trained weights to fp32 for FSDP" if sharded else f"`{key}`, the dtype of the loaded weights"
+    )
     quantised = plan.get("method.quantization") not in (None, "none")
     plan.infer("precision.params", trained, note)
     plan.infer("precision.grads", trained, note)
@@ -71,10 +73,10 @@ def _infer_formats(job: Job) -> None:
     if casts_all and not quantised:
         plan.infer("precision.frozen", "fp32", "accelerate casts the whole model to fp32 for FSDP2")
     else:
-        plan.infer("precision.frozen", loaded, f"`{key}`, in which the weights are loaded")
-    plan.infer("precision.master", "none", "no copy beside the trained weights")
+        plan.infer("precision.frozen", loaded, f"`{key}`, the dtype of the loaded weights")
+    plan.infer("precision.master", "none", "no second copy of the trained weights")
     if quantised and _is_kbit_prepared(job):
-        note = "prepare_model_for_kbit_training casts what is not quantised to fp32"
+        note = "prepare_model_for_kbit_training casts unquantised weights to fp32"
         plan.infer("model.embeddings_fp32", True, note)
     if plan.trains_adapter:
         # PEFT creates adapters of 16-bit models in fp32; TRL casts those of quantised models to bf16.
@@ -82,7 +84,7 @@ def _infer_formats(job: Job) -> None:
         note = "TRL casts adapters of quantised models to bf16" if half else "PEFT keeps adapters in fp32"
         adapter_format = "bf16" if half else "fp32"
         plan.infer("precision.adapter", adapter_format, note)
-        plan.infer("precision.grads", adapter_format, "autograd makes gradients in the format of their weights")
+        plan.infer("precision.grads", adapter_format, "gradients have the dtype of their weights")
 
 
 def _is_kbit_prepared(job: Job) -> bool:
@@ -108,7 +110,7 @@ def _infer_loaded(job: Job) -> None:
     quantization = plan.get("method.quantization")
     if sharded and strategy == "zero" and quantization not in (None, "none"):
         # transformers uses zero.Init only for models that are not quantised (modeling_utils.py; huggingface/trl#4100).
-        plan.infer("precision.loaded", quantization, "ZeRO-3 shards a quantised model after it was loaded whole")
+        plan.infer("precision.loaded", quantization, "ZeRO-3 shards a quantised model after loading it whole")
     elif sharded:
         launcher = job.companions.get("accelerate")
         published = job.architecture.dtype if job.architecture is not None else None
@@ -118,6 +120,6 @@ def _infer_loaded(job: Job) -> None:
             # and each rank holds fp32 copies. Weights in the files' own format may stay mapped, which ranks share.
             note = "`zero3_init_flag: false`: each rank loads the model on its host"
             plan.infer("model.init_device", "cpu", note)
-        plan.infer("precision.loaded", "none", "weights are sharded as they are read, or wait on the host")
+        plan.infer("precision.loaded", "none", "weights are sharded as they are read, or stay on the host")
     else:
-        plan.infer("precision.loaded", find_dtype(job)[0], "the weights are moved to the GPU as they are loaded")
+        plan.infer("precision.loaded", find_dtype(job)[0], "weights are moved to the GPU as they are loaded")

@@ -155,7 +155,7 @@ def _bind_variadic(evaluator: Evaluator, function: Function, arguments: Argument
             if name not in bound and isinstance(argument.value, Node):
                 evaluator.put(record, Entry(Scalar(argument.key, name, value=name), argument.value))
             elif name not in bound:
-                record.open = f"`{name}` is no value"
+                record.open = f"`{name}` is not a value"
         scope.names[parameters.kwarg.arg] = record
 
 

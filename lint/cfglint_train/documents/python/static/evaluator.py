@@ -243,7 +243,7 @@ class Evaluator:
                 entry = self.build_unknown(node)
             self.put(record, Entry(Scalar(argument.key, field, value=field), entry))
         if not arguments.is_complete:
-            record.open = "* or ** brings further arguments"
+            record.open = "* or ** adds arguments"
         first_record = self._record_by_call.setdefault(id(node), record)
         if first_record is not record:
             first_record.is_repeated = record.is_repeated = True
@@ -255,12 +255,12 @@ class Evaluator:
         if not isinstance(value, Record):
             return self.build_opaque(node)
         copy = self.copy_record(value)
-        copy.sealed = "it is a changed copy"
+        copy.sealed = "it is a modified copy"
         for name, argument in arguments.keywords.items():
             entry = argument.value if isinstance(argument.value, Node) else self.build_node(argument.value, node)
             self.put(copy, Entry(Scalar(argument.key, name, value=name), entry))
         if not arguments.is_complete:
-            copy.open = "* or ** brings further arguments"
+            copy.open = "* or ** adds arguments"
         return copy
 
     def copy_record(self, value: Record) -> Record:

@@ -70,7 +70,7 @@ def remove_key(evaluator: Evaluator, owner: Record, key: Any, expression: ast.ex
         return None
     if len(evaluator.open_conditions) > owner.level:
         step = evaluator.open_conditions[-1]
-        _drop_key(owner, key.value, f"is taken out under a condition ({step.text})")
+        _drop_key(owner, key.value, f"is removed under a condition ({step.text})")
         return mark_conditional(present.value, step)
     owner.drop(key.value)
     return present.value
@@ -83,7 +83,7 @@ def loosen_keys(evaluator: Evaluator, node: ast.expr, key: ast.expr | None, owne
     if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
         forget_keys(evaluator, owner, node)
     elif owner.get(key.value) is not None:
-        _drop_key(owner, key.value, "may be taken out")
+        _drop_key(owner, key.value, "may be removed")
 
 
 def _drop_key(owner: Record, key: str, reason: str) -> None:
