@@ -1,21 +1,27 @@
-"""BAT002 batch-not-divisible: the global batch does not come out even over the ranks.
+"""BAT002 batch-not-divisible: the global batch cannot be divided evenly among the ranks.
 
 ## What it does
-Checks the arithmetic that each framework asserts at start or silently rounds: OpenRLHF's `train.batch_size` over
-the micro batch and the ranks of *every* group of models (actor, critic, reference, reward), OLMo's
-`global_train_batch_size` over the ranks, OLMo-core's global batch over `rank_microbatch_size` x ranks and
-both over `max_sequence_length`, and GRPO's completions over groups of `num_generations` (axolotl,
-TRL), with TRL's `generation_batch_size` over the micro batches of all ranks.
-In OpenRLHF it also reports dynamic batches whose rollout holds fewer samples than one training batch, and training
-batches that do not come out even over the ranks that see different samples.
+Checks the batch arithmetic that each framework asserts at startup or silently rounds:
+
+- OpenRLHF: `train.batch_size` must be a multiple of micro batch x ranks in *every* group of models (actor, critic,
+  reference, reward).
+- OLMo: `global_train_batch_size` must be a multiple of the ranks.
+- OLMo-core: the global batch must be a multiple of `rank_microbatch_size` x ranks, and both must be multiples of
+  `max_sequence_length`.
+- GRPO in axolotl and TRL: the completions must be a multiple of `num_generations`. In TRL, `generation_batch_size` must
+  also be a multiple of micro batch x ranks.
+
+For OpenRLHF with dynamic batches, the rule also reports rollouts with fewer samples than a training batch. It also
+reports training batches that cannot be divided evenly among the data-parallel ranks.
 
 ## Why is this bad?
-OpenRLHF's engines stop with DeepSpeed's AssertionError after every model was loaded, and the group that fails need
-not be the one that trains: the reference model's engine carries the same batch. OLMo stops in its data loader. GRPO
-refuses a number of completions that its groups do not divide.
-With dynamic batches a rollout makes `samples // batch_size` optimizer steps: where that is 0, nothing is trained,
-without a message. Each rank takes `batch_size // ranks` samples of a batch: with fewer
-samples than ranks that is 0, and the first training step crashes; else the rest is left out of each step.
+OpenRLHF stops with DeepSpeed's AssertionError after it has loaded every model. The group that fails is not always the
+one that trains: the reference model's engine has the same batch size. OLMo stops in its data loader. GRPO rejects a
+number of completions that is not a multiple of the group size.
+
+With dynamic batches, a rollout leads to `samples // batch_size` optimizer steps. If that is 0, nothing is trained, and
+there is no warning. Each rank gets `batch_size // ranks` samples of a batch. If that is 0, the first training step
+crashes. Otherwise the remainder is dropped in each step.
 
 ## Example
     --train.batch_size 128 --train.micro_batch_size 4 --ref.num_gpus_per_node 6
@@ -24,12 +30,12 @@ samples than ranks that is 0, and the first training step crashes; else the rest
     --ref.num_gpus_per_node 8
 
 ## Fix safety
-Unsafe: for GRPO the smallest change is offered: more accumulation, which makes the batch larger, or another number of
+Unsafe. For GRPO, the fix is the smallest change: more accumulation, which makes the batch larger, or another number of
 completions per prompt.
 
 ## When it does not apply
-Dynamic batches (`--train.dynamic_batch_enable`) exempt the groups that train from the micro batch. Where the number of
-ranks is not stated, only OpenRLHF's own role flags are counted.
+With dynamic batches (`--train.dynamic_batch_enable`), the micro batch is not checked for the groups that train. If the
+number of ranks is not stated, the rule uses only OpenRLHF's own flags for each role.
 
 ## References
 OpenRLHF 0.11.2 `utils/deepspeed/deepspeed.py` (setup_distributed), `trainer/ppo_utils/replay_buffer.py`

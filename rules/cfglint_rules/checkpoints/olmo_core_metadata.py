@@ -1,15 +1,16 @@
-"""CKP001 olmo-core-checkpointer: OLMo's `olmo_core` checkpointer needs more host memory than a node has.
+"""CKP001 olmo-core-checkpointer: OLMo's `olmo_core` checkpointer needs too much host memory on large jobs.
 
 ## What it does
-Warns about `sharded_checkpointer: olmo_core` on more than 32 nodes, and reports an error where the estimate exceeds
-the host memory that is stated. Under HYBRID_SHARD it warns where ranks x shard group is more than 32 nodes have
-under FULL_SHARD.
+Warns about `sharded_checkpointer: olmo_core` on more than 32 nodes. Reports an error if the estimate exceeds the stated
+host memory. Under HYBRID_SHARD, it warns if ranks x shard group size exceeds the value for 32 nodes under FULL_SHARD.
 
 ## Why is this bad?
-With ai2-olmo-core 0.1.0 every rank gathers, from every rank, one Python object per tensor and shard, twice. The
-host memory per rank is about 1.45 to 1.75 kB x tensors x ranks per shard group x ranks: under FULL_SHARD it grows
-with the square of the job. For a 7B model (259 tensors, 8 GPUs per node) that is 197 GB per node on 32 nodes and
-819 GB on 64. The first checkpoint ends in host OOM (allenai/OLMo#788), hours after a start that looked fine.
+With ai2-olmo-core 0.1.0, every rank gathers one Python object per tensor and shard from every rank, twice. The host
+memory per rank is about 1.45 to 1.75 kB x tensors x ranks per shard group x ranks. Under FULL_SHARD it grows with the
+square of the number of ranks.
+
+For a 7B model (259 tensors, 8 GPUs per node), that is 197 GB per node on 32 nodes and 819 GB on 64. The job starts
+normally, and hours later its first checkpoint runs out of host memory (allenai/OLMo#788).
 
 ## Example
     # cfglint: nodes=64 gpus-per-node=8 host-memory=480GB
@@ -20,21 +21,22 @@ with the square of the job. For a 7B model (259 tensors, 8 GPUs per node) that i
     load_path_sharded_checkpointer: olmo_core
 
 ## Fix safety
-`local` needs no collectives and no extra GPU memory, but refuses torch 2.3 and later; it is written where the
-target torch is known to be older. Otherwise `torch_legacy` is, which works on every torch with wrapped FSDP; where
-the wrapping is not set, the fix sets it too. Both need the same number of ranks on resume.
-`load_path_sharded_checkpointer` is added where `load_path` names a sharded checkpoint, so that it can still be
-read. With `try_load_latest_save` the fix is unsafe: a restart would read the old folder with the new class.
+The fix writes `local` if the target torch is known to be older than 2.3. `local` needs no collectives and no extra GPU
+memory, but it rejects torch 2.3 and later. Otherwise the fix writes `torch_legacy`, which works on every torch with
+wrapped FSDP. If wrapping is not set, the fix sets it too. Both need the same number of ranks on resume.
 
-The fix is safe with torch 2.6 and later, too. There ai2-olmo 0.6.0 cannot read back any checkpoint, `olmo_core`
-included, unless `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` is set for the job (REL001), so nothing is lost.
+If `load_path` names a sharded checkpoint, the fix adds `load_path_sharded_checkpointer`, so that the run can still read
+it. With `try_load_latest_save` the fix is unsafe: a restart would read the old folder with the new checkpointer.
+
+The fix is also safe with torch 2.6 and later. There, ai2-olmo 0.6.0 cannot load any checkpoint, including those of
+`olmo_core`, unless the job sets `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` (REL001). The fix therefore loses nothing.
 
 ## When it does not apply
-Silent under HYBRID_SHARD with few ranks in a shard group, and under `distributed_strategy: ddp`, which saves
-unsharded checkpoints only.
+Silent under HYBRID_SHARD with few ranks per shard group. Silent under `distributed_strategy: ddp`, which saves only
+unsharded checkpoints.
 
-HYBRID_SHARD with one replica per node is the alternative (14 GB of metadata per node instead of 819): it keeps
-`olmo_core` but holds 16 bytes x parameters / GPUs per node on every GPU.
+Alternatively, keep `olmo_core` and use HYBRID_SHARD with one replica per node. That needs 14 GB of metadata per node
+instead of 819, but every GPU holds 16 bytes x parameters / GPUs per node.
 
 ## References
 ai2-olmo-core 0.1.0 `distributed/checkpoint.py` (`_get_global_save_plan_and_metadata`); ai2-olmo 0.6.0

@@ -1,28 +1,28 @@
 """HST001 host-memory-exceeded: training needs more host memory than a node has.
 
 ## What it does
-Compares the host's peak while loading, training and resuming (offloaded states of every model with their pinned
-buffers, weights that every rank loads, data workers and their batches, sleeping inference engines, states that are read
-again) with the node's memory. Saving is CKP003's.
+Compares the host's peak memory during loading, training and resuming with the memory of a node. The peak includes
+offloaded states of every model with their pinned buffers, and weights that every rank loads. It also includes data
+workers with their batches, sleeping inference engines, and states read on resume. CKP003 covers saving.
 
 ## Why is this bad?
-The kernel kills a process (exit code -9) without a line in the training log, or Ray does. Offloading moves 16 to 20
-bytes per parameter to the host, and pinned buffers are rounded up to powers of two.
+The kernel kills a process (exit code -9) without a line in the training log, or Ray kills it. Offloading moves 16 to 20
+bytes per parameter to the host. Pinned buffers are rounded up to powers of two.
 
 ## Example
     # cfglint: host-memory=1TB
     deepspeed: zero3_bf16_cpuoffload_all.json        # 70B: 18 bytes x 70.6e9 = 1.27 TB on one node
 
 ## Use instead
-More nodes, fewer bytes (LoRA, 8-bit states without offload), or no offload of parameters.
+Use more nodes, fewer bytes (LoRA, 8-bit states without offload), or no parameter offload.
 
-The help names what lowers this run's need: with the same number of nodes, fewer ranks per node leave the bytes of
-offloaded and sharded states as they are.
+The help lists only remedies that lower this run's peak. For example, fewer ranks per node do not lower the bytes of
+offloaded and sharded states if the number of nodes stays the same.
 
 ## When it does not apply
-Silent unless the host memory is stated; CHK002 states what an offloading run needs otherwise. Resuming counts where the
-run is asked to resume, not where the framework looks for a checkpoint by itself. What is tight because of too many
-data workers alone is HST002's.
+Silent unless the host memory is stated. Otherwise, CHK002 says how much a run with offloading needs. Resuming counts
+only if the run is set to resume, not if the framework looks for a checkpoint by itself. If the host is tight only
+because of too many data workers, HST002 reports it.
 
 ## References
 docs/memory/host.md; axolotl #1439; OpenRLHF #171, #1013; torch 2.13 `CachingHostAllocator.h`.

@@ -1,13 +1,13 @@
-"""MEM007 rollout-exceeds-gpu: the training step fits a GPU, and the rollout beside the training states does not.
+"""MEM007 rollout-exceeds-gpu: the training step fits the GPU, but the rollout does not.
 
 ## What it does
-Estimates generation, and the passes that score what was generated, on GPUs that training and the inference engine
-share, and compares them with the GPU's memory. Where the training step does not fit either, MEM001 reports that alone.
+Estimates generation, and the passes that score the generated answers, on GPUs shared by training and the inference
+engine. It compares the result with the GPU's memory. If the training step does not fit either, only MEM001 reports it.
 
 ## Why is this bad?
-An engine is sized on an empty GPU: it takes its share of the whole card and does not see what training holds of it.
-The job loads, and dies of CUDA out of memory when the engine wakes up. Often only one side sleeps: the engine leaves
-the GPU while the model trains, and the training states stay there while the engine generates.
+The engine's share is a fraction of the whole card and ignores the memory that training holds. The job loads, then dies
+of CUDA out of memory when the engine wakes up. Often only one side sleeps: the engine leaves the GPU during training,
+but the training states stay there during generation.
 
 ## Example
     # cfglint: gpu=H100
@@ -17,12 +17,12 @@ the GPU while the model trains, and the training states stay there while the eng
     --train.colocate_all --vllm.enable_sleep --ds.enable_sleep --vllm.gpu_memory_utilization 0.8
 
 ## Fix safety
-Unsafe, in general: a smaller share generates fewer sequences at a time, and states that sleep go to the host and back
-in each iteration. Smaller batches of the passes that only score are safe.
+Usually unsafe. With a smaller share, the engine generates fewer sequences at a time. Sleeping training states move to
+the host and back in each iteration. Smaller batches for the scoring passes are safe.
 
 ## When it does not apply
-Silent for engines on GPUs of their own, and for engines whose share is unknown. What is merely tight is reported on a
-stated GPU only.
+Silent for engines on their own GPUs, and for engines whose share is unknown. A rollout that is only tight is reported
+only if the GPU is stated.
 
 ## References
 OpenRLHF 0.11.2 `trainer/ray/vllm_engine.py`, `trainer/ppo_trainer.py`; TideDra/lmm-r1#43; docs/memory/states.md.

@@ -1,13 +1,13 @@
-"""MEM001 step-exceeds-gpu: the training step needs more memory than a GPU has.
+"""MEM001 step-exceeds-gpu: the training step needs more memory than the GPU has.
 
 ## What it does
-Estimates the peak of the forward pass, the backward pass and the optimizer step on the worst GPU and compares it
-with the GPU's memory. An error means that even the lower bound of the estimate is larger; a warning that the
-interval includes the limit. The message shows what the peak is made of.
+Estimates the peak memory of the forward pass, backward pass and optimizer step, for the GPU that needs the most. It
+compares the peak with the GPU's memory. The finding is an error if even the lower bound of the estimate exceeds that
+memory, and a warning if the interval includes it. The message breaks the peak down into its parts.
 
 ## Why is this bad?
-The job dies of CUDA out of memory (OOM), usually in the first or second step: optimizer states are allocated lazily and
-ZeRO-3 gathers ahead only from the second forward pass on, so that a first step that runs proves nothing.
+The job dies of CUDA out of memory (OOM), usually in the first or second step. A successful first step proves nothing:
+optimizer states are allocated lazily, and ZeRO-3 prefetches weights only from the second forward pass on.
 
 ## Example
     base_model: meta-llama/Llama-3.1-8B      # full fine-tuning on one 80 GB GPU
@@ -23,21 +23,25 @@ ZeRO-3 gathers ahead only from the second forward pass on, so that a first step 
     gradient_accumulation_steps: 8
 
 ## Fix safety
-The fix is the smallest change with which the step is expected to fit, the one that `cfglint fit` shows: it fills in
-what the files leave unsaid (activation checkpointing, a fused loss), then replaces what they state (a smaller micro
-batch with more accumulation; the effective batch stays). That is safe: a run that cannot fit could not have used the
-larger micro batch. Where only something that gives up more makes it fit (offloading, another ZeRO stage, and last a
-change of the optimisation such as LoRA or shorter sequences), the fix is unsafe and says what is given up. All of it is
-written or nothing. Where the step is merely tight (it is expected to fit), a fix that costs time is unsafe.
+The fix is the smallest change that makes the step fit, as shown by `cfglint fit`. It first sets what the files leave
+open (activation checkpointing, a fused loss). Then it changes stated values: a smaller micro batch with more
+accumulation, so that the effective batch stays the same. This is safe, because the run could not have used the larger
+micro batch.
+
+The fix is unsafe if it gives up more: offloading, another ZeRO stage, or as a last resort LoRA or shorter sequences. It
+then says what you give up. If the step is only tight, a fix that costs time is unsafe. The fix is always applied as a
+whole.
 
 ## When it does not apply
-Unknown models, unknown lengths and architectures without a formula are left alone. Where the GPU or the number of
-nodes is not stated, 80 GB and one node of 8 GPUs are assumed, the message names the assumption, and the finding is a
-warning at most. Where samples are put end to end and no more than one of a micro batch may be taken to have the full
-length, what only all of them exceed is information.
+Unknown models, unknown lengths and architectures without a formula are skipped. If the GPU or the number of nodes is
+not stated, the rule assumes 80 GB and one node of 8 GPUs. The message then names the assumption, and the finding is at
+most a warning.
+
+If samples are concatenated, cfglint may assume that only one sample per micro batch has the full length. A step that
+overflows only if all of them do is reported as info.
 
 ## References
-The pages of docs/memory-model.md derive every term; docs/fit.md has the changes and what they cost.
+The pages of docs/memory-model.md derive every term; docs/fit.md lists the changes and their costs.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""PRF001 metrics-every-step: statistics of every parameter are collected on each step.
+"""PRF001 metrics-every-step: collecting statistics of every parameter on each step slows down training.
 
 ## What it does
-Reports OLMo's `optimizer.metrics_log_interval: 1` (or unset) where W&B is on, and OLMo-core's
-`metrics_collect_interval` below its default of 5. The message gives the number of host-device synchronisations per
+Reports OLMo's `optimizer.metrics_log_interval: 1` (or unset) if W&B is enabled, and OLMo-core's
+`metrics_collect_interval` below its default of 5. The message gives the number of host-device synchronizations per
 step.
 
 ## Why is this bad?
-A GPU stays busy while the host runs ahead and fills its queue; every `.item()` makes the host wait until the queue
-is empty. OLMo reads 16 statistics per parameter tensor with AdamW and 8 with LionW: for a 7B model (259 tensors) under
-AdamW that is 4,144 `.item()` calls per step, of the order of 0.1 s. AI2's own launch scripts override the shipped 1 by
-10.
+A GPU stays busy as long as the host runs ahead and fills its queue. Every `.item()` makes the host wait until the queue
+is empty. OLMo reads 16 statistics per parameter tensor with AdamW, and 8 with LionW. For a 7B model (259 tensors) with
+AdamW, that is 4,144 `.item()` calls per step, on the order of 0.1 s. AI2's own launch scripts replace the default of 1
+with 10.
 
 ## Example
     optimizer:
@@ -22,7 +22,7 @@ AdamW that is 4,144 `.item()` calls per step, of the order of 0.1 s. AI2's own l
       metrics_log_interval: 10
 
 ## Fix safety
-Safe: the optimisation is the same, the statistics are logged on every tenth step.
+Safe: training is the same, and the statistics are logged on every tenth step.
 
 ## References
 ai2-olmo 0.6.0 `train.py`, `optim.py`; ai2-olmo-core 3.0.0 `train/trainer.py` (metrics_collect_interval).
