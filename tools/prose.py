@@ -1,4 +1,4 @@
-"""Measure how plain the project's English is: python -m tools.prose [--write]
+"""Measure how plain the project's English is: `python -m tools.prose [--write]`.
 
 Prints the share of docstrings in the imperative, the share of public functions that begin with a verb, the number of
 banned words, and the length of the sentences of each page. `--write` tightens the limits in tests/house/prose.json to

@@ -32,7 +32,7 @@ def build_navigation() -> list[dict[str, object]]:
     return [{manifest.title: path} for manifest, path in _list_pages()]
 
 
-def list_frameworks() -> str:
+def build_framework_list() -> str:
     """Return the list of frameworks, each with a link to its page."""
     return f"Frameworks: {', '.join(f'[{manifest.title}]({path})' for manifest, path in _list_pages())}."
 

@@ -65,7 +65,7 @@ def generate_pages() -> dict[str, str]:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Run the consoles of a page, draw its picture, list the frameworks, and add tables of keys."""
-    markdown = markdown.replace(framework_pages.LIST, framework_pages.list_frameworks())
+    markdown = markdown.replace(framework_pages.LIST, framework_pages.build_framework_list())
     if front_page.CATCHES in markdown:
         markdown = markdown.replace(front_page.CATCHES, front_page.build_tables())
     if fit_page.COSTS in markdown:

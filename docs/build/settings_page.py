@@ -164,8 +164,8 @@ def build_pages() -> dict[str, str]:
     parts = [_HEAD]
     for name, text in SETTINGS.items():
         parts.append(
-            "## "
-            f"{name}\n\n{text.purpose}\n\n{_describe_type(name)}\n{format_code_block(_check_example(text.example), '.toml')}"
+            f"## {name}\n\n{text.purpose}\n\n{_describe_type(name)}\n"
+            f"{format_code_block(_check_example(text.example), '.toml')}"
         )
     parts.append("## Facts about the cluster\n")
     parts.append(format_table(("`hardware.`", "meaning"), [(f"`{name}`", meaning) for name, meaning in FACTS.items()]))

@@ -417,7 +417,10 @@ class Programs:
         if pick == 3:
             return f"{indent}{self.random.choice(('touch', 'turn'))}({self.draw_expression(1)})\n"
         if pick == 4:
-            return f"{indent}{name}, {self.random.choice(VARIABLES)} = {self.draw_expression(1)}, {self.draw_expression(1)}\n"
+            return (
+                f"{indent}{name}, {self.random.choice(VARIABLES)} = {self.draw_expression(1)}, "
+                f"{self.draw_expression(1)}\n"
+            )
         inner = self.draw_block(depth - 1, indent + "    ")
         other = self.draw_block(depth - 1, indent + "    ")
         leave = (

@@ -61,8 +61,9 @@ CLONE = '[[package]]\nname = "axolotl"\nversion = "0.8.0"\n'
 
 # Files of the repository, exit code (None: any of the three), and a text in the output.
 ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
-    "an alias bomb as a value": (build_yaml(BOMB + "lora_target_modules: *a11\n"), 2, "error SYN008 unfolds to more "
-                                                                                      "than"),
+    "an alias bomb as a value": (
+        build_yaml(BOMB + "lora_target_modules: *a11\n"), 2, "error SYN008 unfolds to more than",
+    ),
     "merges of merges": (build_yaml(MERGES), 2, "error SYN008 unfolds to more than"),
     "a merge with itself": (build_yaml("<<: &r\n  <<: *r\n"), 2, "an alias is inside its own anchor"),
     "one key in every spelling": (
@@ -72,8 +73,9 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
                                                "\"\u2029\"\n"), 1, "KEY001"),
     "three ends of lines": ({"a.yaml": "\ufeff" + AXOLOTL.replace("\n", "\r\n") + "# x\rlora_rr: 4\r\n"}, 1, "lora_rr"),
     "a mark of order inside": (build_yaml("\ufefflora_rr: 8\n"), 1, "axolotl has no `\\ufefflora_rr`"),
-    "a number of four million digits": (build_yaml("lora_rr: " + "9" * 4_000_000 + "\n"), 2, "SYN008 more than 512 "
-                                                                                             "KiB"),
+    "a number of four million digits": (
+        build_yaml("lora_rr: " + "9" * 4_000_000 + "\n"), 2, "SYN008 more than 512 KiB",
+    ),
     "a key of three million letters": (build_yaml("? " + "k" * 3_000_000 + "\n: 1\n"), 2, "SYN008 more than 512 KiB"),
     "a long number in every base": (
         build_yaml(f"a: {':'.join(['59'] * 5000)}\nb: 0b{'1' * 20000}\nc: 1e{'9' * 900}\n"), 1, "",
@@ -93,13 +95,19 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
     "lists that never end": ({"ds.json": '{"train_batch_size": 8, "x": ' + "[" * 200_000}, 2, "SYN008"),
     "numbers that are none": (build_json('"a": 1e999999, "b": -0, "c": NaN, "d": ' + "9" * 5000), 1, "ds.json:"),
     "half a character as a key": (build_json('"\\ud800": 1, "a\\u0000\\u001b[2J": "\\udfff"'), 1, "ds.json:"),
-    "a here-document without end": (build_script(f"{SFT}<<EOF\n$(touch pwned)\n" + "EOFx\n" * 50_000), 2, "20,000 "
-                                                                                                          "lines"),
-    "substitutions in substitutions": (build_script("x=" + "$(" * 5000 + "id" + ")" * 5000 + f"\n{SFT}$x\n"), 2, "SYN008"),
-    "loops in loops": (build_script("for i in 1 2; do\n" * 400 + SFT + "\n" + "done\n" * 400), 2, "SYN008 nested "
-                                                                                                  "deeper"),
+    "a here-document without end": (
+        build_script(f"{SFT}<<EOF\n$(touch pwned)\n" + "EOFx\n" * 50_000), 2, "20,000 lines",
+    ),
+    "substitutions in substitutions": (
+        build_script("x=" + "$(" * 5000 + "id" + ")" * 5000 + f"\n{SFT}$x\n"), 2, "SYN008",
+    ),
+    "loops in loops": (
+        build_script("for i in 1 2; do\n" * 400 + SFT + "\n" + "done\n" * 400), 2, "SYN008 nested deeper",
+    ),
     "braces": (build_script(f"{SFT}{{1..1000000000}} {'{a,b}' * 40}\n"), None, "run.sh:"),
-    "a list that doubles": (build_script(f"a=({'x ' * 9999})\n" + 'a+=("${a[@]}")\n' * 40 + f'{SFT}"${{a[@]}}"\n'), None, ""),
+    "a list that doubles": (
+        build_script(f"a=({'x ' * 9999})\n" + 'a+=("${a[@]}")\n' * 40 + f'{SFT}"${{a[@]}}"\n'), None, "",
+    ),
     "a text that doubles": (build_script("x=aaaaaaaaaa\n" + "x=$x$x\n" * 60 + f"{SFT}--seed $x\n"), None, "run.sh:"),
     "functions that call each other": (build_script(f"f() {{ g; }}\ng() {{ f; {SFT}$@; }}\nf\n"), None, "run.sh:"),
     "files that source each other": ({"a.sh": f"source b.sh\n{SFT}\n", "b.sh": "source a.sh\nX=$X$X\n"}, None, "a.sh:"),
@@ -119,8 +127,9 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
         {f"{'a' * 200}/{'a' * 200}/a.yaml": AXOLOTL, ".gitignore": "**/*a*a*a*a*a*a*b/**/x\n" * 100}, None, "",
     ),
     "signs without end": ({"t.py": "from olmo_core.config import Config\nx = " + "-" * 100_000 + "1\n"}, 2, "SYN002"),
-    "settings of one endless key": (build_settings(".".join(["a"] * 100_000) + " = 1\n"), 2, "a key of more than 100 "
-                                                                                             "parts"),
+    "settings of one endless key": (
+        build_settings(".".join(["a"] * 100_000) + " = 1\n"), 2, "a key of more than 100 parts",
+    ),
     "settings of endless lists": (build_settings("x = " + "[" * 100_000 + "]" * 100_000), 2, "nested too deeply"),
     "settings of a huge number": (build_settings("[hardware]\nnodes = " + "9" * 100_000), 2, "cfglint.toml"),
     "patterns of every path": (
@@ -128,7 +137,8 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
         2, "exclude has too many path patterns",
     ),
     "as many patterns as there may be": (
-        build_settings("exclude = [" + ", ".join(f'"**/{n}*{{a,b,c}}*?[a-z]*x{n}*[b-y]*"' for n in range(5000)) + "]\n"),
+        build_settings("exclude = [" + ", ".join(f'"**/{n}*{{a,b,c}}*?[a-z]*x{n}*[b-y]*"'
+            for n in range(5000)) + "]\n"),
         None, "",
     ),
     "settings for each path": (
@@ -140,15 +150,20 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
         None, "",
     ),
     "requirements without end": (build_long_requirements("requirements.txt", "axolotl==0.8.0\n"), None, ""),
-    "requirements of others": (build_long_requirements("requirements.txt", "numpy==1.26\n", "axolotl==0.8.0\n"), None, ""),
+    "requirements of others": (
+        build_long_requirements("requirements.txt", "numpy==1.26\n", "axolotl==0.8.0\n"), None, "",
+    ),
     "a lock without tables": (build_long_requirements("uv.lock", CLONE.partition("\n")[2]), None, ""),
     "a lock of one package": (build_long_requirements("uv.lock", CLONE), None, ""),
-    "an environment without end": (build_long_requirements("environment.yml", "  - numpy=1.26\n", "  - "
-                                                                                                  "axolotl=0.8.0\n"), None, ""),
-    "an image without end": (build_long_requirements("Dockerfile", "RUN pip install numpy axolotl==0.8.0 && "
-                                                                   "\\\n"), None, ""),
-    "a page of commands": (build_long_requirements("README.md", "pip install "
-                                                                "git+https://github.com/x/axolotl@a\n"), None, ""),
+    "an environment without end": (
+        build_long_requirements("environment.yml", "  - numpy=1.26\n", "  - axolotl=0.8.0\n"), None, "",
+    ),
+    "an image without end": (
+        build_long_requirements("Dockerfile", "RUN pip install numpy axolotl==0.8.0 && \\\n"), None, "",
+    ),
+    "a page of commands": (
+        build_long_requirements("README.md", "pip install git+https://github.com/x/axolotl@a\n"), None, "",
+    ),
     "comments of a page each": (
         build_yaml(f"# cfglint: gpu={'H' * 100_000}\n# cfglint: ignore[{'A,' * 100_000}]\n"), 2, "a.yaml:",
     ),

@@ -69,7 +69,10 @@ def yield_undone(workspace: Workspace, paths: list[str], findings: list[Finding]
             for field, value in fix.changes.items() if run is not None and other.run is not None else ():
                 is_same_field = other.run.main.document.path == run.main.document.path and field in other_fix.changes
                 if is_same_field and other_fix.changes[field] == run.stated_plan.get(field) != value:
-                    yield f"{finding.path}: {finding.code}, then {other.code}: {field} is {other_fix.changes[field]} again"
+                    yield (
+                        f"{finding.path}: {finding.code}, then {other.code}: {field} is "
+                        f"{other_fix.changes[field]} again"
+                    )
 
 
 def yield_contradictions(findings: list[Finding]) -> Iterator[tuple[str, str, str]]:

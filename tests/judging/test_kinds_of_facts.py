@@ -128,8 +128,9 @@ CASES = (
     Case(
         "launch.gpus_per_node",
         "MEM001",
-        write_config(model=LARGE, length=512, micro=1, checkpointing="true", facts=" gpu=A6000 nodes=1 "
-                                                                                   "gpus-per-node=8"),
+        write_config(
+            model=LARGE, length=512, micro=1, checkpointing="true", facts=" gpu=A6000 nodes=1 gpus-per-node=8"
+        ),
         write_config(model=LARGE, length=512, micro=1, checkpointing="true", facts=" gpu=A6000 nodes=1"),
         "MEM001",
         write_config(micro=64, facts=" gpu=H100-80GB nodes=1"),
@@ -204,8 +205,14 @@ CASES = (
         "KEY006",
         {"train.yaml": RATELESS.replace("meta-llama/", "/data/")},
     ),
-    Case(FORK, "MEM001", write_pinned(write_axolotl(micro=64)), write_pinned(write_axolotl(micro=64), FORKED), "SYN003", write_pinned(TWICE, FORKED)),
-    Case("vocabulary", "KEY001", write_pinned(UNKNOWN_KEY), write_pinned(UNKNOWN_KEY, FORKED), "SYN003", write_pinned(TWICE, FORKED)),
+    Case(
+        FORK, "MEM001", write_pinned(write_axolotl(micro=64)), write_pinned(write_axolotl(micro=64), FORKED),
+        "SYN003", write_pinned(TWICE, FORKED),
+    ),
+    Case(
+        "vocabulary", "KEY001", write_pinned(UNKNOWN_KEY), write_pinned(UNKNOWN_KEY, FORKED),
+        "SYN003", write_pinned(TWICE, FORKED),
+    ),
     Case(
         "model.id",
         "MEM001",

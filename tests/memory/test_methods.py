@@ -186,8 +186,8 @@ QUANTIZED = [json.loads(line) for line in Path(__file__).with_name("quantized.js
 def test_quantised_weights_are_those_of_bitsandbytes(row: dict[str, Any]) -> None:
     """Leave out the tables of code words and the numbers per row of int8: 0.15 % of this small model."""
     vectors = (2 * 2 + 1) * 1024
-    shape = make_llama(2 * (2 * 1024 * 1024 + 2 * 1024 * 512 + 3 * 1024 * 2816) + 2 * 8000 * 1024 + vectors, 2, 1024, 16, 8,
-                  2816, 8000)  # fmt: skip
+    parameters = 2 * (2 * 1024 * 1024 + 2 * 1024 * 512 + 3 * 1024 * 2816) + 2 * 8000 * 1024 + vectors
+    shape = make_llama(parameters, 2, 1024, 16, 8, 2816, 8000)
     fields = make_plan(
         method__tuning="lora", method__lora_rank=8, method__lora_targets=("q_proj",), method__quantization=row["kind"],
         method__double_quantization=row["double"], precision__adapter="fp32", precision__frozen="bf16",

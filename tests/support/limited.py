@@ -50,7 +50,10 @@ def run_limited(*arguments: str, cwd: Path, environment: dict[str, str] | None =
         reports = [Path(folder) / name for name in ("out", "err", "used")]
         with open(reports[0], "wb") as out, open(reports[1], "wb") as err:
             subprocess.run(
-                [sys.executable, "-S", "-c", _MEASURING_PROGRAM, f"{10 * CPU_SECONDS:.0f}", str(4 * MEMORY), reports[2], *arguments],
+                [
+                    sys.executable, "-S", "-c", _MEASURING_PROGRAM, f"{10 * CPU_SECONDS:.0f}", str(4 * MEMORY),
+                    reports[2], *arguments,
+                ],
                 cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=err, check=True,
             )  # fmt: skip
         texts = [stream.read_bytes().decode("utf-8", "replace") for stream in reports[:2]]

@@ -25,7 +25,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen/Qwen3-8B": _describe_dense("Qwen3Config", 151936, 4096, 12288, 36, 32, 8, 128),
     "google/gemma-2-9b": _describe_dense("Gemma2Config", 256000, 3584, 14336, 42, 16, 8, 256, True),
     "google/gemma-3-1b-pt": _describe_dense("Gemma3TextConfig", 262144, 1152, 6912, 26, 4, 1, 256, True),
-    "microsoft/Phi-3-mini-4k-instruct": _describe_dense("Phi3Config", 32064, 3072, 8192, 32, 32, 32, 96, pad_token_id=0),
+    "microsoft/Phi-3-mini-4k-instruct": _describe_dense(
+        "Phi3Config", 32064, 3072, 8192, 32, 32, 32, 96, pad_token_id=0
+    ),
     "mistralai/Mistral-7B-v0.1": _describe_dense("MistralConfig", 32000, 4096, 14336, 32, 32, 8, 128),
     "allenai/OLMo-2-1124-7B": _describe_dense("Olmo2Config", 100352, 4096, 11008, 32, 32, 32, 128),
     "Qwen/Qwen3-30B-A3B": _describe_dense(

@@ -131,7 +131,8 @@ def _ask_llm_analysis(modules: tuple[Any, Any], case: Subject) -> float | None:
         parallelism,
     )
     model = config.ModelConfig(
-        "row", architecture.layers, architecture.heads, architecture.hidden, architecture.vocab, fields["sequence.length"], architecture.kv_heads,
+        "row", architecture.layers, architecture.heads, architecture.hidden, architecture.vocab,
+        fields["sequence.length"], architecture.kv_heads,
         ffn_embed_dim=architecture.intermediate, expansion_ratio=architecture.intermediate / architecture.hidden,
     )  # fmt: skip
     bits = 32 if fields["precision.compute"] == "fp32" else 16

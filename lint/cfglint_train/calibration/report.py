@@ -241,7 +241,8 @@ def render_text(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
     yield " " * 40 + "".join(f"{name:>{width}s}" for name, width in columns)
     for name, summary in summarise_sections(rows):
         yield (
-            f"{name:<40s}{summary.rows:>5d}{summary.groups:>7d}{_format_either(summary.median, summary.other_median):>16s}"
+            f"{name:<40s}{summary.rows:>5d}{summary.groups:>7d}"
+            f"{_format_either(summary.median, summary.other_median):>16s}"
             f"{_format_either(summary.p90, summary.other_p90):>16s}{summary.worst:>9.1%}"
             f"{summary.below:>6d}{summary.inside:>7d}{summary.by_one_unit:>9d}{summary.width:>7.1%}"
         )
@@ -299,7 +300,10 @@ def render_markdown(rows: list[Comparison]) -> Iterator[str]:
         yield "|---|---|---|---|---|---|"
         for name, summary in summaries:
             if name in names or name.split(",")[0].rstrip("?") in names or (prefix and name.startswith(prefix)):
-                errors = f"{_format_either(summary.median, summary.other_median)} | {_format_either(summary.p90, summary.other_p90)}"
+                errors = (
+                    f"{_format_either(summary.median, summary.other_median)} | "
+                    f"{_format_either(summary.p90, summary.other_p90)}"
+                )
                 inside = f"{summary.inside}" + (f", {summary.by_one_unit} by one unit" if summary.by_one_unit else "")
                 row_label = f"{name.removeprefix(prefix)} | {summary.rows} ({summary.groups})"
                 yield f"| {row_label} | {errors} | {inside} | {summary.width:.0%} |".replace("%", " %")

@@ -265,9 +265,9 @@ KINDS: Final = (
     EvidenceKind("pin", find_installed, {"launch": "replaces"}, "`{source}` is installed ({place})"),
     EvidenceKind("checkout", find_checkouts, {"launch": "replaces"}, "it is taken from `{source}` ({place})"),
     EvidenceKind("entry", find_entries, {"launch": "replaces", "config": "replaces"},
-         "`{source}` is not an entry point of upstream"),
-    EvidenceKind("class", find_classes, {"launch": "replaces"}, "`{source}`, which the program imports, changes "
-                                                                "{what}"),
+                 "`{source}` is not an entry point of upstream"),
+    EvidenceKind("class", find_classes, {"launch": "replaces"},
+                 "`{source}`, which the program imports, changes {what}"),
     EvidenceKind("plugin", find_plugins, {"config": "lowers"}, "`{source}` is not a plugin of upstream"),
     EvidenceKind("key", find_keys, {"config": "adds"}, "`{what}` is a key of `{source}`"),
     EvidenceKind("copy", find_unused, {"repository": "lowers"}, "no launch is seen to use the copy in `{source}`"),

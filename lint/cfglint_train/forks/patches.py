@@ -23,7 +23,12 @@ PATCHING: Final = re.compile(
 """Names of patches, scripts, images, and modules that Python imports at startup."""
 
 _NAMES: Final = sorted(
-    {package for one in list_frameworks().values() if one.layout is not None for package in one.layout.packages}
+    {
+        package
+        for manifest in list_frameworks().values()
+        if manifest.layout is not None
+        for package in manifest.layout.packages
+    }
 )
 _FOLDERS: Final = tuple(f"{package}/" for package in _NAMES)
 _PACKAGES: Final = "|".join(_NAMES)

@@ -1,7 +1,7 @@
-"""Regular expressions written in a repository, matched in linear time.
+r"""Regular expressions written in a repository, matched in linear time.
 
-The subset: literals, `.`, classes with ranges and `\\d \\w \\s`, groups, `|`, `* + ? {m,n}` (greedy or lazy), and `^ $
-\\A \\Z`. Constructs that need backtracking (back-references, look-around), flags and `\\b` are not supported.
+The subset: literals, `.`, classes with ranges and `\d \w \s`, groups, `|`, `* + ? {m,n}` (greedy or lazy), and `^ $
+\A \Z`. Constructs that need backtracking (back-references, look-around), flags and `\b` are not supported.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ else:
         """A stand-in that accepts a name and bounds."""
 
         def __init__(self, name: str, **bounds: object) -> None:
-            pass
+            """Accept what `typing.TypeVar` accepts, and keep nothing."""
 
     class Literal:
         """A stand-in that stores its values."""
@@ -34,9 +34,11 @@ else:
         __slots__ = ("__args__",)
 
         def __init__(self, values: tuple[object, ...]) -> None:
+            """Store the values where `typing` keeps them."""
             self.__args__ = values
 
         def __class_getitem__(cls, values: object) -> Literal:
+            """Return the stand-in of `Literal[values]`."""
             return cls(values if isinstance(values, tuple) else (values,))
 
         def __or__(self, other: object) -> Any:

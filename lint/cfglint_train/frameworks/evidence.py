@@ -54,6 +54,7 @@ class ForkEvidence(Frozen):
     names: frozenset[str] | None
 
     def __str__(self) -> str:
+        """Return the text that reports show."""
         return self.text
 
     @property

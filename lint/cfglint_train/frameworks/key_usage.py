@@ -32,6 +32,7 @@ class RefusedKey(Frozen):
     status: Status
 
     def __str__(self) -> str:
+        """Return a sentence that says since when the release lacks the key."""
         if self.status.kind == "not yet":
             return f"`{format_route(self.route)}` does not exist yet"
         return f"`{format_route(self.route)}` was removed" + (f" in {self.status.since}" if self.status.since else "")

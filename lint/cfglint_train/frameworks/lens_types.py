@@ -119,10 +119,10 @@ def build_access(look: Callable[[Config, Route], LookupResult]) -> Access:
 class Key(Frozen):
     """The common lens: one key, one field.
 
-    `names` are the accepted spellings; the first is the one that is written. `yield_default` is the framework's own value if
-    the key is absent, in plan terms (ABSENT: the framework has none, the field stays unknown); it may be `Since`.
-    `null_value` is the meaning of an explicit null: the default, unless set. If `applies` is false, the key has no effect and
-    nothing is read.
+    `names` are the accepted spellings; the first is the one that is written. `yield_default` is the framework's own
+    value if the key is absent, in plan terms (ABSENT: the framework has none, the field stays unknown); it may be
+    `Since`. `null_value` is the meaning of an explicit null: the default, unless set. If `applies` is false, the key
+    has no effect and nothing is read.
     """
 
     field: Field

@@ -253,7 +253,10 @@ def _warn_no_config(result: Result, paths: list[str]) -> Iterable[str]:
     """Yield a warning if no configuration was found, because a passed step would look like a successful check."""
     if not result.files and not result.troubles:
         searched = ", ".join(escape_line_start(os.path.relpath(path)) for path in paths)
-        message = f"no training configuration found in {searched} (below {escape_line_start(os.getcwd())}); nothing was checked"
+        message = (
+            f"no training configuration found in {searched} (below {escape_line_start(os.getcwd())}); nothing "
+            "was checked"
+        )
         yield f"::warning title=cfglint::{escape_command_message(message)}"
 
 

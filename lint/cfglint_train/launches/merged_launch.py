@@ -116,7 +116,10 @@ def _merge_fact(name: str, values: list[FieldValue], launch_count: int) -> Field
     certain = next((value for value in values if not value.origin.assumption), first)
     if len(values) < launch_count and not certain.origin.assumption:
         thing = _describe_fact(name, certain.value)
-        note = f"{thing}, as {_format_source(certain)} states, the only one of {launch_count} launches; set `{name}` to be sure"
+        note = (
+            f"{thing}, as {_format_source(certain)} states, the only one of {launch_count} launches; set "
+            f"`{name}` to be sure"
+        )
         return certain._replace(origin=certain.origin._replace(assumption=note))
     return certain
 

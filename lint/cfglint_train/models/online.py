@@ -137,7 +137,10 @@ def _explain_error(error: Exception, revision: str) -> str:
         return "HF_HUB_OFFLINE is set and the cache does not have it; unset it, or leave out --online"
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     if kinds & {"TimeoutException", "Timeout", "TransportError", "ConnectionError"}:
-        return f"{endpoint} does not answer ({type(error).__name__}: {_get_first_line(error)}), and the cache does not have it"
+        return (
+            f"{endpoint} does not answer ({type(error).__name__}: {_get_first_line(error)}), and the cache "
+            "does not have it"
+        )
     response = getattr(error, "response", None)
     if response is not None:
         return f"{endpoint} answers {response.status_code}"

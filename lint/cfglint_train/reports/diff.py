@@ -40,7 +40,7 @@ def build_diff(fixed: FixOutcome) -> Diff:
 
 
 def _split_lines(source: bytes) -> list[str]:
-    """Split a text into lines with their `\\n`; the last one may have none."""
+    r"""Split a text into lines with their `\n`; the last one may have none."""
     *whole, last = source.decode("utf-8", "replace").split("\n")
     return [f"{line}\n" for line in whole] + [last] * bool(last)
 
@@ -67,4 +67,6 @@ def render_refusals(fixed: FixOutcome) -> Iterator[str]:
     """Yield what was not fixed, and why."""
     redact = build_redaction(fixed.result.secrets)
     for refused_fix in fixed.refused:
-        yield f"not fixed: {escape_text(refused_fix.path)}: {refused_fix.code}: {escape_text(redact(refused_fix.reason))}"
+        yield (
+            f"not fixed: {escape_text(refused_fix.path)}: {refused_fix.code}: {escape_text(redact(refused_fix.reason))}"
+        )

@@ -67,7 +67,7 @@ def escape_data(text: str) -> str:
 
 
 def _escape_undecodable(text: str) -> str:
-    """Escape lone surrogates, the bytes of file names that are not UTF-8, as `\\xff`."""
+    r"""Escape lone surrogates, the bytes of file names that are not UTF-8, as `\xff`."""
     if text.isascii():
         return text
     escaped = re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)

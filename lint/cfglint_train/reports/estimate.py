@@ -93,9 +93,15 @@ def _describe_run(run: Run | StatedPlan) -> Iterator[str]:
         yield f"{escape_line_start(run.path)}  ({run.title})"
     if model is not None:
         name = escape_text(str(plan.model.id or model.id))
-        yield f"  model   {name}: {format_parameters(model.parameters)} parameters, {model.layers} layers, {model.model_type}"
+        yield (
+            f"  model   {name}: {format_parameters(model.parameters)} parameters, {model.layers} layers, "
+            f"{model.model_type}"
+        )
     else:
-        yield f"  model   {escape_text(str(plan.model.id or 'not stated'))}: not in the catalogue{_suggest_model(plan.model.id)}"
+        yield (
+            f"  model   {escape_text(str(plan.model.id or 'not stated'))}: not in the "
+            f"catalogue{_suggest_model(plan.model.id)}"
+        )
     sharding = {None: "strategy not stated", "zero": f"ZeRO stage {plan.parallel.zero_stage}", "none": "one GPU"}.get(
         plan.parallel.strategy, str(plan.parallel.strategy)
     )

@@ -52,7 +52,9 @@ def _build_issues(result: Result, style: Style) -> Iterator[dict[str, Any]]:
         yield {
             "description": escape_data(redact(text.format_trouble_message(trouble))) or "cfglint failed",
             "check_name": "cfglint",
-            "fingerprint": f"trouble-{number:04x}-{trouble.rule or ''}-{escape_data(make_checkout_path(trouble.path, root))}",
+            "fingerprint": (
+                f"trouble-{number:04x}-{trouble.rule or ''}-{escape_data(make_checkout_path(trouble.path, root))}"
+            ),
             "severity": "blocker",
             "location": {
                 "path": escape_data(make_checkout_path(trouble.path, root)),

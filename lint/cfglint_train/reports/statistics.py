@@ -65,7 +65,10 @@ def render_table(result: Result, style: Style) -> Iterator[str]:
         mark = "[*]" if count.fixable == count.findings else "[-]" if count.fixable else "   "
         code = style.link(style.paint(count.code, "1"), style.build_page_url(count.code, count.name))
         frameworks = _format_frameworks(count) if has_frameworks else ""
-        yield f"{count.findings:>{width}}  {code}  {mark} {_format_severities(count):<{severity_width}}  {count.name}{frameworks}"
+        yield (
+            f"{count.findings:>{width}}  {code}  {mark} {_format_severities(count):<{severity_width}}  "
+            f"{count.name}{frameworks}"
+        )
     if any(count.fixable for count in rule_counts):
         yield "[*] all fixable with --fix (some need --unsafe-fixes), [-] some fixable"
     yield from text.render_troubles(result, style)

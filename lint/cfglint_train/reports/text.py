@@ -85,7 +85,10 @@ def grouped(result: Result, style: Style = PLAIN) -> Iterator[str]:
 
 def _format_head(finding: Finding, style: Style) -> str:
     severity = style.paint(finding.severity, _COLORS[finding.severity])
-    return f"{escape_line_start(finding.path)}:{finding.start.line}:{finding.start.column}: {severity} {_format_code(finding, style)}"
+    return (
+        f"{escape_line_start(finding.path)}:{finding.start.line}:{finding.start.column}: {severity} "
+        f"{_format_code(finding, style)}"
+    )
 
 
 def _format_code(finding: Finding, style: Style) -> str:
@@ -308,7 +311,10 @@ def describe_skipped(result: Result) -> Iterator[str]:
         yield f"{more} not recognised as training configurations (--verbose says why)"
     for tool in result.unsupported:
         count = len(tool.paths)
-        yield f"{format_count(count, 'file')} look{'s' if count == 1 else ''} like {tool.framework}, which is not supported"
+        yield (
+            f"{format_count(count, 'file')} look{'s' if count == 1 else ''} like {tool.framework}, which is "
+            "not supported"
+        )
 
 
 def _describe_baseline(result: Result) -> Iterator[str]:

@@ -76,7 +76,10 @@ def check(run: Run) -> Iterator[Report]:
     ephemeral_count = count_ephemeral(run.plan)
     extra_count = ephemeral_count + (0 if checkpoint.rotates_first else 1)
     if limit == "all":
-        message = f"every checkpoint of {format_gib(size)} is kept: {format_gib(capacity)} of disk are full after {fitting_count} of them"
+        message = (
+            f"every checkpoint of {format_gib(size)} is kept: {format_gib(capacity)} of disk are full after "
+            f"{fitting_count} of them"
+        )
     else:
         count = count_copies(run.plan, (field,))
         if count * size <= capacity:

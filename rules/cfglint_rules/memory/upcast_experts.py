@@ -89,7 +89,10 @@ def _find_remedy(run: Run, before: Judgement, after: Judgement) -> tuple[Fix | N
 
     changes, key = {_FIELD: True}, run.spell_key(_FIELD)
     move, reason = find_move(run, _FIELD), explain_refusal(run, changes)
-    advice = f"set `{key}: true` to quantise them: {format_gib(after.budget.expected)} expected{'' if reason is None else f'; {reason}'}"
+    advice = (
+        f"set `{key}: true` to quantise them: {format_gib(after.budget.expected)} "
+        f"expected{'' if reason is None else f'; {reason}'}"
+    )
     if move is None:
         return None, advice
     return Fix(

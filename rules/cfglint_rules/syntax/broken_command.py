@@ -1,4 +1,4 @@
-"""SYN007 broken-command: a command line that does not reach its program as it was meant.
+r"""SYN007 broken-command: a command line that does not reach its program as it was meant.
 
 ## What it does
 Reports, for the training commands of a shell script (OpenRLHF, `llamafactory-cli train`, `trl sft` and the like): flags
@@ -14,15 +14,15 @@ carriage return stops the program's parser, once the job has waited for its GPUs
 its quotes.
 
 ## Example
-    deepspeed --module openrlhf.cli.train_sft \\
+    deepspeed --module openrlhf.cli.train_sft \
       --pretrain meta-llama/Llama-3.1-8B
-      --zero_stage 3 \\
+      --zero_stage 3 \
       --max_len 4096
 
 ## Use instead
-    deepspeed --module openrlhf.cli.train_sft \\
-      --pretrain meta-llama/Llama-3.1-8B \\
-      --zero_stage 3 \\
+    deepspeed --module openrlhf.cli.train_sft \
+      --pretrain meta-llama/Llama-3.1-8B \
+      --zero_stage 3 \
       --max_len 4096
 
 ## Fix safety

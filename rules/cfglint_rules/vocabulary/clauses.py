@@ -232,9 +232,10 @@ def _find_scope(clause: Clause, config: Config) -> ClauseScope | None:
     if not _is_release_covered(clause, candidates_of_package.chosen):
         return None
     outside = [release for release in candidates_of_package.releases if not _is_release_covered(clause, release)]
+    package = clause.package or get_target_release(config).title
     condition_text = " ".join((
-        *((f"since {clause.package or get_target_release(config).title} {clause.since}",) if clause.since is not None else ()),
-        *((f"before {clause.package or get_target_release(config).title} {clause.before}",) if clause.before is not None else ()),
+        *((f"since {package} {clause.since}",) if clause.since is not None else ()),
+        *((f"before {package} {clause.before}",) if clause.before is not None else ()),
     ))  # fmt: skip
     is_forked = config.evidence.fork is not None and clause.since is not None  # the fork may be older
     max_severity: Severity = "info" if is_forked else "error"

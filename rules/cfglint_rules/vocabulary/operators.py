@@ -91,7 +91,7 @@ def _count_items(value: Any) -> int | None:
 
 OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "is": lambda value, word: evaluate_test(word, value),
-    "in": lambda value, wanted: any(value == one and type(value) is type(one) for one in wanted),
+    "in": lambda value, wanted: any(value == item and type(value) is type(item) for item in wanted),
     "in-any-case": lambda value, wanted: isinstance(value, str) and value.lower() in wanted,
     "other-than": lambda value, unwanted: is_given(value) and value not in unwanted,
     "not-in": lambda value, unwanted: value is MISSING or value not in unwanted,
@@ -103,7 +103,7 @@ OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "only": lambda value, test: isinstance(value, list) and len(value) == 1 and evaluate_test(test, value[0]),
     "listing": _has_item_ending,
     "more-than": lambda value, limit: (_count_items(value) or 0) > limit,
-    "naming-more-than": lambda value, known: isinstance(value, dict) and any(name not in known for name in value),
+    "naming-more-than": lambda value, names: isinstance(value, dict) and any(name not in names for name in value),
     "not": lambda value, test: not evaluate_test(test, value),
     "any": lambda value, tests: any(evaluate_test(test, value) for test in tests),
     "all": lambda value, tests: all(evaluate_test(test, value) for test in tests),

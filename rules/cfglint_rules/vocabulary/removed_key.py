@@ -197,7 +197,10 @@ def _report_torn(config: Config, best: BestRelease) -> Report:
     neighbours = None if rival is None else _find_neighbours(lost_use, rival, releases)
     unreleased: tuple[Ground, ...] = ()
     if neighbours is not None:
-        note = f"a release of {get_target_release(config).title}: its source between {' and '.join(neighbours)} may take both"
+        note = (
+            f"a release of {get_target_release(config).title}: its source between {' and '.join(neighbours)} "
+            "may take both"
+        )
         unreleased = (Ground(f"release:{candidates.package}", best.release, "assumed", note),)
     effect = keys.determine_effect(REFUSED, lost_use.route, config.get(*lost_use.route), config, best.release)
     return Report(

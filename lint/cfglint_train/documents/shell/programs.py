@@ -64,7 +64,9 @@ LAUNCHERS: Final[Mapping[str, Launcher]] = {
              "--multi-gpu --use-deepspeed --use-fsdp --same-network --no-python"),
         target_kind="script",
     ),
-    "python": Launcher(value_flags=_split_names("-W -X --check-hash-based-pycs"), module_flags=_split_names("-m"), target_kind="script"),
+    "python": Launcher(
+        _split_names("-W -X --check-hash-based-pycs"), module_flags=_split_names("-m"), target_kind="script"
+    ),
     "ray job submit": Launcher(_split_names("--no-wait -v --verbose --help"), has_assignments=True),
     "uv run": Launcher(
         value_flags=_split_names("--with --with-requirements --with-editable --extra --no-extra --group --no-group "
@@ -123,7 +125,8 @@ LAUNCHERS: Final[Mapping[str, Launcher]] = {
     "shell": Launcher(value_flags=_split_names("-O +O -o +o --init-file --rcfile"), target_kind="shell"),
     "eval": Launcher(value_flags=frozenset(), target_kind="text"),
     "ssh": Launcher(
-        value_flags=_split_names("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"), target_kind="text", skips=1
+        value_flags=_split_names("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"), target_kind="text",
+        skips=1,
     ),
 }  # fmt: skip
 

@@ -72,7 +72,9 @@ _LOSSES: Final[Mapping[str, tuple[TrlLoss, ...]]] = {
         TrlLoss("1.14", "rows", without_reference=(8, 6)),
         TrlLoss(FUSED_HEAD_SINCE, "row_kernel"),
     ),
-    **dict.fromkeys(("orpo", "cpo"), (TrlLoss("0.15", "odds"), TrlLoss("1.14", "odds_rows"), TrlLoss("", "odds_kernel"))),
+    **dict.fromkeys(
+        ("orpo", "cpo"), (TrlLoss("0.15", "odds"), TrlLoss("1.14", "odds_rows"), TrlLoss("", "odds_kernel"))
+    ),
 }  # fmt: skip
 
 

@@ -178,7 +178,8 @@ LENSES: Final = (
     Key("batch.global_", (("global_batch_size",),), PLAIN.integer, siblings=("micro_batch_size",)),
     _build_key("sequence.length", "cutoff_len", PLAIN.integer, 2048, beside=("micro_batch_size",)),
     _build_key(
-        "activations.checkpointing", "enable_activation_checkpointing", _CHECKPOINTING_CODEC, "full", "none", ("cutoff_len",)
+        "activations.checkpointing", "enable_activation_checkpointing", _CHECKPOINTING_CODEC, "full", "none",
+        ("cutoff_len",),
     ),
     _build_key("activations.attention", "flash_attn", _ATTENTION_CODEC, "sdpa", beside=("model_class", "model")),
     Custom(

@@ -56,7 +56,10 @@ def _infer_batch(job: Job) -> None:
     device_batch = global_batch // world
     if device_batch < micro:
         # Trainer.split_batch does not split a batch that is no larger than the micro batch.
-        note = f"global batch {global_batch} / {world} ranks leaves {device_batch} per rank, below device_train_microbatch_size"
+        note = (
+            f"global batch {global_batch} / {world} ranks leaves {device_batch} per rank, below "
+            "device_train_microbatch_size"
+        )
         origin = reading.get_origin("batch.micro")
         reading.put("batch.micro", device_batch, Origin("inferred", origin.place if origin else None, note))
         micro = device_batch

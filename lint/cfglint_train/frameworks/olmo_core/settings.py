@@ -53,7 +53,10 @@ def find(config: Config, route: Route) -> LookupResult:
             if step.kind == "depends":
                 line = config.document.locate(step.span.start).line
                 kind = "assumed"
-                note = f"it depends on a condition in line {line} ({step.text}); state it with --set {format_route(route)}=..."
+                note = (
+                    f"it depends on a condition in line {line} ({step.text}); state it with --set "
+                    f"{format_route(route)}=..."
+                )
             elif step.kind == "library" and kind == "explicit":
                 kind, note = "default", f"olmo_core {config.release}: {step.text}"
             elif step.kind == "option" and not note:

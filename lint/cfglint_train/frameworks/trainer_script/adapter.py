@@ -19,7 +19,7 @@ from cfglint_train.plan.origin import Place
 _PACKAGE: Final = "peft"
 _LORA_CONTEXT: Final = Context(entry="lora")
 _EQUIVALENTS: Final = {
-    **{other: own for own, other in LORA_ARGUMENTS.items()},
+    **{argument: key for key, argument in LORA_ARGUMENTS.items()},
     "lora_rank": "r",
     "rank": "r",
     "alpha": "lora_alpha",

@@ -1,8 +1,8 @@
 """Settings that a script takes from its command line as a whole: `TrlParser((ScriptArguments, SFTConfig))`.
 
 If the launch is known, settings that it does not pass have the defaults of their classes; otherwise they may have any
-value. `CommandLineSetting` represents such a setting, so that `dtype=model_args.dtype` remains the setting `dtype`, wherever the
-script passes it on.
+value. `CommandLineSetting` represents such a setting, so that `dtype=model_args.dtype` remains the setting `dtype`,
+wherever the script passes it on.
 
 Sources: trl 0.9.6 to 1.16.0 `trainer/utils.py` (get_peft_config, get_quantization_config, get_kbit_device_map),
 `scripts/utils.py` (TrlParser); transformers 4.57 `hf_argparser.py`.

@@ -75,7 +75,10 @@ def find_unreached_trainer(document: PythonDocument, trainers: Collection[str], 
 
 def explain_undetermined_trainer(document: PythonDocument, call: ast.Call) -> str:
     """Return why the run of a trainer that is called by a variable cannot be read."""
-    return f"which trainer its `{document.get_short_text(document.find_span(call.func))}` is cannot be determined without running it"
+    return (
+        f"which trainer its `{document.get_short_text(document.find_span(call.func))}` is cannot be determined "
+        "without running it"
+    )
 
 
 def list_packages(document: PythonDocument) -> set[str]:

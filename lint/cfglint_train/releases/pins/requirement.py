@@ -9,12 +9,14 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Constraint, parse_release, strip_local_label
 from cfglint_train.frameworks.registry import list_packages
 
-PACKAGES: Final = {name: one.name for one in list_packages().values() for name in one.distributions}
+PACKAGES: Final = {name: package.name for package in list_packages().values() for name in package.distributions}
 """cfglint's package name by name on PyPI and conda."""
 
-REPOSITORIES: Final = {name: one.name for one in list_packages().values() for name in one.repositories}
+REPOSITORIES: Final = {name: package.name for package in list_packages().values() for name in package.repositories}
 """Package by GitHub repository (lower case) whose tags are its releases."""
-FORMER_REPOSITORIES: Final = {name: one.name for one in list_packages().values() for name in one.former_repositories}
+FORMER_REPOSITORIES: Final = {
+    name: package.name for package in list_packages().values() for name in package.former_repositories
+}
 """Package by GitHub repository (lower case) that it has left."""
 
 _RELEASE: Final = r"v?\d+(?:\.\d+)*(?:[._-]?(?:a|b|rc|post|dev)\d*)?(?:\.?dev\d*)?(?:\+[\w.]+)?"
