@@ -94,8 +94,8 @@ def _check_completions(run: Run) -> Iterator[Report]:
         batch = run.spell_key("rollout.completions")
         nearest = _find_nearest_multiple(completions, lcm(unit, group_size))
         yield Report(
-            f"`{batch}` is {completions}, not a multiple of the {unit} sequences of a micro batch on all ranks: {name} "
-            "refuses to start",
+            f"`{batch}` is {completions}, not a multiple of the {unit} sequences in a micro batch across all ranks: "
+            f"{name} refuses to start",
             run.find_place("rollout.completions"),
             fix=Fix("unsafe", f"{batch}: {nearest}", {"rollout.completions": nearest}),
             claim=_UNEVEN,
@@ -104,8 +104,7 @@ def _check_completions(run: Run) -> Iterator[Report]:
         stated_fields: tuple[Field, ...] = ("rollout.completions",) if run.is_stated("rollout.completions") else ()
         yield Report(
             f"`{key}` is {group_size}, which does not divide the {format_count(completions, 'completion')} of a step: "
-            f"{name} "
-            "refuses to start",
+            f"{name} refuses to start",
             run.find_place(*stated_fields, "rollout.samples_per_prompt", "batch.accumulation"),
             fix=_build_smallest_fix(run, group_size),
             claim=_UNEVEN if stated_fields else None,
@@ -184,9 +183,10 @@ def _check_tokens(run: Run) -> Iterator[Report]:
             _find_nearest_multiple(tokens, length * sequences) if sequences > 1 else max(1, tokens // length) * length
         )
         yield Report(
-            f"`{key}` is {tokens:,} tokens, which is not a multiple of `{unit}` ({length:,}): the run is refused",
+            f"`{key}` is {tokens:,} tokens, not a multiple of `{unit}` ({length:,}): {run.framework.title} "
+            "refuses to start",
             run.find_place(field, "sequence.length"),
-            help=f"{key}: {nearest:,}",
+            help=f"set `{key}` to {nearest:,}",
         )
 
 
@@ -214,7 +214,7 @@ def _check_groups(run: Run) -> Iterator[Report]:
     units = [micro * ranks // gcd(micro * ranks, model_parallel_size) for ranks in groups.values() if ranks]
     if not units:
         return
-    advice = f"the nearest value that divides is `{batch}: {_find_nearest_multiple(global_batch, lcm(*units))}`"
+    advice = f"set `{batch}` to {_find_nearest_multiple(global_batch, lcm(*units))}, the nearest valid value"
     if (global_batch * model_parallel_size) % micro:
         yield Report(
             f"{scaled_batch}, not a multiple of `{micro_key}: {micro}` on any number of ranks",
@@ -238,7 +238,7 @@ def _check_groups(run: Run) -> Iterator[Report]:
 def _format_node_note(run: Run) -> str:
     """Return the note for ranks of one node if the number of nodes is not stated."""
     origin = run.get_origin("launch.nodes")
-    return " on one node, and on any number of such nodes" if origin is None or origin.kind == "assumed" else ""
+    return " on one node, or on any number of such nodes" if origin is None or origin.kind == "assumed" else ""
 
 
 def _check_rollouts(run: Run) -> Iterator[Report]:
@@ -255,11 +255,10 @@ def _check_rollouts(run: Run) -> Iterator[Report]:
         return
     batch, rollout = run.spell_key("batch.global_"), run.spell_key("rollout.batch")
     yield Report(
-        f"a rollout is {rollout} {prompts:,} x {samples_per_prompt} = {prompts * samples_per_prompt:,} samples, fewer "
-        f"than {batch} {global_batch:,}: with "
-        "dynamic batches no optimizer step is made, and nothing is trained",
+        f"a rollout of `{rollout}` {prompts:,} x {samples_per_prompt} = {prompts * samples_per_prompt:,} samples is "
+        f"smaller than `{batch}` {global_batch:,}: with dynamic batches, nothing is trained",
         run.find_place("rollout.batch", "batch.global_"),
-        help=f"{batch}: {prompts * samples_per_prompt}, or more prompts per rollout",
+        help=f"set `{batch}` to {prompts * samples_per_prompt}, or use more prompts per rollout",
     )
 
 
@@ -277,16 +276,17 @@ def _check_dynamic_batches(run: Run) -> Iterator[Report]:
             continue
         is_too_small = global_batch < ranks
         consequence = (
-            "the first training step crashes" if is_too_small else f"{global_batch % ranks} are left out of each step"
+            "the first training step crashes"
+            if is_too_small
+            else f"each step drops {format_count(global_batch % ranks, 'sample')}"
         )
         yield Report(
             f"`{key}` is {global_batch:,}, {'less than' if is_too_small else 'not a multiple of'} the {ranks:,} "
-            "data-parallel ranks "
-            f"of the {role.name}'s group: with dynamic batches {consequence}",
+            f"data-parallel ranks of the {role.name}'s group: with dynamic batches, {consequence}",
             run.find_place("batch.global_"),
             "error" if is_too_small else "warning",
             min_certainty="followed",
-            help=f"the nearest value that divides is `{key}: {_find_nearest_multiple(global_batch, ranks)}`",
+            help=f"set `{key}` to {_find_nearest_multiple(global_batch, ranks)}, the nearest valid value",
         )
 
 
@@ -304,13 +304,13 @@ def _check_global_batch(run: Run) -> Iterator[Report]:
     unit = ranks
     divisor = f"the {ranks} data-parallel ranks{_format_node_note(run)}"
     if run.framework.traits.batch_divisor == "micro batches" and plan.batch.micro and plan.batch.micro > 0:
-        unit, divisor = ranks * plan.batch.micro, f"{plan.batch.micro} sequences x {divisor}"
+        unit, divisor = ranks * plan.batch.micro, f"{format_count(plan.batch.micro, 'sequence')} x {divisor}"
     if global_batch % unit:
         yield Report(
             f"the global batch of {global_batch} sequences is not a multiple of {divisor}",
             run.find_place("batch.global_"),
             min_certainty="followed",
-            help=f"the nearest value that divides is `{run.spell_key('batch.global_')}: "
-            f"{_find_nearest_multiple(global_batch, unit)}`",
+            help=f"set `{run.spell_key('batch.global_')}` to {_find_nearest_multiple(global_batch, unit)}, the "
+            "nearest valid value",
             claim=_UNEVEN_BATCH,
         )

@@ -74,8 +74,8 @@ def check(run: Run) -> Iterator[Report]:
     key = run.spell_key("optimizer.learning_rate")
     method = "LoRA" if tuning == "lora" else "full fine-tuning"
     yield Report(
-        f"`{key}` is {rate:g}, far above the usual range for {method}: AdamW changes each weight by about that much "
-        "per step, and weights are of the order of 0.02",
+        f"`{key}` is {rate:g}, far above the usual range for {method}: a few steps overwrite the weights",
         run.find_place("optimizer.learning_rate"),
-        help=f"usual for {method}: {_USUAL_RANGES[tuning]}",
+        notes=("AdamW changes each weight by about the learning rate per step; weights are on the order of 0.02",),
+        help=f"use {_USUAL_RANGES[tuning]}, the usual range for {method}",
     )

@@ -59,9 +59,9 @@ def check(run: Run) -> Iterator[Report]:
     key, limit_key = run.spell_key("optimizer.warmup_steps"), run.spell_key(limit)
     prefix = "" if limit == "batch.steps" else "at most "
     yield Report(
-        f"`{key}` is {warmup:,}, but the run has {prefix}{steps:,} steps (`{limit_key}`): the run ends at "
-        f"{100 * steps / warmup:.0f} % of its warm-up",
+        f"`{key}` is {warmup:,}, but the run has {prefix}{steps:,} steps (`{limit_key}`): it ends at "
+        f"{100 * steps / warmup:.0f} % of the warmup",
         run.find_place("optimizer.warmup_steps", limit),
         related=(Related(run.find_place(limit), "the run's steps"),),
-        help=f"warm up for 1 to 10 % of the run, such as `{key}: {max(1, steps // 20)}`",
+        help=f"warm up for 1 to 10 % of the run, for example `{key}: {max(1, steps // 20)}`",
     )

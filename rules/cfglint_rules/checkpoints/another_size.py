@@ -59,11 +59,12 @@ def check(run: Run) -> Iterator[Report]:
     if not is_sharded and plan.checkpoint.load_checkpointer not in _ONE_FILE_PER_RANK:
         return
     reason = (
-        "DeepSpeed cannot redistribute the optimizer states" if is_sharded else "the checkpointer reads a file per rank"
+        "DeepSpeed cannot redistribute the optimizer states and stops"
+        if is_sharded
+        else "the run stops because its checkpointer needs one file per rank"
     )
     yield Report(
-        f"the run resumes on {ranks} ranks from a checkpoint that {written_ranks} ranks wrote: {reason}, and the run "
-        "stops",
+        f"the run resumes on {ranks} ranks from a checkpoint of {written_ranks} ranks: {reason}",
         run.find_place("checkpoint.load_path", "checkpoint.resume_latest", "checkpoint.path"),
         help=f"use {written_ranks} ranks"
         + (", or convert the checkpoint with `ds_to_universal.py` and set `load_universal`" if is_sharded else ""),

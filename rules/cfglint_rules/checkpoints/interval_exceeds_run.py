@@ -63,10 +63,10 @@ def check(run: Run) -> Iterator[Report]:
         missing = "weights are exported before the end"
     is_deliberate = checkpoint.deepspeed_checkpoint is False or checkpoint.interval > _DELIBERATE_FACTOR * steps
     yield Report(
-        f"`{key}` is {checkpoint.interval:,}, but the run has at most {steps:,} {unit} (`{run.spell_key(limit)}`): no "
-        f"{missing}",
+        f"`{key}` is {checkpoint.interval:,}, but the run has at most {steps:,} {unit} "
+        f"(`{run.spell_key(limit)}`): no {missing}",
         run.find_place("checkpoint.interval"),
         "info" if is_deliberate else None,
         related=(Related(run.find_place(limit), "limits the run"),) if run.is_stated(limit) else (),
-        help=f"save more often, such as `{key} {steps // _PROPOSED_CHECKPOINTS}`",
+        help=f"save more often, for example `{key} {steps // _PROPOSED_CHECKPOINTS}`",
     )

@@ -88,11 +88,11 @@ def check(run: Run) -> Iterator[Report]:
     if not size or save_count <= checkpoint.keep or not (is_full or (capacity is None and run.is_stated(_LIMIT_FIELD))):
         return
     message = (
-        f"`{run.spell_key(_LIMIT_FIELD)}` does not limit what `{run.spell_key(field)}` saves: every save of "
+        f"`{run.spell_key(_LIMIT_FIELD)}` does not apply to `{run.spell_key(field)}`: every save of "
         f"{format_gib(size)} is kept"
     )
     if capacity is not None:
-        message += f", and {format_gib(capacity)} of disk are full after {int(capacity // size)} of them"
+        message += f", and the disk ({format_gib(capacity)}) is full after {int(capacity // size)}"
     changes: dict[Field, int] = {"checkpoint.keep_unsharded": checkpoint.keep}
     yield Report(
         message,

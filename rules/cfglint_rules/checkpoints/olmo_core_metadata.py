@@ -68,10 +68,12 @@ RULE: Final = Rule(
 
 _FIELD: Final = "checkpoint.checkpointer"
 _MAX_NODES: Final = 32
-_GATHERING_NOTE: Final = "`olmo_core` gathers metadata on every rank, which grows with the square of the ranks"
+_GATHERING_NOTE: Final = (
+    "`olmo_core` gathers metadata on every rank; its size grows with the square of the number of ranks"
+)
 _RESUMING_NOTE: Final = (
-    "with torch 2.6 or later, ai2-olmo 0.6.0 cannot resume from any checkpointer, including olmo_core: `torch.load` "
-    "refuses the trainer state (`weights_only`) unless the job sets TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
+    "with torch 2.6 or later, ai2-olmo 0.6.0 cannot resume from any checkpoint, including `olmo_core`: `torch.load` "
+    "rejects the trainer state (`weights_only`) unless the job sets TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
 )
 
 
@@ -90,9 +92,9 @@ def check(run: Run) -> Iterator[Report]:
     needed = f"about {format_gib(host.expected)}" if host is not None else "a large amount"
     available = f"; {format_gib(judgement.capacity)} available" if judgement is not None else ""
     resuming_notes = (_RESUMING_NOTE,) if run.releases.is_at_least("torch", "2.6") is not False else ()
-    prefix = f"on {nodes} nodes " if nodes is not None else ""
+    prefix = f"on {nodes} nodes, " if nodes is not None else ""
     yield Report(
-        f"{prefix}the first checkpoint needs {needed} of host memory per node{available}",
+        f"{prefix}the first `olmo_core` checkpoint needs {needed} of host memory per node{available}",
         run.find_place(_FIELD),
         "error" if exceeds_host else "warning",
         _build_fix(run),
@@ -123,7 +125,7 @@ def _advise_hybrid_sharding(run: Run) -> str | None:
         size = format_gib(16 * model.parameters / gpus)
     return (
         "alternatively, keep `olmo_core` and use HYBRID_SHARD with one replica per node, "
-        f"which costs {size} of states per GPU"
+        f"which needs {size} of states per GPU"
     )
 
 
@@ -134,8 +136,8 @@ def _build_fix(run: Run) -> Fix:
     reason = ""
     if not is_old_torch and plan.parallel.wrapping == "root":
         changes["parallel.wrapping"] = "block_and_size"
-        reason = "; FSDP wraps by block, or the whole model would be gathered at once"
+        reason = "; without wrapping by block, FSDP would gather the whole model at once"
     message = f"{format_changes(run, changes)}; needs the same number of ranks on resume{reason}"
     if plan.checkpoint.resume_latest:
-        return Fix("unsafe", f"{message}; a restart would read the old checkpoint with the new class", changes)
+        return Fix("unsafe", f"{message}; a restart would read the old checkpoint with the new checkpointer", changes)
     return Fix("safe", message, changes)

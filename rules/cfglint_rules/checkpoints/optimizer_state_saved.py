@@ -85,10 +85,10 @@ def check(run: Run) -> Iterator[Report]:
     optimizer_bytes = before.disk.expected - after.disk.expected
     if optimizer_bytes <= 0:
         return
-    message = f"each checkpoint holds {format_gib(optimizer_bytes)} of optimizer state"
+    message = f"`{run.spell_key(_FIELD)}` is off: each checkpoint has {format_gib(optimizer_bytes)} of optimizer state"
     if before.host is not None and after.host is not None and before.host.expected > after.host.expected:
         message += (
-            f", and saving it takes {format_gib(before.host.expected - after.host.expected)} of host memory on rank 0"
+            f", and saving it needs {format_gib(before.host.expected - after.host.expected)} of host memory on rank 0"
         )
     host = judge(run, "host", ("save",))
     exceeds_host = host is not None and host.verdict == "does not fit"
@@ -105,7 +105,7 @@ def check(run: Run) -> Iterator[Report]:
         if is_gathering_unsafe or find_resume_field(run) is not None
         else Fix(
             "safe" if is_unneeded and not needs_state else "unsafe",
-            f"{format_changes(run, {_FIELD: True})}; the run can then no longer be resumed from its checkpoints",
+            f"{format_changes(run, {_FIELD: True})}; the run can no longer resume from its checkpoints",
             {_FIELD: True},
             advice=_ADVICE if is_undecided else "",
         ),

@@ -60,19 +60,19 @@ def check(run: Run) -> Iterator[Report]:
     elif checkpoint.overwrite is False:
         return  # the framework rejects an existing folder
     else:
-        outcome = "it overwrites what the previous run saved"
+        outcome = "it overwrites the results of the previous run"
     place = earlier_launches[0].place
     script = basename(place.document.path)
     if earlier_launches[0].is_same_command:
-        subject, label = f"each iteration of the loop in {script}", "started here, in a loop"
+        subject, label = f"each iteration of the loop in {script} writes", "started here, in a loop"
     elif (count := sum(item.place.document is place.document for item in earlier_launches)) == 1:
-        subject, label = f"{script} starts another run before this one, and each", "the previous run"
+        subject, label = f"{script} starts another run before this one, and both write", "the previous run"
     else:
-        subject, label = f"{script} starts {count} runs before this one, and each", "a previous run"
+        subject, label = f"{script} starts {count} runs before this one, and all write", "a previous run"
     key = run.spell_key(field)
     yield Report(
-        f"{subject} writes to {run.plan.get(field)} (`{key}`): {outcome}",
+        f"{subject} to {run.plan.get(field)} (`{key}`): {outcome}",
         run.find_place(field),
         related=tuple(Related(item.place, label) for item in earlier_launches),
-        help=f"give each run a folder of its own (`{key}`)",
+        help=f"give each run its own folder (`{key}`)",
     )

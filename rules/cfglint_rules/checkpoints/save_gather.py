@@ -101,6 +101,6 @@ def _build_fix(run: Run) -> Fix | None:
         and checkpoint.model_only is False
         and not is_resuming
     ):
-        message = f"{format_changes(run, {'checkpoint.model_only': True})}; the run can then no longer be resumed"
+        message = f"{format_changes(run, {'checkpoint.model_only': True})}; the run can no longer be resumed"
         return Fix("unsafe", message, {"checkpoint.model_only": True})
     return None

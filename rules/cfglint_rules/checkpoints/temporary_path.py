@@ -49,9 +49,7 @@ def check(run: Run) -> Iterator[Report]:
     copy = run.get_origin("launch.working_copy")
     related = () if copy is None or copy.place is None else (Related(copy.place, "`working_dir` is set here"),)
     yield Report(
-        f"{descriptions}: a relative path, inside the copy of `working_dir` that Ray deletes once no job uses it: "
-        "checkpoints "
-        "are lost",
+        f"{descriptions}, inside Ray's temporary copy of `working_dir`: checkpoints are lost when Ray deletes it",
         run.find_place(*paths, "launch.working_copy"),
         related=related,
         help="use an absolute path on storage that all nodes share",

@@ -77,8 +77,8 @@ def check(run: Run) -> Iterator[Report]:
     extra_count = ephemeral_count + (0 if checkpoint.rotates_first else 1)
     if limit == "all":
         message = (
-            f"every checkpoint of {format_gib(size)} is kept: {format_gib(capacity)} of disk are full after "
-            f"{fitting_count} of them"
+            f"`{run.spell_key(field)}` sets no limit: every checkpoint of {format_gib(size)} is kept, and "
+            f"the disk ({format_gib(capacity)}) is full after {fitting_count}"
         )
     else:
         count = count_copies(run.plan, (field,))
@@ -91,7 +91,7 @@ def check(run: Run) -> Iterator[Report]:
         )
         subject = f"{kept_count} kept checkpoints{' (the best and the last)' * keeps_best}{additions}"
         if count == save_count and count < kept_count + extra_count:
-            subject = f"all checkpoints that the run writes ({count})"
+            subject = f"all {count} checkpoints of the run"
         message = (
             f"{subject} need {format_gib(count * size)} ({format_gib(size)} each); the disk has {format_gib(capacity)}"
         )

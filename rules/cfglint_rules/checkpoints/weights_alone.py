@@ -57,11 +57,10 @@ def check(run: Run) -> Iterator[Report]:
     key, strategy = run.spell_key("checkpoint.model_only"), run.plan.parallel.strategy
     if strategy is None:
         return
-    outcome = "DeepSpeed cannot resume from them" if strategy == "zero" else "the run resumes with a fresh optimizer"
+    outcome = "DeepSpeed cannot resume" if strategy == "zero" else "the run resumes with a fresh optimizer"
     yield Report(
-        f"`{key}` leaves the optimizer out of the checkpoints that `{run.spell_key(resume_field)}` resumes from: "
-        f"{outcome}",
+        f"`{key}` leaves out the optimizer state, but `{run.spell_key(resume_field)}` needs it: {outcome}",
         run.find_place("checkpoint.model_only"),
-        fix=Fix("unsafe", f"{key}: false, which saves the optimizer too", {"checkpoint.model_only": False}),
+        fix=Fix("unsafe", f"{key}: false, which also saves the optimizer state", {"checkpoint.model_only": False}),
         related=(Related(run.find_place(resume_field), "resumes here"),),
     )

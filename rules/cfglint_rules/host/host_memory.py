@@ -107,26 +107,31 @@ def _build_help(judgement: Judgement) -> str:
         ("fewer ranks per node", "launch.gpus_per_node", max(1, (launch.gpus_per_node or 1) // 2)),
         (f"fewer workers (`{run.spell_key('data.workers')}`)", "data.workers", (run.plan.data.workers or 0) // 2),
     ]
-    remedies = [
-        remedy
-        for remedy, fact, value in candidates
+    resources = [
+        name
+        for name, fact, value in candidates
         if _compute_remaining_share(judgement, run.build_scenario({fact: value})) < _MAX_REMAINING_SHARE
     ]
+    remedies = [f"use {_join_alternatives(resources)}"] if resources else []
     if judgement.run.plan.parallel.cpu_efficient_loading is False and judgement.phase.name == "load":
-        remedies.append("one rank of a node to read the weights (`cpu_ram_efficient_loading`)")
+        remedies.append("let one rank per node load the weights (`cpu_ram_efficient_loading`)")
     if run.plan.model.init_device == "cpu" and judgement.phase.name == "load":
-        remedies.append("weights that are read straight onto the GPUs")
+        remedies.append("load the weights directly onto the GPUs")
     if any(size and component in OFFLOADED for component, size in judgement.budget.sizes):
-        remedies.append("less offloading")
+        remedies.append("offload less")
     sleep_options = [
         f"`{run.spell_key(field)}`"
         for field in _SLEEP_FIELDS
         if run.plan.get(field) and _is_better_without(judgement, field)
     ]
-    advice = [f"use {' or '.join(remedies)}"] * bool(remedies) + [f"do without {' or '.join(sleep_options)}"] * bool(
-        sleep_options
-    )
-    return ", or ".join(advice) or "use hosts with more memory"
+    if sleep_options:
+        remedies.append(f"disable {_join_alternatives(sleep_options)}")
+    return ", or ".join(remedies) or "use hosts with more memory"
+
+
+def _join_alternatives(names: list[str]) -> str:
+    """Return `a, b or c`."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 _SLEEP_FIELDS: Final[tuple[Field, ...]] = ("rollout.train_sleep", "rollout.sleep")

@@ -63,9 +63,10 @@ def check(run: Run) -> Iterator[Report]:
     count, capacity = (workers or 0) * (ranks or 0), run.hardware.get_capacity("host")
     available = f", {format_gib(capacity)} available" if capacity is not None else ""
     yield Report(
-        f"`{run.spell_key('data.workers')}` is {workers}: {count} processes load data on each node of {ranks} ranks, "
-        "with "
-        f"{format_gib(count * worker_bytes.low)} to {format_gib(count * worker_bytes.high)} of host memory{available}",
+        f"`{run.spell_key('data.workers')}` is {workers}: {count} processes load data on each node of {ranks} ranks "
+        f"and take {format_gib(count * worker_bytes.low)} to {format_gib(count * worker_bytes.high)} of host "
+        f"memory{available}",
         run.find_place("data.workers"),
-        help=f"workers are started by every rank; {USUAL_WORKERS} are usually enough",
+        help=f"set `{run.spell_key('data.workers')}` to {USUAL_WORKERS}, which is usually enough: every rank starts "
+        "its own workers",
     )

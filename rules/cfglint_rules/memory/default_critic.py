@@ -54,6 +54,6 @@ def check(run: Run) -> Iterator[Report]:
     yield Report(
         f"the critic takes {format_gib(int(size))} of each GPU: `{critic.unstated}` defaults to the actor's model",
         run.find_place("rollout.advantage", "model.id"),
-        help=f"set `{critic.unstated}` to a smaller model, or a `{run.spell_key('rollout.advantage')}` without a "
-        "critic",
+        help=f"set `{critic.unstated}` to a smaller model, or set `{run.spell_key('rollout.advantage')}` to an "
+        "estimator without a critic",
     )

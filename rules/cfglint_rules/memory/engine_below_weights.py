@@ -54,11 +54,11 @@ def check(run: Run) -> Iterator[Report]:
         (2**n for n in range(1, 7) if weight_bytes / 2**n < engine_bytes and model.heads % 2**n == 0), None
     )
     yield Report(
-        f"the weights of an engine take {weight_size} per GPU, but `{run.spell_key('rollout.utilization')}` of "
-        f"{rollout.utilization:g} gives it {format_gib(int(engine_bytes))}: it finds no memory for its cache and stops",
+        f"the engine's weights need {weight_size} per GPU, but `{run.spell_key('rollout.utilization')}` of "
+        f"{rollout.utilization:g} allows {format_gib(int(engine_bytes))}: the engine does not start",
         run.find_place("rollout.utilization", "rollout.tensor", "rollout.engine"),
-        help=f"{tensor}: {min_tensor_size} or more, or a larger share"
+        help=f"set `{tensor}` to {min_tensor_size} or more, or give the engine a larger share of each GPU"
         if min_tensor_size
-        else "a larger share of each GPU",
+        else "give the engine a larger share of each GPU",
         notes=(f"{model.parameters:,} parameters x {_BYTES_PER_WEIGHT} B / {tensor} {rollout.tensor}",),
     )

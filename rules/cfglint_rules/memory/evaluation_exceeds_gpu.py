@@ -95,7 +95,7 @@ def check(run: Run) -> Iterator[Report]:
         judgement.severity,
         notes=(
             format_breakdown(judgement.budget),
-            f"the training step itself needs {format_size(step.budget)}",
+            f"the training step needs {format_size(step.budget)}",
             *((origin.note,) if origin is not None and is_inferred and origin.note else ()),
         ),
         min_certainty=judgement.min_certainty,

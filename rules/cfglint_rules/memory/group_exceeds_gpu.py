@@ -44,7 +44,7 @@ def check(run: Run) -> Iterator[Report]:
         if phase is None or phase.gpu is None or capacity is None or phase.gpu.low <= capacity:
             continue
         yield Report(
-            f"the {role.name} does not fit its group: {format_gib(phase.gpu.expected)} per GPU expected, "
+            f"the {role.name} does not fit on its own GPUs: {format_gib(phase.gpu.expected)} per GPU expected, "
             f"{format_gib(capacity)} available",
             run.find_place("model.roles", "launch.gpus_per_node"),
             "error",

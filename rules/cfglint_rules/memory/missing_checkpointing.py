@@ -75,13 +75,13 @@ def check(run: Run) -> Iterator[Report]:
         message = f"the step does not fit without activation checkpointing, but {reason}"
         yield Report(message, place, severity, min_certainty=judgement.min_certainty, grounds=judgement.grounds)
         return
-    peak = "" if checkpointed.phase.title == judgement.phase.title else f"{checkpointed.phase.title} "
+    peak = "" if checkpointed.phase.title == judgement.phase.title else f" in {checkpointed.phase.title}"
     yield Report(
         f"activation checkpointing is off (`{run.spell_key(_FIELD)}`): {judgement.phase.title} needs "
-        f"{format_gib(judgement.budget.expected)} per GPU, {peak}{format_gib(checkpointed.budget.expected)} with it; "
-        f"{format_gib(judgement.capacity)} available",
+        f"{format_gib(judgement.budget.expected)} per GPU, {format_gib(judgement.capacity)} available",
         place,
         severity,
+        notes=(f"with checkpointing, the peak is {format_gib(checkpointed.budget.expected)}{peak}",),
         min_certainty=judgement.min_certainty,
         find_remedy=partial(find_remedy_with, run, _FIELD),
         grounds=judgement.grounds,

@@ -65,6 +65,6 @@ def _find_remedy(run: Run) -> tuple[Fix | None, str]:
     )  # imports the fixer, needed only if something is wrong
 
     settings = list_four_bit_settings(run)
-    return None, "shard the weights with ZeRO stage 3 or FSDP, or quantise them" + (
+    return None, "shard the weights with ZeRO stage 3 or FSDP, or quantize them" + (
         f" (`{', '.join(settings)}`)" if settings else ""
     )

@@ -51,7 +51,7 @@ def check(run: Run) -> Iterator[Report]:
     if step is None or step.verdict != "fits":
         return  # MEM001's fix covers the rollout too
     is_generation = judgement.phase.event == "generation"
-    subject = "generation beside the training states" if is_generation else "scoring a micro batch of the rollout"
+    subject = "generation alongside the training states" if is_generation else "scoring a micro batch of the rollout"
     yield Report(
         f"{subject} {describe_verdict(judgement)}",
         run.find_place(
@@ -70,9 +70,11 @@ def _note_one_sided_sleep(run: Run) -> tuple[str, ...]:
     rollout = run.plan.rollout
     if not rollout.sleep or rollout.train_sleep or run.plan.parallel.offload_optimizer == "cpu":
         return ()
+    has_key = run.find_owner("rollout.train_sleep") is not None
+    condition = f" unless `{run.spell_key('rollout.train_sleep')}` is on" if has_key else ""
     return (
-        f"only the engine sleeps ({run.spell_key('rollout.sleep')}); the training states stay on the GPU during "
-        f"generation unless {run.spell_key('rollout.train_sleep')} is on",
+        f"only the engine sleeps (`{run.spell_key('rollout.sleep')}`); the training states stay on the GPU during "
+        f"generation{condition}",
     )
 
 

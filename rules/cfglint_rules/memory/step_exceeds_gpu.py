@@ -96,8 +96,8 @@ def _note_casts(judgement: Judgement) -> tuple[str, ...]:
     if sizes is None:
         return ()
     return (
-        f"gradients are cast to fp32 one sub-group at a time, {format_gib(sizes[0])} each and {format_gib(sizes[1])} "
-        "the last",
+        f"gradients are cast to fp32 one sub-group at a time: {format_gib(sizes[0])} each, {format_gib(sizes[1])} for "
+        "the last one",
     )
 
 
@@ -111,9 +111,8 @@ def _note_awake_engine(run: Run, judgement: Judgement) -> tuple[str, ...]:
     ):
         return ()
     return (
-        f"the engine keeps {format_gib(engine_bytes)} of the GPU while the model is trained, unless "
-        f"`{run.spell_key('rollout.sleep')}` "
-        "is on",
+        f"the engine keeps {format_gib(engine_bytes)} of the GPU during training unless "
+        f"`{run.spell_key('rollout.sleep')}` is on",
     )
 
 
@@ -139,9 +138,8 @@ def _list_notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
         return notes
     return (
         *notes,
-        f"FSDP keeps whole gradients on every GPU between micro batches (`no_sync`): {format_gib(gradient_bytes)} on "
-        "any number of "
-        f"GPUs, none with `{run.spell_key('batch.accumulation')}: 1`",
+        f"FSDP keeps full gradients on every GPU between micro batches (`no_sync`): {format_gib(gradient_bytes)} on "
+        f"any number of GPUs, or none with `{run.spell_key('batch.accumulation')}: 1`",
     )
 
 
@@ -159,5 +157,6 @@ def _build_help(run: Run, judgement: Judgement, solution: Solution | None) -> st
     if is_safe:
         return advice
     hardware = find_hardware_needed(run)
-    parts = [advice or states.describe_smaller_states(run), f"else {hardware.description}" if hardware else ""]
-    return "; ".join(part for part in parts if part).removeprefix("else ") or None
+    smaller, larger = advice or states.describe_smaller_states(run), hardware.description if hardware else ""
+    separator = "; or " if larger.startswith("use ") else "; "
+    return separator.join(filter(None, (smaller, larger))) or None

@@ -52,7 +52,7 @@ def check(run: Run) -> Iterator[Report]:
         f"`{run.spell_key('rollout.kl_coefficient')}` is "
         f"{coefficient:g}",
         run.find_place("rollout.kl_coefficient"),
-        help=f"{title} {release} and later load no reference model in this case" if release else None,
+        help=f"upgrade to {title} {release} or later, which loads no reference model in this case" if release else None,
     )
 
 

@@ -71,12 +71,12 @@ def check(run: Run) -> Iterator[Report]:
     if quantized is None or not weights.fp32:
         return
     yield Report(
-        f"the experts are cast to fp32 instead of quantised: {format_gib(weights.fp32 * 4)} of the "
-        f"{format_gib(judgement.budget.expected)} in {judgement.phase.title}, {format_gib(judgement.capacity)} "
-        "available",
+        f"the experts are cast to fp32 instead of being quantized: {format_gib(weights.fp32 * 4)} of the "
+        f"{format_gib(judgement.budget.expected)} in "
+        f"{judgement.phase.title}, {format_gib(judgement.capacity)} available",
         run.find_place(_FIELD, "method.quantization"),
         judgement.severity,
-        notes=("PEFT's prepare_model_for_kbit_training casts every 16-bit weight that is not quantised to fp32",),
+        notes=("PEFT's `prepare_model_for_kbit_training` casts to fp32 every 16-bit weight that is not quantized",),
         find_remedy=partial(_find_remedy, run, judgement, quantized),
         grounds=judgement.grounds,
     )
@@ -90,8 +90,8 @@ def _find_remedy(run: Run, before: Judgement, after: Judgement) -> tuple[Fix | N
     changes, key = {_FIELD: True}, run.spell_key(_FIELD)
     move, reason = find_move(run, _FIELD), explain_refusal(run, changes)
     advice = (
-        f"set `{key}: true` to quantise them: {format_gib(after.budget.expected)} "
-        f"expected{'' if reason is None else f'; {reason}'}"
+        f"set `{key}: true` to quantize them ({format_gib(after.budget.expected)} expected)"
+        f"{'' if reason is None else f'; {reason}'}"
     )
     if move is None:
         return None, advice

@@ -64,14 +64,15 @@ def check(run: Run) -> Iterator[Report]:
         return
     before, after = speedups.compute_rank_traffic(offer.before), speedups.compute_rank_traffic(offer.after)
     yield Report(
-        f"sharded weights are gathered for each of {offer.before.batch.accumulation} micro batches per step, and "
-        f"{offer.after.batch.accumulation} of larger size would fit: {format_gib(offer.expected)} expected per GPU, "
+        f"weights are gathered for each of {offer.before.batch.accumulation} micro batches per step; "
+        f"{offer.after.batch.accumulation} larger {'one' if offer.after.batch.accumulation == 1 else 'ones'} would "
+        f"fit: {format_gib(offer.expected)} expected per GPU, "
         f"{format_gib(run.hardware.gpu_bytes or 0)} available",
         run.find_place("batch.accumulation", "batch.micro"),
         min_certainty="followed",
         fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
         notes=(
-            f"estimated gain: {format_gib(int(after))} instead of {format_gib(int(before))} from other ranks per GPU "
-            "and step",
+            f"estimated gain: {format_gib(int(after))} instead of {format_gib(int(before))} received from other "
+            "ranks per GPU and step",
         ),
     )

@@ -60,14 +60,13 @@ def check(run: Run) -> Iterator[Report]:
     scores = 6 * model.heads * length * length * micro
     prefix = "up to " if plan.sequence.padding == "longest" else ""
     yield Report(
-        f"eager attention holds {prefix}{format_gib(scores)} of attention scores per layer ({length:,} tokens x "
-        f"{micro})",
+        f"eager attention holds {prefix}{format_gib(scores)} of attention scores per layer ({length:,} "
+        f"tokens x {micro})",
         run.find_place(_FIELD, "sequence.length"),
         help=_advise_fused_kernel(run),
         notes=(
-            f"estimated gain: {format_gib(scores * model.layers)} of scores are no longer written to the GPU's memory "
-            "and "
-            f"read again in each forward pass ({model.layers} layers)",
+            f"estimated gain: each forward pass no longer writes {format_gib(scores * model.layers)} of scores to GPU "
+            f"memory and reads them back ({model.layers} layers)",
         ),
     )
 

@@ -56,9 +56,9 @@ def check(run: Run) -> Iterator[Report]:
     if evaluation is None or micro is None or evaluation <= micro:
         return
     judgement = judge(run, "gpu", (EVALUATION_PHASE,))
-    size = f": it needs {format_gib(judgement.budget.expected)} per GPU" if judgement is not None else ""
+    size = f": evaluation needs {format_gib(judgement.budget.expected)} per GPU" if judgement is not None else ""
     yield Report(
-        f"evaluation defaults to {evaluation} sequences at a time, and training has {micro}{size}",
+        f"`{run.spell_key('batch.eval_micro')}` defaults to {evaluation}, but the training batch is {micro}{size}",
         run.find_place("eval.strategy", "batch.micro"),
         find_remedy=partial(_find_remedy, run),
     )

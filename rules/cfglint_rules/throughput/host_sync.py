@@ -50,21 +50,24 @@ def check(run: Run) -> Iterator[Report]:
     logging = run.plan.logging
     if logging.count_tokens:
         yield Report(
-            "input tokens are counted over all ranks for every micro batch: the host waits for one exchange more",
+            f"`{run.spell_key('logging.count_tokens')}` counts tokens across all ranks for every micro batch: the host "
+            "waits each time",
             run.find_place("logging.count_tokens"),
             "info",
-            help=f"leave out `{run.spell_key('logging.count_tokens')}` unless the count is needed",
+            help=f"remove `{run.spell_key('logging.count_tokens')}` unless you need the count",
         )
     if logging.empty_cache_interval == 1:
         yield Report(
-            "the CUDA cache is emptied on every step: steps get slower, and only fragmentation may shrink",
+            f"`{run.spell_key('logging.empty_cache_interval')}` empties the CUDA cache on every step: steps are "
+            "slower, and only fragmentation may shrink",
             run.find_place("logging.empty_cache_interval"),
-            help=f"leave out `{run.spell_key('logging.empty_cache_interval')}` if the run fits without it, "
-            "or empty the cache on every 50th step",
+            help=f"remove `{run.spell_key('logging.empty_cache_interval')}` if the run fits without it, "
+            "or empty the cache every 50 steps",
         )
     if logging.cancel_check_interval == 1 and run.framework.traits.waits_for_cancel:
         yield Report(
-            "all ranks agree on every step whether the run was cancelled: each step waits for the slowest of them",
+            f"`{run.spell_key('logging.cancel_check_interval')}` makes all ranks check for cancellation on every "
+            "step: each step waits for the slowest rank",
             run.find_place("logging.cancel_check_interval"),
-            help=f"{run.spell_key('logging.cancel_check_interval')}: 50, the default",
+            help=f"set `{run.spell_key('logging.cancel_check_interval')}` to 50, the default",
         )

@@ -52,18 +52,19 @@ def check(run: Run) -> Iterator[Report]:
         return
     if logging.metrics_enabled is False:
         return
+    key = run.spell_key(_FIELD)
     frequency = "on every step" if logging.metrics_interval == 1 else f"every {logging.metrics_interval} steps"
     if metrics.synchronizations is None:
-        cost = f"metrics are collected {frequency}: a host-device synchronisation each time"
+        cost = f"`{key}` collects metrics {frequency}: a host-device synchronization each time"
     else:
         syncs_per_tensor = metrics.synchronizations.get(run.plan.optimizer.name or "")
         tensors = run.architecture.tensors if run.architecture is not None else None
         if syncs_per_tensor is None:
-            count = "several host-device synchronisations per tensor"
+            count = "several host-device synchronizations per tensor"
         elif tensors:
-            count = f"{syncs_per_tensor * tensors:,} host-device synchronisations"
+            count = f"{syncs_per_tensor * tensors:,} host-device synchronizations"
         else:
-            count = f"{syncs_per_tensor} host-device synchronisations per tensor"
-        cost = f"parameter statistics {frequency}: {count} each time"
+            count = f"{syncs_per_tensor} host-device synchronizations per tensor"
+        cost = f"`{key}` collects parameter statistics {frequency}: {count} each time"
     better = metrics.suggested_interval
     yield Report(cost, run.find_place(_FIELD), fix=Fix("safe", format_changes(run, {_FIELD: better}), {_FIELD: better}))

@@ -62,10 +62,10 @@ def check(run: Run) -> Iterator[Report]:
     if offer is None or share < _MIN_SHARE:
         return
     yield Report(
-        f"activations are recomputed (`{run.spell_key(_FIELD)}`), and the run fits without that: "
+        f"activations are recomputed (`{run.spell_key(_FIELD)}`), but the run fits without that: "
         f"{format_gib(offer.expected)} expected per GPU, {format_gib(run.hardware.gpu_bytes or 0)} available",
         run.find_place(_FIELD),
         min_certainty="followed",
         fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
-        notes=(f"estimated gain: {100 * share:.0f} % of the arithmetic of a step, the forward pass that is repeated",),
+        notes=(f"estimated gain: {100 * share:.0f} % of the computation of a step (the repeated forward pass)",),
     )

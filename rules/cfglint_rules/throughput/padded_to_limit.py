@@ -74,13 +74,12 @@ def check(run: Run) -> Iterator[Report]:
     quarter = length // 4
     changes: dict[Field, Any] = {_FIELD: "longest"}
     yield Report(
-        f"every sample is padded to `{run.spell_key('sequence.length')}` of {length:,} tokens "
-        f"(`{run.spell_key(_FIELD)}`), and "
-        "padding is computed like any other token",
+        f"`{run.spell_key(_FIELD)}` pads every sample to `{run.spell_key('sequence.length')}` ({length:,} tokens): "
+        "padding costs as much as real tokens",
         run.find_place(_FIELD),
         fix=Fix("unsafe", format_changes(run, changes), changes),
         notes=(
-            f"estimated gain: 1 - mean length / {length:,} of the arithmetic of a step; 75 % where samples have "
+            f"estimated gain: 1 - mean length / {length:,} of the computation of a step; 75 % if samples have "
             f"{quarter:,} tokens",
         ),
     )

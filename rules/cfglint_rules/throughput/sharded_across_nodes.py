@@ -69,14 +69,13 @@ def check(run: Run) -> Iterator[Report]:
         return
     before, after = speedups.compute_node_traffic(offer.before), speedups.compute_node_traffic(offer.after)
     yield Report(
-        f"weights are gathered over {offer.before.ranks.nodes} nodes, and a copy per node fits: "
-        f"{format_gib(offer.expected)} "
-        f"expected per GPU, {format_gib(run.hardware.gpu_bytes or 0)} available",
+        f"weights are gathered across {offer.before.ranks.nodes} nodes, but a copy per node would fit: "
+        f"{format_gib(offer.expected)} expected per GPU, {format_gib(run.hardware.gpu_bytes or 0)} available",
         run.find_place("parallel.sharding", "parallel.zero_stage", "parallel.strategy"),
         min_certainty="followed",
         fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
         notes=(
-            f"estimated gain: {format_gib(int(after))} instead of {format_gib(int(before))} from other nodes per node "
-            "and step",
+            f"estimated gain: {format_gib(int(after))} instead of {format_gib(int(before))} received from other "
+            "nodes per node and step",
         ),
     )

@@ -64,9 +64,8 @@ def check(run: Run) -> Iterator[Report]:
         return
     trained, proposed = offer.before.weights.trained, offer.changes[_FIELD]
     yield Report(
-        f"`{run.spell_key(_FIELD)}` of {size:,} elements makes {-(-trained // size):,} collectives in each backward "
-        "pass; "
-        f"{-(-trained // proposed):,} would do",
+        f"`{run.spell_key(_FIELD)}` of {size:,} elements causes {-(-trained // size):,} collectives per backward pass; "
+        f"{-(-trained // proposed):,} would be enough",
         run.find_place(_FIELD),
         min_certainty="followed",
         fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
