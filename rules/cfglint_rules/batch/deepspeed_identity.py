@@ -1,4 +1,4 @@
-"""BAT001 deepspeed-batch-identity: DeepSpeed's three batch sizes contradict each other, and it stops at startup.
+"""BAT001 deepspeed-batch-identity: DeepSpeed's three batch sizes contradict each other, so DeepSpeed stops.
 
 ## What it does
 DeepSpeed asserts that train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel

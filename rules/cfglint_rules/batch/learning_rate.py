@@ -6,8 +6,8 @@ the limit is 1e-2. The rule covers supervised fine-tuning and preference losses 
 
 ## Why is this bad?
 In each step, Adam changes every weight by about the learning rate, however small the gradient is. Most weights of a
-language model are around 0.02. A learning rate near that value destroys what the model has learned within a few steps.
-The usual cause is a lost exponent: `1e-5` became `1.0`.
+language model have a magnitude of about 0.02. A learning rate near that value destroys what the model has learned
+within a few steps. The usual cause is a lost exponent: `1e-5` became `1.0`.
 
 ## Example
     finetuning_type: full
@@ -19,8 +19,8 @@ The usual cause is a lost exponent: `1e-5` became `1.0`.
 ## When it does not apply
 The rule is silent:
 
-- for pretraining, for models with new weights, and for models with fewer than 1e9 parameters, which are often tuned at
-  higher rates
+- for pretraining, for randomly initialized models, and for models with fewer than 1e9 parameters, which are often tuned
+  at higher rates
 - for optimizers whose learning rate has another meaning (SGD, Adafactor, Prodigy, Muon)
 - for adapters that need high rates (prompt tuning, VeRA)
 

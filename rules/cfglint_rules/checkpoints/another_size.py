@@ -1,11 +1,11 @@
 """CKP010 resumed-at-another-size: the checkpoint was written by a different number of ranks and cannot be resharded.
 
 ## What it does
-Counts the shards of the checkpoint that a run resumes from, if it is in the repository. Reports a different number of
-ranks in the run, if the format requires the same number.
+Counts the shards of the checkpoint that a run resumes from, if it is in the repository. Reports the run if it has a
+different number of ranks and the format does not allow that.
 
 ## Why is this bad?
-DeepSpeed saves one partition of the optimizer states per rank and refuses to load them on another number of ranks: "The
+DeepSpeed saves one partition of the optimizer states per rank and refuses to load them on a different number: "The
 checkpoint being loaded used a DP world size of 8 but the current world size is 4". OLMo's `torch_legacy` and `local`
 checkpointers read one file per rank. The job stops only after it has waited for its nodes and loaded the model.
 

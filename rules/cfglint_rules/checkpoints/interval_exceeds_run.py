@@ -5,8 +5,8 @@ Compares the checkpoint interval with the maximum number of steps of the run (ro
 frameworks that write no checkpoint at the end.
 
 ## Why is this bad?
-OpenRLHF saves a checkpoint if the step is a multiple of `--ckpt.save_steps`. After training it saves only the weights.
-If the interval is longer than the run, there is nothing to resume from: a job that crashes or is stopped starts over.
+OpenRLHF saves a checkpoint every `--ckpt.save_steps` steps. After training it saves only the weights. If the interval
+is longer than the run, there is nothing to resume from: a job that crashes or is stopped starts over.
 
 ## Example
     --ckpt.save_steps 1000 --data.max_samples 20000 --train.batch_size 128   # 156 steps
@@ -19,9 +19,9 @@ Silent for the HF Trainer, OLMo and OLMo-core, which write a checkpoint at the e
 and for trials of fewer than ten steps. cfglint does not see how many samples a data set has. If the data set makes the
 run shorter than stated, the rule misses it.
 
-An interval above ten times the run's length is a common way to save only at the end, so it is reported as info. With
-`--ckpt.disable_ds`, the run writes no checkpoints at all. If `--ckpt.save_hf` is set, the rule then reports as info
-that no weights are exported before the end. Otherwise it is silent.
+Some people set an interval of more than ten times the run's length to save only at the end. That is reported as info.
+With `--ckpt.disable_ds`, the run writes no checkpoints at all. If `--ckpt.save_hf` is set, the rule then reports as
+info that no weights are exported before the end. Otherwise it is silent.
 
 ## References
 OpenRLHF 0.11.2 `trainer/sft_trainer.py`, `trainer/ppo_trainer.py` (save_logs_and_checkpoints), `cli/train_sft.py`

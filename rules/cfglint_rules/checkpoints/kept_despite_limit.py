@@ -6,7 +6,7 @@ Reports checkpoints that the limit never deletes. For OLMo, these are unsharded 
 DeepSpeed checkpoints are written.
 
 ## Why is this bad?
-The checkpoints fill the disk although a limit is set. The run dies when a save runs out of space.
+The checkpoints fill the disk although a limit is set. When a save runs out of space, the run fails.
 
 ## Example
     save_interval: 1000

@@ -25,8 +25,8 @@ With the fix, the run can no longer be resumed from its checkpoints.
 - Unsafe otherwise. `--fix` asks you to decide, unless the settings say `resumable = true`.
 - Always unsafe if the key is explicitly false, or if the run resumes from another run's checkpoint.
 
-There is no fix if the run is set to resume from its own checkpoints. There is none either if the Trainer rejects the
-combination (sharded state dicts, `load_best_model_at_end`). Under ZeRO-3 there is none without
+There is no fix if the run is set to resume from its own checkpoints. The same applies if the Trainer rejects the
+combination (sharded state dicts, `load_best_model_at_end`). Under ZeRO-3, it also applies without
 `stage3_gather_16bit_weights_on_model_save`, because the whole checkpoint is then written anyway. If the host may be too
 small for that gather, CKP003 proposes to skip the gather instead.
 

@@ -23,12 +23,12 @@ Convert the checkpoint afterwards with `zero_to_fp32.py`.
 
 ## Fix safety
 Unsafe: without the gather, no Hugging Face weights are written, not even at the end. Under FSDP, the fix sets
-`save_only_model: true`, which gives up resuming. It is not offered if the run resumes from its own checkpoints. There
-is no fix for ZeRO stages 0 to 2: use fewer ranks per node, or ZeRO-3.
+`save_only_model: true`, which gives up resuming. This fix is not offered if the run resumes from its own checkpoints.
+There is no fix for ZeRO stages 0 to 2: use fewer ranks per node, or ZeRO-3.
 
 ## When it does not apply
 Silent unless the host memory is stated (`--host-memory`, `# cfglint: host-memory=...`, settings). Silent if training
-does not fit the host either, or needs as much as the save (HST001).
+does not fit on the host either, or needs as much as the save (HST001).
 
 ## References
 deepspeed 0.19.8 `runtime/engine.py` (`_zero3_consolidated_16bit_state_dict`); accelerate 1.11.0 `accelerator.py`

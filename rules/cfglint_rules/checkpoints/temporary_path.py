@@ -6,7 +6,7 @@ Reports relative paths for checkpoints and weights, including defaults, if `ray 
 ## Why is this bad?
 Ray copies `working_dir` into its session folder on the node that runs the job, and starts the job there. A relative
 path points into that copy and fills the disk that holds `/tmp`. Once no job uses the copy and its cache (10 GB by
-default) is full, Ray deletes it with all checkpoints.
+default) is full, Ray deletes the copy with all checkpoints.
 
 ## Example
     ray job submit --runtime-env-json='{"working_dir": "/openrlhf"}' \

@@ -6,15 +6,15 @@ offloaded states of every model with their pinned buffers, and weights that ever
 workers with their batches, sleeping inference engines, and states read on resume. CKP003 covers saving.
 
 ## Why is this bad?
-The kernel kills a process (exit code -9) without a line in the training log, or Ray kills it. Offloading moves 16 to 20
-bytes per parameter to the host. Pinned buffers are rounded up to powers of two.
+The kernel or Ray kills a process (exit code -9), and the training log does not say why. Offloading moves 16 to 20 bytes
+per parameter to the host. Pinned buffers are rounded up to powers of two.
 
 ## Example
     # cfglint: host-memory=1TB
     deepspeed: zero3_bf16_cpuoffload_all.json        # 70B: 18 bytes x 70.6e9 = 1.27 TB on one node
 
 ## Use instead
-Use more nodes, fewer bytes (LoRA, 8-bit states without offload), or no parameter offload.
+Use more nodes, use smaller states (LoRA, or 8-bit states without offload), or do not offload parameters.
 
 The help lists only remedies that lower this run's peak. For example, fewer ranks per node do not lower the bytes of
 offloaded and sharded states if the number of nodes stays the same.

@@ -21,7 +21,7 @@ It does not count the workers of other ranks.
 ## When it does not apply
 Silent up to 384 processes per node. This limit leaves a margin because no file states how many CPUs a node has. A DGX
 H100 has 224 hardware threads, a DGX A100 256, an AWS p5.48xlarge 192, and a Google a3-highgpu-8g 208. Two processors
-with 96 cores have 384.
+with 96 cores each have 384.
 
 If the stated host memory is too small for the workers but enough for 8 per rank, only HST001 reports it. If it is only
 tight because of them, only this rule does.

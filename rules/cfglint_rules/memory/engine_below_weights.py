@@ -1,7 +1,7 @@
 """MEM008 engine-below-weights: the inference engine gets too little GPU memory for its weights.
 
 ## What it does
-Compares the model's 16-bit weights per GPU of an engine with the share of the GPU that the engine may use.
+Compares the size of the model's 16-bit weights on each GPU of an engine with the memory that the engine may use there.
 
 ## Why is this bad?
 The engine loads its weights and has no memory left for its cache. It stops with "No available memory for the cache

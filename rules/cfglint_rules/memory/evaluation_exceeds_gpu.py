@@ -1,4 +1,4 @@
-"""MEM011 evaluation-exceeds-gpu: the training step fits the GPU, but an evaluation does not.
+"""MEM011 evaluation-exceeds-gpu: the training step fits on the GPU, but an evaluation does not.
 
 ## What it does
 Estimates the memory of one evaluation batch on top of the training states, and compares it with the GPU's memory. This
@@ -6,7 +6,7 @@ covers evaluations during training and after it (LLaMA-Factory's `do_eval`). If 
 only MEM001 reports it.
 
 ## Why is this bad?
-Training runs well, then the job dies of CUDA out of memory at its first evaluation. With `eval_strategy: epoch` that
+Training runs well, then the job fails with CUDA out of memory at its first evaluation. With `eval_strategy: epoch` that
 can be hours later.
 
 An evaluation keeps no activations, but it has its own batch size (8 by default in the HF Trainer). It also holds full
@@ -43,8 +43,8 @@ The rule is silent:
 - for reinforcement learning and reward models
 - for losses that hold no full logits during evaluation: Cut Cross-Entropy, and the chunked losses of TRL and Liger
 
-Generation and custom metrics are not estimated, although they keep all predictions until `eval_accumulation_steps`. If
-samples are neither packed nor padded to the limit, a full-length sample is an assumption, as in MEM001.
+cfglint does not estimate generation or custom metrics, which keep all predictions until `eval_accumulation_steps`. If
+samples are neither packed nor padded to the limit, it assumes that one has the full length, as in MEM001.
 
 ## References
 transformers 5.8.0 `trainer.py` (prediction_step, evaluation_loop), `training_args.py` (per_device_eval_batch_size);

@@ -6,7 +6,7 @@ that share those GPUs, and compares the result with the GPU's memory.
 
 ## Why is this bad?
 The critic is often larger than the actor because it starts from the reward model, and its group is often smaller. The
-job dies of CUDA out of memory when it creates the critic's optimizer states, after everything else was loaded.
+job fails with CUDA out of memory when it creates the critic's optimizer states, after everything else was loaded.
 
 ## Example
     --pretrain meta-llama/Llama-3.2-1B --reward_pretrain meta-llama/Meta-Llama-3-8B-Instruct

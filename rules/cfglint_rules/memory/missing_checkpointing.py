@@ -1,15 +1,15 @@
 """MEM002 missing-activation-checkpointing: activation checkpointing is off, and the step does not fit without it.
 
 ## What it does
-Reports disabled activation checkpointing (gradient checkpointing) if the step does not fit the GPU or is tight, and
+Reports disabled activation checkpointing (gradient checkpointing) if the step does not fit on the GPU or is tight, and
 checkpointing lowers the peak. The rule relies on the estimate, not on a missing key: a small model needs no
 checkpointing, and LLaMA-Factory enables it by default.
 
-It is an error if checkpointing makes a clear difference: the two estimates do not overlap, even with their intervals.
+The finding is an error only if the estimate with checkpointing is clearly lower: the two intervals do not overlap.
 
 ## Why is this bad?
 Without checkpointing, every decoder layer keeps the activations that its backward pass needs. For Llama-3.1-8B in bf16
-that is about 200 kB per token and layer, compared to 8 kB with checkpointing. The job dies of CUDA out of memory.
+that is about 200 kB per token and layer, compared to 8 kB with checkpointing. The job fails with CUDA out of memory.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B

@@ -2,8 +2,8 @@
 
 ## What it does
 Reports weights that are replicated and exceed the GPU's memory on their own, without any gradients or optimizer states.
-Weights are replicated on a single GPU, under data parallelism, with ZeRO stages 0 to 2, and in a reference model
-outside ZeRO-3.
+Weights are replicated on a single GPU, under data parallelism, and with ZeRO stages 0 to 2. A reference model outside
+ZeRO-3 is replicated too.
 
 ## Why is this bad?
 More GPUs do not help, because each of them has to hold all the weights. Without `deepspeed` or `fsdp`, LLaMA-Factory

@@ -1,13 +1,13 @@
-"""MEM007 rollout-exceeds-gpu: the training step fits the GPU, but the rollout does not.
+"""MEM007 rollout-exceeds-gpu: the training step fits on the GPU, but the rollout does not.
 
 ## What it does
 Estimates generation, and the passes that score the generated answers, on GPUs shared by training and the inference
 engine. It compares the result with the GPU's memory. If the training step does not fit either, only MEM001 reports it.
 
 ## Why is this bad?
-The engine's share is a fraction of the whole card and ignores the memory that training holds. The job loads, then dies
-of CUDA out of memory when the engine wakes up. Often only one side sleeps: the engine leaves the GPU during training,
-but the training states stay there during generation.
+The engine's share is a fraction of the whole card and ignores the memory that training holds. The job starts, then
+fails with CUDA out of memory when the engine wakes up. Often only one side sleeps: the engine leaves the GPU during
+training, but the training states stay there during generation.
 
 ## Example
     # cfglint: gpu=H100

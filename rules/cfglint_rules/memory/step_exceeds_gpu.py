@@ -6,8 +6,8 @@ compares the peak with the GPU's memory. The finding is an error if even the low
 memory, and a warning if the interval includes it. The message breaks the peak down into its parts.
 
 ## Why is this bad?
-The job dies of CUDA out of memory (OOM), usually in the first or second step. A successful first step proves nothing:
-optimizer states are allocated lazily, and ZeRO-3 prefetches weights only from the second forward pass on.
+The job fails with CUDA out of memory (OOM), usually in the first or second step. A successful first step proves
+nothing: optimizer states are allocated lazily, and ZeRO-3 prefetches weights only from the second forward pass on.
 
 ## Example
     base_model: meta-llama/Llama-3.1-8B      # full fine-tuning on one 80 GB GPU
@@ -37,8 +37,8 @@ Unknown models, unknown lengths and architectures without a formula are skipped.
 not stated, the rule assumes 80 GB and one node of 8 GPUs. The message then names the assumption, and the finding is at
 most a warning.
 
-If samples are concatenated, cfglint may assume that only one sample per micro batch has the full length. A step that
-overflows only if all of them do is reported as info.
+If samples are concatenated without padding, cfglint may assume only one full-length sample per micro batch. If the step
+overflows only when all samples have the full length, the finding is an info.
 
 ## References
 The pages of docs/memory-model.md derive every term; docs/fit.md lists the changes and their costs.

@@ -1,13 +1,13 @@
 """MEM006 upcast-experts: the experts of an MoE model are not quantized, and PEFT casts them to fp32.
 
 ## What it does
-Reports an MoE model loaded in 4 or 8 bits whose fused experts stay in 16 bits and are then cast to fp32 by PEFT. It is
-an error if the step certainly does not fit the GPU, otherwise a warning.
+Reports an MoE model loaded in 4 or 8 bits whose fused experts stay in 16 bits and are then cast to fp32 by PEFT. The
+finding is an error if the step definitely does not fit on the GPU, and otherwise a warning.
 
 ## Why is this bad?
 In transformers 5, all experts of a layer are a single parameter, but bitsandbytes quantizes only linear layers. Almost
-all weights of an MoE model are experts. Each takes four bytes instead of half a byte, twice as much as with plain LoRA.
-The weights of Qwen3-30B-A3B take 110 GiB, or 16 GiB with quantized experts.
+all weights of an MoE model are experts. Each weight takes four bytes instead of half a byte, twice as much as with
+plain LoRA. The weights of Qwen3-30B-A3B take 110 GiB, or 16 GiB with quantized experts.
 
 ## Example
     base_model: Qwen/Qwen3-30B-A3B

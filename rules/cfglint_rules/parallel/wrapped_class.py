@@ -1,4 +1,4 @@
-"""PAR002 wrong-wrap-class: FSDP is set to wrap a layer class that the model does not have, and stops.
+"""PAR002 wrong-wrap-class: FSDP stops because it is set to wrap a layer class that the model does not have.
 
 ## What it does
 Compares the classes that FSDP is set to wrap with the classes of the model's layers.

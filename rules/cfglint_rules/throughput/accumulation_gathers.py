@@ -2,7 +2,8 @@
 
 ## What it does
 Checks runs with sharded weights (FSDP, ZeRO-3) on a stated GPU. It estimates larger micro batches with the same
-effective batch, and reports the largest one that fits. It must save at least a quarter of the traffic between ranks.
+effective batch, and reports the largest one that fits. The rule is silent if that saves less than a quarter of the
+traffic between ranks.
 
 ## Why is this bad?
 Each micro batch gathers all weights for its forward and its backward pass. It also reduces its gradients, unless FSDP
@@ -20,11 +21,11 @@ batch of eight.
 
 ## Fix safety
 Unsafe: it replaces a setting that works. Samples that are padded to the longest in a larger batch also carry more
-padding. The effective batch stays the same. Free memory is offered only once, in the order PRF005, PRF006, PRF007,
-PRF008, so that all these fixes fit together. A file that several runs share is not changed.
+padding. The effective batch stays the same. PRF005, PRF006, PRF007 and PRF008 share the free memory in this order, so
+that all their fixes fit together. A file that several runs share is not changed.
 
 ## When it does not apply
-Silent if the GPU or the number of ranks is not stated, on a single rank, and if weights are not sharded. Silent for
+Silent on a single rank, if the GPU or the number of ranks is not stated, and if weights are not sharded. Silent for
 batches that are filled up to a number of tokens.
 
 ## References

@@ -6,7 +6,7 @@ micro batch. If the evaluation does not fit, MEM011 reports it.
 
 ## Why is this bad?
 The forward pass of an evaluation holds full logits: 56 GiB for 8 sequences of 8,192 tokens and a vocabulary of 152,064.
-Training runs well, then the job dies at its first evaluation.
+Training runs well, then the job fails at its first evaluation.
 
 ## Example
     per_device_train_batch_size: 1

@@ -6,7 +6,7 @@ synchronize on every step to check for cancellation (OLMo's `canceled_check_inte
 `include_num_input_tokens_seen`, which gathers a count from all ranks for every micro batch, is reported as info.
 
 ## Why is this bad?
-A GPU stays busy as long as the host runs ahead. Each of these settings stops the host until the GPU has caught up. The
+A GPU stays busy as long as the host runs ahead. Each of these settings stops the host until the GPU catches up. The
 Trainer's own check for NaN does the same for every micro batch, so counting tokens adds little more than its
 communication.
 

@@ -8,8 +8,8 @@ step.
 ## Why is this bad?
 A GPU stays busy as long as the host runs ahead and fills its queue. Every `.item()` makes the host wait until the queue
 is empty. OLMo reads 16 statistics per parameter tensor with AdamW, and 8 with LionW. For a 7B model (259 tensors) with
-AdamW, that is 4,144 `.item()` calls per step, on the order of 0.1 s. AI2's own launch scripts replace the default of 1
-with 10.
+AdamW, that is 4,144 `.item()` calls per step, which takes on the order of 0.1 s. AI2's own launch scripts replace the
+default of 1 with 10.
 
 ## Example
     optimizer:
@@ -22,7 +22,7 @@ with 10.
       metrics_log_interval: 10
 
 ## Fix safety
-Safe: training is the same, and the statistics are logged on every tenth step.
+Safe: training does not change, and the statistics are logged on every tenth step.
 
 ## References
 ai2-olmo 0.6.0 `train.py`, `optim.py`; ai2-olmo-core 3.0.0 `train/trainer.py` (metrics_collect_interval).

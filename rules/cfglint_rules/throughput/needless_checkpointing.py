@@ -19,9 +19,9 @@ time buys memory that the run does not need.
     gradient_checkpointing: false
 
 ## Fix safety
-Unsafe: it replaces a setting that works. The loss, the data and resuming are not affected. Free memory is offered only
-once, in the order PRF005, PRF006, PRF007, PRF008, so that all these fixes fit together. A file that several runs share
-is not changed.
+Unsafe: it replaces a setting that works. The loss, the data and resuming are not affected. PRF005, PRF006, PRF007 and
+PRF008 share the free memory in this order, so that all their fixes fit together. A file that several runs share is not
+changed.
 
 ## When it does not apply
 Silent if the GPU is not stated, and for models whose images the estimate does not cover. Silent if the fix would save

@@ -2,8 +2,8 @@
 
 ## What it does
 Reports samples that are padded to the length limit instead of being packed or padded to the longest in their batch. An
-example is axolotl's `pad_to_sequence_len: true` without `sample_packing`. The note gives the cost for a given mean
-length.
+example is axolotl's `pad_to_sequence_len: true` without `sample_packing`. The note says how the cost depends on the
+mean length.
 
 ## Why is this bad?
 Padding is computed like any other token but adds nothing to training. With a limit of 4,096 tokens and samples of

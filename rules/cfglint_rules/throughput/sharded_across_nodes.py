@@ -19,7 +19,7 @@ network (FSDP), or only the gather of the forward pass (ZeRO++).
 
 ## Fix safety
 Unsafe: it replaces a setting that works. A run with another sharding may not be able to resume from FSDP's sharded
-checkpoints. Free memory is offered only once, in the order PRF005, PRF006, PRF007, PRF008, so that all these fixes fit
+checkpoints. PRF005, PRF006, PRF007 and PRF008 share the free memory in this order, so that all their fixes fit
 together. A file that several runs share is not changed.
 
 ## When it does not apply

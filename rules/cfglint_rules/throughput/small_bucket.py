@@ -2,7 +2,8 @@
 
 ## What it does
 Reports a stated `reduce_bucket_size` that holds less than half of 25 MiB, the default of torch's
-DistributedDataParallel. A bucket of 25 MiB must fit the stated GPU. The note counts the collectives per backward pass.
+DistributedDataParallel. The rule reports it only if a bucket of 25 MiB fits on the stated GPU. The note counts the
+collectives per backward pass.
 
 ## Why is this bad?
 Each bucket is one collective. A small bucket costs the full latency of all ranks for only a few bytes. With 1,000,000
@@ -16,9 +17,9 @@ elements per bucket, a model of 7 billion parameters needs 7,600 collectives in 
     {"zero_optimization": {"stage": 2, "reduce_bucket_size": 13107200}}
 
 ## Fix safety
-Unsafe: it replaces a setting that works. The loss, the data and resuming are not affected. Free memory is offered only
-once, in the order PRF005, PRF006, PRF007, PRF008, so that all these fixes fit together. A file that several runs share
-is not changed.
+Unsafe: it replaces a setting that works. The loss, the data and resuming are not affected. PRF005, PRF006, PRF007 and
+PRF008 share the free memory in this order, so that all their fixes fit together. A file that several runs share is not
+changed.
 
 ## When it does not apply
 Silent if the size is not stated (`auto`), if the GPU is not stated, and for models or adapters that fit into a single
