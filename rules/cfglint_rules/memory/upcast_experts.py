@@ -83,7 +83,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _find_remedy(run: Run, before: Judgement, after: Judgement) -> tuple[Fix | None, str]:
-    """Return the fix that quantises the experts, and the reason if it cannot be written."""
+    """Return the fix that quantizes the experts, and the reason if it cannot be written."""
     from cfglint_train.fitting import words  # imports the fixer, needed only if something is wrong
     from cfglint_train.fitting.moves import explain_refusal, find_move
 
