@@ -100,7 +100,7 @@ def test_2_the_optimizer_step_exceeds_the_gpu(copied):
     assert finding.severity == "error"
     assert "optimizer step" in finding.message
     assert "states 73.2 GiB" in finding.notes[0]
-    assert "3.4 GiB the last" in finding.notes[1]  # the failed allocation in the issue
+    assert "3.4 GiB for the last one" in finding.notes[1]  # the failed allocation in the issue
     assert "optimizer step transients" in finding.notes[0]
     assert "zero_optimization.offload_optimizer" in (finding.help or "")
     assert finding.run is not None
@@ -123,8 +123,8 @@ def test_3_the_actor_needs_a_smaller_micro_batch(copied):
     assert finding.fix is not None
     assert "states 65.8 GiB" in finding.notes[0]
     # OpenRLHF 0.3.8 has no section prefix; the dotted flags came with 0.10.2.
-    assert "with --adam_offload" in (finding.help or "")
-    assert "of host memory per node" in (finding.help or "")
+    assert "set `--adam_offload` as well" in (finding.help or "")
+    assert "GiB of host memory" in (finding.help or "")
     assert fix(folder).applied == ()
     fix(folder, unsafe=True)
     script = (folder / "train_ppo.sh").read_text()

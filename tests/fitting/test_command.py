@@ -249,7 +249,7 @@ def test_a_host_that_is_not_stated_is_asked_for(tmp_path: Path) -> None:
     files = {"run.yaml": source, "z3.json": (folder / "z3.json").read_text()}
     [run] = api.fit("run.yaml", api.Options(isolated=True), files).runs
     assert run.offload is not None
-    assert run.offload.startswith("with zero_optimization.offload_optimizer: ")
+    assert run.offload.startswith("set `zero_optimization.offload_optimizer`: ")
     [stated] = api.fit(
         "run.yaml", api.Options(isolated=True), {**files, "run.yaml": source.replace("80GB", "80GB host-memory=4TB", 1)}
     ).runs
@@ -313,12 +313,15 @@ def test_what_would_hold_the_step_holds_the_rollout() -> None:
         options=api.Options(isolated=True, select=("MEM001",)), sources={"run.sh": text.replace("A100-80GB", "24GB")}
     ).findings
     assert finding.help is not None
-    assert finding.help.endswith("would hold it with --rollout.micro_batch_size: 1")
+    assert finding.help.endswith(", and set --rollout.micro_batch_size: 1; more GPUs do not help")
 
 
 @pytest.mark.parametrize(("share", "words"), [
-    ("0.3", "more GPUs do not help; a GPU with 118 GiB (H200) would hold it"),
-    ("0.9", "neither more nor larger GPUs help, as the engine takes a share of each (`vllm_gpu_memory_utilization`)"),
+    ("0.3", "use a GPU with at least 118 GiB (H200); more GPUs do not help"),
+    (
+        "0.9",
+        "neither more nor larger GPUs help, because the engine takes a share of each (`vllm_gpu_memory_utilization`)",
+    ),
 ])  # fmt: skip
 def test_an_engine_takes_its_share_of_a_larger_gpu_too(
     share: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -437,7 +440,7 @@ def test_wrong_usage_is_2(here: Path, arguments: tuple[str, ...], said: str) -> 
     assert said in shown.err
 
 
-@pytest.mark.parametrize(("card", "said"), [("H200", "(H200)"), (None, "(none is that large)")])
+@pytest.mark.parametrize(("card", "said"), [("H200", "(H200)"), (None, "(no known GPU is that large)")])
 def test_a_size_that_no_card_has_is_called_that(card, said):
     held = HardwareNeed(200 * 2**30, nodes=None, gpus=None, gpu=card, settings=())
-    assert held.description == f"more GPUs do not help; a GPU with 200 GiB {said} would hold it"
+    assert held.description == f"use a GPU with at least 200 GiB {said}; more GPUs do not help"

@@ -53,7 +53,7 @@ def test_a_host_that_is_too_small_is_no_fit() -> None:
     lines = "\n".join(report.render_text(result.ladders))
     assert "load (host): 37.3 GiB expected" in lines
     assert "no change needed" not in lines
-    assert "more GPUs do not help; 37.3 GiB of host memory per node would hold it\n" in lines
+    assert "use 37.3 GiB of host memory per node; more GPUs do not help\n" in lines
 
 
 @pytest.mark.parametrize("size", [None, "64GiB"])

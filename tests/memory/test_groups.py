@@ -62,7 +62,7 @@ def test_a_reward_model_beside_the_critic_counts_there() -> None:
 def test_scoring_counts_on_the_actors_gpus() -> None:
     phase = estimate(make_job(), LLAMA_8B).find_phase("rollout")
     assert phase is not None
-    assert phase.event == "a micro batch is scored"
+    assert phase.event == "scoring a micro batch"
     assert phase.gpu is not None
     assert sum_parts(phase.gpu, "logits and loss") == 4 * 2048 * LLAMA_8B.vocab * 6
     assert estimate(make_job(rollout__micro=None), LLAMA_8B).find_phase("rollout") is None

@@ -37,12 +37,12 @@ def test_offloaded_states_of_the_critic_count_as_much_as_the_actors():
 @pytest.mark.parametrize(("stated", "batches"), [("", 2), ("dataloader_prefetch_factor: 6\n", 6)])
 def test_each_worker_of_each_rank_keeps_batches_ready(stated, batches, tmp_path):
     (tmp_path / "run.yaml").write_text(f"{RUN}dataloader_num_workers: 4\n{stated}")
-    assert find_host_sizes(tmp_path, **FACTS)["batches that wait"] == 8 * 4 * batches * 2 * 4096 * 24
+    assert find_host_sizes(tmp_path, **FACTS)["prefetched batches"] == 8 * 4 * batches * 2 * 4096 * 24
 
 
 def test_without_workers_no_batch_waits(tmp_path):
     (tmp_path / "run.yaml").write_text(RUN)
-    assert "batches that wait" not in find_host_sizes(tmp_path, **FACTS)
+    assert "prefetched batches" not in find_host_sizes(tmp_path, **FACTS)
 
 
 @pytest.mark.parametrize(("stated", "copies"), [("false", 8), ("true", 0)])

@@ -37,7 +37,7 @@ def test_a_reference_model_makes_logits_beside_those_of_the_policy() -> None:
     assert sum_parts(budget, "logits and loss") == TOKENS * WORDS * 16
     phase = estimate(job, LLAMA_8B).find_phase("forward")
     assert phase is not None
-    assert phase.event == "logits beside the loss's"
+    assert phase.event == "logits in addition to the loss's"
 
 
 @pytest.mark.parametrize("made", [0, 6])

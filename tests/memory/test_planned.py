@@ -101,7 +101,7 @@ def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
         ({"method.lora_targets": "q_proj"}, "must be a list"),
         ({"model.roles": [{"model": "x"}]}, "name and trained"),
         ({"hardware": {"gpu": "Abacus"}}, "gpu"),
-        ({"hardware": {"tpu": "v5"}}, "hardware has no tpu"),
+        ({"hardware": {"tpu": "v5"}}, "hardware has no field tpu"),
         ({"activations.attention": "flsh"}, "unknown value 'flsh' of activations.attention; did you mean flash"),
         ({"nodes": 0}, "must be a positive integer"),
     ],

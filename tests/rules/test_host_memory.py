@@ -51,7 +51,7 @@ def get_help(folder, **facts) -> str:
 
 def test_sharded_states_do_not_shrink_with_the_ranks_of_a_node(tmp_path):
     help_text = get_help(write_offloading_run(tmp_path / "fires"), host_memory="1TB", nodes="1", gpus_per_node="8")
-    assert help_text == "use more nodes or less offloading"
+    assert help_text == "use more nodes, or offload less"
 
 
 def test_copies_of_the_ranks_do(tmp_path):
@@ -72,4 +72,4 @@ def test_what_cannot_be_compared_is_said_once(tmp_path, stated, codes):
 
 def test_one_rank_that_reads_the_weights_is_a_remedy(tmp_path):
     (tmp_path / "copies.yaml").write_bytes((FIRES / "copies.yaml").read_bytes())
-    assert "one rank of a node to read the weights" in get_help(tmp_path)
+    assert "let one rank per node load the weights" in get_help(tmp_path)

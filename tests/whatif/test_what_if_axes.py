@@ -46,7 +46,7 @@ def test_the_gpu_is_an_axis_and_the_file_may_stand_behind_it():
         ("optimizer.name=quux", "unknown value 'quux' of optimizer.name; known: adafactor, adagrad, "),
         ("quantization=nf5", "did you mean nf4?"),
         ("micro_batch=0,1", "--what-if micro_batch=0,1: batch.micro must be at least 1"),
-        ("model.id=Qwen/Qwen2.5-7B", "model.id is free text, which no estimate compares; it cannot be an axis"),
+        ("model.id=Qwen/Qwen2.5-7B", "model.id cannot be an axis: it is free text, which does not affect the estimate"),
     ],
 )
 def test_an_axis_that_is_none(word, said):

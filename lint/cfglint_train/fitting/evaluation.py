@@ -35,7 +35,7 @@ def find_smaller_batch(run: Run) -> Fix | None:
     reason = "as in training" if fills_in and size == training else "which fits"
     if not size and present is not None and present.verdict != "tight":
         size = next((candidate for candidate, worse in candidates if worse is not None and worse.verdict == "tight"), 0)
-        reason = "which is expected to fit and remains tight"
+        reason = "which is tight but expected to fit"
     if not size:
         return None
     despite = _HARMLESS if fills_in else frozenset()

@@ -41,7 +41,7 @@ class HardwareNeed(Frozen):
 
     @property
     def description(self) -> str:
-        """Text such as `16 GPUs (2 nodes), or a GPU with 92.0 GiB (H200) would hold it with micro_batch_size: 1`."""
+        """Text such as `use 16 GPUs (2 nodes), or a GPU with at least 92.0 GiB (H200)`."""
         ways = []
         if self.nodes is not None:
             ways.append(f"{self.gpus} GPUs ({self.nodes} nodes)")
@@ -49,13 +49,13 @@ class HardwareNeed(Frozen):
         if self.has_gpu_room:
             ways.append(" and ".join(other_needs))
         elif not self.share:
-            card = f"a GPU with {format_gib(self.need)} ({self.gpu or 'none is that large'})"
+            card = f"a GPU with at least {format_gib(self.need)} ({self.gpu or 'no known GPU is that large'})"
             ways.append(" and ".join([card, *other_needs]))
         elif not ways:
-            return f"neither more nor larger GPUs help, as the engine takes a share of each (`{self.share}`)"
-        prefix = "" if self.nodes is not None else "more GPUs do not help; "
-        condition = f" with {', '.join(map(_strip_old_value, self.settings))}" if self.settings else ""
-        return f"{prefix}{', or '.join(ways)} would hold it{condition}"
+            return f"neither more nor larger GPUs help, because the engine takes a share of each (`{self.share}`)"
+        suffix = "" if self.nodes is not None else "; more GPUs do not help"
+        condition = f", and set {', '.join(map(_strip_old_value, self.settings))}" if self.settings else ""
+        return f"use {', or '.join(ways)}{condition}{suffix}"
 
 
 _OTHERS: Final[dict[Resource, str]] = {"host": "host memory per node", "disk": "disk"}

@@ -16,10 +16,10 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 _OUTCOMES: Final[dict[Verdict, str]] = {
-    "fits": "it fits",
-    "tight": "it is tight",
-    "probably does not fit": "it probably does not fit",
-    "does not fit": "it still does not fit",
+    "fits": "fits",
+    "tight": "tight",
+    "probably does not fit": "probably does not fit",
+    "does not fit": "still does not fit",
 }
 
 
@@ -39,8 +39,8 @@ def describe_offload(run: Run, changes: Mapping[Field, Any]) -> str | None:
 def find_advice(run: Run, changes: Mapping[Field, Any]) -> Advice | None:
     """Return the effect of offloading on top of some changes, or None if it does not help or cannot be written.
 
-    The text is like `with zero_optimization.offload_optimizer: 53.2 GiB in the backward pass, it fits, and 390 GiB of
-    host memory per node`.
+    The text is like "set `zero_optimization.offload_optimizer`: the backward pass then needs 53.2 GiB per GPU (fits),
+    and each node 390 GiB of host memory".
     """
     if run.plan.parallel.offload_optimizer != "none" or not run.plan.parallel.zero_stage:
         return None
@@ -61,7 +61,8 @@ def find_advice(run: Run, changes: Mapping[Field, Any]) -> Advice | None:
         return None
     setting = next(format_route(tuple(step for step in change.route if isinstance(step, str))) for change in written)
     text = (
-        f"with {setting}{', too' if changes else ''}: {format_gib(after.budget.expected)} in {after.phase.title}, "
-        f"{_OUTCOMES[after.verdict]}, and {format_gib(max(host))} of host memory per node"
+        f"set `{setting}`{' as well' if changes else ''}: {after.phase.title} then needs "
+        f"{format_gib(after.budget.expected)} per GPU ({_OUTCOMES[after.verdict]}), and each node "
+        f"{format_gib(max(host))} of host memory"
     )
     return Advice(text, after)

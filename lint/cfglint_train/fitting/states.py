@@ -15,16 +15,16 @@ def describe_smaller_states(run: Run) -> str:
     offloads = {parallel.offload_params, parallel.offload_optimizer} - {None, "none"}
     ways = {
         "sharding": not sharded,
-        "offload": not offloads and (not sharded or run.find_owner("parallel.offload_params") is not None),
+        "offloading": not offloads and (not sharded or run.find_owner("parallel.offload_params") is not None),
         "LoRA": run.plan.method.tuning == "full" and run.find_owner("method.tuning") is not None,
     }
     bits = list_four_bit_settings(run)
-    ways[f"4 bits (`{', '.join(bits)}`)"] = bool(bits)
+    ways[f"4-bit weights (`{', '.join(bits)}`)"] = bool(bits)
     *others, last = [way for way, is_left in ways.items() if is_left] or [""]
-    return f"the states get smaller with {', '.join(others)}{' or ' if others else ''}{last}" if last else ""
+    return f"reduce the states with {', '.join(others)}{' or ' if others else ''}{last}" if last else ""
 
 
 def list_four_bit_settings(run: Run) -> tuple[str, ...]:
-    """Return the settings that quantise the weights below an adapter to 4 bits; empty if no file can state them."""
+    """Return the settings that quantize the weights below an adapter to 4 bits; empty if no file can state them."""
     move = find_move(run, "method.quantization") or find_move(run, "method.quantized_experts")
     return () if move is None else words.format_settings(run, move.changes)

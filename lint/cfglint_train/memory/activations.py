@@ -166,7 +166,7 @@ def compute_activations(setup: Setup) -> Activations | None:
     block_memory = compute_block_outputs(setup)
     leaf += block_memory.kept
     if checkpointed and setup.offload.activations:
-        leaf += checkpoint * label_count(min(setup.layers, _COPIES_IN_FLIGHT), "layers on their way", tokens)
+        leaf += checkpoint * label_count(min(setup.layers, _COPIES_IN_FLIGHT), "layers in flight", tokens)
     tower = _compute_encoder(setup)
     if tower is not None:
         leaf += tower.kept

@@ -28,7 +28,7 @@ ACTIVATIONS: Final = Component("activations", "activation", evidence=("traced",)
 WEIGHT_COPIES: Final = Component(
     "weight copies",
     "transient",
-    "copies in 16 bits, PEFT's whole weights of fused experts, unpacked weights",
+    "16-bit copies, PEFT's full weights of fused experts, unpacked weights",
     evidence=("traced",),
     flows=True,
     passes=True,
@@ -45,7 +45,7 @@ WORKSPACES: Final = Component(
 RESERVE: Final = Component(
     "allocator reserve",
     "runtime",
-    "blocks that torch's allocator keeps",
+    "blocks cached by torch's allocator",
     evidence=(
         "apart",
         "apart-checkpointed",
@@ -81,15 +81,15 @@ OFFLOADED: Final = (
 """Components that were moved from the GPUs to the host."""
 HOST_EXPERTS: Final = Component("experts on the host", "host")
 WORKERS: Final = Component("data loader workers", "host", coefficient="worker")
-WAITING: Final = Component("batches that wait", "host")
+WAITING: Final = Component("prefetched batches", "host")
 SLEEPING: Final = Component("sleeping engines", "host")
 SLEEPING_STATES: Final = Component(
     "sleeping training states",
     "host",
-    "master weights, states and gradients of every model that is trained, pinned while another one works",
+    "pinned master weights, states and gradients of every trained model while another model runs",
     coefficient="offloaded",
 )
-IDLE_MODELS: Final = Component("offloaded models", "host", "models that are not trained, in pinned blocks")
+IDLE_MODELS: Final = Component("offloaded models", "host", "models that are not trained, in pinned memory")
 FILE: Final = Component("file being written", "host", "the largest file of a checkpoint")
 CLONED: Final = Component("weights cloned by every rank", "host")
 GATHERED_WEIGHTS: Final = Component("gathered weights", "host")

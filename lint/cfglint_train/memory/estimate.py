@@ -131,7 +131,7 @@ def _build_scoring_phase(budgets: PhaseBudget) -> Phase | None:
     if parts is None:
         return None
     budget = budgets.build_gpu_budget(SCORED, {**budgets.job.lasting, **parts}, ROLLOUT_FIELDS, steady=False)
-    return Phase(SCORED, "a micro batch is scored", budget)
+    return Phase(SCORED, "scoring a micro batch", budget)
 
 
 def _compute_scoring_parts(budgets: PhaseBudget) -> dict[Component, float] | None:
@@ -251,7 +251,7 @@ def _build_load_phase(budgets: PhaseBudget) -> Phase:
         parts, event = {**steady, FROZEN: setup.frozen_bytes}, "the whole model is on every GPU"
         if setup.ranks.strategy == "fsdp2":
             parts[FROZEN] += held.frozen - setup.frozen_weights.scales
-            event = "shards are made beside the whole model"
+            event = "shards are created next to the whole model"
     if setup.ranks.zero_stage in (1, 2) and weights.trained:
         if formats.loaded > formats.gathered and weights.head_trained:
             parts[BACKWARD] = formats.gathered * budgets.job.head_elements
@@ -259,7 +259,10 @@ def _build_load_phase(budgets: PhaseBudget) -> Phase:
         if sum(flat.values()) > sum(parts.values()):
             parts, event = flat, "DeepSpeed flattens the weights"
     if uncertainty.ahead:
-        parts, event = {**parts, FROZEN: setup.frozen_bytes + uncertainty.ahead}, "16-bit weights wait to be quantised"
+        parts, event = (
+            {**parts, FROZEN: setup.frozen_bytes + uncertainty.ahead},
+            "16-bit weights before they are quantized",
+        )
     budget = budgets.build_gpu_budget(
         "load", parts, LOAD_FIELDS if uncertainty.whole or uncertainty.ahead else NO_FIELDS, steady=False
     )
@@ -422,5 +425,5 @@ def _build_rollout_phase(budgets: PhaseBudget, missing: list[Missing]) -> Phase 
         budget = budgets.build_gpu_budget(
             "rollout", {**lasting, **scored, ENGINE: _compute_engine_bytes(budgets)}, ROLLOUT_FIELDS, steady=False
         )
-        candidates.append(Phase("rollout", "a micro batch is scored", budget))
+        candidates.append(Phase("rollout", "scoring a micro batch", budget))
     return max(candidates, key=lambda phase: phase.gpu.expected if phase.gpu is not None else 0, default=None)

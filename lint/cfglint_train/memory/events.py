@@ -114,7 +114,7 @@ def _generate_loss_events(step: _StepAmounts, flow: Activations, end: Head) -> I
     }
     yield "forward", "the loss", {**parts, LOGITS: end.forward + end.fixed_forward}
     if loss.passing_logits and setup.part.ends:
-        name = "unused logits" if loss.scores else "logits beside the loss's"
+        name = "unused logits" if loss.scores else "logits in addition to the loss's"
         unused_logits = count_scored_tokens(setup) * setup.architecture.vocab * loss.passing_logits
         with_unused_logits = {**parts, LOGITS: unused_logits}
         if setup.checkpointing.method != "none" and not loss.scores:  # the policy's forward pass has ended (dpo-1b-ac)

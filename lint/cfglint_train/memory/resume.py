@@ -41,7 +41,7 @@ def estimate_resume(setup: Setup, plan: Plan) -> Resume | None:
         if setup.weights.adapters:
             module = min(module, setup.weights.trained * formats.held)
         part = LOADED_OPTIMIZER if shards >= module else LOADED_WEIGHTS
-        return Resume({part: ranks.local * max(shards, module)}, "every rank reads its shards of the states")
+        return Resume({part: ranks.local * max(shards, module)}, "every rank reads its shards")
     if ranks.strategy in FSDP:
         if checkpoint.state_dict != "full":
             return None  # read tensor by tensor into the shards
@@ -53,10 +53,10 @@ def estimate_resume(setup: Setup, plan: Plan) -> Resume | None:
         states = part_count * setup.weights.trained * state_bytes
         weights *= count_readers(setup)
         part = LOADED_OPTIMIZER if states >= weights else LOADED_WEIGHTS
-        return Resume({part: max(weights, states)}, "rank 0 reads the whole states")
+        return Resume({part: max(weights, states)}, "rank 0 reads all states")
     if ranks.world > 1:
         return None  # loaded directly onto each GPU
-    return Resume({LOADED_OPTIMIZER: setup.weights.trained * state_bytes}, "the states come over the host")
+    return Resume({LOADED_OPTIMIZER: setup.weights.trained * state_bytes}, "the states are loaded through the host")
 
 
 def _estimate_olmo_resume(setup: Setup, plan: Plan) -> Resume | None:

@@ -67,9 +67,7 @@ def compute_states(setup: Setup) -> States:
     persistent = 0.0
     if ranks.zero_stage == 3 and setup.sharding.persistence:
         small = min(count_small_elements(setup), setup.architecture.parameters)
-        persistent = (
-            merge_terms(small, "elements that stay whole") * formats.gathered * (1 - 1 / ranks.parameter_shards)
-        )
+        persistent = merge_terms(small, "unsharded elements") * formats.gathered * (1 - 1 / ranks.parameter_shards)
     if not offload.parameters:
         persistent += compute_secondary_copy(setup)
     host = 0.0

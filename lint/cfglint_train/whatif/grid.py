@@ -99,7 +99,7 @@ def parse_axes(arguments: Sequence[str]) -> list[Axis]:
         name, sign, text = word.partition("=")
         field = NAMES.get(name.replace("-", "_"), name)
         if not sign or not text:
-            raise UsageError(f"--what-if {word}: expected AXIS=VALUE,VALUE, such as micro_batch=1,2,4")
+            raise UsageError(f"--what-if {word}: expected AXIS=VALUE,VALUE, for example micro_batch=1,2,4")
         if any((axis.field or GPU) == field for axis in axes):
             raise UsageError(f"--what-if {word}: {field} is given twice")
         if field == GPU:
@@ -110,7 +110,9 @@ def parse_axes(arguments: Sequence[str]) -> list[Axis]:
 
             near = get_close_matches(name.replace("-", "_"), [*NAMES, GPU, *FIELDS], 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise UsageError(f"--what-if {word}: an axis is a plan field, {GPU} or one of {', '.join(NAMES)}{hint}")
+            raise UsageError(
+                f"--what-if {word}: an axis must be a plan field, {GPU} or one of {', '.join(NAMES)}{hint}"
+            )
         try:
             values = tuple(parse_value(field, item) for item in text.split(","))
             allowed_words.check_axis(field, values)
@@ -121,7 +123,7 @@ def parse_axes(arguments: Sequence[str]) -> list[Axis]:
     for axis in axes:
         cells *= len(axis.values)
     if cells > MAX_CELLS:
-        raise UsageError(f"--what-if: {cells} combinations are more than {MAX_CELLS}")
+        raise UsageError(f"--what-if: {cells} combinations exceed the maximum of {MAX_CELLS}")
     return axes
 
 
@@ -244,7 +246,7 @@ def find_idle_axes(cells: Sequence[Cell], axes: Sequence[Axis]) -> list[str]:
 def _format_cell(cell: Cell) -> str:
     """Format the step, followed by the evaluation if that is worse."""
     if cell.budget is None:
-        return "not known"
+        return "unknown"
     if cell.phase != EVALUATION:
         return _format_amount(cell.budget, cell.verdict)
     *_, (_, budget, outcome) = (row for row in cell.phases if row[0] in _STEP_PHASES)

@@ -90,7 +90,7 @@ def read_plan_file(
     """
     source = regular_files.read_anywhere(path)
     if len(source) > regular_files.MAX_BYTES:
-        raise UsageError(f"{path}: larger than {regular_files.MAX_BYTES >> 20} MiB, too large for a plan")
+        raise UsageError(f"{path}: a plan file can have at most {regular_files.MAX_BYTES >> 20} MiB")
     try:
         content = json.loads(source.decode("utf-8-sig", "replace"))
     except (ValueError, RecursionError) as error:
@@ -161,7 +161,7 @@ def _parse_count(name: str, value: Any) -> int:
 def _build_hardware(stated_facts: Mapping[str, Any]) -> Hardware:
     unknown = [name for name in stated_facts if name not in HARDWARE_FACTS]
     if unknown:
-        raise UsageError(f"hardware has no {unknown[0]}; known: {', '.join(HARDWARE_FACTS)}")
+        raise UsageError(f"hardware has no field {unknown[0]}; known: {', '.join(HARDWARE_FACTS)}")
     facts = {name: FieldValue(str(value), Origin("user", note="the plan")) for name, value in stated_facts.items()}
     try:
         return build_hardware(facts)

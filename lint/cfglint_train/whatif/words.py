@@ -32,7 +32,7 @@ def check_axis(field: Field, values: Iterable[Any]) -> None:
     if field in _COUNTS and any(isinstance(value, (int, float)) and value < 1 for value in values):
         raise UsageError(f"{field} must be at least 1")
     if get_field_type(field) == "str" and list_choices(field) is None and _list_words(field) is None:
-        raise UsageError(f"{field} is free text, which no estimate compares; it cannot be an axis")
+        raise UsageError(f"{field} cannot be an axis: it is free text, which does not affect the estimate")
     check_values(field, values)
 
 

@@ -1,12 +1,12 @@
-"""BAT001 deepspeed-batch-identity: DeepSpeed's three batch sizes do not multiply out.
+"""BAT001 deepspeed-batch-identity: DeepSpeed's three batch sizes contradict each other, so DeepSpeed stops.
 
 ## What it does
-DeepSpeed asserts train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel
-ranks. The rule reports values that satisfy this for no number of ranks, values that do not satisfy it for the stated
-number, and a file that gives only the accumulation.
+DeepSpeed asserts that train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel
+ranks. The rule reports three mistakes: values that match no number of ranks, values that do not match the stated number
+of ranks, and a file that sets only the accumulation.
 
 ## Why is this bad?
-DeepSpeed stops with an AssertionError at initialisation, on every rank, after the model was loaded.
+DeepSpeed stops with an AssertionError on every rank during initialization, after the model was loaded.
 
 ## Example
     "train_batch_size": 100,
@@ -14,10 +14,10 @@ DeepSpeed stops with an AssertionError at initialisation, on every rank, after t
     "gradient_accumulation_steps": 4
 
 ## Use instead
-Give two of the three; the third follows. Under the Hugging Face Trainer, leave all three to "auto".
+Set two of the three; DeepSpeed computes the third. With the HF Trainer, set all three to "auto".
 
 ## Fix safety
-Safe: the file could not be used. `train_batch_size` is removed, so that it follows from the other two.
+Safe: DeepSpeed would have rejected the file. The fix removes `train_batch_size`, which follows from the other two.
 
 ## References
 deepspeed 0.19.8 `runtime/config.py` (_set_batch_related_parameters, _batch_assertion).

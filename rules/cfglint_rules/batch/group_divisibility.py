@@ -1,21 +1,27 @@
-"""BAT002 batch-not-divisible: the global batch does not come out even over the ranks.
+"""BAT002 batch-not-divisible: the global batch cannot be divided evenly among the ranks.
 
 ## What it does
-Checks the arithmetic that each framework asserts at start or silently rounds: OpenRLHF's `train.batch_size` over
-the micro batch and the ranks of *every* group of models (actor, critic, reference, reward), OLMo's
-`global_train_batch_size` over the ranks, OLMo-core's global batch over `rank_microbatch_size` x ranks and
-both over `max_sequence_length`, and GRPO's completions over groups of `num_generations` (axolotl,
-TRL), with TRL's `generation_batch_size` over the micro batches of all ranks.
-In OpenRLHF it also reports dynamic batches whose rollout holds fewer samples than one training batch, and training
-batches that do not come out even over the ranks that see different samples.
+Checks the batch arithmetic that each framework asserts at startup or silently rounds:
+
+- OpenRLHF: `train.batch_size` must be a multiple of micro batch x ranks in *every* group of models (actor, critic,
+  reference, reward).
+- OLMo: `global_train_batch_size` must be a multiple of the ranks.
+- OLMo-core: the global batch must be a multiple of `rank_microbatch_size` x ranks, and both must be multiples of
+  `max_sequence_length`.
+- GRPO in axolotl and TRL: the completions must be a multiple of `num_generations`. In TRL, `generation_batch_size` must
+  also be a multiple of micro batch x ranks.
+
+For OpenRLHF with dynamic batches, the rule also reports rollouts with fewer samples than a training batch. It also
+reports training batches that cannot be divided evenly among the data-parallel ranks.
 
 ## Why is this bad?
-OpenRLHF's engines stop with DeepSpeed's AssertionError after every model was loaded, and the group that fails need
-not be the one that trains: the reference model's engine carries the same batch. OLMo stops in its data loader. GRPO
-refuses a number of completions that its groups do not divide.
-With dynamic batches a rollout makes `samples // batch_size` optimizer steps: where that is 0, nothing is trained,
-without a message. Each rank takes `batch_size // ranks` samples of a batch: with fewer
-samples than ranks that is 0, and the first training step crashes; else the rest is left out of each step.
+OpenRLHF stops with DeepSpeed's AssertionError after it has loaded every model. The group that fails is not always the
+one that trains: the reference model's engine has the same batch size. OLMo stops in its data loader. GRPO rejects a
+number of completions that is not a multiple of the group size.
+
+With dynamic batches, a rollout leads to `samples // batch_size` optimizer steps. If that is 0, nothing is trained, and
+there is no warning. Each rank gets `batch_size // ranks` samples of a batch. If that is 0, the first training step
+crashes. Otherwise the remainder is dropped in each step.
 
 ## Example
     --train.batch_size 128 --train.micro_batch_size 4 --ref.num_gpus_per_node 6
@@ -24,12 +30,12 @@ samples than ranks that is 0, and the first training step crashes; else the rest
     --ref.num_gpus_per_node 8
 
 ## Fix safety
-Unsafe: for GRPO the smallest change is offered: more accumulation, which makes the batch larger, or another number of
+Unsafe. For GRPO, the fix is the smallest change: more accumulation, which makes the batch larger, or another number of
 completions per prompt.
 
 ## When it does not apply
-Dynamic batches (`--train.dynamic_batch_enable`) exempt the groups that train from the micro batch. Where the number of
-ranks is not stated, only OpenRLHF's own role flags are counted.
+With dynamic batches (`--train.dynamic_batch_enable`), the micro batch is not checked for the groups that train. If the
+number of ranks is not stated, the rule uses only OpenRLHF's own flags for each role.
 
 ## References
 OpenRLHF 0.11.2 `utils/deepspeed/deepspeed.py` (setup_distributed), `trainer/ppo_utils/replay_buffer.py`
@@ -88,8 +94,8 @@ def _check_completions(run: Run) -> Iterator[Report]:
         batch = run.spell_key("rollout.completions")
         nearest = _find_nearest_multiple(completions, lcm(unit, group_size))
         yield Report(
-            f"`{batch}` is {completions}, not a multiple of the {unit} sequences of a micro batch on all ranks: {name} "
-            "refuses to start",
+            f"`{batch}` is {completions}, not a multiple of the {unit} sequences in a micro batch across all ranks: "
+            f"{name} refuses to start",
             run.find_place("rollout.completions"),
             fix=Fix("unsafe", f"{batch}: {nearest}", {"rollout.completions": nearest}),
             claim=_UNEVEN,
@@ -98,8 +104,7 @@ def _check_completions(run: Run) -> Iterator[Report]:
         stated_fields: tuple[Field, ...] = ("rollout.completions",) if run.is_stated("rollout.completions") else ()
         yield Report(
             f"`{key}` is {group_size}, which does not divide the {format_count(completions, 'completion')} of a step: "
-            f"{name} "
-            "refuses to start",
+            f"{name} refuses to start",
             run.find_place(*stated_fields, "rollout.samples_per_prompt", "batch.accumulation"),
             fix=_build_smallest_fix(run, group_size),
             claim=_UNEVEN if stated_fields else None,
@@ -178,9 +183,10 @@ def _check_tokens(run: Run) -> Iterator[Report]:
             _find_nearest_multiple(tokens, length * sequences) if sequences > 1 else max(1, tokens // length) * length
         )
         yield Report(
-            f"`{key}` is {tokens:,} tokens, which is not a multiple of `{unit}` ({length:,}): the run is refused",
+            f"`{key}` is {tokens:,} tokens, not a multiple of `{unit}` ({length:,}): {run.framework.title} "
+            "refuses to start",
             run.find_place(field, "sequence.length"),
-            help=f"{key}: {nearest:,}",
+            help=f"set `{key}` to {nearest:,}",
         )
 
 
@@ -208,7 +214,7 @@ def _check_groups(run: Run) -> Iterator[Report]:
     units = [micro * ranks // gcd(micro * ranks, model_parallel_size) for ranks in groups.values() if ranks]
     if not units:
         return
-    advice = f"the nearest value that divides is `{batch}: {_find_nearest_multiple(global_batch, lcm(*units))}`"
+    advice = f"set `{batch}` to {_find_nearest_multiple(global_batch, lcm(*units))}, the nearest valid value"
     if (global_batch * model_parallel_size) % micro:
         yield Report(
             f"{scaled_batch}, not a multiple of `{micro_key}: {micro}` on any number of ranks",
@@ -232,7 +238,7 @@ def _check_groups(run: Run) -> Iterator[Report]:
 def _format_node_note(run: Run) -> str:
     """Return the note for ranks of one node if the number of nodes is not stated."""
     origin = run.get_origin("launch.nodes")
-    return " on one node, and on any number of such nodes" if origin is None or origin.kind == "assumed" else ""
+    return " on one node, or on any number of such nodes" if origin is None or origin.kind == "assumed" else ""
 
 
 def _check_rollouts(run: Run) -> Iterator[Report]:
@@ -249,11 +255,10 @@ def _check_rollouts(run: Run) -> Iterator[Report]:
         return
     batch, rollout = run.spell_key("batch.global_"), run.spell_key("rollout.batch")
     yield Report(
-        f"a rollout is {rollout} {prompts:,} x {samples_per_prompt} = {prompts * samples_per_prompt:,} samples, fewer "
-        f"than {batch} {global_batch:,}: with "
-        "dynamic batches no optimizer step is made, and nothing is trained",
+        f"a rollout of `{rollout}` {prompts:,} x {samples_per_prompt} = {prompts * samples_per_prompt:,} samples is "
+        f"smaller than `{batch}` {global_batch:,}: with dynamic batches, nothing is trained",
         run.find_place("rollout.batch", "batch.global_"),
-        help=f"{batch}: {prompts * samples_per_prompt}, or more prompts per rollout",
+        help=f"set `{batch}` to {prompts * samples_per_prompt}, or use more prompts per rollout",
     )
 
 
@@ -271,16 +276,17 @@ def _check_dynamic_batches(run: Run) -> Iterator[Report]:
             continue
         is_too_small = global_batch < ranks
         consequence = (
-            "the first training step crashes" if is_too_small else f"{global_batch % ranks} are left out of each step"
+            "the first training step crashes"
+            if is_too_small
+            else f"each step drops {format_count(global_batch % ranks, 'sample')}"
         )
         yield Report(
             f"`{key}` is {global_batch:,}, {'less than' if is_too_small else 'not a multiple of'} the {ranks:,} "
-            "data-parallel ranks "
-            f"of the {role.name}'s group: with dynamic batches {consequence}",
+            f"data-parallel ranks of the {role.name}'s group: with dynamic batches, {consequence}",
             run.find_place("batch.global_"),
             "error" if is_too_small else "warning",
             min_certainty="followed",
-            help=f"the nearest value that divides is `{key}: {_find_nearest_multiple(global_batch, ranks)}`",
+            help=f"set `{key}` to {_find_nearest_multiple(global_batch, ranks)}, the nearest valid value",
         )
 
 
@@ -298,13 +304,13 @@ def _check_global_batch(run: Run) -> Iterator[Report]:
     unit = ranks
     divisor = f"the {ranks} data-parallel ranks{_format_node_note(run)}"
     if run.framework.traits.batch_divisor == "micro batches" and plan.batch.micro and plan.batch.micro > 0:
-        unit, divisor = ranks * plan.batch.micro, f"{plan.batch.micro} sequences x {divisor}"
+        unit, divisor = ranks * plan.batch.micro, f"{format_count(plan.batch.micro, 'sequence')} x {divisor}"
     if global_batch % unit:
         yield Report(
             f"the global batch of {global_batch} sequences is not a multiple of {divisor}",
             run.find_place("batch.global_"),
             min_certainty="followed",
-            help=f"the nearest value that divides is `{run.spell_key('batch.global_')}: "
-            f"{_find_nearest_multiple(global_batch, unit)}`",
+            help=f"set `{run.spell_key('batch.global_')}` to {_find_nearest_multiple(global_batch, unit)}, the "
+            "nearest valid value",
             claim=_UNEVEN_BATCH,
         )

@@ -1,12 +1,12 @@
-"""BAT003 warmup-exceeds-run: the warm-up has more steps than the run.
+"""BAT003 warmup-exceeds-run: the warmup is longer than the run, which never reaches the full learning rate.
 
 ## What it does
-Compares the steps of the warm-up with those that the run has at most: as stated, by its tokens, or by a limit of
-samples.
+Compares the warmup steps with the maximum number of steps of the run. That number is stated, or follows from a number
+of tokens or a sample limit.
 
 ## Why is this bad?
-The run ends before the learning rate is reached: it trains at a fraction of the rate, and the schedule behind the
-warm-up never starts. A number from another configuration, whose run was longer, is the usual cause.
+The run ends before it reaches the learning rate. It trains at a fraction of that rate, and the schedule after the
+warmup never starts. The usual cause is a number copied from the configuration of a longer run.
 
 ## Example
     warmup_steps: 500
@@ -17,9 +17,9 @@ warm-up never starts. A number from another configuration, whose run was longer,
     max_steps: 200
 
 ## When it does not apply
-Silent for a constant schedule, which takes no warm-up (KEY005), for a trial of at most 20 steps, and where OLMo before
-0.6.0 counts the steps of the checkpoint that it loads (`restore_dataloader: false`). Ignore it for a run that is
-stopped early on purpose and continued later.
+Silent for a constant schedule, which ignores the warmup (KEY005), and for trials of at most 20 steps. Silent for OLMo
+before 0.6.0 with `restore_dataloader: false`, which counts the steps of the loaded checkpoint. Ignore the rule if you
+stop a run early on purpose and continue it later.
 
 ## References
 transformers 5.8.0 `optimization.py` (get_cosine_schedule_with_warmup); ai2-olmo 0.6.0 `olmo/optim.py`
@@ -59,9 +59,9 @@ def check(run: Run) -> Iterator[Report]:
     key, limit_key = run.spell_key("optimizer.warmup_steps"), run.spell_key(limit)
     prefix = "" if limit == "batch.steps" else "at most "
     yield Report(
-        f"`{key}` is {warmup:,}, but the run has {prefix}{steps:,} steps (`{limit_key}`): the run ends at "
-        f"{100 * steps / warmup:.0f} % of its warm-up",
+        f"`{key}` is {warmup:,}, but the run has {prefix}{steps:,} steps (`{limit_key}`): it ends at "
+        f"{100 * steps / warmup:.0f} % of the warmup",
         run.find_place("optimizer.warmup_steps", limit),
         related=(Related(run.find_place(limit), "the run's steps"),),
-        help=f"warm up for 1 to 10 % of the run, such as `{key}: {max(1, steps // 20)}`",
+        help=f"warm up for 1 to 10 % of the run, for example `{key}: {max(1, steps // 20)}`",
     )

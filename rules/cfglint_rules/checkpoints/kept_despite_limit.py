@@ -1,11 +1,12 @@
-"""CKP008 kept-despite-limit: a limit of checkpoints is set, and the run writes others that it does not apply to.
+"""CKP008 kept-despite-limit: a limit on checkpoints is set, but it does not cover all checkpoints of the run.
 
 ## What it does
-Reports checkpoints that the limit does not delete: OLMo's unsharded checkpoints, which `save_num_checkpoints_to_keep`
-does not count, and the Hugging Face weights that OpenRLHF exports in PPO, or where it writes no DeepSpeed checkpoints.
+Reports checkpoints that the limit never deletes. For OLMo, these are unsharded checkpoints, which
+`save_num_checkpoints_to_keep` does not count. For OpenRLHF, they are exported Hugging Face weights, in PPO or if no
+DeepSpeed checkpoints are written.
 
 ## Why is this bad?
-They fill the disk although a limit is set. The save that runs out of space loses the run.
+The checkpoints fill the disk although a limit is set. When a save runs out of space, the run fails.
 
 ## Example
     save_interval: 1000
@@ -16,15 +17,18 @@ They fill the disk although a limit is set. The save that runs out of space lose
     save_num_unsharded_checkpoints_to_keep: 2
 
 ## Fix safety
-Unsafe: older checkpoints are deleted during training. OpenRLHF has no limit for its exports.
+Unsafe: older checkpoints are deleted during training. There is no fix for OpenRLHF, which has no limit for exports.
 
 ## When it does not apply
-Silent where the other kind has a limit of its own or is stated to have none, where neither a limit nor the disk is
-stated, and where the disk holds all that the run writes (50 checkpoints, if its length is unknown).
+The rule is silent:
+
+- if the other kind of checkpoint has its own limit, or is explicitly unlimited
+- if neither a limit nor the disk is stated
+- if the disk holds everything that the run writes (50 checkpoints if its length is unknown)
 
 ## References
 ai2-olmo 0.6.0 `olmo/train.py` (_save_checkpoint: a list and a limit for each kind); OpenRLHF 0.11.2
-`trainer/ray/ppo_actor.py` (save_checkpoint: exports lie beside the folder that is cleaned up),
+`trainer/ray/ppo_actor.py` (save_checkpoint: exports are written outside the folder that is cleaned up),
 `utils/deepspeed/deepspeed.py` (save_ckpt).
 """
 
@@ -84,11 +88,11 @@ def check(run: Run) -> Iterator[Report]:
     if not size or save_count <= checkpoint.keep or not (is_full or (capacity is None and run.is_stated(_LIMIT_FIELD))):
         return
     message = (
-        f"`{run.spell_key(_LIMIT_FIELD)}` does not limit what `{run.spell_key(field)}` saves: every save of "
+        f"`{run.spell_key(_LIMIT_FIELD)}` does not apply to `{run.spell_key(field)}`: every save of "
         f"{format_gib(size)} is kept"
     )
     if capacity is not None:
-        message += f", and {format_gib(capacity)} of disk are full after {int(capacity // size)} of them"
+        message += f", and the disk ({format_gib(capacity)}) is full after {int(capacity // size)}"
     changes: dict[Field, int] = {"checkpoint.keep_unsharded": checkpoint.keep}
     yield Report(
         message,

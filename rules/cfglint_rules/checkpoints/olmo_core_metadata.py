@@ -1,15 +1,16 @@
-"""CKP001 olmo-core-checkpointer: OLMo's `olmo_core` checkpointer needs more host memory than a node has.
+"""CKP001 olmo-core-checkpointer: OLMo's `olmo_core` checkpointer needs too much host memory on large jobs.
 
 ## What it does
-Warns about `sharded_checkpointer: olmo_core` on more than 32 nodes, and reports an error where the estimate exceeds
-the host memory that is stated. Under HYBRID_SHARD it warns where ranks x shard group is more than 32 nodes have
-under FULL_SHARD.
+Warns about `sharded_checkpointer: olmo_core` on more than 32 nodes. Reports an error if the estimate exceeds the stated
+host memory. Under HYBRID_SHARD, it warns if ranks x shard group size exceeds the value for 32 nodes under FULL_SHARD.
 
 ## Why is this bad?
-With ai2-olmo-core 0.1.0 every rank gathers, from every rank, one Python object per tensor and shard, twice. The
-host memory per rank is about 1.45 to 1.75 kB x tensors x ranks per shard group x ranks: under FULL_SHARD it grows
-with the square of the job. For a 7B model (259 tensors, 8 GPUs per node) that is 197 GB per node on 32 nodes and
-819 GB on 64. The first checkpoint ends in host OOM (allenai/OLMo#788), hours after a start that looked fine.
+With ai2-olmo-core 0.1.0, every rank gathers one Python object per tensor and shard from every rank, twice. The host
+memory per rank is about 1.45 to 1.75 kB x tensors x ranks per shard group x ranks. Under FULL_SHARD it grows with the
+square of the number of ranks.
+
+For a 7B model (259 tensors, 8 GPUs per node), that is 197 GB per node on 32 nodes and 819 GB on 64. The job starts
+normally, and hours later its first checkpoint runs out of host memory (allenai/OLMo#788).
 
 ## Example
     # cfglint: nodes=64 gpus-per-node=8 host-memory=480GB
@@ -20,21 +21,22 @@ with the square of the job. For a 7B model (259 tensors, 8 GPUs per node) that i
     load_path_sharded_checkpointer: olmo_core
 
 ## Fix safety
-`local` needs no collectives and no extra GPU memory, but refuses torch 2.3 and later; it is written where the
-target torch is known to be older. Otherwise `torch_legacy` is, which works on every torch with wrapped FSDP; where
-the wrapping is not set, the fix sets it too. Both need the same number of ranks on resume.
-`load_path_sharded_checkpointer` is added where `load_path` names a sharded checkpoint, so that it can still be
-read. With `try_load_latest_save` the fix is unsafe: a restart would read the old folder with the new class.
+The fix writes `local` if the target torch is known to be older than 2.3. `local` needs no collectives and no extra GPU
+memory, but it rejects torch 2.3 and later. Otherwise the fix writes `torch_legacy`, which works on every torch with
+wrapped FSDP. If wrapping is not set, the fix sets it too. Both need the same number of ranks on resume.
 
-The fix is safe with torch 2.6 and later, too. There ai2-olmo 0.6.0 cannot read back any checkpoint, `olmo_core`
-included, unless `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` is set for the job (REL001), so nothing is lost.
+If `load_path` names a sharded checkpoint, the fix adds `load_path_sharded_checkpointer`, so that the run can still read
+it. With `try_load_latest_save` the fix is unsafe: a restart would read the old folder with the new checkpointer.
+
+The fix is also safe with torch 2.6 and later. There, ai2-olmo 0.6.0 cannot load any checkpoint, including those of
+`olmo_core`, unless the job sets `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` (REL001). The fix therefore loses nothing.
 
 ## When it does not apply
-Silent under HYBRID_SHARD with few ranks in a shard group, and under `distributed_strategy: ddp`, which saves
-unsharded checkpoints only.
+Silent under HYBRID_SHARD with few ranks per shard group. Silent under `distributed_strategy: ddp`, which saves only
+unsharded checkpoints.
 
-HYBRID_SHARD with one replica per node is the alternative (14 GB of metadata per node instead of 819): it keeps
-`olmo_core` but holds 16 bytes x parameters / GPUs per node on every GPU.
+Alternatively, keep `olmo_core` and use HYBRID_SHARD with one replica per node. That needs 14 GB of metadata per node
+instead of 819, but every GPU holds 16 bytes x parameters / GPUs per node.
 
 ## References
 ai2-olmo-core 0.1.0 `distributed/checkpoint.py` (`_get_global_save_plan_and_metadata`); ai2-olmo 0.6.0
@@ -66,10 +68,12 @@ RULE: Final = Rule(
 
 _FIELD: Final = "checkpoint.checkpointer"
 _MAX_NODES: Final = 32
-_GATHERING_NOTE: Final = "`olmo_core` gathers metadata on every rank, which grows with the square of the ranks"
+_GATHERING_NOTE: Final = (
+    "`olmo_core` gathers metadata on every rank; its size grows with the square of the number of ranks"
+)
 _RESUMING_NOTE: Final = (
-    "with torch 2.6 or later, ai2-olmo 0.6.0 cannot resume from any checkpointer, including olmo_core: `torch.load` "
-    "refuses the trainer state (`weights_only`) unless the job sets TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
+    "with torch 2.6 or later, ai2-olmo 0.6.0 cannot resume from any checkpoint, including `olmo_core`: `torch.load` "
+    "rejects the trainer state (`weights_only`) unless the job sets TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
 )
 
 
@@ -88,9 +92,9 @@ def check(run: Run) -> Iterator[Report]:
     needed = f"about {format_gib(host.expected)}" if host is not None else "a large amount"
     available = f"; {format_gib(judgement.capacity)} available" if judgement is not None else ""
     resuming_notes = (_RESUMING_NOTE,) if run.releases.is_at_least("torch", "2.6") is not False else ()
-    prefix = f"on {nodes} nodes " if nodes is not None else ""
+    prefix = f"on {nodes} nodes, " if nodes is not None else ""
     yield Report(
-        f"{prefix}the first checkpoint needs {needed} of host memory per node{available}",
+        f"{prefix}the first `olmo_core` checkpoint needs {needed} of host memory per node{available}",
         run.find_place(_FIELD),
         "error" if exceeds_host else "warning",
         _build_fix(run),
@@ -121,7 +125,7 @@ def _advise_hybrid_sharding(run: Run) -> str | None:
         size = format_gib(16 * model.parameters / gpus)
     return (
         "alternatively, keep `olmo_core` and use HYBRID_SHARD with one replica per node, "
-        f"which costs {size} of states per GPU"
+        f"which needs {size} of states per GPU"
     )
 
 
@@ -132,8 +136,8 @@ def _build_fix(run: Run) -> Fix:
     reason = ""
     if not is_old_torch and plan.parallel.wrapping == "root":
         changes["parallel.wrapping"] = "block_and_size"
-        reason = "; FSDP wraps by block, or the whole model would be gathered at once"
+        reason = "; without wrapping by block, FSDP would gather the whole model at once"
     message = f"{format_changes(run, changes)}; needs the same number of ranks on resume{reason}"
     if plan.checkpoint.resume_latest:
-        return Fix("unsafe", f"{message}; a restart would read the old checkpoint with the new class", changes)
+        return Fix("unsafe", f"{message}; a restart would read the old checkpoint with the new checkpointer", changes)
     return Fix("safe", message, changes)

@@ -1,13 +1,13 @@
-"""CKP002 optimizer-state-saved: every checkpoint of a sharded full fine-tune carries the optimizer state.
+"""CKP002 optimizer-state-saved: every checkpoint of a sharded full fine-tune includes the optimizer state.
 
 ## What it does
-Says what `save_only_model` (left off) costs on a full fine-tune under ZeRO-3 or FSDP: bytes on disk per checkpoint
-and, where the full state is gathered, bytes on the host of rank 0.
+Reports the cost of leaving `save_only_model` off in a full fine-tune under ZeRO-3 or FSDP. The message gives the disk
+space per checkpoint. If the full state is gathered, it also gives the host memory on rank 0.
 
 ## Why is this bad?
-The optimizer state is six times the 16-bit weights. Fine-tunes are seldom resumed, and by default nothing is
-deleted: hiyouga/LLaMA-Factory#1014 filled a terabyte. Under FSDP with FULL_STATE_DICT the state is gathered on rank
-0's host.
+The optimizer state is six times as large as the 16-bit weights. Fine-tunes are rarely resumed, and by default no
+checkpoint is deleted: hiyouga/LLaMA-Factory#1014 filled a terabyte. Under FSDP with FULL_STATE_DICT, rank 0 gathers the
+state in host memory.
 
 ## Example
     deepspeed: ds_z3_config.json
@@ -18,16 +18,20 @@ deleted: hiyouga/LLaMA-Factory#1014 filled a terabyte. Under FSDP with FULL_STAT
     save_only_model: true
 
 ## Fix safety
-It gives up resuming from a checkpoint. Safe where the stated host memory or disk cannot hold a checkpoint with the
-optimizer state, and where the settings say `resumable = false`. Elsewhere unsafe: `--fix` prints it as a decision that
-is pending, unless the settings say `resumable = true`. Unsafe, too, where the key is explicitly false, or where the run
-resumes from another run's checkpoint. Not offered where it is asked to resume from its own, nor where the Trainer
-refuses the combination: sharded state dicts, `load_best_model_at_end`; nor under ZeRO-3 without
-`stage3_gather_16bit_weights_on_model_save`, where the whole checkpoint is written anyway; nor where the host may
-not hold that gather, as CKP003 then proposes to leave it out.
+With the fix, the run can no longer be resumed from its checkpoints.
+
+- Safe if the stated host memory or disk cannot hold a checkpoint with the optimizer state, or if the settings say
+  `resumable = false`.
+- Unsafe otherwise. `--fix` asks you to decide, unless the settings say `resumable = true`.
+- Always unsafe if the key is explicitly false, or if the run resumes from another run's checkpoint.
+
+There is no fix if the run is set to resume from its own checkpoints. The same applies if the Trainer rejects the
+combination (sharded state dicts, `load_best_model_at_end`). Under ZeRO-3, it also applies without
+`stage3_gather_16bit_weights_on_model_save`, because the whole checkpoint is then written anyway. If the host may be too
+small for that gather, CKP003 proposes to skip the gather instead.
 
 ## What it does not do
-Under ZeRO-3 it lowers neither the GPU's nor the host's peak at save: the weights are gathered in any case.
+Under ZeRO-3 the fix does not lower the peak of the GPU or the host during a save: the weights are gathered in any case.
 
 ## References
 transformers 5.8.0 `trainer.py` (`_save_checkpoint`, `_save_optimizer_and_scheduler`), `training_args.py`;
@@ -81,10 +85,10 @@ def check(run: Run) -> Iterator[Report]:
     optimizer_bytes = before.disk.expected - after.disk.expected
     if optimizer_bytes <= 0:
         return
-    message = f"each checkpoint holds {format_gib(optimizer_bytes)} of optimizer state"
+    message = f"`{run.spell_key(_FIELD)}` is off: each checkpoint has {format_gib(optimizer_bytes)} of optimizer state"
     if before.host is not None and after.host is not None and before.host.expected > after.host.expected:
         message += (
-            f", and saving it takes {format_gib(before.host.expected - after.host.expected)} of host memory on rank 0"
+            f", and saving it needs {format_gib(before.host.expected - after.host.expected)} of host memory on rank 0"
         )
     host = judge(run, "host", ("save",))
     exceeds_host = host is not None and host.verdict == "does not fit"
@@ -101,7 +105,7 @@ def check(run: Run) -> Iterator[Report]:
         if is_gathering_unsafe or find_resume_field(run) is not None
         else Fix(
             "safe" if is_unneeded and not needs_state else "unsafe",
-            f"{format_changes(run, {_FIELD: True})}; the run can then no longer be resumed from its checkpoints",
+            f"{format_changes(run, {_FIELD: True})}; the run can no longer resume from its checkpoints",
             {_FIELD: True},
             advice=_ADVICE if is_undecided else "",
         ),

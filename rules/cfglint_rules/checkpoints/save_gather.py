@@ -1,13 +1,16 @@
 """CKP003 save-exceeds-host: saving a checkpoint needs more host memory than a node has.
 
 ## What it does
-Compares the host's peak during a save (what already is there, plus what the save stages) with the node's memory.
+Compares the host's peak memory during a save with the memory of a node. The peak includes the memory already in use and
+the buffers of the save.
 
 ## Why is this bad?
-The process is killed with exit code -9 at the first checkpoint, or at the very end of the run. What is staged
-differs by backend and is documented nowhere: ZeRO-3 gathers the 16-bit model on rank 0 (2 bytes per parameter);
-ZeRO stages 0 to 2 copy the whole model to the host on *every* rank of the node; FSDP's full state dict puts the
-model and then the optimizer state on rank 0.
+The process is killed with exit code -9 at its first checkpoint, or at the very end of the run. How much a save needs
+depends on the backend and is not documented:
+
+- ZeRO-3 gathers the 16-bit model on rank 0 (2 bytes per parameter).
+- ZeRO stages 0 to 2 copy the whole model to the host on *every* rank of the node.
+- FSDP's full state dict puts the model and then the optimizer state on rank 0.
 
 ## Example
     # cfglint: host-memory=512GB
@@ -16,16 +19,16 @@ model and then the optimizer state on rank 0.
 ## Use instead
     "stage3_gather_16bit_weights_on_model_save": false
 
-and convert afterwards with `zero_to_fp32.py`.
+Convert the checkpoint afterwards with `zero_to_fp32.py`.
 
 ## Fix safety
-Unsafe: without the gather no Hugging Face weights are written, at the end neither; under FSDP `save_only_model:
-true` gives up resuming, and is not offered to a run that resumes from its own checkpoints. Nothing is offered for ZeRO
-stages 0 to 2, where fewer ranks per node or ZeRO-3 help.
+Unsafe: without the gather, no Hugging Face weights are written, not even at the end. Under FSDP, the fix sets
+`save_only_model: true`, which gives up resuming. This fix is not offered if the run resumes from its own checkpoints.
+There is no fix for ZeRO stages 0 to 2: use fewer ranks per node, or ZeRO-3.
 
 ## When it does not apply
-Silent unless the host memory is stated (`--host-memory`, `# cfglint: host-memory=...`, settings), and where
-training does not fit the host either, or needs as much as the save (HST001).
+Silent unless the host memory is stated (`--host-memory`, `# cfglint: host-memory=...`, settings). Silent if training
+does not fit on the host either, or needs as much as the save (HST001).
 
 ## References
 deepspeed 0.19.8 `runtime/engine.py` (`_zero3_consolidated_16bit_state_dict`); accelerate 1.11.0 `accelerator.py`
@@ -98,6 +101,6 @@ def _build_fix(run: Run) -> Fix | None:
         and checkpoint.model_only is False
         and not is_resuming
     ):
-        message = f"{format_changes(run, {'checkpoint.model_only': True})}; the run can then no longer be resumed"
+        message = f"{format_changes(run, {'checkpoint.model_only': True})}; the run can no longer be resumed"
         return Fix("unsafe", message, {"checkpoint.model_only": True})
     return None

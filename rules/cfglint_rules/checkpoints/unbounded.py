@@ -1,14 +1,15 @@
-"""CKP004 checkpoints-exceed-disk: the checkpoints that are kept do not fit the disk.
+"""CKP004 checkpoints-exceed-disk: the checkpoints that are kept do not fit on the disk.
 
 ## What it does
-Compares the checkpoints that are kept (all of them, where nothing limits them, plus the one being written) with the
-stated space, and says after how many saves it is used up. Where the best checkpoint is loaded at the end,
-a limit of one keeps two: the best and the last. Of OLMo's ephemeral checkpoints there is one beside those that are
-kept. A critic that is trained has checkpoints of its own, which count.
+Compares the checkpoints that are kept with the stated disk space, and reports after how many saves the disk is full.
+Without a limit, the run keeps every checkpoint. The one being written counts too.
+
+With `load_best_model_at_end`, a limit of one keeps two: the best and the last. OLMo keeps one ephemeral checkpoint in
+addition to the others. A trained critic writes its own checkpoints, which count as well.
 
 ## Why is this bad?
-A full checkpoint has 14 bytes per parameter: 7B is 91 GiB, 72B is 940 GiB. A save that runs out of space loses the
-run, and often the previous checkpoint with it.
+A full checkpoint has 14 bytes per parameter: 91 GiB for 7B, 940 GiB for 72B. A save that runs out of space ends the
+run, and often destroys the previous checkpoint too.
 
 ## Example
     # cfglint: disk=2TB
@@ -22,10 +23,11 @@ run, and often the previous checkpoint with it.
 Unsafe: older checkpoints are deleted during training.
 
 ## When it does not apply
-Silent unless the disk is stated (`--disk`, `# cfglint: disk=...`, settings), and where the run saves no more
-checkpoints than the disk holds: its steps, tokens, epochs or a limit of samples say how many there are at most. Where
-the length is unknown, a disk for 50 checkpoints is enough: of LLaMA-Factory's 50 examples of known length that keep
-all, one writes more.
+Silent unless the disk is stated (`--disk`, `# cfglint: disk=...`, settings). Silent if the disk holds all checkpoints
+that the run can write, given its steps, tokens, epochs or sample limit.
+
+If the run's length is unknown, a disk for 50 checkpoints is enough. Of LLaMA-Factory's 50 examples that have a known
+length and keep every checkpoint, one writes more.
 
 ## References
 transformers 4.46.3 `trainer.py` (_rotate_checkpoints); OpenRLHF 0.11.2 `trainer/ray/ppo_critic.py` (save_checkpoint);
@@ -75,8 +77,8 @@ def check(run: Run) -> Iterator[Report]:
     extra_count = ephemeral_count + (0 if checkpoint.rotates_first else 1)
     if limit == "all":
         message = (
-            f"every checkpoint of {format_gib(size)} is kept: {format_gib(capacity)} of disk are full after "
-            f"{fitting_count} of them"
+            f"`{run.spell_key(field)}` sets no limit: every checkpoint of {format_gib(size)} is kept, and "
+            f"the disk ({format_gib(capacity)}) is full after {fitting_count}"
         )
     else:
         count = count_copies(run.plan, (field,))
@@ -89,7 +91,7 @@ def check(run: Run) -> Iterator[Report]:
         )
         subject = f"{kept_count} kept checkpoints{' (the best and the last)' * keeps_best}{additions}"
         if count == save_count and count < kept_count + extra_count:
-            subject = f"all checkpoints that the run writes ({count})"
+            subject = f"all {count} checkpoints of the run"
         message = (
             f"{subject} need {format_gib(count * size)} ({format_gib(size)} each); the disk has {format_gib(capacity)}"
         )

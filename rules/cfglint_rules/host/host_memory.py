@@ -1,28 +1,28 @@
 """HST001 host-memory-exceeded: training needs more host memory than a node has.
 
 ## What it does
-Compares the host's peak while loading, training and resuming (offloaded states of every model with their pinned
-buffers, weights that every rank loads, data workers and their batches, sleeping inference engines, states that are read
-again) with the node's memory. Saving is CKP003's.
+Compares the host's peak memory during loading, training and resuming with the memory of a node. The peak includes
+offloaded states of every model with their pinned buffers, and weights that every rank loads. It also includes data
+workers with their batches, sleeping inference engines, and states read on resume. CKP003 covers saving.
 
 ## Why is this bad?
-The kernel kills a process (exit code -9) without a line in the training log, or Ray does. Offloading moves 16 to 20
-bytes per parameter to the host, and pinned buffers are rounded up to powers of two.
+The kernel or Ray kills a process (exit code -9), and the training log does not say why. Offloading moves 16 to 20 bytes
+per parameter to the host. Pinned buffers are rounded up to powers of two.
 
 ## Example
     # cfglint: host-memory=1TB
     deepspeed: zero3_bf16_cpuoffload_all.json        # 70B: 18 bytes x 70.6e9 = 1.27 TB on one node
 
 ## Use instead
-More nodes, fewer bytes (LoRA, 8-bit states without offload), or no offload of parameters.
+Use more nodes, use smaller states (LoRA, or 8-bit states without offload), or do not offload parameters.
 
-The help names what lowers this run's need: with the same number of nodes, fewer ranks per node leave the bytes of
-offloaded and sharded states as they are.
+The help lists only remedies that lower this run's peak. For example, fewer ranks per node do not lower the bytes of
+offloaded and sharded states if the number of nodes stays the same.
 
 ## When it does not apply
-Silent unless the host memory is stated; CHK002 states what an offloading run needs otherwise. Resuming counts where the
-run is asked to resume, not where the framework looks for a checkpoint by itself. What is tight because of too many
-data workers alone is HST002's.
+Silent unless the host memory is stated. Otherwise, CHK002 says how much a run with offloading needs. Resuming counts
+only if the run is set to resume, not if the framework looks for a checkpoint by itself. If the host is tight only
+because of too many data workers, HST002 reports it.
 
 ## References
 docs/memory/host.md; axolotl #1439; OpenRLHF #171, #1013; torch 2.13 `CachingHostAllocator.h`.
@@ -107,26 +107,31 @@ def _build_help(judgement: Judgement) -> str:
         ("fewer ranks per node", "launch.gpus_per_node", max(1, (launch.gpus_per_node or 1) // 2)),
         (f"fewer workers (`{run.spell_key('data.workers')}`)", "data.workers", (run.plan.data.workers or 0) // 2),
     ]
-    remedies = [
-        remedy
-        for remedy, fact, value in candidates
+    resources = [
+        name
+        for name, fact, value in candidates
         if _compute_remaining_share(judgement, run.build_scenario({fact: value})) < _MAX_REMAINING_SHARE
     ]
+    remedies = [f"use {_join_alternatives(resources)}"] if resources else []
     if judgement.run.plan.parallel.cpu_efficient_loading is False and judgement.phase.name == "load":
-        remedies.append("one rank of a node to read the weights (`cpu_ram_efficient_loading`)")
+        remedies.append("let one rank per node load the weights (`cpu_ram_efficient_loading`)")
     if run.plan.model.init_device == "cpu" and judgement.phase.name == "load":
-        remedies.append("weights that are read straight onto the GPUs")
+        remedies.append("load the weights directly onto the GPUs")
     if any(size and component in OFFLOADED for component, size in judgement.budget.sizes):
-        remedies.append("less offloading")
+        remedies.append("offload less")
     sleep_options = [
         f"`{run.spell_key(field)}`"
         for field in _SLEEP_FIELDS
         if run.plan.get(field) and _is_better_without(judgement, field)
     ]
-    advice = [f"use {' or '.join(remedies)}"] * bool(remedies) + [f"do without {' or '.join(sleep_options)}"] * bool(
-        sleep_options
-    )
-    return ", or ".join(advice) or "use hosts with more memory"
+    if sleep_options:
+        remedies.append(f"disable {_join_alternatives(sleep_options)}")
+    return ", or ".join(remedies) or "use hosts with more memory"
+
+
+def _join_alternatives(names: list[str]) -> str:
+    """Return `a, b or c`."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 _SLEEP_FIELDS: Final[tuple[Field, ...]] = ("rollout.train_sleep", "rollout.sleep")

@@ -1,13 +1,13 @@
-"""HST002 too-many-loaders: the data loaders of a node are more processes than it can run at once.
+"""HST002 too-many-loaders: a node runs more data loader processes than it has hardware threads.
 
 ## What it does
-Multiplies the stated workers per rank by the ranks of a node, and reports more than 384 processes: more than any usual
-node of eight GPUs has hardware threads.
+Multiplies the stated workers per rank by the ranks of a node, and reports more than 384 processes. That is more than
+the hardware threads of any common node with eight GPUs.
 
 ## Why is this bad?
-Workers are started by every rank. Sixty-four of them on eight ranks are 512 processes that import torch and take 50 to
-400 MB each of the host, and wait for each other's CPU time: the node swaps or a process is killed, at the start or
-hours later (hiyouga/LLaMA-Factory#9531, axolotl-ai-cloud/axolotl#3069).
+Every rank starts its own workers. With 64 workers on each of eight ranks, 512 processes import torch and wait for CPU
+time. Each takes 50 to 400 MB of host memory. The node swaps, or a process is killed, at startup or hours later
+(hiyouga/LLaMA-Factory#9531, axolotl-ai-cloud/axolotl#3069).
 
 ## Example
     dataloader_num_workers: 64        # on a node of 8 GPUs
@@ -15,14 +15,16 @@ hours later (hiyouga/LLaMA-Factory#9531, axolotl-ai-cloud/axolotl#3069).
 ## Use instead
     dataloader_num_workers: 8
 
-torch itself warns where the workers of one process are more than the node has CPUs ("might get DataLoader running slow
-or even freeze"), but each rank counts its own alone.
+torch warns if one process has more workers than the node has CPUs ("might get DataLoader running slow or even freeze").
+It does not count the workers of other ranks.
 
 ## When it does not apply
-Silent up to 384 processes per node, which is a margin: no file states how many CPUs a node has. DGX H100 has 224
-hardware threads, DGX A100 256, AWS p5.48xlarge 192, Google a3-highgpu-8g 208; two processors of 96 cores have 384.
-Where the host's memory is stated and too small for so many workers, but not for 8 per rank, HST001 reports it alone;
-where it is only tight because of them, this rule does.
+Silent up to 384 processes per node. This limit leaves a margin because no file states how many CPUs a node has. A DGX
+H100 has 224 hardware threads, a DGX A100 256, an AWS p5.48xlarge 192, and a Google a3-highgpu-8g 208. Two processors
+with 96 cores each have 384.
+
+If the stated host memory is too small for the workers but enough for 8 per rank, only HST001 reports it. If it is only
+tight because of them, only this rule does.
 
 ## References
 docs/memory/host.md; transformers 5.23.0 `trainer.py` (get_train_dataloader); torch 2.13
@@ -61,9 +63,10 @@ def check(run: Run) -> Iterator[Report]:
     count, capacity = (workers or 0) * (ranks or 0), run.hardware.get_capacity("host")
     available = f", {format_gib(capacity)} available" if capacity is not None else ""
     yield Report(
-        f"`{run.spell_key('data.workers')}` is {workers}: {count} processes load data on each node of {ranks} ranks, "
-        "with "
-        f"{format_gib(count * worker_bytes.low)} to {format_gib(count * worker_bytes.high)} of host memory{available}",
+        f"`{run.spell_key('data.workers')}` is {workers}: {count} processes load data on each node of {ranks} ranks "
+        f"and take {format_gib(count * worker_bytes.low)} to {format_gib(count * worker_bytes.high)} of host "
+        f"memory{available}",
         run.find_place("data.workers"),
-        help=f"workers are started by every rank; {USUAL_WORKERS} are usually enough",
+        help=f"set `{run.spell_key('data.workers')}` to {USUAL_WORKERS}, which is usually enough: every rank starts "
+        "its own workers",
     )

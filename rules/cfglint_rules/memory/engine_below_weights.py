@@ -1,12 +1,11 @@
-"""MEM008 engine-below-weights: the share of a GPU that an inference engine may take does not hold its weights.
+"""MEM008 engine-below-weights: the inference engine gets too little GPU memory for its weights.
 
 ## What it does
-Compares the 16-bit weights of the trained model, spread over the GPUs of one engine, with the share of a GPU that the
-engine may take.
+Compares the size of the model's 16-bit weights on each GPU of an engine with the memory that the engine may use there.
 
 ## Why is this bad?
-The engine loads its weights, finds no memory left for its cache, and stops with "No available memory for the cache
-blocks" before the first rollout. A share that was found on a smaller model, or on a larger GPU, is the usual cause.
+The engine loads its weights and has no memory left for its cache. It stops with "No available memory for the cache
+blocks" before the first rollout. Usually the share was chosen for a smaller model or a larger GPU.
 
 ## Example
     # cfglint: gpu=H100
@@ -16,7 +15,8 @@ blocks" before the first rollout. A share that was found on a smaller model, or 
     --actor.model_name_or_path Qwen/Qwen2.5-32B --vllm.tensor_parallel_size 4 --vllm.gpu_memory_utilization 0.5
 
 ## When it does not apply
-Silent for models whose weights are published in fewer bits, unknown models, and engines that another program starts.
+Silent for models published with fewer than 16 bits per weight, for unknown models, and for engines started by another
+program.
 
 ## References
 OpenRLHF 0.11.2 `cli/train_ppo_ray.py` (create_vllm_engines: the actor's model); vLLM `v1/core/kv_cache_utils.py`
@@ -54,11 +54,11 @@ def check(run: Run) -> Iterator[Report]:
         (2**n for n in range(1, 7) if weight_bytes / 2**n < engine_bytes and model.heads % 2**n == 0), None
     )
     yield Report(
-        f"the weights of an engine take {weight_size} per GPU, but `{run.spell_key('rollout.utilization')}` of "
-        f"{rollout.utilization:g} gives it {format_gib(int(engine_bytes))}: it finds no memory for its cache and stops",
+        f"the engine's weights need {weight_size} per GPU, but `{run.spell_key('rollout.utilization')}` of "
+        f"{rollout.utilization:g} allows {format_gib(int(engine_bytes))}: the engine does not start",
         run.find_place("rollout.utilization", "rollout.tensor", "rollout.engine"),
-        help=f"{tensor}: {min_tensor_size} or more, or a larger share"
+        help=f"set `{tensor}` to {min_tensor_size} or more, or give the engine a larger share of each GPU"
         if min_tensor_size
-        else "a larger share of each GPU",
+        else "give the engine a larger share of each GPU",
         notes=(f"{model.parameters:,} parameters x {_BYTES_PER_WEIGHT} B / {tensor} {rollout.tensor}",),
     )

@@ -1,13 +1,14 @@
 """MEM004 replicated-model: every GPU holds the whole model, and the model is larger than a GPU.
 
 ## What it does
-Fires where weights are replicated (one GPU, data parallelism, ZeRO stages 0 to 2, a reference model outside ZeRO-3)
-and the weights alone, before any gradient or optimizer state, exceed the GPU's memory.
+Reports weights that are replicated and exceed the GPU's memory on their own, without any gradients or optimizer states.
+Weights are replicated on a single GPU, under data parallelism, and with ZeRO stages 0 to 2. A reference model outside
+ZeRO-3 is replicated too.
 
 ## Why is this bad?
-More GPUs do not help: each of them has to hold all the weights. LLaMA-Factory without `deepspeed` or `fsdp` loads
-the whole model onto every GPU (LLaMA-Factory #4253, #257); ZeRO-1 and ZeRO-2 shard gradients and optimizer states
-only (axolotl #2217).
+More GPUs do not help, because each of them has to hold all the weights. Without `deepspeed` or `fsdp`, LLaMA-Factory
+loads the whole model onto every GPU (LLaMA-Factory #4253, #257). ZeRO-1 and ZeRO-2 shard only gradients and optimizer
+states (axolotl #2217).
 
 ## Example
     model_name_or_path: Qwen/Qwen2-72B       # LoRA on 8 GPUs of 80 GB, no deepspeed
@@ -17,7 +18,7 @@ only (axolotl #2217).
     deepspeed: examples/deepspeed/ds_z3_config.json
 
 ## When it does not apply
-Quantised base weights count with their quantised size. Unknown models are left alone.
+Quantized base weights count with their quantized size. Unknown models are skipped.
 """
 
 from __future__ import annotations
@@ -64,6 +65,6 @@ def _find_remedy(run: Run) -> tuple[Fix | None, str]:
     )  # imports the fixer, needed only if something is wrong
 
     settings = list_four_bit_settings(run)
-    return None, "shard the weights with ZeRO stage 3 or FSDP, or quantise them" + (
+    return None, "shard the weights with ZeRO stage 3 or FSDP, or quantize them" + (
         f" (`{', '.join(settings)}`)" if settings else ""
     )

@@ -1,13 +1,13 @@
-"""MEM007 rollout-exceeds-gpu: the training step fits a GPU, and the rollout beside the training states does not.
+"""MEM007 rollout-exceeds-gpu: the training step fits on the GPU, but the rollout does not.
 
 ## What it does
-Estimates generation, and the passes that score what was generated, on GPUs that training and the inference engine
-share, and compares them with the GPU's memory. Where the training step does not fit either, MEM001 reports that alone.
+Estimates generation, and the passes that score the generated answers, on GPUs shared by training and the inference
+engine. It compares the result with the GPU's memory. If the training step does not fit either, only MEM001 reports it.
 
 ## Why is this bad?
-An engine is sized on an empty GPU: it takes its share of the whole card and does not see what training holds of it.
-The job loads, and dies of CUDA out of memory when the engine wakes up. Often only one side sleeps: the engine leaves
-the GPU while the model trains, and the training states stay there while the engine generates.
+The engine's share is a fraction of the whole card and ignores the memory that training holds. The job starts, then
+fails with CUDA out of memory when the engine wakes up. Often only one side sleeps: the engine leaves the GPU during
+training, but the training states stay there during generation.
 
 ## Example
     # cfglint: gpu=H100
@@ -17,12 +17,12 @@ the GPU while the model trains, and the training states stay there while the eng
     --train.colocate_all --vllm.enable_sleep --ds.enable_sleep --vllm.gpu_memory_utilization 0.8
 
 ## Fix safety
-Unsafe, in general: a smaller share generates fewer sequences at a time, and states that sleep go to the host and back
-in each iteration. Smaller batches of the passes that only score are safe.
+Usually unsafe. With a smaller share, the engine generates fewer sequences at a time. Sleeping training states move to
+the host and back in each iteration. Smaller batches for the scoring passes are safe.
 
 ## When it does not apply
-Silent for engines on GPUs of their own, and for engines whose share is unknown. What is merely tight is reported on a
-stated GPU only.
+Silent for engines on their own GPUs, and for engines whose share is unknown. A rollout that is only tight is reported
+only if the GPU is stated.
 
 ## References
 OpenRLHF 0.11.2 `trainer/ray/vllm_engine.py`, `trainer/ppo_trainer.py`; TideDra/lmm-r1#43; docs/memory/states.md.
@@ -51,7 +51,7 @@ def check(run: Run) -> Iterator[Report]:
     if step is None or step.verdict != "fits":
         return  # MEM001's fix covers the rollout too
     is_generation = judgement.phase.event == "generation"
-    subject = "generation beside the training states" if is_generation else "scoring a micro batch of the rollout"
+    subject = "generation alongside the training states" if is_generation else "scoring a micro batch of the rollout"
     yield Report(
         f"{subject} {describe_verdict(judgement)}",
         run.find_place(
@@ -70,9 +70,11 @@ def _note_one_sided_sleep(run: Run) -> tuple[str, ...]:
     rollout = run.plan.rollout
     if not rollout.sleep or rollout.train_sleep or run.plan.parallel.offload_optimizer == "cpu":
         return ()
+    has_key = run.find_owner("rollout.train_sleep") is not None
+    condition = f" unless `{run.spell_key('rollout.train_sleep')}` is on" if has_key else ""
     return (
-        f"only the engine sleeps ({run.spell_key('rollout.sleep')}); the training states stay on the GPU during "
-        f"generation unless {run.spell_key('rollout.train_sleep')} is on",
+        f"only the engine sleeps (`{run.spell_key('rollout.sleep')}`); the training states stay on the GPU during "
+        f"generation{condition}",
     )
 
 

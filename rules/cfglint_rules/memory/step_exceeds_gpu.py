@@ -1,13 +1,13 @@
-"""MEM001 step-exceeds-gpu: the training step needs more memory than a GPU has.
+"""MEM001 step-exceeds-gpu: the training step needs more memory than the GPU has.
 
 ## What it does
-Estimates the peak of the forward pass, the backward pass and the optimizer step on the worst GPU and compares it
-with the GPU's memory. An error means that even the lower bound of the estimate is larger; a warning that the
-interval includes the limit. The message shows what the peak is made of.
+Estimates the peak memory of the forward pass, backward pass and optimizer step, for the GPU that needs the most. It
+compares the peak with the GPU's memory. The finding is an error if even the lower bound of the estimate exceeds that
+memory, and a warning if the interval includes it. The message breaks the peak down into its parts.
 
 ## Why is this bad?
-The job dies of CUDA out of memory (OOM), usually in the first or second step: optimizer states are allocated lazily and
-ZeRO-3 gathers ahead only from the second forward pass on, so that a first step that runs proves nothing.
+The job fails with CUDA out of memory (OOM), usually in the first or second step. A successful first step proves
+nothing: optimizer states are allocated lazily, and ZeRO-3 prefetches weights only from the second forward pass on.
 
 ## Example
     base_model: meta-llama/Llama-3.1-8B      # full fine-tuning on one 80 GB GPU
@@ -23,21 +23,25 @@ ZeRO-3 gathers ahead only from the second forward pass on, so that a first step 
     gradient_accumulation_steps: 8
 
 ## Fix safety
-The fix is the smallest change with which the step is expected to fit, the one that `cfglint fit` shows: it fills in
-what the files leave unsaid (activation checkpointing, a fused loss), then replaces what they state (a smaller micro
-batch with more accumulation; the effective batch stays). That is safe: a run that cannot fit could not have used the
-larger micro batch. Where only something that gives up more makes it fit (offloading, another ZeRO stage, and last a
-change of the optimisation such as LoRA or shorter sequences), the fix is unsafe and says what is given up. All of it is
-written or nothing. Where the step is merely tight (it is expected to fit), a fix that costs time is unsafe.
+The fix is the smallest change that makes the step fit, as shown by `cfglint fit`. It first sets what the files leave
+open (activation checkpointing, a fused loss). Then it changes stated values: a smaller micro batch with more
+accumulation, so that the effective batch stays the same. This is safe, because the run could not have used the larger
+micro batch.
+
+The fix is unsafe if it gives up more: offloading, another ZeRO stage, or as a last resort LoRA or shorter sequences. It
+then says what you give up. If the step is only tight, a fix that costs time is unsafe. The fix is always applied as a
+whole.
 
 ## When it does not apply
-Unknown models, unknown lengths and architectures without a formula are left alone. Where the GPU or the number of
-nodes is not stated, 80 GB and one node of 8 GPUs are assumed, the message names the assumption, and the finding is a
-warning at most. Where samples are put end to end and no more than one of a micro batch may be taken to have the full
-length, what only all of them exceed is information.
+Unknown models, unknown lengths and architectures without a formula are skipped. If the GPU or the number of nodes is
+not stated, the rule assumes 80 GB and one node of 8 GPUs. The message then names the assumption, and the finding is at
+most a warning.
+
+If samples are concatenated without padding, cfglint may assume only one full-length sample per micro batch. If the step
+overflows only when all samples have the full length, the finding is an info.
 
 ## References
-The pages of docs/memory-model.md derive every term; docs/fit.md has the changes and what they cost.
+The pages of docs/memory-model.md derive every term; docs/fit.md lists the changes and their costs.
 """
 
 from __future__ import annotations
@@ -92,8 +96,8 @@ def _note_casts(judgement: Judgement) -> tuple[str, ...]:
     if sizes is None:
         return ()
     return (
-        f"gradients are cast to fp32 one sub-group at a time, {format_gib(sizes[0])} each and {format_gib(sizes[1])} "
-        "the last",
+        f"gradients are cast to fp32 one sub-group at a time: {format_gib(sizes[0])} each, {format_gib(sizes[1])} for "
+        "the last one",
     )
 
 
@@ -107,9 +111,8 @@ def _note_awake_engine(run: Run, judgement: Judgement) -> tuple[str, ...]:
     ):
         return ()
     return (
-        f"the engine keeps {format_gib(engine_bytes)} of the GPU while the model is trained, unless "
-        f"`{run.spell_key('rollout.sleep')}` "
-        "is on",
+        f"the engine keeps {format_gib(engine_bytes)} of the GPU during training unless "
+        f"`{run.spell_key('rollout.sleep')}` is on",
     )
 
 
@@ -135,9 +138,8 @@ def _list_notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
         return notes
     return (
         *notes,
-        f"FSDP keeps whole gradients on every GPU between micro batches (`no_sync`): {format_gib(gradient_bytes)} on "
-        "any number of "
-        f"GPUs, none with `{run.spell_key('batch.accumulation')}: 1`",
+        f"FSDP keeps full gradients on every GPU between micro batches (`no_sync`): {format_gib(gradient_bytes)} on "
+        f"any number of GPUs, or none with `{run.spell_key('batch.accumulation')}: 1`",
     )
 
 
@@ -155,5 +157,6 @@ def _build_help(run: Run, judgement: Judgement, solution: Solution | None) -> st
     if is_safe:
         return advice
     hardware = find_hardware_needed(run)
-    parts = [advice or states.describe_smaller_states(run), f"else {hardware.description}" if hardware else ""]
-    return "; ".join(part for part in parts if part).removeprefix("else ") or None
+    smaller, larger = advice or states.describe_smaller_states(run), hardware.description if hardware else ""
+    separator = "; or " if larger.startswith("use ") else "; "
+    return separator.join(filter(None, (smaller, larger))) or None

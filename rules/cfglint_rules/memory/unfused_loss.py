@@ -1,14 +1,14 @@
-"""MEM003 unfused-loss: logits over a large vocabulary are materialised although they need not be.
+"""MEM003 unfused-loss: the loss holds full logits over a large vocabulary, although a fused loss is available.
 
 ## What it does
-Fires where the loss is computed from full logits and the logits alone take a quarter of the GPU, or the step fits
-only with a fused loss: with the severity of the verdict where the step does not fit or is tight, as information where
-it fits.
+Reports a loss computed from full logits in two cases: the logits take a quarter of the GPU, or the step fits only with
+a fused loss. If the step does not fit or is tight, the severity follows that verdict. If it fits, the finding is an
+info.
 
 ## Why is this bad?
-Cross-entropy over full logits costs up to 12 bytes x tokens x vocabulary in the backward pass: with a vocabulary of
-128,256 that is 1.5 MB per token, often more than all activations together once those are recomputed. A fused linear
-cross-entropy (Liger, Cut Cross-Entropy) never holds them.
+Cross-entropy over full logits costs up to 12 bytes x tokens x vocabulary in the backward pass. With a vocabulary of
+128,256 that is 1.5 MB per token, often more than all activations after checkpointing. A fused linear cross-entropy
+(Liger, Cut Cross-Entropy) never holds the full logits.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B
@@ -21,16 +21,16 @@ cross-entropy (Liger, Cut Cross-Entropy) never holds them.
       - axolotl.integrations.liger.LigerPlugin
     liger_fused_linear_cross_entropy: true
 
-The key alone does nothing in axolotl: it is dropped unless the plugin is loaded, so the fix writes both.
+axolotl ignores the key unless the plugin is loaded, so the fix writes both.
 
 ## Fix safety
-The fix is the smallest change that fits (`cfglint fit`), all of it or nothing, and is there where that includes the
-fused loss. Safe: the loss is the same up to rounding. It needs the liger-kernel package. In LLaMA-Factory it only acts
-for pre-training and supervised fine-tuning, and is only offered there.
+The fix is the smallest change that makes the step fit (`cfglint fit`), applied as a whole. It is offered only if that
+change includes the fused loss. Safe: the loss is the same up to rounding. It requires the liger-kernel package.
+LLaMA-Factory supports it only for pre-training and supervised fine-tuning, so it is offered only there.
 
 ## When it does not apply
-Silent where an adapter is trained on `lm_head`: Liger's loss reads the frozen base weight there, so that the adapter
-would get no gradient.
+Silent if an adapter is trained on `lm_head`. Liger's loss reads the frozen base weight, so the adapter would get no
+gradient.
 
 ## References
 docs/memory/loss.md; docs/fit.md; Liger-Kernel, arXiv:2410.10989; Cut Cross-Entropy,

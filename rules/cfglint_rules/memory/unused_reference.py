@@ -1,12 +1,12 @@
-"""MEM010 unused-reference: a reference model is loaded, and the coefficient of its penalty is 0.
+"""MEM010 unused-reference: the run loads a reference model, but the KL coefficient is 0.
 
 ## What it does
-Reports a reference model that the framework loads although the coefficient of the KL penalty is 0, with the memory or
-the GPUs that it takes.
+Reports a reference model that the framework loads although the KL penalty has a coefficient of 0. The message says how
+much memory or how many GPUs the model takes.
 
 ## Why is this bad?
-A reference model only serves the penalty. With a coefficient of 0 its forward pass over each answer changes nothing,
-and its weights take the memory of a whole model, or GPUs of their own.
+The reference model is used only for the KL penalty. With a coefficient of 0, its forward pass over each answer changes
+nothing. Its weights still take the memory of a whole model, or separate GPUs.
 
 ## Example
     # cfglint: openrlhf=0.5.9
@@ -17,12 +17,12 @@ and its weights take the memory of a whole model, or GPUs of their own.
     --init_kl_coef 0
 
 ## When it does not apply
-Silent for releases that load no reference model then (OpenRLHF from 0.6.0 on), and for axolotl's GRPO, whose trainer
-gets none where `beta` is 0.
+Silent for releases that skip the reference model in this case: OpenRLHF 0.6.0 and later, and axolotl's GRPO trainer if
+`beta` is 0.
 
 ## References
-OpenRLHF 0.5.9 `cli/train_ppo_ray.py` and `cli/train_ppo.py` (a reference model whatever the coefficient), 0.6.0 (none
-where `init_kl_coef` is 0), 0.11.2 (none where it is not above 0).
+OpenRLHF 0.5.9 `cli/train_ppo_ray.py` and `cli/train_ppo.py` (always loads a reference model), 0.6.0 (none if
+`init_kl_coef` is 0), 0.11.2 (none unless it is above 0).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def check(run: Run) -> Iterator[Report]:
         f"`{run.spell_key('rollout.kl_coefficient')}` is "
         f"{coefficient:g}",
         run.find_place("rollout.kl_coefficient"),
-        help=f"{title} {release} and later load no reference model in this case" if release else None,
+        help=f"upgrade to {title} {release} or later, which loads no reference model in this case" if release else None,
     )
 
 

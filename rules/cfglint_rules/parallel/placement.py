@@ -1,12 +1,12 @@
-"""PAR001 placement-exceeds-cluster: the job asks for more GPUs than the cluster has.
+"""PAR001 placement-exceeds-cluster: the job requests more GPUs than the cluster has and waits forever.
 
 ## What it does
-Adds up the GPUs that the groups of a Ray job ask for (trained models, reference, reward, generation engines, each pool
-once) and compares them with the stated cluster.
+Adds up the GPUs that the groups of a Ray job request, and compares the sum with the stated cluster. The groups are
+trained models, reference, reward and generation engines; each pool counts once.
 
 ## Why is this bad?
-Ray does not refuse: the job waits for a placement group that the cluster can never give, without a message, until it
-is cancelled.
+Ray does not reject the job. The job waits for a placement group that the cluster can never provide, without a message,
+until it is cancelled.
 
 ## Example
     # cfglint: nodes=1 gpus-per-node=8
@@ -17,7 +17,7 @@ is cancelled.
     --colocate_all_models --vllm_enable_sleep --deepspeed_enable_sleep
 
 ## When it does not apply
-Silent where the number of nodes and GPUs is not stated. Ignore it on a cluster that grows on demand.
+Silent if the number of nodes and GPUs is not stated. Ignore the rule on a cluster that scales on demand.
 
 ## References
 OpenRLHF 0.9.0 `cli/train_ppo_ray.py`, `trainer/ray/launcher.py` (ray.get(pg.ready())); OpenRLHF/OpenRLHF#930, #566.

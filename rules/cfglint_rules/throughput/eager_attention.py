@@ -1,11 +1,11 @@
-"""PRF004 eager-attention: attention scores are materialised over long sequences.
+"""PRF004 eager-attention: eager attention stores the scores of long sequences in full.
 
 ## What it does
-Reports eager attention for sequences of 2,048 tokens and more, with the size of the scores of one layer.
+Reports eager attention for sequences of 2,048 tokens or more, with the size of the attention scores per layer.
 
 ## Why is this bad?
-Eager attention holds heads x length x length scores per sequence and layer (6 bytes each in bf16: the fp32 softmax
-and its 16-bit copy); flash and memory-efficient kernels hold a row's statistics instead, and are faster.
+Eager attention stores heads x length x length scores per sequence and layer. In bf16 each score takes 6 bytes: the fp32
+softmax and its 16-bit copy. Flash and memory-efficient kernels store only statistics per row, and are faster.
 
 ## Example
     attn_implementation: eager
@@ -15,8 +15,9 @@ and its 16-bit copy); flash and memory-efficient kernels hold a row's statistics
     attn_implementation: flash_attention_2      # or sdpa
 
 ## When it does not apply
-Silent for Gemma 2 and gpt-oss, whose soft-capped or sink attention is trained eagerly on purpose, and for Gemma 3
-where transformers may be older than 4.57: 4.50 to 4.56 ask for eager attention in training.
+Silent for Gemma 2 and gpt-oss, which are trained with eager attention on purpose because of soft-capping or attention
+sinks. Silent for Gemma 3 if transformers may be older than 4.57: releases 4.50 to 4.56 recommend eager attention for
+training.
 
 ## References
 transformers 4.50.0 to 4.56.0 `models/gemma3/modeling_gemma3.py` and `gemma3n` (forward); not in 4.57.1.
@@ -59,14 +60,13 @@ def check(run: Run) -> Iterator[Report]:
     scores = 6 * model.heads * length * length * micro
     prefix = "up to " if plan.sequence.padding == "longest" else ""
     yield Report(
-        f"eager attention holds {prefix}{format_gib(scores)} of attention scores per layer ({length:,} tokens x "
-        f"{micro})",
+        f"eager attention holds {prefix}{format_gib(scores)} of attention scores per layer ({length:,} "
+        f"tokens x {micro})",
         run.find_place(_FIELD, "sequence.length"),
         help=_advise_fused_kernel(run),
         notes=(
-            f"estimated gain: {format_gib(scores * model.layers)} of scores are no longer written to the GPU's memory "
-            "and "
-            f"read again in each forward pass ({model.layers} layers)",
+            f"estimated gain: each forward pass no longer writes {format_gib(scores * model.layers)} of scores to GPU "
+            f"memory and reads them back ({model.layers} layers)",
         ),
     )
 

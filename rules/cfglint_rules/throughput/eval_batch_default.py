@@ -1,12 +1,12 @@
-"""PRF002 eval-batch-default: evaluation runs with a larger batch than training because it is not set.
+"""PRF002 eval-batch-default: the evaluation batch size is not set, and its default is larger than the training batch.
 
 ## What it does
-Fires where evaluation is on, its batch size is the framework's default (8 for the Hugging Face Trainer), and that
-is larger than the training micro batch. That it does not fit is MEM011.
+Reports enabled evaluation if its batch size is the framework's default (8 for the HF Trainer) and exceeds the training
+micro batch. If the evaluation does not fit, MEM011 reports it.
 
 ## Why is this bad?
-The evaluation forward pass materialises full logits: 8 sequences of 8,192 tokens over a vocabulary of 152,064 are
-56 GiB. A run that trains well dies at its first evaluation.
+The forward pass of an evaluation holds full logits: 56 GiB for 8 sequences of 8,192 tokens and a vocabulary of 152,064.
+Training runs well, then the job fails at its first evaluation.
 
 ## Example
     per_device_train_batch_size: 1
@@ -17,8 +17,8 @@ The evaluation forward pass materialises full logits: 8 sequences of 8,192 token
     per_device_eval_batch_size: 1
 
 ## Fix safety
-Safe: evaluation gives the same loss in smaller batches. The fix takes the training batch, or half of it and so on where
-an evaluation does not fit with that as the training step does; none where no batch does.
+Safe: evaluation gives the same loss with smaller batches. The fix starts from the training batch and halves it until an
+evaluation fits as well as the training step. If no batch fits, there is no fix.
 
 ## References
 transformers 5.8.0 `training_args.py` (per_device_eval_batch_size defaults to 8).
@@ -56,9 +56,9 @@ def check(run: Run) -> Iterator[Report]:
     if evaluation is None or micro is None or evaluation <= micro:
         return
     judgement = judge(run, "gpu", (EVALUATION_PHASE,))
-    size = f": it needs {format_gib(judgement.budget.expected)} per GPU" if judgement is not None else ""
+    size = f": evaluation needs {format_gib(judgement.budget.expected)} per GPU" if judgement is not None else ""
     yield Report(
-        f"evaluation defaults to {evaluation} sequences at a time, and training has {micro}{size}",
+        f"`{run.spell_key('batch.eval_micro')}` defaults to {evaluation}, but the training batch is {micro}{size}",
         run.find_place("eval.strategy", "batch.micro"),
         find_remedy=partial(_find_remedy, run),
     )

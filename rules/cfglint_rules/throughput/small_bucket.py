@@ -1,12 +1,13 @@
-"""PRF008 small-bucket: gradients are reduced in pieces that are too small for the links.
+"""PRF008 small-bucket: gradients are reduced in buckets that are too small to use the links well.
 
 ## What it does
 Reports a stated `reduce_bucket_size` that holds less than half of 25 MiB, the default of torch's
-DistributedDataParallel, where a bucket of 25 MiB fits a stated GPU. The note counts the collectives per backward pass.
+DistributedDataParallel. The rule reports it only if a bucket of 25 MiB fits on the stated GPU. The note counts the
+collectives per backward pass.
 
 ## Why is this bad?
-Each bucket is one collective, and a small one costs the latency of all ranks for few bytes. With 1,000,000 elements a
-model of 7 billion parameters makes 7,600 of them in each backward pass.
+Each bucket is one collective. A small bucket costs the full latency of all ranks for only a few bytes. With 1,000,000
+elements per bucket, a model of 7 billion parameters needs 7,600 collectives in each backward pass.
 
 ## Example
     # cfglint: gpu=H100
@@ -16,13 +17,13 @@ model of 7 billion parameters makes 7,600 of them in each backward pass.
     {"zero_optimization": {"stage": 2, "reduce_bucket_size": 13107200}}
 
 ## Fix safety
-Unsafe: it replaces a choice that works. Loss, data and resuming stay as they are. Free memory is offered
-once, in the order PRF005, PRF006, PRF007, PRF008, so that all these fixes together fit. A file that several runs share
-is not rewritten.
+Unsafe: it replaces a setting that works. The loss, the data and resuming are not affected. PRF005, PRF006, PRF007 and
+PRF008 share the free memory in this order, so that all their fixes fit together. A file that several runs share is not
+changed.
 
 ## When it does not apply
-Silent for sizes that no file states (`auto`), where no file states the GPU, and for models (or adapters) that fit into
-one bucket.
+Silent if the size is not stated (`auto`), if the GPU is not stated, and for models or adapters that fit into a single
+bucket.
 
 ## References
 torch 2.9 `nn/parallel/distributed.py` (bucket_cap_mb, 25 MiB); PyTorch Distributed, arXiv:2006.15704, section 5.2
@@ -64,9 +65,8 @@ def check(run: Run) -> Iterator[Report]:
         return
     trained, proposed = offer.before.weights.trained, offer.changes[_FIELD]
     yield Report(
-        f"`{run.spell_key(_FIELD)}` of {size:,} elements makes {-(-trained // size):,} collectives in each backward "
-        "pass; "
-        f"{-(-trained // proposed):,} would do",
+        f"`{run.spell_key(_FIELD)}` of {size:,} elements causes {-(-trained // size):,} collectives per backward pass; "
+        f"{-(-trained // proposed):,} would be enough",
         run.find_place(_FIELD),
         min_certainty="followed",
         fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
