@@ -1,29 +1,32 @@
-"""SEC001 trust-remote-code: the model repository may run its own Python on the training nodes.
+"""SEC001 trust-remote-code: the model repository may run its own Python code on the training nodes.
 
 ## What it does
-Reports `trust_remote_code: true` (and OpenRLHF's equivalents where they exist).
+Reports `trust_remote_code: true` and its OpenRLHF equivalents, if there are any.
 
 ## Why is this bad?
-Anyone who can push to the model repository runs code on every node, with the job's credentials, and can change it
-between two runs of the same configuration unless a revision is pinned. Most models that once needed it have a class
-in transformers today.
+Anyone who can push to the model repository can run code on every node with the job's credentials. Unless a revision is
+pinned, that code can change between two runs of the same configuration. Most models that once needed this now have a
+class in transformers.
 
 ## Example
     trust_remote_code: true
 
 ## Use instead
-Leave it out, or pin the revision that was reviewed:
+Remove it, or pin the revision that you reviewed:
 
     trust_remote_code: true
     revision_of_model: 3f2c1e...
 
 ## When it does not apply
-Silent where the framework trusts every repository by itself and leaves nothing to set (OpenRLHF before its flag).
+Silent if the framework always trusts every repository and has no setting for it (OpenRLHF before it added the flag).
 
 ## Fix safety
-Offered only where every release of transformers that the run may use (stated, pinned, or required by the framework's
-release) has a class of its own for the model. Unsafe: the remote code and the class may differ in detail. What the
-framework would switch on without the key (axolotl's fused LoRA kernels) is switched off in the same fix.
+A fix is offered only if every transformers release that the run may use has its own class for the model. Those releases
+are stated, pinned, or required by the framework's release. The fix is unsafe, because the remote code and the class may
+differ in detail.
+
+If the framework would switch on another feature without the key (axolotl's fused LoRA kernels), the same fix switches
+it off.
 """
 
 from __future__ import annotations

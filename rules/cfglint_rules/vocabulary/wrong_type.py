@@ -1,16 +1,22 @@
-"""KEY004 wrong-type: a value that the framework does not take for this key.
+"""KEY004 wrong-type: the framework does not accept this value for the key.
 
 ## What it does
-Checks every value against the type, the bounds and the words that the target release takes for its key, as the
-framework's own reader converts it: pydantic (axolotl, the sections of DeepSpeed) makes numbers of text, OmegaConf
-(OLMo) converts by the field's type, argparse (OpenRLHF) word by word, and LLaMA-Factory's parser converts nothing.
-Options beside TRL's recipe (`trl sft --config FILE --save_strategy never`) are checked like its keys. Text that the
-framework only hands on is checked against what finally takes it: the HF Trainer (axolotl's `optimizer`, `lr_scheduler`,
-`save_strategy`), or transformers (OpenRLHF's `--attn_implementation`).
+Checks every value against the type, bounds and allowed words of its key at the target release. Values are converted the
+way the framework converts them:
+
+- pydantic (axolotl, the sections of DeepSpeed) converts text to numbers
+- OmegaConf (OLMo) converts to the type of the field
+- argparse (OpenRLHF) converts each word
+- LLaMA-Factory's parser does not convert anything
+
+Options beside a TRL recipe (`trl sft --config FILE --save_strategy never`) are checked like its keys.
+
+Some frameworks only pass a word on. It is then checked against the library that receives it: the HF Trainer (axolotl's
+`optimizer`, `lr_scheduler`, `save_strategy`) or transformers (OpenRLHF's `--attn_implementation`).
 
 ## Why is this bad?
-Most readers stop. LLaMA-Factory hands the value on: `bf16: "false"` is a text that is not empty, so bf16 is on, and
-`lora_rank: "8"` fails where it is first used in a calculation, once the model is loaded.
+Most frameworks stop. LLaMA-Factory passes the value on: `bf16: "false"` is a non-empty string, so bf16 is on.
+`lora_rank: "8"` fails at the first calculation, after the model is loaded.
 
 ## Example
     warmup_steps: 0.1
@@ -23,19 +29,32 @@ Most readers stop. LLaMA-Factory hands the value on: `bf16: "false"` is a text t
 YAML reads a bare `no` as false.
 
 ## Fix safety
-Safe where the run could not have started and only one thing can have been meant: a share of the steps, a word in
-another case, a number or `true` in quotes, a bare `no`. Unsafe where the present value works and means something else
-(`"false"`), where a word is only similar, and where an empty key is removed for its default.
+Safe if the run could not have started and only one meaning is possible: a fraction of the steps, a word in different
+case, a number or `true` in quotes, or a bare `no`.
+
+Unsafe if the present value works but means something else (`"false"`), or if a word is only similar. Removing an empty
+key to get its default is also unsafe.
 
 ## When it does not apply
-Values that the environment or another file fills in are not known, and never reported, nor are marks that a script
-replaces (`{rate}`, `__RATE__`, the key's own name in capitals where it takes no words in capitals). A word that the HF
-Trainer or transformers does not have is a warning: other releases may have it. So is a template that no known
-LLaMA-Factory has, where its release is not stated: new ones come with each, and people add their own. Kernels of the
-Hub are not known. Of a copy in the repository, a word that its code compares the setting with is one of its own,
-whatever its declaration has, where nothing refuses it. An item that fits another kind of data set, which lacks the
-key, is read as that one: a warning. Where a fork may be in use, words are left to KEY001 (those in the place of a
-number where many scripts give them), and everything else is a warning.
+These values are not reported:
+
+- values from the environment or another file
+- placeholders that a script replaces (`{rate}`, `__RATE__`, or the key's own name in capitals if the key has no values
+  in capitals)
+- kernels from the Hub
+
+These are warnings:
+
+- words that the HF Trainer or transformers does not have, because other releases may have them
+- a template that no known LLaMA-Factory release has, if the release is not stated: each release adds templates, and
+  people add their own
+- an item that the framework reads as another kind of data set, which does not have the key
+
+If the repository contains a copy of the framework, words that the copy's code compares the setting with are accepted,
+unless the code rejects them.
+
+If a fork may be in use, unknown words are left to KEY001. So are words in place of a number, if many scripts use them.
+Everything else is a warning.
 
 ## References
 docs/schemas.md; pydantic 2 conversion table; omegaconf 2.3.0 `nodes.py`; transformers 5.8.0 `hf_argparser.py`
