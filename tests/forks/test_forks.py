@@ -323,7 +323,7 @@ def test_the_parser_of_a_copy_decides(tmp_path: Path) -> None:
     assert sorted(message.partition(" not ")[0] for _, _, message in list_codes(folder)) == [
         "OpenRLHF in openrlhf/ has no `--adam_offload`: it is refused",
         "OpenRLHF in openrlhf/ has no `--zero_stages`: it is refused; did you mean `--zero_stage`?",
-        '`--estimator` takes one of "ours", "theirs",',
+        '`--estimator` must be one of "ours", "theirs",',
     ]
     assert {severity for _, severity, _ in list_codes(folder)} == {"error"}
 

@@ -65,7 +65,7 @@ def check(run: Run) -> Iterator[Report]:
     if host.expected < _MIN_REPORTED_BYTES:
         return
     yield Report(
-        f"host memory not checked: {phase.title} needs {format_size(host)} on one host, and its capacity is not stated",
+        f"host memory not checked: {phase.title} needs {format_size(host)} on one host, but its capacity is not stated",
         run.find_place("parallel.offload_optimizer", "parallel.offload_params", "model.id"),
         help="set `host-memory` to the memory of one node",
         notes=(format_breakdown(host),),

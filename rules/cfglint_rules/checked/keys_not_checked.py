@@ -46,5 +46,5 @@ def check(config: Config) -> Iterator[Report]:
     yield Report(
         f"keys not checked: {keys.manifest.title} is older here than {oldest}, the oldest known release{reason}",
         config.find_top(),
-        help=f"pass `--release {package}={oldest}`, or a newer one, to check them against that release",
+        help=f"pass `--release {package}={oldest}` or newer to check them against that release",
     )

@@ -188,7 +188,7 @@ def _build_report(
         f"`{format_route(route)}` is {_format_value(value)}, but {names} {verb} {_format_value(expected)} {location}: "
         "the Trainer refuses to start",
         place,
-        fix=Fix("safe", f"{format_route(route)}: {json.dumps(new_value)}", keys=((companion, (change,)),)),
+        fix=Fix("safe", f"set {format_route(route)}: {json.dumps(new_value)}", keys=((companion, (change,)),)),
         related=related,
         min_certainty="followed",
     )

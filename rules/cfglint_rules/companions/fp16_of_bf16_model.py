@@ -58,7 +58,7 @@ def check(run: Run) -> Iterator[Report]:
     yield Report(
         f"{statement}: activations above 65,504 overflow, and the loss can become NaN or 0"
         if is_overflowing
-        else f"{statement}, whose range ends at 65,504; bf16 has that of fp32",
+        else f"{statement}: its range ends at 65,504; bf16 has the range of fp32",
         run.find_place("precision.compute"),
         None if is_overflowing else "info",
         help="train in bf16",

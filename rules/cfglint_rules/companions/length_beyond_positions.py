@@ -74,5 +74,5 @@ def check(run: Run) -> Iterator[Report]:
     yield Report(
         f"`{key}` is {length:,}, but the model has {model.context:,} positions: {outcome}",
         run.find_place("sequence.length"),
-        fix=Fix("unsafe", f"{key}: {model.context}, which cuts longer samples", {"sequence.length": model.context}),
+        fix=Fix("unsafe", f"set {key}: {model.context}, which cuts longer samples", {"sequence.length": model.context}),
     )

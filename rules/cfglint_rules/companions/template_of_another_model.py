@@ -59,5 +59,5 @@ def check(run: Run) -> Iterator[Report]:
         f"`{key}: {template}` writes special tokens that {model} was not trained on; its template is "
         f"`{matching_template}`",
         run.find_place("data.template"),
-        fix=Fix("unsafe", f"{key}: {matching_template}", {"data.template": matching_template}),
+        fix=Fix("unsafe", f"set {key}: {matching_template}", {"data.template": matching_template}),
     )

@@ -64,5 +64,7 @@ def check(run: Run) -> Iterator[Report]:
         f"`{key}` is {dtype}{default_note}, which holds {_TOKEN_LIMITS[dtype]:,} token ids; the vocabulary has "
         f"{vocab_size:,}",
         run.find_place("data.token_dtype", "model.architecture"),
-        fix=Fix("unsafe", f"{key}: uint32, if the data files are written so", {"data.token_dtype": "uint32"}),
+        fix=Fix(
+            "unsafe", f"set {key}: uint32, if the files contain four bytes per token", {"data.token_dtype": "uint32"}
+        ),
     )

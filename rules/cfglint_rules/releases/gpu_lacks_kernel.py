@@ -67,11 +67,11 @@ def check(run: Run) -> Iterator[Report]:
             f"`{key}`: bf16 needs compute capability 8.0 (Ampere), but {gpu_text}: it is refused or slowly emulated",
             run.find_place("precision.compute"),
             "warning",
-            help="use fp16 with a model trained in fp16, or a GPU from Ampere on",
+            help="use fp16 with a model trained in fp16, or an Ampere or newer GPU",
         )
     if compute == "fp8" and capability < ADA:
         yield Report(
             f"`{key}`: FP8 needs compute capability 8.9 (Ada), but {gpu_text}: the run is refused",
             run.find_place("precision.compute"),
-            help="train in bf16" if capability >= AMPERE else "use fp16 or fp32, or a GPU from Ada on",
+            help="train in bf16" if capability >= AMPERE else "use fp16 or fp32, or an Ada or newer GPU",
         )

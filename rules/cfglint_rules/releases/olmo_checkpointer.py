@@ -124,19 +124,18 @@ def _report_unreadable(run: Run) -> Iterator[Report]:
     severity: Severity
     fields: tuple[Field, ...]
     if checkpoint.load_path:
-        severity, fields, consequence = "error", ("checkpoint.load_path",), "so `load_path` stops it"
+        severity, fields, consequence = "error", ("checkpoint.load_path",), "so `load_path` stops the run"
     elif checkpoint.at_start and checkpoint.resume_latest is not True:
-        severity, fields, consequence = "error", ("checkpoint.at_start",), "and it reads one before the first step"
+        severity, fields, consequence = "error", ("checkpoint.at_start",), "and the run reads one before the first step"
     elif checkpoint.resume_latest:
         severity, fields, consequence = "warning", ("checkpoint.resume_latest",), "so a restart begins from step 0"
     elif checkpoint.strategy not in (None, "no"):
-        severity, fields, consequence = "info", (), "so it cannot be resumed later"
+        severity, fields, consequence = "info", (), "so the run cannot be resumed later"
     else:
         return
     yield Report(
-        f"the run cannot read back any checkpoint, {consequence}: `torch.load` of torch {run.releases.get('torch')} "
-        "refuses "
-        "the trainer state (`weights_only`)",
+        f"torch {run.releases.get('torch')} refuses to load the trainer state of any checkpoint (`weights_only`), "
+        f"{consequence}",
         run.find_place(*fields, _FIELD, "checkpoint.path"),
         severity,
         help=f"set {_VARIABLE}=1 for the job if you trust its checkpoints, or use torch below 2.6",

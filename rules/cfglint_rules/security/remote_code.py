@@ -60,7 +60,7 @@ def check(run: Run) -> Iterator[Report]:
     """Yield a report if remote code is trusted without a pinned revision."""
     if _is_pinned(run) or not run.is_stated(_FIELD):
         return
-    model = run.architecture
+    model, key = run.architecture, run.spell_key(_FIELD)
     first_release_with_class = None if model is None or model.remote_code else get_first_release(model.outer_type)
     if (
         model is not None
@@ -69,18 +69,19 @@ def check(run: Run) -> Iterator[Report]:
     ):
         changes: dict[Field, Any] = {_FIELD: False, **_find_dependent_values(run)}
         yield Report(
-            f"the model's repository may run its own code without need: transformers supports {model.model_type}",
+            f"`{key}` lets the model repository run its own code, but transformers supports {model.model_type} "
+            "without it",
             run.find_place(_FIELD),
             fix=Fix("unsafe", format_changes(run, changes), changes),
         )
     else:
         note = (
-            f"{model.outer_type} has a class in transformers from {first_release_with_class} on"
+            f"transformers has a class for {model.outer_type} since {first_release_with_class}"
             if model and first_release_with_class
             else None
         )
         yield Report(
-            "the model's repository may run its own code, and its revision is not pinned",
+            f"`{key}` lets the model repository run its own code, and its revision is not pinned",
             run.find_place(_FIELD),
             help="pin the revision whose code you reviewed",
             notes=() if note is None else (note,),

@@ -83,5 +83,5 @@ def format_cut_off_note(config: Config) -> str:
         first = next(find_detached_options(script, script.invocations[number]), None)
         if first is not None:
             location = f"bash cuts off the command before `{first.program}` ({RULE.code})"
-            return f"{location}, so that the fix goes by a command that lacks options: mend that first"
+            return f"{location}, so the fix rests on an incomplete command: repair the command first"
     return ""

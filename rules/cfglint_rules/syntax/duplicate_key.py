@@ -106,7 +106,8 @@ def _describe_outcome(config: Config, is_different: bool) -> tuple[str, Severity
         grounds = (Ground("fork", str(fork), "assumed", f"upstream's loader: {fork}", fork.source),)
     if not framework.traits.refuses_duplicates_since:
         return f"{loader} refuses the file", "warning", grounds
-    outcome = f"since {framework.title} {framework.traits.refuses_duplicates_since} {loader} refuses the file, before {_LAST_WINS}"
+    first = f"{framework.title} {framework.traits.refuses_duplicates_since}"
+    outcome = f"since {first} {loader} refuses the file; before that, {_LAST_WINS}"
     return outcome, "warning" if is_different or refusal.current_effect == REFUSED else "info", grounds
 
 

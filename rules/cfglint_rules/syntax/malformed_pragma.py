@@ -37,7 +37,7 @@ def check(document: Document) -> Iterator[Report]:
     pragmas_found = pragmas.read_pragmas(document)
     for comment in pragmas_found.malformed:
         yield Report(
-            "unknown cfglint comment, which has no effect",
+            "unknown cfglint comment: it has no effect",
             Place(document, comment.span),
             help=_suggest_form(comment.text),
         )

@@ -44,12 +44,12 @@ def check(run: Run) -> Iterator[Report]:
     for companion in run.companions:
         if companion.document.syntax == "json":
             for problem in companion.document.problems:
-                message = f"{problem.message}: {run.framework.title}, which reads this file with `json.load`, stops"
+                message = f"{problem.message}: {run.framework.title} reads this file with `json.load` and stops"
                 yield Report(message, Place(companion.document, problem.span))
     for unresolved in run.inputs.unresolved:
         if unresolved.is_yaml_refused:
             yield Report(
-                f"`{unresolved.path}` is YAML: {run.framework.title}, which reads this file with `json.load`, stops",
+                f"`{unresolved.path}` is YAML: {run.framework.title} reads this file with `json.load` and stops",
                 unresolved.place or run.main.find_top(),
-                help="write its settings as JSON; a file of accelerate goes to `accelerate launch --config_file`",
+                help="write its settings as JSON; pass an accelerate file to `accelerate launch --config_file`",
             )

@@ -129,7 +129,7 @@ def _report_missing_setting(occurrence: KeyOccurrence, status: Status) -> Report
     if needs_bits and occurrence.value != "eetq":
         config = occurrence.config
         changes = (Set((*config.root, "quantization_bit"), 4, (str(occurrence.route[0]),)),)
-        fix = Fix("unsafe", "quantization_bit: 4", keys=((config, changes),))
+        fix = Fix("unsafe", "set quantization_bit: 4", keys=((config, changes),))
     outcome = find_effects(occurrence)
     return Report(
         f"`{occurrence.name}` has no effect {needs}",

@@ -60,7 +60,7 @@ def check(run: Run) -> Iterator[Report]:
     """Yield a report for every entry that matches, for all configs of the run."""
     for setting in list_launched_settings(run.main, "unset"):
         yield Report(
-            f"`{setting.name}` is given at launch, but {os.path.basename(run.main.document.path)} leaves "
+            f"`{setting.name}` is set at launch, but {os.path.basename(run.main.document.path)} leaves "
             f"`{setting.unset}` "
             f"unset: {setting.effects.describe()}",
             setting.place,

@@ -210,16 +210,17 @@ def _report_torn(config: Config, best: BestRelease) -> Report:
     neighbours = None if rival is None else _find_neighbours(lost_use, rival, releases)
     unreleased: tuple[Ground, ...] = ()
     if neighbours is not None:
-        note = f"a release of {get_target_release(config).title}: its source between {' and '.join(neighbours)} may take both"
+        between = " and ".join(neighbours)
+        note = f"a release of {get_target_release(config).title}: its source between {between} may take both"
         unreleased = (Ground(f"release:{candidates.package}", best.release, "assumed", note),)
     effect = keys.determine_effect(REFUSED, lost_use.route, config.get(*lost_use.route), config, best.release)
     return Report(
-        f"no {get_target_release(config).title} release takes {names}; {best.release} takes {best.accepted_keys} of "
-        f"{best.used_keys}",
+        f"no {get_target_release(config).title} release accepts {names}; {best.release} accepts "
+        f"{best.accepted_keys} of {best.used_keys}",
         Place(config.document, lost_use.entry.key.span),
         "error" if effect == REFUSED else "warning",
         related=related,
-        help=f"keep the names of one release, and set it: `{keys.manifest.package}={best.release}`",
+        help=f"use the names of one release, and set it: `{keys.manifest.package}={best.release}`",
         grounds=(*build_release_grounds(candidates, is_uniform=True), *unreleased),
     )
 
@@ -244,7 +245,7 @@ def _merge_reports(reports: list[Report]) -> Report:
     fixes = [report.fix for report in reports if report.fix is not None]
     related = tuple(Related(report.place, report.message) for report in others)
     return first._replace(
-        message=f"{len(reports)} keys are of other releases: {listed}{more}",
+        message=f"{len(reports)} keys belong to other releases: {listed}{more}",
         related=related,
         fix=_join_fixes(fixes),
         grounds=next((report.grounds for report in reports if not _is_certain(report.grounds)), first.grounds),
@@ -411,12 +412,16 @@ def _build_removal(occurrence: KeyOccurrence, settings: Mapping[str, Any], value
     """Return the fix that removes the old name if the new ones are already set."""
     new_values = {name: occurrence.value if value is MISSING else value for name, value in settings.items()}
     names = " and ".join(f"`{format_route(split_route(name))}`" for name in values_in_file)
+    verb = "has" if len(values_in_file) == 1 else "have"
     if new_values == values_in_file:
         return _wrap_changes(
-            occurrence, "safe", f"remove `{occurrence.name}`: {names} has the same value", [_build_deletion(occurrence)]
+            occurrence,
+            "safe",
+            f"remove `{occurrence.name}`: {names} {verb} the same value",
+            [_build_deletion(occurrence)],
         )
     return _wrap_changes(
-        occurrence, "unsafe", f"remove `{occurrence.name}`: {names} has another value", [_build_deletion(occurrence)]
+        occurrence, "unsafe", f"remove `{occurrence.name}`: {names} {verb} another value", [_build_deletion(occurrence)]
     )
 
 

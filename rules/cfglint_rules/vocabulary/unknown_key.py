@@ -297,7 +297,7 @@ def _build_fix(occurrence: KeyOccurrence, proposal: Proposal) -> Fix | None:
     return Fix(
         "safe" if is_sure and switched_from is None else "unsafe",
         f"rename {occurrence.name} to {format_route(route)}"
-        + (f", which is {switched_from} now" if switched_from else ""),
+        + (f", which is currently {switched_from}" if switched_from else ""),
         keys=((config, move_key(config, occurrence.route, route, occurrence.value)),),
     )
 

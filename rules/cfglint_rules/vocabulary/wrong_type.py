@@ -129,7 +129,7 @@ def refused(config: Config) -> Iterator[str]:
     """Yield the messages for values that stop the framework."""
     for verdict in list_verdicts(config, "misfit"):
         if is_fatal(verdict.occurrence) and not is_possibly_from_fork(verdict):
-            yield f"{verdict.occurrence.name} takes {describe_expected(verdict.schema)}"
+            yield f"{verdict.occurrence.name} must be {describe_expected(verdict.schema)}"
 
 
 def find_fatal_settings(config: Config) -> frozenset[Route]:
@@ -165,11 +165,11 @@ def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
             REFUSED,
         )
     elif is_read_as_another_kind(occurrence, is_accepted_by_framework):
-        outcome, effect = "the item is taken for one of another kind, and this key is silently ignored", "dropped"
+        outcome, effect = "the item is read as another kind, and this key is silently ignored", "dropped"
     elif isinstance(value, str) and schema.get("type") == "boolean":
-        outcome, effect = "as text it is read as true" if value else "as text it is read as false", "misread"
+        outcome, effect = "as a string, it is read as true" if value else "as a string, it is read as false", "misread"
     elif isinstance(value, str) and list_enum_words(schema):
-        outcome, effect = "nothing checks it, and it is taken for none of them", "misread"
+        outcome, effect = "nothing checks it, and it matches none of them", "misread"
     else:
         outcome, effect = "it is not converted", "misread"
     fix = _build_fix(occurrence, schema)
@@ -199,7 +199,7 @@ def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
     return Report(
         f"`{occurrence.name}` needs a value ({accepted}): {outcome}"
         if has_no_value
-        else f"`{occurrence.name}` takes {accepted}, not {format_value(value)}: {outcome}",
+        else f"`{occurrence.name}` must be {accepted}, not {format_value(value)}: {outcome}",
         occurrence.place,
         effects.limit_severity("error" if is_certain else "warning"),
         None if fix is None else fix._replace(grounds=all_grounds),
@@ -288,7 +288,7 @@ def _build_option_report(config: Config, setting: LaunchedSetting, schema: Schem
     return Report(
         f"`{setting.name}` needs a value ({accepted}): {outcome}"
         if value == ""
-        else f"`{setting.name}` takes {accepted}, not {format_value(value)}: {outcome}",
+        else f"`{setting.name}` must be {accepted}, not {format_value(value)}: {outcome}",
         setting.place,
         effects.limit_severity("warning" if is_trainer_word else "error"),
         grounds=effects.grounds,
@@ -348,7 +348,7 @@ def _build_ratio_fix(occurrence: KeyOccurrence) -> Fix | None:
         return None
     return Fix(
         "safe",
-        "rename to warmup_ratio: it is a share of the steps",
+        "rename to warmup_ratio: the value is a fraction of the steps",
         keys=((config, move_key(config, occurrence.route, route)),),
     )
 
@@ -372,7 +372,7 @@ def _build_word_fix(occurrence: KeyOccurrence, schema: Schema, value: str) -> Fi
     typo_target = correct_word(value, words)
     if typo_target is None or _get_digits(typo_target) != _get_digits(value):  # qwen2_5 is no typo of qwen3_5
         return None
-    return _build_set_fix(occurrence, "unsafe", typo_target, f"write {typo_target}, if that is what was meant")
+    return _build_set_fix(occurrence, "unsafe", typo_target, f"write {typo_target}, if that is what you meant")
 
 
 def _get_digits(word: str) -> str:
