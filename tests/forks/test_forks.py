@@ -441,7 +441,7 @@ def test_the_nearest_copy_counts(tmp_path: Path) -> None:
     (folder / "b" / "two" / "OpenRLHF" / "openrlhf" / "cli" / "train_sft.py").write_text(other)
     ((code, severity, message),) = list_codes(folder)
     assert (code, severity) == ("KEY001", "info")
-    assert message.endswith("the copy in `b/one/OpenRLHF/openrlhf` differs from that in `b/two/OpenRLHF/openrlhf`")
+    assert message.endswith("the copy in `b/one/OpenRLHF/openrlhf` differs from the copy in `b/two/OpenRLHF/openrlhf`")
 
 
 def test_a_copy_that_no_launch_uses_lowers_the_keys_that_it_declares(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_what_a_finding_rests_on(here):
     facts = {fact["fact"]: fact for fact in finding["facts"]}
     assert (facts["sequence.length"]["value"], facts["sequence.length"]["grade"]) == (32768, "assumed")
     assert facts["gpu"]["grade"] == "assumed"
-    assert facts["batch.accumulation"]["remedy"] == "state `gradient_accumulation_steps`"
+    assert facts["batch.accumulation"]["remedy"] == "set `gradient_accumulation_steps`"
     assert {"facts": {"sequence.length": 128}, "holds": False} in finding["corners"]
 
 
@@ -395,7 +395,7 @@ def test_standard_input_never_changes_another_file(here):
     assert outcome.code == 1
     assert outcome.out == text
     assert (here / "ds.json").read_text() == CONTRADICTED
-    assert "not fixed: ds.json: XFL001: it changes another file, and only standard input is rewritten" in outcome.err
+    assert "not fixed: ds.json: XFL001: it changes another file, but only standard input is rewritten" in outcome.err
 
 
 def test_output_file(here):

@@ -1,4 +1,4 @@
-"""CHK002 host-not-checked: a run needs much host memory, but the host's memory is not stated.
+"""CHK002 host-not-checked: a run needs a lot of host memory, but the host's memory is not stated.
 
 ## What it does
 Reports how much host memory a node needs, if it is more than many nodes have and no flag, setting or comment states the
@@ -19,8 +19,8 @@ cfglint cannot check this without the host's memory.
     # cfglint: host-memory=1TB
 
 ## When it does not apply
-Silent below 400 GiB per node, and if the run neither offloads, sleeps nor loads the model on several ranks. If the host
-memory is stated, HST001 compares it instead.
+Silent below 400 GiB per node. Also silent if nothing is offloaded or sleeps, and only one rank loads the model. If the
+host memory is stated, HST001 compares it instead.
 
 ## References
 docs/memory/host.md.

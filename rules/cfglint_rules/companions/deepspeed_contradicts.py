@@ -1,7 +1,7 @@
 """XFL001 deepspeed-contradicts-trainer: the DeepSpeed file and the training configuration contradict each other.
 
 ## What it does
-Compares every value that the Hugging Face Trainer compares at the start:
+Compares every value that the Hugging Face Trainer compares at startup:
 
 - batch sizes and gradient accumulation
 - gradient clipping

@@ -22,8 +22,9 @@ Remove `scheduler` from the DeepSpeed file.
 Unsafe: the run then uses a different schedule or optimizer.
 
 ## When it does not apply
-If the training configuration states no schedule or optimizer, the DeepSpeed file is the only source. Equivalent
-schedules are not reported: `WarmupDecayLR` is linear, `WarmupLR` is constant_with_warmup, `WarmupCosineLR` is cosine.
+If the training configuration states no schedule or optimizer, only the DeepSpeed file counts and nothing is reported.
+Equivalent schedules are not reported: `WarmupDecayLR` is linear, `WarmupLR` is constant_with_warmup, `WarmupCosineLR`
+is cosine.
 
 ## References
 transformers 5.23.0 `integrations/deepspeed.py` (deepspeed_optim_sched, trainer_config_finalize); deepspeed 0.19.8

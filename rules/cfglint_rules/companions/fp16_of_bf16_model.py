@@ -1,4 +1,4 @@
-"""XFL004 fp16-of-bf16-model: a model that was trained in bf16 is trained in fp16.
+"""XFL004 fp16-of-bf16-model: fp16 is used for a model that was trained in bf16.
 
 ## What it does
 Reports training in fp16 if the published weights of the model are in bf16 and the GPU supports bf16. It is a warning
@@ -7,7 +7,7 @@ for models whose activations are known to overflow (Gemma, Qwen2 and Qwen2.5), a
 ## Why is this bad?
 bf16 has the range of fp32, but fp16 ends at 65,504. Some models that were trained in bf16 have larger activations. The
 loss can then become NaN or 0 after a few steps, or the loss scaler skips step after step. Other models (Llama 3,
-Mistral) train in fp16 without trouble, and bf16 is only the safer format.
+Mistral) train in fp16 without trouble, and bf16 is just the safer format.
 
 ## Example
     base_model: google/gemma-3-12b-it

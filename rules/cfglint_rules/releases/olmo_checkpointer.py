@@ -6,7 +6,7 @@ Reports these combinations, if the releases are stated:
 - `local` with torch 2.3 or newer
 - `torch_new` with torch 2.3 or newer, which saves but cannot load
 - `olmo_core` with ai2-olmo-core 1.0 or newer
-- any checkpointer with torch 2.6 or newer, which cannot read any checkpoint back
+- any checkpointer with torch 2.6 or newer, which cannot read the checkpoints back
 
 The last one is an error if the run reads a checkpoint: `load_path`, or the checkpoint that is saved and loaded before
 the first step. It is a warning if the run may read one (`try_load_latest_save`), otherwise an info.

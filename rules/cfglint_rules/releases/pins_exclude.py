@@ -5,8 +5,8 @@ Compares the repository's pins with the requirements of the pinned framework rel
 requirements exclude its pin.
 
 ## Why is this bad?
-pip refuses to install both, so one of the pins is not what runs. cfglint may then check the configuration against a
-release that is not installed.
+pip refuses to install both, so at least one pin does not describe what runs. cfglint may then check the configuration
+against a release that is not installed.
 
 ## Example
     llamafactory==0.9.5

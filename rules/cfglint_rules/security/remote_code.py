@@ -76,7 +76,7 @@ def check(run: Run) -> Iterator[Report]:
         )
     else:
         note = (
-            f"transformers has a class for {model.outer_type} since {first_release_with_class}"
+            f"{model.outer_type} has a class in transformers since {first_release_with_class}"
             if model and first_release_with_class
             else None
         )

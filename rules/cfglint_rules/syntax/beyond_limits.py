@@ -1,7 +1,8 @@
 """SYN008 beyond-limits: the file is too large or takes too long to read.
 
 ## What it does
-Reports the first place where a file exceeds one of these limits. They keep a lint fast, whatever a repository contains:
+Reports the first place where a file exceeds one of these limits. They keep linting fast, whatever a repository
+contains:
 
 | limit | per file |
 |---|---|
@@ -21,11 +22,11 @@ An alias inside its own anchor exceeds every limit. Only files that contain a fr
 the first of them.
 
 There are also limits for the whole repository: 500,000 files that git tracks (50,000 without git), and 512 MiB to
-search. If one is exceeded, an info at one of the affected files names it.
+search. If one is exceeded, cfglint reports an info that names it, at one of the affected files.
 
 ## Why is this bad?
-Everything beyond the limit was not checked. The largest known configuration has 312 kB and 2,800 values. A larger file
-is most likely data that has the name of a configuration.
+Everything beyond the limit was not checked. The largest known configuration is 312 kB and has 2,800 values. A larger
+file is most likely data with the name of a configuration file.
 
 ## Example
     a: &a [x, x, x, x, x, x, x, x, x]

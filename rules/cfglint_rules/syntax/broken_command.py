@@ -6,16 +6,16 @@ start a config file or a Python script with a Trainer are checked too. The rule 
 
 - flags that bash runs as a separate command, because the command above them has already ended
 - settings (`lr=1e-5`) that bash then reads as a variable assignment
-- white space after a backslash, also inside an array
+- white space after a backslash, including inside an array
 - words that do not belong to any flag
 - quotes that a variable or heredoc passes to the program as literal characters
 - carriage returns
 
 ## Why is this bad?
-Bash starts the training without the flags that were cut off. Its complaint about an unknown command is easily
-overlooked, and the run trains with defaults. A stray word or a carriage return stops the program's parser, after the
-job has waited for its GPUs. White space after a backslash also becomes a stray word. A quoted path is searched for with
-its quotes, and not found.
+Bash starts the training without the flags that were cut off. Its complaint about an unknown command is easy to miss,
+and the run trains with defaults. A stray word or a carriage return stops the program's parser, after the job has waited
+for its GPUs. White space after a backslash also becomes a stray word. A quoted path is searched for with its quotes,
+and not found.
 
 ## Example
     deepspeed --module openrlhf.cli.train_sft \\

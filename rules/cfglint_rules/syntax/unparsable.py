@@ -15,7 +15,7 @@ It also reports YAML that cfglint can read but the framework's own loader reject
 cfglint writes no fixes into such a file.
 
 ## Why is this bad?
-The launcher stops at the same place, after the job was scheduled.
+The launcher stops at the same place, after the job has been scheduled.
 
 ## Example
     micro_batch_size: 2
@@ -23,8 +23,8 @@ The launcher stops at the same place, after the job was scheduled.
 
 ## When it does not apply
 Files that are not training configurations are never reported. If only some of the loaders that may read the file reject
-it, the finding is a warning. For example, LLaMA-Factory uses PyYAML before 0.9.4 and OmegaConf since. OmegaConf accepts
-tabs since 2.4, which reads with libyaml.
+it, the finding is a warning. For example, LLaMA-Factory used PyYAML before 0.9.4 and OmegaConf since then. OmegaConf
+2.4 and newer accept tabs, because they use libyaml.
 
 ## References
 PyYAML 6.0 `scanner.py`, `composer.py` and `constructor.py` (`yaml.safe_load`); omegaconf 2.3.0 `_utils.py` and 2.4.0

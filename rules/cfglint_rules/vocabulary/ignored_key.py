@@ -1,7 +1,7 @@
 """KEY005 ignored-key: the framework accepts the key but ignores it.
 
 ## What it does
-Reports keys that the target release never reads, and keys that have no effect with the rest of the configuration.
+Reports keys that the target release never reads, and keys that have no effect given the rest of the configuration.
 Examples are parameter offloading below ZeRO-3, options of an unused optimizer, and a DeepSpeed section that the Trainer
 does not pass on.
 

@@ -10,7 +10,7 @@ It also reports launch options below a section that an OLMo-core script leaves u
 
 ## Why is this bad?
 Validators stop the job at the start, after it has waited for its GPUs. The Trainer's own checks run after every rank
-has loaded the model. Combinations that nothing checks only show after hours.
+has loaded the model. Combinations that nothing checks only surface hours later.
 
 ## Example
     fsdp_version: 2

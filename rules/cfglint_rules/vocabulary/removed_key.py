@@ -7,7 +7,7 @@ new one.
 
 - Keys that still work, or that a candidate release still accepts, are listed once per file.
 - Keys that no single release accepts together are reported once, with the release that accepts most of them. If the
-  source between two neighbouring releases may accept all of them, it is a warning.
+  source between two consecutive releases may accept all of them, it is a warning.
 - An OpenRLHF script without a stated release is reported once if newer releases would reject it. It is a warning if a
   fresh installation gets such a release and all flags are visible.
 

@@ -10,13 +10,13 @@ It also looks up:
 - launch options of a script, if all dataclasses of its `HfArgumentParser` or `TrlParser` are known and the parser
   accepts nothing else
 
-Any key is accepted below free mappings (`gradient_checkpointing_kwargs`) and with plugins that cfglint does not know.
-Keys that only hold YAML anchors for the rest of the file are accepted too.
+Any key is accepted under free-form mappings (`gradient_checkpointing_kwargs`) and with plugins that cfglint does not
+know. Keys that only hold YAML anchors for the rest of the file are accepted too.
 
 ## Why is this bad?
 axolotl silently drops unknown keys, and so does DeepSpeed at its top level. The run then starts with the default of the
 setting that you meant. LLaMA-Factory, OLMo, OpenRLHF and the sections of DeepSpeed reject unknown keys, after the job
-has waited for its GPUs. So do most releases of TRL in a recipe.
+has waited for its GPUs. Most TRL releases also reject them in recipes.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B
@@ -59,20 +59,20 @@ The repository's own programs (docs/templates.md, docs/shell-scripts.md):
 - A key that a script removes or reads before the framework sees the file belongs to the script.
 - A key that a class of the repository declares may belong to its own program. The same applies to an option of a
   command that starts a Python file, if that file or its imports declare the option.
-- If none of them declares the key and none imports the framework, the finding is a warning. So is an option that a
-  script sets under a condition.
+- If none of them declares the key and none imports the framework, the finding is a warning. An option that a script
+  sets conditionally is also a warning.
 
 Forks:
 
-- If the repository contains a copy of the framework, the copy is the vocabulary. The same applies to a copy of PEFT and
-  `LoraConfig`. With a fork of PEFT that cannot be read, its keywords are not looked up.
+- If the repository contains a copy of the framework, the copy is the vocabulary. Likewise, a copy of PEFT defines the
+  keywords of `LoraConfig`. If a fork of PEFT cannot be read, they are not looked up.
 - If the repository uses any other fork, upstream's vocabulary proves nothing. A single info then lists all keys that
   upstream does not accept, including removed keys (KEY002) and enumeration values (KEY004).
 - A fork can be a requirement that installs another repository or an unreleased revision, a git submodule, or a patch of
   the installed package. It can also be a settings class that the program changes or replaces, or a launch through a
   differently named program.
 
-A dropped key is not reported inside a block that has no effect as a whole (KEY005).
+A dropped key is not reported if its whole block has no effect (KEY005).
 
 ## References
 docs/schemas.md; axolotl-ai-cloud/axolotl#2143 (`sequence_length`).

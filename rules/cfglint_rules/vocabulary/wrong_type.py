@@ -32,8 +32,8 @@ YAML reads a bare `no` as false.
 Safe if the run could not have started and only one meaning is possible: a fraction of the steps, a word in different
 case, a number or `true` in quotes, or a bare `no`.
 
-Unsafe if the present value works but means something else (`"false"`), or if a word is only similar. Removing an empty
-key to get its default is also unsafe.
+Unsafe if the present value works but means something else (`"false"`), or if a word is only similar to a valid one.
+Removing an empty key to get its default is also unsafe.
 
 ## When it does not apply
 These values are not reported:
