@@ -9,7 +9,7 @@ capacity. It covers loading, training and resuming. The rule applies to these ru
 - runs in which each rank loads the whole model
 
 ## Why is this bad?
-Offloading a 236B model to six nodes needs more than 600 GiB on each node. If a node has less, the process is killed.
+Offloading a 236B model on six nodes needs more than 600 GiB on each node. If a node has less, the process is killed.
 cfglint cannot check this without the host's memory.
 
 ## Example
@@ -20,7 +20,7 @@ cfglint cannot check this without the host's memory.
 
 ## When it does not apply
 Silent below 400 GiB per node. Also silent if nothing is offloaded or sleeps, and only one rank loads the model. If the
-host memory is stated, HST001 compares it instead.
+host memory is stated, HST001 checks whether it is enough.
 
 ## References
 docs/memory/host.md.

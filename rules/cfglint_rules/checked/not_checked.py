@@ -1,7 +1,7 @@
 """CHK001 not-checked: the memory of a run could not be checked.
 
 ## What it does
-Reports each run without an estimate once, at the setting that is missing:
+Reports each run without an estimate once, at the setting that prevents it:
 
 - a model that is not in the catalogue
 - a DeepSpeed or accelerate file that does not exist

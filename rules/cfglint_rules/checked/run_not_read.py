@@ -3,8 +3,8 @@
 ## What it does
 Reports training runs that cfglint cannot read:
 
-- A Python script that trains a causal language model, if its model, trainer or arguments come from another module. Also
-  if no rule covers its trainer, or if it has its own training loop.
+- A Python script that trains a causal language model with a model, trainer or arguments from another module.
+- A Python script with its own training loop, or with a trainer that no rule covers.
 - A command that trains with a program that cfglint cannot read either, once per program and script.
 - A command whose config file is only known when the script is started (`llamafactory-cli train $1`), unless the
   repository has files of that framework.
@@ -28,7 +28,7 @@ This rule alone never fails a run. With `require-checked = true` it does.
 
 Scripts and commands are reported only if something shows that they train a causal language model:
 
-- a class of such models, also in the program that a command starts
+- a class of such models, in the script or in the program that a command starts
 - a vocabulary or tokenizer, if DeepSpeed gets a custom model
 - a reward trainer
 - an option that names a model, or a DeepSpeed or accelerate file

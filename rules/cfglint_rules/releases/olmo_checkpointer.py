@@ -28,12 +28,12 @@ Every checkpoint contains a pickle of the trainer's state, including numpy's ran
     sharded_checkpointer: torch_legacy
 
 ## Fix safety
-`local` and `torch_new` cannot work, so replacing them with `torch_legacy` is safe. If FSDP does not wrap the model, the
-fix wraps it by block. Otherwise the GPU would have to hold the whole gathered model. The fix is unsafe with
+`local` and `torch_new` cannot work, so replacing them with `torch_legacy` is safe. If FSDP wraps only the root module,
+the fix wraps by block instead. Otherwise the whole model would be gathered on the GPU. The fix is unsafe with
 `try_load_latest_save`, because a restart would read the old folder with the new class.
 
-There is no fix for `olmo_core`; you can also pin ai2-olmo-core 0.1.0. There is none for torch 2.6 and newer either: set
-`TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` in the job's environment.
+There is no fix for `olmo_core`: use `torch_legacy`, or pin ai2-olmo-core 0.1.0. There is none for torch 2.6 and newer
+either: set `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` in the job's environment.
 
 ## When it does not apply
 Silent if no release is stated. The finding about torch 2.6 is not reported if the launch script sets

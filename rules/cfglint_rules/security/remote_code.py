@@ -1,7 +1,7 @@
 """SEC001 trust-remote-code: the model repository may run its own Python code on the training nodes.
 
 ## What it does
-Reports `trust_remote_code: true` and its OpenRLHF equivalents, if there are any.
+Reports `trust_remote_code: true` and the equivalent flags of OpenRLHF.
 
 ## Why is this bad?
 Anyone who can push to the model repository can run code on every node with the job's credentials. Unless a revision is

@@ -14,8 +14,7 @@ start a config file or a Python script with a Trainer are checked too. The rule 
 ## Why is this bad?
 Bash starts the training without the flags that were cut off. Its complaint about an unknown command is easy to miss,
 and the run trains with defaults. A stray word or a carriage return stops the program's parser, after the job has waited
-for its GPUs. White space after a backslash also becomes a stray word. A quoted path is searched for with its quotes,
-and not found.
+for its GPUs. White space after a backslash also becomes a stray word. A path with literal quotes is not found.
 
 ## Example
     deepspeed --module openrlhf.cli.train_sft \\

@@ -40,7 +40,7 @@ fix also handles these cases:
 - A keyword of a trainer moves to the call that accepts it, if its value is written there.
 - A flag that is now the default is removed.
 
-Deleting a key without a successor is unsafe. So is the move from FSDP1 to FSDP2 in axolotl: FSDP2 keeps weights and
+Deleting a key without a replacement is unsafe. So is the move from FSDP1 to FSDP2 in axolotl: FSDP2 keeps weights and
 optimizer states in 16 bits, FSDP1 in 32.
 
 ## When it does not apply

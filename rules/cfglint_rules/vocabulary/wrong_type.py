@@ -6,7 +6,7 @@ way the framework converts them:
 
 - pydantic (axolotl, the sections of DeepSpeed) converts text to numbers
 - OmegaConf (OLMo) converts to the type of the field
-- argparse (OpenRLHF) converts each word
+- argparse (OpenRLHF) converts each word of the command
 - LLaMA-Factory's parser does not convert anything
 
 Options beside a TRL recipe (`trl sft --config FILE --save_strategy never`) are checked like its keys.
@@ -48,7 +48,7 @@ These are warnings:
 - words that the HF Trainer or transformers does not have, because other releases may have them
 - a template that no known LLaMA-Factory release has, if the release is not stated: each release adds templates, and
   people add their own
-- an item that the framework reads as another kind of data set, which does not have the key
+- an item that the framework reads as another kind of data set, which does not have this key
 
 If the repository contains a copy of the framework, words that the copy's code compares the setting with are accepted,
 unless the code rejects them.
