@@ -112,7 +112,7 @@ def test_files_that_disagree_are_named(here: Path) -> None:
     write_file(here, "docker/Dockerfile", "FROM axolotlai/axolotl:0.16.1\n")
     by_package = resolve_releases(here).by_package
     assert by_package["axolotl"].version == "0.16.1", "the newest that does not ask for a later torch"
-    assert "as docker/Dockerfile:1 and requirements.txt:1 disagree" in by_package["axolotl"].origin.note
+    assert "because docker/Dockerfile:1 and requirements.txt:1 disagree" in by_package["axolotl"].origin.note
     assert describe_release(by_package["torch"]) == ("2.6.0", "user", "requirements.txt:2")
 
 

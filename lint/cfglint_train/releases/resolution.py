@@ -157,7 +157,7 @@ def _resolve_framework(
             note = f"no release accepts all of its keys; this one accepts most ({instruction})"
             return Release(support.best.release, Origin("assumed", note=note))
     conflict = statements.describe_conflict(package)
-    suffix = f", as {conflict} disagree" if conflict else ""
+    suffix = f", because {conflict} disagree" if conflict else ""
     if reasons:
         return Release(newest, Origin("inferred", note=f"the newest that {reasons} allows{suffix} ({instruction})"))
     return Release(newest, Origin("assumed", note=f"the newest known release{suffix} ({instruction})"))
