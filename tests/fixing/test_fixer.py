@@ -172,7 +172,7 @@ def test_a_fix_that_grows_for_ever_ends(here, rule):
     fixed = fix(here, rule(check))
     assert fixed.sources == {}
     [trouble] = fixed.result.troubles
-    assert "the fixes of TST001 do not settle" in trouble.message
+    assert "the fixes of TST001 do not converge" in trouble.message
     assert read_config(here) == AXOLOTL
 
 

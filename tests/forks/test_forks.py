@@ -414,7 +414,7 @@ def test_a_flag_that_takes_a_word_for_a_boolean_is_no_switch(tmp_path: Path) -> 
     ((code, severity, message),) = list_codes(
         write_repository(tmp_path / "y", **{**files, "a.sh": format_script("--ours")})
     )
-    assert (code, severity, message) == ("KEY004", "error", "`--ours` needs a value (text): it is refused")
+    assert (code, severity, message) == ("KEY004", "error", "`--ours` needs a value (a string): it is refused")
 
 
 def test_a_word_that_no_flag_takes_is_said_once(tmp_path: Path) -> None:

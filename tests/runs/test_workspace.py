@@ -702,7 +702,7 @@ def test_what_a_launch_gives_cannot_be_fixed_in_the_file(here):
     outcome = run_cfglint("--isolated", "--select", "SEC001", "--fix", "--unsafe-fixes", "config.yaml", cwd=here)
     assert (here / "config.yaml").read_text() == AXOLOTL + "deepspeed: ds.json\n"
     assert "SEC001" in outcome.out
-    assert outcome.err == "not fixed: run.sh: SEC001: trust_remote_code is given by run.sh\n"
+    assert outcome.err == "not fixed: run.sh: SEC001: trust_remote_code is set by run.sh\n"
 
 
 @pytest.mark.parametrize(
