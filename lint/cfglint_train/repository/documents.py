@@ -65,7 +65,7 @@ class Documents:
     """The documents of the files to check.
 
     `find_copy` returns the copy of a framework that contains a file, or "". Files of other training tools and
-    unreadable runs in it are left to its authors. `is_replaced` tells whether a script replaces a mark in the
+    unreadable runs in it are left to its authors. `is_replaced` returns whether a script replaces a mark in the
     repository of a file.
     """
 
