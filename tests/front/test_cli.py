@@ -144,7 +144,7 @@ def test_what_a_finding_rests_on(here):
     facts = {fact["fact"]: fact for fact in finding["facts"]}
     assert (facts["sequence.length"]["value"], facts["sequence.length"]["grade"]) == (32768, "assumed")
     assert facts["gpu"]["grade"] == "assumed"
-    assert facts["batch.accumulation"]["remedy"] == "set `gradient_accumulation_steps`"
+    assert facts["batch.accumulation"]["remedy"] == "state `gradient_accumulation_steps`"
     assert {"facts": {"sequence.length": 128}, "holds": False} in finding["corners"]
 
 
